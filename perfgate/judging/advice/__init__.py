@@ -1,1 +1,1 @@
-"""From what was noticed to what to try: ranked suggestions with their evidence, gain and command."""
+"""From findings to advice: ranked suggestions with their evidence, gain and command."""

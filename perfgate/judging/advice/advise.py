@@ -1,4 +1,4 @@
-"""All suggestions of a run or of a decision, the most promising first; those on a run come from what its steps noticed."""
+"""All suggestions of a run or a decision, the most promising first; those of a run come from the findings of its steps."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def suggestions(run: RunDocument) -> list[Suggestion]:
 
 
 def advised(decision: DecisionDocument, base: RunDocument, head: RunDocument) -> DecisionDocument:
-    """The decision with its suggestions; those on what the change introduced say so.
+    """The decision with its suggestions; those on newly introduced problems are marked as such.
 
-    A pure function of the documents. Where the testbeds differ nothing that head alone shows is the change's doing.
+    A pure function of the documents. If the testbeds differ, findings of the head alone are not attributed to the change.
     """
     comparable = not decision.testbed_differences or decision.comparing == "stack"
     of_base = {(advisory.workload, advisory.category) for advisory in base.advisories}
@@ -63,9 +63,9 @@ def suggested(decision: DecisionDocument) -> DecisionDocument:
 
 
 def _ranked(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
-    """Each suggestion once, by what it surely saves, then by what it may save, then by severity.
+    """Each suggestion once, ordered by its certain gain, then its possible gain, then severity.
 
-    The same words on one line are the same advice, whatever rule, step, shape or rank gives it: the one which gains most stays.
+    Equal words on one line are the same advice, whichever rule, step, shape or rank gives it; the largest gain stays.
     """
     once: dict[tuple[object, ...], Suggestion] = {}
     for suggestion in sorted(suggestions, key=_rank):
@@ -96,9 +96,9 @@ def _on_findings(run: RunDocument) -> Iterator[Suggestion]:
 
 
 def _is_new(suggestion: Suggestion, base: RunDocument) -> bool:
-    """Whether the base's same step ran and did not notice this; what it could not measure is not known to be new.
+    """Whether the same step ran on the base without this finding; a value the base could not measure is not known to be new.
 
-    A step that only mentions something may do so by chance, so it takes a warning.
+    An info-level finding may be chance, so only warnings and worse count.
     """
     if suggestion.severity == "info":
         return False
@@ -121,7 +121,7 @@ def _suggestion(run: RunDocument, step: StepResult, finding: Finding, advice: Ad
         message = message_from(f"advice.{finding.rule}.instead" if in_vain else f"advice.{finding.rule}", evidence)
         english(message)
         code = "" if in_vain else advice.code.format_map(evidence)
-    except (KeyError, ValueError, TypeError):  # a document of another version, whose evidence has other names or types
+    except (KeyError, ValueError, TypeError):  # a document of another version: its evidence differs in names or types
         return None
     line = evidence.get("line")
     command = None
@@ -170,7 +170,7 @@ def _measured(source: MeasuredGain, value: Value | None) -> Gain | None:
 
 
 def _speedup(source: MeasuredGain, number: float | None) -> float | None:
-    """A number of a metric as the speed-up that it means; None for what means none."""
+    """A metric's value as the speed-up it implies, None if it implies none."""
     if number is None:
         return None
     ratio = 1 - number if source.loss else number
@@ -191,7 +191,7 @@ def _estimated(source: EstimatedGain, run: RunDocument, workload: str, evidence:
     if source.stays:
         share *= 1 - (_number(evidence, source.stays) or 0.0)
     if source.of_busy:
-        # Without the device's own word the share of its busy time stands for that of the call, which is not larger.
+        # Without the device's own figure, its busy share stands in for the call's share, which is not larger.
         busy = _value(run, "utilization.busy", workload, evidence)
         share *= busy.value if busy is not None and busy.value is not None else 1.0
     return at_most(share)

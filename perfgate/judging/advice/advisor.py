@@ -1,7 +1,7 @@
-"""What msprof-analyze's advisor makes of an Ascend recording: its workbook as advisories, and those that we do not have.
+"""The advisories of msprof-analyze's advisor on an Ascend recording, from its workbook, and those that perfgate lacks.
 
-The workbook (mstt_advisor_*.xlsx of msprof-analyze 26.2) has a sheet ``problems`` with a row for every problem, and mostly a
-sheet of a problem's name with what it was found in. Excel cuts names of sheets off after 31 characters.
+The workbook (mstt_advisor_*.xlsx of msprof-analyze 26.2) has a sheet ``problems`` with a row for every problem, and for most
+problems a sheet of the same name that lists the places. Excel truncates sheet names after 31 characters.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _COLUMNS = ("category", "description", "suggestion")
 _SHEET_NAME = 31
 _MOST_TEXT = 1000
 _OP_COLUMNS = ("op name", "op_name", "Affinity API", "Environment", "Description")
-# In a column of descriptions the operator stands before this.
+# In a column of descriptions the operator precedes this marker.
 _AFTER_OP = " Op shape:"
-# Of a folder of several ranks the rank stands before some problems, which are then in small letters.
+# In a recording of several ranks some problems are prefixed with the rank; their names are then in lower case.
 _OF_RANK = re.compile(r"RANK \d+ ")
-# Problems that these rules of ours see too: one advice is enough.
+# Problems that these rules of perfgate detect too: one suggestion is enough.
 _OURS: Mapping[str, frozenset[str]] = {
     "AICPU Issues": frozenset({"ops.ai_cpu"}),
     "Operator Dispatch Issues": frozenset({"small_ops.launch_bound", "small_ops.time_share", "graph.op_compiled"}),
@@ -73,7 +73,7 @@ def advisories(sheets: Sheets, *, workload: str, source: str) -> list[Advisory]:
 
 
 def on_advisories(run: RunDocument) -> Iterator[Suggestion]:
-    """Yield what another tool suggests about problems that no step of ours noticed on the same workload."""
+    """Yield the suggestions of another tool on problems that no step of perfgate found in the same workload."""
     noticed = {(step.workload, finding.rule) for step in run.steps for finding in step.findings}
     for advisory in run.advisories:
         ours = _SEEN.get(_OF_RANK.sub("", advisory.category).lower(), frozenset())

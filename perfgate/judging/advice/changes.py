@@ -1,4 +1,4 @@
-"""Advice on what a change brought: counters that regressed, and what the explanation of a slower call is made of."""
+"""Advice on the effects of a change: counters that regressed, and the parts that explain a slower call."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from perfgate.document.explanation import Explanation, OperatorDelta, Part
 from perfgate.document.message import Message, message_from
 from perfgate.document.run import Evidence
 
-# Of what a call takes longer; a smaller part is not worth advice.
+# Share of a call's slowdown; smaller parts are not worth advice.
 _TELLS = 0.1
 _OTHER_INPUTS = {"shape": "larger-inputs", "dtype": "other-dtype", "layout": "other-layout"}
-# These rules see in counters what the explanation sees in the inputs of operators.
+# These rules detect in counters the same problem that the explanation detects in operator inputs.
 _SAME = {"other-dtype": {"dropped-precision", "dtype-round-trip"}, "other-layout": {"layout-copy"}}
 
 
 class _Advised(NamedTuple):
-    """A rule and what asks for it, before it is put into words."""
+    """A rule with the evidence that triggered it, before it is put into words."""
 
     rule: str
     workload: str
@@ -54,7 +54,7 @@ def _on_comparisons(comparisons: Sequence[Comparison]) -> Iterator[_Advised]:
     for comparison in comparisons:
         if comparison.outcome != "regressed":
             continue
-        # Operators that dropped out of a lower precision are counted too, and compared beside the check of the output.
+        # Operators that left low precision are counted too; their comparison also depends on the check of the output.
         if comparison.method == "exact" or comparison.metric == LOW_PRECISION_OPS:
             yield from _on_counter(comparison)
         elif comparison.metric in (PREPROCESSING, PREPROCESSING_STAGES) and (rises := _rises(comparison)):
@@ -77,8 +77,8 @@ def _on_counter(comparison: Comparison) -> Iterator[_Advised]:
 
 
 def _small_ops(comparison: Comparison) -> Iterator[_Advised]:
-    """Attention that fell apart, or else the operator that runs the most times more."""
-    # A cast of torch_npu's only changes a format (``npu::npu_format_cast``, its in-place form).
+    """Decomposed attention, or else the operator with the largest increase in calls."""
+    # torch_npu's own cast only changes a format (``npu::npu_format_cast`` and its in-place form).
     rises = {part.name: part for part in _rises(comparison) if "format_cast" not in part.name}
     fused = any("attention" in part.name and part.head < part.base for part in comparison.parts)
     if "aten::bmm" in rises and fused:
@@ -109,9 +109,9 @@ def _on_explanations(explanations: Sequence[Explanation]) -> Iterator[_Advised]:
 
 
 def _rule_of(part: OperatorDelta, *, first: bool) -> str | None:
-    """The rule on a part of a slower call that counters do not see.
+    """The rule for a part of a slower call that counters do not show.
 
-    An operator that merely takes longer gets advice only where it comes first: behind others, they are the cause.
+    An operator that merely takes longer gets advice only if it comes first: otherwise the operators before it are the cause.
     """
     if part.inputs_change is not None:
         return _OTHER_INPUTS[part.inputs_change]
@@ -140,7 +140,7 @@ def _located(rises: Sequence[Part]) -> Part | None:
 
 def _of(comparison: Comparison, rule: str, part: Part | None) -> _Advised:
     if part is None:
-        # Nobody knows which operator: then the counts are those of the whole call.
+        # The operator is unknown, so the counts are those of the whole call.
         before, after = comparison.base or 0.0, comparison.head or 0.0
         return _Advised(rule, comparison.workload, comparison.shape, base=before, head=after)
     return _Advised(rule, comparison.workload, comparison.shape, part.name, part.line, part.base, part.head)
@@ -175,7 +175,7 @@ def _suggestion(advised: _Advised, decision: DecisionDocument) -> Suggestion:
 
 
 def _share_of_call(advised: _Advised, decision: DecisionDocument) -> tuple[float, Gain | None]:
-    """The seconds that the operator, or everything on its line, adds to a slower call, and what undoing it gains."""
+    """The seconds that the operator, or everything on its line, adds to a slower call, and the gain from undoing it."""
     for explained in decision.explanations:
         if (explained.workload, explained.shape) != (advised.workload, advised.shape) or not explained.metric:
             continue
@@ -188,7 +188,7 @@ def _share_of_call(advised: _Advised, decision: DecisionDocument) -> tuple[float
 
 
 def at_most(share: float) -> Gain | None:
-    """What a call gains at most where ``share`` of its time goes (Amdahl, 1967); None for what is no part of it."""
+    """The most a call can gain from a part that takes ``share`` of its time (Amdahl, 1967); None for no part of it."""
     if not 0 < share < 1:
         return None
     return Gain(kind="estimated", speedup=1 / (1 - share), share=share)

@@ -1,1 +1,1 @@
-"""What main's stored runs say as histories: where they moved, how sure that is, and how the runs went."""
+"""Histories from main's stored runs: where they moved, how certain that is, and how the runs went."""

@@ -1,4 +1,4 @@
-"""Which changes are one: those of metrics and counters that began with the same version of main."""
+"""Group the changes of metrics and counters that began with the same version of main into causes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from perfgate.judging.trend.find import Levels, scaled_levels
 from perfgate.judging.trend.standing import NEAR
 from perfgate.stats.changes import CAP
 
-# The places of a shift whose 2 log likelihood ratio stays below are those it lies at with 80 %: (1 - exp(-x / 2))^2 = 0.80.
-# Source: Eo & Morley, Likelihood-ratio-based confidence sets for the timing of structural breaks, Quantitative Economics 6
-# (2015), for a shift of a mean that is small against the noise. Of shifts of 3 % in noise of 1.2 %, 95 % come to the counter
-# of their own commit, 75 % without this; where the next commit moved a counter and theirs none, half come to that one.
+# A shift lies, with 80 % confidence, at one of the places whose 2 log likelihood ratio stays below this:
+# (1 - exp(-x / 2))^2 = 0.80. Source: Eo & Morley, Likelihood-ratio-based confidence sets for the timing of structural breaks,
+# Quantitative Economics 6 (2015), for a shift of a mean that is small against the noise. Of shifts of 3 % in noise of 1.2 %,
+# 95 % are aligned with the counter of their own commit, 75 % without alignment; if only the next commit moved a counter, half
+# are aligned with that one.
 _LOCATION_80 = 4.5
 _LIVE: tuple[Standing, ...] = ("new", "open")
-# Of several changes the first of these that any has is how the cause stands.
+# A cause has the first of these standings that any of its changes has.
 _STANDINGS: tuple[Standing, ...] = ("open", "new", "accepted", "resolved", "refuted")
 _TOLD: tuple[Standing, ...] = ("new", "open", "accepted", "resolved", "refuted")
 _DIRECTIONS: tuple[Direction, ...] = ("worse", "better", "changed")
@@ -28,7 +29,7 @@ _ORDER = {name: place for place, name in enumerate(sorted(METRICS, key=lambda na
 
 
 class _Where(NamedTuple):
-    """The versions between which something moved."""
+    """The versions between which a series moved."""
 
     last_good: str | None
     first_bad: str | None
@@ -45,10 +46,10 @@ class _Member(NamedTuple):
 
 
 def align(series: Sequence[TrendSeries]) -> list[TrendSeries]:
-    """The series with every shift of times put where something else of the same workload moved, if it may lie there.
+    """The series with every shift of times moved to a change of the same workload, if it may lie there.
 
-    Noise moves a shift by a version or two, and what one commit did would be told as the deeds of several. A counter says
-    exactly where it moved; without one, the times with the clearest shift do. ``with_changes`` gave the changes.
+    Noise displaces a shift by a version or two, and the effects of one commit would be reported as those of several. A
+    counter gives the exact place; without one, the times with the clearest shift do. ``with_changes`` found the changes.
     """
     aligned = list(series)
     known: dict[tuple[str, str], list[_Where]] = {}
@@ -68,7 +69,7 @@ def align(series: Sequence[TrendSeries]) -> list[TrendSeries]:
 
 
 def causes(series: Sequence[TrendSeries]) -> list[TrendCause]:
-    """The changes of all series that are still measured, by the versions between which they began, the worst first."""
+    """The changes of all series that are still measured, grouped by the versions between which they began, the worst first."""
     members: dict[object, list[_Member]] = {}
     for index, entry in enumerate(series):
         for number, change in enumerate(entry.changes if entry.current else []):
@@ -81,7 +82,7 @@ def causes(series: Sequence[TrendSeries]) -> list[TrendCause]:
 
 
 def _clearest_first(series: Sequence[TrendSeries]) -> Iterable[tuple[int, int]]:
-    """The changes as places of series and change: exact ones first, then by their size against the noise."""
+    """The changes as indices of series and change: exact ones first, then by their size relative to the noise."""
     places = [(index, at) for index, entry in enumerate(series) for at in range(len(entry.changes))]
 
     def clearness(place: tuple[int, int]) -> tuple[bool, float]:
@@ -92,7 +93,7 @@ def _clearest_first(series: Sequence[TrendSeries]) -> Iterable[tuple[int, int]]:
 
 
 def _moved(series: TrendSeries, at: int, anchors: Sequence[_Where]) -> TrendChange:
-    """The change where it is likeliest of the anchors that it may lie at, else where it was."""
+    """The change at the likeliest anchor within its confidence set, else at its own place."""
     change = series.changes[at]
     earliest = series.changes[at - 1].at + 1 if at else 1
     latest = series.changes[at + 1].at - 1 if at + 1 < len(series.changes) else len(series.points) - 1
@@ -112,7 +113,7 @@ def _moved(series: TrendSeries, at: int, anchors: Sequence[_Where]) -> TrendChan
 
 
 def _worse_by(levels: Levels, at: int, place: int) -> float:
-    """By how much 2 log likelihood is less with the shift at another place; a wild value costs what the search lets it."""
+    """The loss in 2 log likelihood with the shift at another place; an outlier costs as much as in the search."""
     between = levels.values[min(at, place) : max(at, place)]
     before, after = (
         np.minimum(((between - level) / levels.noise) ** 2, CAP**2) for level in (levels.before, levels.after)
@@ -121,7 +122,7 @@ def _worse_by(levels: Levels, at: int, place: int) -> float:
 
 
 def _cause(members: Sequence[_Member]) -> TrendCause:
-    # What only informs moved with the others, and neither begins nor prolongs what they are.
+    # Informing metrics moved with the others; they neither start nor prolong a cause.
     judged = [member for member in members if not member.series.informing] or members
     live = [member for member in judged if member.is_live] or judged
     direction = next(name for name in _DIRECTIONS if any(member.change.direction == name for member in live))
@@ -143,7 +144,7 @@ def _cause(members: Sequence[_Member]) -> TrendCause:
 
 
 def _telling(member: _Member, direction: Direction, standing: Standing) -> tuple[object, ...]:
-    """Order the changes of a cause by what they tell people: what moved as the cause did, times first, the largest first."""
+    """Order the changes of a cause by importance: first those that moved as the cause did; times first, then by size."""
     series, change = member.series, member.change
     return (
         series.informing,
@@ -165,5 +166,5 @@ def _rank(cause: TrendCause) -> tuple[int, int]:
 
 
 def _size(change: TrendChange) -> float:
-    # What came from nothing counts as much as a doubling.
+    # A change from zero counts as much as a doubling.
     return 1.0 if change.delta is None else abs(change.delta)

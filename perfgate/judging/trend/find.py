@@ -18,13 +18,13 @@ from perfgate.stats.changes import ENOUGH_VALUES, LevelShift, noise, shifts, ste
 
 Floats = npt.NDArray[np.float64]
 
-# Versions that a series must have before anything can be found in it: a counter needs two to differ.
+# Fewest versions in which a change can be found: a counter needs two to differ.
 VERSIONS_NEEDED = ENOUGH_VALUES
 EXACT_VERSIONS_NEEDED = 2
 
 
 class _Scaled(NamedTuple):
-    """A series on a scale where effects are shares: logarithms, or shares of the typical value where one is not positive."""
+    """A series on a scale of relative effects: logarithms, or shares of the typical value if any value is not positive."""
 
     values: Floats
     unit: float
@@ -32,7 +32,7 @@ class _Scaled(NamedTuple):
 
 
 def one_a_version(points: Sequence[TrendPoint]) -> list[TrendPoint]:
-    """One point for runs of one commit that follow each other: their median, in the place of the last of them.
+    """One point for consecutive runs of one commit: their median, at the place of the last of them.
 
     Several runs of a version are no evidence of a change: they differ from each other less than versions do.
     """
@@ -64,7 +64,7 @@ def with_changes(series: TrendSeries) -> TrendSeries:
 
 
 class Levels(NamedTuple):
-    """A series on the scale it was searched on: its values, the levels beside one change, the noise of one value."""
+    """A series on its search scale: the values, the levels on both sides of a change, and the noise of one value."""
 
     values: Floats
     before: float
@@ -103,7 +103,7 @@ def _change(series: TrendSeries, shift: LevelShift, scaled: _Scaled) -> TrendCha
 def _exact_changes(series: TrendSeries, values: Floats) -> list[TrendChange]:
     changes: list[TrendChange] = []
     for at in steps(values, metric(series.metric).allowed_more):
-        # A value that was gone again after one version was no level to come from.
+        # A value that lasted for one version only was no level to start from.
         before, after = changes[-1].after if changes else float(values[0]), float(values[at])
         delta = after / before - 1 if before else None
         changes.append(_described(series, at, before, after, delta, None, is_exact=True))
@@ -136,7 +136,7 @@ def _described(
 
 
 def direction(better: Better, difference: float) -> Direction:
-    """Whether a metric that went up by ``difference`` got better or worse; of some neither can be said."""
+    """Whether a metric that rose by ``difference`` got better or worse; some metrics have no better direction."""
     if better == "neutral":
         return "changed"
     return "better" if (difference < 0) == (better == "lower") else "worse"

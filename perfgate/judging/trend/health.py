@@ -1,4 +1,4 @@
-"""How the runs of main themselves went: steps, failures, warnings, heat, noise floor, testbeds, runs a week."""
+"""How main's own runs went: steps, failures, warnings, temperature, noise floor, testbeds, runs per week."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perfgate.document.samples import Replicate, unpack
 from perfgate.document.trend import RunHealth, TestbedSpan, Week
 from perfgate.stats.summary import low_location
 
-# Of several workloads the worst status counts; what a step could not see is worse than that it found nothing.
+# Of several workloads the worst status counts; an unavailable measurement is worse than no finding.
 _WORST = ("error", "invalid", "attention", "unavailable", "ok", "not_applicable")
 _MOST_DIFFERENCES = 12
 
@@ -42,8 +42,8 @@ def spans_of_testbeds(
 ) -> list[TestbedSpan]:
     """The testbeds in the order they were first measured on.
 
-    ``runs`` are (start, fingerprint, device kind), oldest first; ``comparable`` maps a fingerprint to what makes it up, where
-    a run of it was read.
+    ``runs`` are (start, fingerprint, device kind), oldest first; ``comparable`` maps a fingerprint to its fields, for testbeds
+    with a readable run.
     """
     spans: list[TestbedSpan] = []
     for fingerprint in dict.fromkeys(fingerprint for _, fingerprint, _ in runs):

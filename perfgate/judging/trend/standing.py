@@ -1,4 +1,4 @@
-"""How sure a change is and how it stands: measured side by side or not, accepted, gone again, told before or new."""
+"""How certain a change is, and its standing: measured side by side or not, accepted, resolved, reported before or new."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from perfgate.document.budget import parse_place
 from perfgate.document.history import Acceptance, Confirmation, moment
 from perfgate.document.trend import MOST_KNOWN, Evidence, KnownChange, TrendChange, TrendSeries, TrendState, place_of
 
-# A further run may move a change by a version or two: within so many points it is still the same one.
+# A further run may move a change by a version or two: within this many points it is still the same change.
 NEAR = 3
-# What got better longer ago, and nobody was told of, is part of the past; what got worse and still is, is told however old.
+# Older improvements that were never reported are part of the past; a regression that persists is reported at any age.
 RECENT_DAYS = 28
 # The level counts as back when less than this share of the shift is left.
 LEFT_OVER = 0.5
@@ -37,7 +37,7 @@ def judged(
 
 
 def state_of(series: Sequence[TrendSeries], newest: str) -> TrendState:
-    """What the next report must know of this one; where there is more than fits, what only informs goes first."""
+    """The state that the next report needs from this one; if there is more than fits, informing metrics are dropped first."""
     rank = ("open", "new", "accepted", "refuted", "resolved")
     changes = [
         (change.direction == "changed", rank.index(change.standing), -abs(change.delta or 1.0), _known(change, one))
@@ -50,7 +50,7 @@ def state_of(series: Sequence[TrendSeries], newest: str) -> TrendState:
 
 
 def gone(before: TrendState | None, series: Sequence[TrendSeries]) -> list[str]:
-    """The names of regressions that were open and that this report finds no more, in series that it looked at."""
+    """The names of regressions that were open and that this report no longer finds, in series that it examined."""
     if before is None:
         return []
     by_key = {entry.key: entry for entry in series if entry.current}
@@ -65,7 +65,7 @@ def gone(before: TrendState | None, series: Sequence[TrendSeries]) -> list[str]:
 
 
 def is_recent(when: str, newest: str) -> bool:
-    """Whether something is of the last weeks up to the newest run."""
+    """Whether a run or change lies within the last weeks before the newest run."""
     return moment(newest) - moment(when) <= timedelta(days=RECENT_DAYS)
 
 
@@ -120,7 +120,7 @@ def _evidence(confirmation: Confirmation, change: TrendChange) -> Evidence:
     rose = change.delta > 0
     if (low > 0) if rose else (high < 0):
         return "confirmed"
-    # What is smaller than the gate minds may still be as large as what was suspected.
+    # A change below the gate's tolerance may still be as large as the suspected one.
     return "suspected" if low <= change.delta <= high else "refuted"
 
 

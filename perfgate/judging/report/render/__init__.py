@@ -1,1 +1,1 @@
-"""One file a medium: what takes the records and writes the text."""
+"""Renderers, one file per medium: each takes the view records and writes the text."""

@@ -34,7 +34,7 @@ def bisection_code(document: BisectionDocument) -> int:
 
 
 def render_bisection(document: BisectionDocument, console: Console, language: Language = "en") -> None:
-    """Print the culprit, or why there is none, and what every tried stack answered."""
+    """Print the culprit, or why there is none, and the result of every stack tried."""
     with speaking(language):
         console.print(Text(result_line(document), "bold"))
         console.print(Text(_effort(document), "dim"))

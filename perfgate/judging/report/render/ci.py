@@ -1,4 +1,4 @@
-"""What CI hosts show beside the comment: the lines that got worse, in the diff; a run's checklist; why there is no verdict."""
+"""Output of CI hosts beside the comment: regressed lines in the diff, a run's checklist, and why there is no verdict."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _LONGEST_LINE = 300
 
 
 class Location(NamedTuple):
-    """A line of the head: ``path`` as the document has it, from the project's folder."""
+    """A line of the head; ``path`` is relative to the project's folder, as in the document."""
 
     path: str
     line: int
 
 
 class Annotation(NamedTuple):
-    """What a host shows at a line; without a ``location`` it is about the whole."""
+    """An annotation that a host shows at a line; without a ``location`` it is about the whole change."""
 
     level: Level
     title: str
@@ -43,7 +43,7 @@ class Annotation(NamedTuple):
 
 
 def annotate(decision: DecisionDocument, language: Language = "en") -> list[Annotation]:
-    """What to show at lines, the worst first. A verdict that says nothing got worse has none."""
+    """The annotations at lines, the worst first; empty for a verdict without regressions."""
     if decision.verdict not in ("FAIL", "WARN"):
         return []
     summary = Summary(decision, CommentContext(marker=""))
@@ -59,7 +59,7 @@ def status_line(decision: DecisionDocument, language: Language = "en") -> str:
 
 
 def verdict_annotation(decision: DecisionDocument, language: Language = "en") -> Annotation | None:
-    """The verdict as an annotation without a line, None for one that asks for nothing."""
+    """The verdict as an annotation without a line, None for a verdict that needs no action."""
     if decision.verdict in ("PASS", "SKIPPED"):
         return None
     level: Level = "warning" if decision.verdict == "WARN" else "error"
@@ -110,7 +110,7 @@ def _at_harness_changes(summary: Summary) -> list[Annotation]:
 
 
 def parse_location(text: str) -> Location | None:
-    """The place that ``model.py:88`` names, None for a text that names none below the project's folder."""
+    """The place in a text like ``model.py:88``, None if the text names none below the project's folder."""
     match = _LOCATION.fullmatch(text)
     if match is None or match["path"].startswith(("/", "~")) or ".." in match["path"].split("/"):
         return None
@@ -137,7 +137,7 @@ def run_markdown(run: RunDocument, language: Language = "en") -> str:
 
 
 def no_verdict(why: str, exit_code: int | None, language: Language = "en", *, medium: Medium = "plain") -> str:
-    """One line: there is no verdict, why, and how the measuring ended."""
+    """One line with the reason for the missing verdict and how the measurement ended."""
     with speaking(language):
         end = None if exit_code is None else say(_ENDS[exit_code]) if exit_code in _ENDS else Words("")
         values = {"why": why, "code": exit_code, "end": end}

@@ -45,13 +45,13 @@ SECTIONS = (
     verdicts.FACTS,
     details.ENVIRONMENT,
 )
-# How many rows a list may have: the first that fits the budget is taken.
+# Limits on the rows of a list; the first that fits the budget is used.
 _DETAILS = (400, 120, 40, 12, 4)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A rendered section, its fold and what that is called, and when it goes if the comment is too long."""
+    """A rendered section with its fold, the fold's title, and its rank for removal if the comment is too long."""
 
     text: str
     drop: int
@@ -63,9 +63,9 @@ class _Part:
 def render_comment(decision: DecisionDocument, context: CommentContext, *, budget: int = 60_000) -> str:
     """The Markdown of the comment, at most ``budget`` characters.
 
-    Over the budget whole folds go first, from the bottom; then rows at the end of long lists, with their number. The
-    title, the first rows of the table and the line that says where the rest is always stay. Raises ValueError for a
-    marker that is not one line of HTML comment, or a budget that not even those fit.
+    Over the budget, whole folds are dropped first, from the bottom; then rows at the end of long lists, with their number.
+    The title, the first rows of the table and the line with the links to the rest always stay. Raises ValueError for a marker
+    that is not one line of HTML comment, or for a budget too small even for those.
     """
     if not (context.marker.startswith("<!--") and context.marker.endswith("-->")) or "\n" in context.marker:
         raise ValueError(f"the marker must be one line of HTML comment, found {context.marker!r}")
@@ -79,19 +79,19 @@ def render_comment(decision: DecisionDocument, context: CommentContext, *, budge
 
 
 def accepting_metrics(decision: DecisionDocument) -> list[list[str]]:
-    """For each cause that the comment numbers, the metrics that accept what it regressed; none where nothing can be."""
+    """For each numbered cause of the comment, the metrics to accept for its regressions; empty if it cannot be accepted."""
     return [one.accepts for one in listed_regressions(Summary(decision, CommentContext(marker="")))]
 
 
 def render_turn(last: Verdict, verdict: Verdict, head: str, language: Language) -> str:
-    """The reply that tells people of a verdict that turned with the commit ``head``."""
+    """The reply that announces a verdict changed by the commit ``head``."""
     with speaking(language):
         values = {"last": Words(last), "verdict": Words(verdict), "head": head[:12]}
         return render("comment/turned.md.j2", "markdown", values).strip()
 
 
 def render_double(language: Language) -> str:
-    """What replaces a second comment of ours that may not be deleted."""
+    """The text that replaces a second comment of ours that may not be deleted."""
     with speaking(language):
         return render("comment/double.md.j2", "markdown", {}).strip()
 
@@ -106,7 +106,7 @@ def _parts(summary: Summary) -> list[_Part]:
 
 
 def _fitted(parts: list[_Part], summary: Summary, budget: int) -> str | None:
-    """The comment without as many droppable parts as it takes, None where even that is too long."""
+    """The comment with as few sections dropped as the budget allows, None if it is still too long without all of them."""
     dropped: list[_Part] = []
     waiting = sorted((part for part in parts if part.drop != KEEP), key=lambda part: part.drop)
     while True:
@@ -127,7 +127,7 @@ def _joined(parts: list[_Part], left_out: list[str], summary: Summary) -> str:
         "report_url": context.report_url,
         "job_url": context.job_url,
     }
-    # Where nothing was measured no report was written either.
+    # If nothing was measured, no report was written either.
     end = _tidy(render("comment/end.md.j2", "markdown", {**values, "has_report": summary.is_measured}))
     folds = [list(fold) for _, fold in groupby(parts, key=lambda part: part.fold or part.title)]
     texts = [context.marker, *map(_folded, folds), *([end] if end else [])]
@@ -169,10 +169,10 @@ Outcome = Literal[
 
 @dataclass(frozen=True)
 class OrderAnswer:
-    """What became of an order.
+    """The outcome of an order.
 
-    ``head`` is the change's commit and ``named`` another one that was asked for, or that perfgate's comment is about; ``close``
-    is the metric that was meant instead of the first of ``metrics``, and ``block`` the number of a cause.
+    ``head`` is the commit of the change, and ``named`` a different one that was requested or that perfgate's comment is about;
+    ``close`` is the known metric most similar to an unknown one in ``metrics``, and ``block`` the number of a cause.
     """
 
     outcome: Outcome

@@ -1,4 +1,4 @@
-"""Every number of a run or a check as rows of CSV, in base units; what the columns mean stands in docs/commands.md."""
+"""Every number of a run or a check as rows of CSV, in base units; docs/commands.md describes the columns."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from perfgate.document.job import QUANTILES, sample_quantiles
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.text.escape import clean
 
-# The step of what the gate compares: it has numbers of its own.
+# The step of the gate's comparisons, which has numbers of its own.
 _GATE = 20
 _RELATIVE = "1"
-# A spreadsheet takes a cell that begins so for a formula (OWASP, CSV Injection).
+# Spreadsheets take a cell with such a first character for a formula (OWASP, CSV Injection).
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class CsvRow(NamedTuple):
-    """One number; the names are the columns."""
+    """One number; the field names are the columns."""
 
     step: int
     metric: str
@@ -42,7 +42,7 @@ def csv_of_run(run: RunDocument) -> str:
 
 
 def csv_of_check(decision: DecisionDocument, base: RunDocument | None, head: RunDocument | None) -> str:
-    """Both sides' own numbers, then what the gate compared (step 20), then the differences of the other steps."""
+    """Both sides' own numbers, then the gate's comparisons (step 20), then the differences of the other steps."""
     rows = [row for side, run in (("base", base), ("head", head)) if run for row in _of_side(run, side)]
     rows += [row for comparison in decision.comparisons for row in _compared(comparison)]
     rows += [
@@ -108,7 +108,7 @@ def _of_side(run: RunDocument, side: str) -> Iterator[CsvRow]:
 
 
 def _compared(comparison: Comparison) -> Iterator[CsvRow]:
-    """Yield what a comparison rests on: both sides as the pairs give them, or the bound and the head, and the difference."""
+    """Yield the numbers behind a comparison: both sides' values in the pairs, or bound and head, and the difference."""
     labels: dict[str, str] = {"method": comparison.method}
     if comparison.clock != "wall":
         labels["clock"] = comparison.clock

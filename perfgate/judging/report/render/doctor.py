@@ -26,12 +26,12 @@ _OUTCOME: dict[PlantedOutcome, tuple[str, str]] = {
     "too_busy": (phrase("BUSY"), "yellow"),
 }
 _LONG = 400
-_WIDE = 110  # columns from which there is room for what was planted, in words
+_WIDE = 110  # columns from which there is room for a description of the planted change
 _WHOLE = ("name", "planted change", "machine", "must be", "by", "is", "took", "")
 
 
 def render_list(rows: list[tuple[str, str, str, str | None]], console: Console) -> None:
-    """Print the planted changes: name, what is planted, verdict, metric that must regress."""
+    """Print the planted changes: name, description, verdict, metric that must regress."""
     table = _table("name", "planted", "must be", "by")
     for name, title, verdict, metric in rows:
         table.add_row(name, translate(title), verdict, metric or "")
@@ -39,7 +39,7 @@ def render_list(rows: list[tuple[str, str, str, str | None]], console: Console) 
 
 
 def render_fitness(fitness: list[FitnessCheck], console: Console) -> None:
-    """Print one row a check; what to do stands below what was seen."""
+    """Print one row per check, with the remedy below the observation."""
     table = _table("machine", "", "seen")
     for check in fitness:
         label, style = _STATUS[check.status]
@@ -51,7 +51,7 @@ def render_fitness(fitness: list[FitnessCheck], console: Console) -> None:
 
 
 def render_planted(results: list[PlantedResult], console: Console) -> None:
-    """Print expected against seen."""
+    """Print expected against observed results."""
     table = _table("planted change", "must be", "is", "", "took")
     for result in results:
         table.add_row(
@@ -70,7 +70,7 @@ def render_planted(results: list[PlantedResult], console: Console) -> None:
 
 
 def render_resolutions(resolutions: list[Resolution], console: Console) -> None:
-    """Print how small a slowdown the gate of unchanged code would have seen."""
+    """Print the smallest slowdown that the gate would have detected in unchanged code."""
     for resolution in resolutions:
         text = (
             sentence(
@@ -112,6 +112,6 @@ def _seen(result: PlantedResult) -> Text:
 def _table(*titles: str) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for title in titles:
-        # Metrics are what people search for: whole words, and the titles of rows wrap instead.
+        # Metrics are search terms: they stay whole, and the titles of rows wrap instead.
         table.add_column(translate(title), no_wrap=title in _WHOLE)
     return table

@@ -1,4 +1,4 @@
-"""``perfgate explain``: what a word of the reports means, where its numbers come from and what to do when it is red."""
+"""``perfgate explain``: the meaning of a word in the reports, the source of its numbers, and the remedy when it is red."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SEVERITIES = ("info", "warning", "severe")
 
 @dataclass(frozen=True)
 class Audience:
-    """For whom it is explained: the kind of device they measure on, their ``[limits]``, their language."""
+    """The reader of an explanation: the kind of device they measure on, their ``[limits]``, their language."""
 
     device: DeviceKind = "cpu"
     limits: Mapping[str, float] = field(default_factory=dict)
@@ -51,8 +51,8 @@ class Audience:
 def explain(name: str, reader: Audience) -> str:
     """The text for a step by number or slug (``4``, ``s04``, ``top_ops``), a metric, a rule of findings, a limit, or a word.
 
-    A word is a title in any language, the last part of a name, or one of the glossary; for one of several entries they are
-    listed. Raises UsageError, with at most five known words like it, for anything else.
+    A word is a title in any language, the last part of a name, or one of the glossary; if it matches several entries, they
+    are listed. Raises UsageError, with at most five similar known words, for anything else.
     """
     with speaking(reader.language):
         return _explain(name.strip(), reader)
@@ -95,7 +95,7 @@ def _explain_term(name: str) -> str:
 
 
 def list_names(language: Language) -> str:
-    """Every name that is explained with its title, a line each."""
+    """Every name that can be explained with its title, one per line."""
     with speaking(language):
         return _render("several", {"word": "", "listed": [_listed(named) for named in entries()]})
 
@@ -154,7 +154,7 @@ def _explain_metric(metric: Metric, reader: Audience) -> str:
         "metric",
         {
             "name": metric.name,
-            # Of an operator's metric both hold its name, which is from outside.
+            # Both contain the operator's name in an operator's metric; the name is outside text.
             "title": Words(clean(say(metric.title, part=Words(metric.part)))),
             "explanation": Words(clean(say(metric.explanation, part=Words(metric.part)), limit=_LONG)),
             "unit": _unit(metric),
@@ -225,7 +225,7 @@ def _limit(limit: Limit, reader: Audience) -> LimitView:
 
 
 def _rule(rule: Rule) -> RuleView:
-    # The braces of its evidence stay: they say what a finding names there.
+    # The braces of its evidence stay: they show which values a finding inserts there.
     return RuleView(rule=rule.name, message=translated(rule.message))
 
 

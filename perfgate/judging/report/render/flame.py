@@ -44,7 +44,7 @@ _UNIT_WORDS = {
     "profiler step": phrase("one profiler step"),
     "whole recording": phrase("the whole recording"),
 }
-# What the page's script says; it has no catalogue of its own.
+# Sentences for the page's script, which has no catalogue of its own.
 _SCRIPT_SENTENCES = (
     phrase("all"),
     phrase("none"),
@@ -81,7 +81,7 @@ _SCRIPT_SENTENCES = (
 def render_flame(trees: Sequence[FlameTree], language: Language = "en") -> str:
     """The page. Its policy header lets the browser load nothing and run nothing but the page's own script.
 
-    What the recording says stands in it as compressed data, and in tables as escaped text.
+    Text from the recording is embedded as compressed data, and in tables as escaped text.
     """
     with speaking(language):
         return _render(trees)
@@ -119,8 +119,8 @@ def _worded_call(tree: FlameTree) -> CallView:
 def collapsed_stacks(tree: FlameTree) -> Iterator[str]:
     """Yield a line for each stack with time of its own: frames joined by ``;``, then nanoseconds in one unit.
 
-    That is what flamegraph.pl reads, and with two sides, base first, what its difffolded.pl writes. A ``;`` in a name
-    becomes a ``:``.
+    This is the input format of flamegraph.pl and, with two sides, base first, the output format of its difffolded.pl. A ``;``
+    in a name becomes a ``:``.
     """
     names = [_plain(tree.texts[name]).replace(";", ":") for name in tree.name]
     sides = [node_totals(tree, side) for side in tree.sides]
@@ -208,7 +208,7 @@ def _speedscope_frame(name: str, place: str) -> _Frame:
 
 @dataclass
 class _Listed:
-    """All frames of one name and kind. ``total`` counts none inside another of them; ``longest`` is where ``place`` is from."""
+    """All frames of one name and kind. ``total`` counts no frame nested in another of them; ``place`` is the longest one's."""
 
     place: str
     longest: float
@@ -280,7 +280,7 @@ def _cells(row: _Listed, *, by_counts: bool) -> list[Words]:
 
 
 def _packed(trees: Sequence[FlameTree]) -> str:
-    """The trees as JSON, gzipped, in base 64: whatever a name contains, it ends no element of the page."""
+    """The trees as JSON, gzipped, in base 64, so that no name can end an element of the page."""
     content = {
         "kinds": FLAME_KINDS,
         "trees": [_visible(tree) for tree in trees],
@@ -293,7 +293,7 @@ def _packed(trees: Sequence[FlameTree]) -> str:
 
 
 def _visible(tree: FlameTree) -> FlameTree:
-    """The tree as the page's script reads it: its names ready to be shown, rising numbers as their steps, which pack better."""
+    """The tree as the page's script reads it: printable names, and ascending numbers as differences, which compress better."""
     return msgspec.structs.replace(
         tree,
         parent=_steps(tree.parent),
@@ -312,7 +312,7 @@ def _steps(numbers: Sequence[int]) -> list[int]:
 
 
 def _name_first(text: str) -> str:
-    """The name of a function before its file, which a narrow frame cuts off: ``forward (layers/attention.py)``."""
+    """The name of a function before its file, which a narrow frame truncates: ``forward (layers/attention.py)``."""
     function = _PYTHON_NAME.fullmatch(text)
     return f"{function[2]} ({function[1]})" if function else text
 

@@ -1,8 +1,8 @@
 """A decision as JUnit XML: one test case for each metric of each workload and shape, for hosts that show tests.
 
-GitLab reads of it suites, cases with ``name`` and ``classname``, and one of failure, error and skipped in a case
-(docs.gitlab.com, "Unit test reports"). A case must keep its names from run to run: by them GitLab tells a new failure from
-an old one; so they are the documents' own words, in no language.
+GitLab reads suites, cases with ``name`` and ``classname``, and one of failure, error and skipped per case (docs.gitlab.com,
+"Unit test reports"). GitLab recognizes a new failure by the names of its case, so they must stay the same from run to run:
+they are the documents' own words, in no language.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from perfgate.locale import Language, speaking
 SUITE = "perfgate"
 VERDICT = "verdict"
 _EMPTY = "(empty)"
-# Everything XML 1.0 cannot hold, escaped or not (section 2.2, production "Char").
+# All characters that XML 1.0 forbids, escaped or not (section 2.2, production "Char").
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit(decision: DecisionDocument, language: Language = "en") -> str:
-    """The report of a decision. A regression that fails the gate is a failure, what could not be measured an error."""
+    """The report of a decision. A regression that fails the gate is a failure, a failed measurement an error."""
     summary = Summary(decision, CommentContext(marker=""))
     with speaking(language):
         listed = [*summary.metrics, *(one for one in summary.regressed if one not in summary.metrics)]
@@ -49,7 +49,7 @@ def junit_of_run(run: RunDocument, language: Language = "en") -> str:
 
 
 def junit_without_verdict(why: str) -> str:
-    """The report of a job that has no verdict of its own: an error, never nothing."""
+    """The report of a job without a verdict of its own: an error, never empty."""
     return _document([_case(SUITE, VERDICT, "error", why, why)])
 
 
@@ -99,7 +99,7 @@ def _case(classname: str, name: str, kind: str | None, message: str, text: str) 
 
 
 def _with_own_names(cases: list[ET.Element]) -> list[ET.Element]:
-    """Number the cases whose names are equal once they are cleaned: a host would take the last of them for all."""
+    """Number the cases with equal names after cleaning: a host would show only the last of them."""
     used: set[tuple[str, str]] = set()
     for case in cases:
         classname, name = case.attrib["classname"], case.attrib["name"]

@@ -35,17 +35,17 @@ class _Sample(NamedTuple):
 
 
 def openmetrics(run: RunDocument, steps: Iterable[int]) -> str:
-    """The values of some steps, and the exact counters, one gauge a metric; what is not available is left out."""
+    """The values of some steps, and the exact counters, one gauge per metric; unavailable values are left out."""
     numbers = frozenset(steps)
     families: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
     for name, sample in _samples(run, numbers):
-        # A series may stand once in a text: of a document that says two values the first counts.
+        # A series may occur only once in a text: if a document has two values, the first counts.
         families.setdefault(name, {}).setdefault(sample.labels, sample.value)
     return "".join(_family(METRICS[name], families[name]) for name in sorted(families)) + END
 
 
 def unit_of(metric: Metric) -> str:
-    """What OpenMetrics calls a metric's unit; empty for a count."""
+    """The OpenMetrics name of a metric's unit, empty for a count."""
     return "ratio" if metric.share else _UNITS.get(metric.unit, "")
 
 

@@ -1,4 +1,4 @@
-"""ranks.html: one self-contained page of many ranks: what is slow, heat maps, and timelines by one clock."""
+"""ranks.html: one self-contained page of many ranks: slow ranks and links, heat maps, and timelines on one clock."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def render_ranks_page(drawn: DrawnRanks, language: Language = "en") -> str:
             "style_hash": Words(sha256(style)),
             "map_script": Words(own),
             "map_script_hash": Words(sha256(own)),
-            # Nothing in it ends the element that it stands in.
+            # Escaped, so that nothing in the JSON ends its script element.
             "maps": Words(msgspec.json.encode(_maps(drawn)).decode().replace("<", "\\u003c")),
             "has_maps": bool(drawn.maps),
             "answers": rank_answers(drawn.document, shown=_LISTED),

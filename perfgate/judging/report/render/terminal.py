@@ -1,4 +1,4 @@
-"""The same decision and a run for people at a terminal: short, readable in 80 columns, plain where it is piped."""
+"""A decision or a run in the terminal: short, readable in 80 columns, plain text if piped."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SHOWN_RECORDED = 8
 _SHOWN_STORED = 4
 _SHOWN_COUNTS = 4
 _SHOWN_SUGGESTIONS = 3
-# A message ends with what to do.
+# Long enough to keep the remedy at the end of a message.
 _LONGEST_MESSAGE = 400
 _TRACEBACK_LINES = 8
 
@@ -50,13 +50,13 @@ _TRACEBACK_LINES = 8
 def render_terminal(
     decision: DecisionDocument, console: Console, language: Language = "en", *, folder: str | None = None
 ) -> None:
-    """Print a decision: verdict, facts, moved metrics, why, what to do. ``folder`` is that of a comment's context."""
+    """Print a decision: verdict, facts, moved metrics, causes, remedy. ``folder`` is the one of ``CommentContext``."""
     with speaking(language):
         _print_decision(decision, console, folder)
 
 
 def render_line(decision: DecisionDocument, console: Console, language: Language = "en", *, after: str = "") -> None:
-    """Print a decision on one line: the title of its comment, and what follows from it."""
+    """Print a decision on one line: the title of its comment, then ``after``."""
     with speaking(language):
         title = headline(Summary(decision, CommentContext(marker=""), _SHOWN), "plain")
         console.print(Text(f"perfgate: {title}{f' ({say(after)})' if after else ''}"), soft_wrap=True)
@@ -69,7 +69,7 @@ def render_run(run: RunDocument, console: Console, language: Language = "en") ->
 
 
 def render_suggestions(suggestions: Sequence[Suggestion], console: Console, language: Language = "en") -> None:
-    """Print what to try, all of it."""
+    """Print all suggestions."""
     with speaking(language):
         _print_suggestions(suggestions, console)
         if not suggestions:
@@ -79,7 +79,7 @@ def render_suggestions(suggestions: Sequence[Suggestion], console: Console, lang
 def render_first_suggestions(
     suggestions: Sequence[Suggestion], console: Console, language: Language = "en", *, folder: str
 ) -> None:
-    """Print the most promising suggestions on a run that stands in a folder, and how to see the rest."""
+    """Print the most promising suggestions on a run stored in ``folder``, and how to see the rest."""
     with speaking(language):
         _print_suggestions(suggestions[:_SHOWN_SUGGESTIONS], console)
         if (hidden := len(suggestions) - _SHOWN_SUGGESTIONS) > 0:
@@ -112,7 +112,7 @@ def _print_decision(decision: DecisionDocument, console: Console, folder: str | 
 
 
 def _title(summary: Summary) -> Words:
-    """The title of the comment: verdict, what moved, and what made it so."""
+    """The title of the comment: verdict, moved metrics, and the cause."""
     cause = worst_cause(summary)
     title = headline(summary, "plain")
     if cause is None:
@@ -164,9 +164,9 @@ def _print_run(run: RunDocument, console: Console) -> None:
 
 
 def _print_moved(summary: Summary, console: Console) -> None:
-    """Print both sides of what moved: what fails first, what got better last."""
+    """Print both sides of the moved metrics: failures first, improvements last."""
     regressed = sorted(summary.regressed, key=lambda comparison: not comparison.gating)
-    # Where the verdict rests on others, the report has them.
+    # PASS and FAIL rest on other metrics; the report lists the undecided ones.
     undecided = [] if summary.verdict in {"PASS", "FAIL"} else summary.inconclusive
     rows = grouped(row(comparison, summary) for comparison in (*regressed, *undecided, *summary.improved))
     listed = rows[: summary.detail]
@@ -224,7 +224,7 @@ def _print_findings(summary: Summary, console: Console) -> None:
 
 
 def _print_recorded(summary: Summary, console: Console) -> None:
-    """Print the longest recorded times; the rest stands in the comment and the page."""
+    """Print the longest recorded times; the comment and the page have the rest."""
     title = say("Recorded, not compared: measure with perfgate check")
     rows = [comparison for comparison in summary.recorded if comparison.unit == "s"]
     _print_lines(title, [line("shared/recorded.j2", "plain", {"row": row}) for row in rows[:_SHOWN_RECORDED]], console)
@@ -233,7 +233,7 @@ def _print_recorded(summary: Summary, console: Console) -> None:
 
 
 def _print_stored(summary: Summary, console: Console) -> None:
-    """Print main's stored runs last: they are no part of what was judged."""
+    """Print main's stored runs last: they did not influence the verdict."""
     known = [comparison for comparison in summary.decision.stored if comparison.typical is not None]
     beside = sorted(known, key=lambda comparison: comparison.outside is None)[:_SHOWN_STORED]
     rows = [line("shared/stored.j2", "plain", {"row": stored_row(comparison)}) for comparison in beside]
@@ -261,7 +261,7 @@ def _print_failures(summary: Summary, console: Console) -> None:
         )
         console.print(Text(title, "bold red"))
         text = (words.text or "").rstrip()
-        # A traceback ends with the message; a log knows nothing of it.
+        # A traceback ends with the message; a log does not contain it.
         if words.message not in text:
             console.print(Text(f"  {clean(words.message, limit=_LONGEST_MESSAGE)}"))
         for text_line in text.splitlines()[-_TRACEBACK_LINES:]:
@@ -281,6 +281,6 @@ _TAG = re.compile(r"</?sub>|<!--.*?-->", re.DOTALL)
 
 
 def preview_comment(comment: str, console: Console) -> None:
-    """Print a comment of ours; what its folds hold is left to the file."""
+    """Print a comment of ours; the content of its folds is left to the file."""
     folded = _FOLD.sub(lambda fold: f"▸ {fold.group(1)}\n", comment)
     console.print(Markdown(_TAG.sub("", folded)))

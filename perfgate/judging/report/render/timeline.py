@@ -36,7 +36,7 @@ _KIND_WORDS = {
     "other": phrase("other"),
     "gap": phrase("gap"),
 }
-# What the page's script says; it has no catalogue of its own.
+# Sentences for the page's script, which has no catalogue of its own.
 _SCRIPT_SENTENCES = (
     phrase("gaps of the device"),
     phrase("host"),
@@ -54,7 +54,7 @@ _SCRIPT_SENTENCES = (
 
 
 class _Header(msgspec.Struct, frozen=True):
-    """One timeline as the page's script reads it: its columns are ``sizes`` bytes behind one another."""
+    """One timeline as the page's script reads it; its columns follow one another and are ``sizes`` bytes long."""
 
     label: str
     length: int
@@ -79,7 +79,7 @@ def render_timeline(timelines: Sequence[DrawnTimeline], language: Language = "en
 
 
 def graph_values(timelines: Sequence[DrawnTimeline]) -> dict[str, Words]:
-    """What ``timeline/graph.html.j2`` needs in the page around it: style, script, what they hash to, and the spans."""
+    """The values that ``timeline/graph.html.j2`` needs in the page around it: style, script, their hashes, and the spans."""
     jinja = environment("html")
     assert jinja.loader is not None
     sources = ("flame/style.css", "timeline/style.css", "timeline/script.js")
@@ -94,7 +94,7 @@ def graph_values(timelines: Sequence[DrawnTimeline]) -> dict[str, Words]:
 
 
 def _packed(timelines: Sequence[DrawnTimeline]) -> str:
-    """A length, JSON of that length, and the columns: compressed and as text."""
+    """A length, JSON of that length, and the columns, compressed and encoded as text."""
     columns = [[getattr(timeline, name) for name in _COLUMNS] for timeline in timelines]
     header = {
         "kinds": SPAN_KINDS,

@@ -32,7 +32,7 @@ from perfgate.locale import sentence, translate
 _NUMBERS = 44  # columns of the numbers beside a name
 _LONG = 44  # letters of a name in such a table
 _OF_SOME_JOBS = ("stage", "bubble", "experts", "fused")  # of pipelines, of experts spread over ranks, of fused kernels
-# What stands in cells as the documents have it: kinds of rows, causes of gaps, changes, units and parts of a total.
+# Codes of the documents in table cells: kinds of rows, causes of gaps, changes, units and parts of a total.
 WORDS = (
     *(phrase("compute"), phrase("copy"), phrase("comm"), phrase("fused"), phrase("host"), phrase("kernel")),
     *(phrase("communication"), phrase("synchronization"), phrase("queue"), phrase("unknown"), phrase("gap")),
@@ -48,7 +48,7 @@ WORDS = (
     *(phrase("call"), phrase("profiler step"), phrase("whole recording")),
 )
 _SIDES = {"device": phrase("share of busy"), "host": phrase("share of self time")}
-# Every question has its own window; these say which.
+# Every question covers its own window; these sentences describe it.
 _OF_GAPS = phrase("from the first work of the device to the end of its last, whatever the steps")
 _OF_STEPS = phrase(
     "a step begins on the host, or with the end of the one before on the device, and ends with its last work there"
@@ -81,7 +81,7 @@ def _share(value: float | None) -> str:
 
 
 def _reason(message: Message | None, *, limit: int = MAX_LENGTH) -> str:
-    """A message in words; the catalogue takes as long to load as a short trace to read, and most have none."""
+    """A message in words; imports the catalogue only for a message, because that takes as long as reading a short trace."""
     from perfgate.judging.report.text.messages import word
 
     return clean(word(message), limit=limit) if message else ""
@@ -93,7 +93,7 @@ def print_notes(notes: Sequence[Message], console: Console) -> None:
 
 
 def render_requests(document: RequestDocument, console: Console) -> None:
-    """Print the requests of every timeline, and what ran for the one that was asked for."""
+    """Print the requests of every timeline, and the work of the requested one."""
     print_notes(document.notes, console)
     for timeline, name in zip(document.timelines, timeline_names(document.timelines)):
         if not timeline.requests:
@@ -115,7 +115,7 @@ def render_requests(document: RequestDocument, console: Console) -> None:
 
 
 def render_top(document: TopDocument, console: Console) -> None:
-    """Print one table a timeline."""
+    """Print one table per timeline."""
     print_notes(document.notes, console)
     for timeline, name in zip(document.timelines, timeline_names(document.timelines)):
         if not timeline.rows:
@@ -248,7 +248,7 @@ def time_of(seconds: float | None) -> str:
 
 
 def grid(*titles: str) -> Table:
-    """A table; what ends in ``>`` is a column of numbers."""
+    """A table; a title ending in ``>`` marks a column of numbers."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for title in titles:
         number = title.endswith(">")

@@ -30,7 +30,7 @@ from perfgate.judging.report.text.words import phrase
 from perfgate.locale import sentence, translate
 
 _NAME = 56  # letters of a name in a sentence
-_LEAST = 0.01  # parts and groups of gaps below this share of the time are not worth a line, but the largest
+_LEAST = 0.01  # parts and groups of gaps below this share of the time are omitted, except the largest
 _BOUND: dict[WindowPartName, str] = {
     "computing": phrase("bound by computing: the device is busy {share} of {time}"),
     "fused": phrase("bound by fused kernels: the device is busy {share} of {time}"),
@@ -79,7 +79,7 @@ _CHANGED = phrase("changed since {base}, in one {unit}:")
 
 
 def render_answer(document: AnswerDocument, console: Console) -> None:
-    """Print what there is to know first of every timeline."""
+    """Print the summary of every timeline."""
     names = timeline_names([timeline.gaps for timeline in document.timelines])
     for timeline, name in zip(document.timelines[:_MOST_TIMELINES], names):
         title, *sentences = _sentences(timeline)
@@ -100,7 +100,7 @@ def render_answer(document: AnswerDocument, console: Console) -> None:
 
 
 def _listed(sentences: Iterable[str]) -> Table:
-    """Sentences with a mark each, so that a long one is seen to go on."""
+    """A list of sentences with bullets, so that a wrapped sentence is seen to continue."""
     table = Table.grid(padding=(0, 1))
     for text in sentences:
         table.add_row(Text("-", "dim"), Text(text, overflow="fold"))

@@ -48,14 +48,14 @@ def render_diff(document: DiffDocument, console: Console) -> None:
 
 
 def changed_name(row: DiffRow, limit: int) -> str:
-    """The name of a row; of kernels that were replaced those before and after, the heaviest of each."""
+    """The name of a row; for replaced kernels the heaviest before and the heaviest after."""
     if row.change != "replaced":
         return clean(row.name if row.kind == "host" else kernel_name(row.name, limit=limit), limit=limit)
     return " → ".join(_short_names(names, limit // 2) for names in (row.before, row.after))
 
 
 def difference(row: DiffRow) -> str:
-    """Head minus base; of several recordings with the range."""
+    """Head minus base, with the range if there are several recordings."""
     return signed(row.delta) + _ranged(row.delta_range)
 
 

@@ -1,4 +1,4 @@
-"""The weekly issue of a repository: what moved on main, since which commit, how sure, and what is still open."""
+"""The weekly issue of a repository: changes on main, since which commit, how certain, and which are still open."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.trend_rows import cause_row, day, headline, searched, short, sort_causes
 from perfgate.locale import Language, speaking
 
-# How many rows a list may have, and how many of the folds below them are there: the first that fits the budget is taken.
+# Limits on the rows of a list, with the number of folds below them that are shown; the first that fits the budget is used.
 _ROWS = (200, 60, 20, 6)
 _MOST_OTHERS = 20
 FOLDS = ("commits", "better", "runner", "not_looked_at")
@@ -28,7 +28,7 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class TrendContext:
-    """Where the report is read. Links come from the job's event alone, never from a document."""
+    """Where the report is published. Links come from the job's event alone, never from a document."""
 
     marker: str = ""
     language: Language = "en"
@@ -45,8 +45,8 @@ def issue_title(key: str, language: Language) -> str:
 def render_issue(document: TrendDocument, context: TrendContext, *, budget: int = 60_000) -> str:
     """The Markdown of the issue, at most ``budget`` characters.
 
-    Over the budget whole folds go first, from the bottom, then rows at the end of long lists, with their number. Raises
-    ValueError for a budget that not even that fits.
+    Over the budget, whole folds are dropped first, from the bottom, then rows at the end of long lists, with their number.
+    Raises ValueError for a budget too small even for that.
     """
     with speaking(context.language):
         for rows in _ROWS:
@@ -58,7 +58,7 @@ def render_issue(document: TrendDocument, context: TrendContext, *, budget: int 
 
 
 def render_news(document: TrendDocument, language: Language) -> str | None:
-    """The comment that tells people what is new, None where nothing is: an edited issue notifies nobody."""
+    """The comment with the news, None without any: editing an issue notifies no subscriber."""
     causes = sort_causes(document)
     grown = [cause for cause in causes.still_open if cause.news]
     ended = [cause for cause in causes.ended if cause.direction != "changed"]
@@ -110,7 +110,7 @@ def _values(document: TrendDocument, context: TrendContext, rows: int, folds: tu
 
 
 def _ranges(causes: list[TrendCause], document: TrendDocument, rows: int) -> Iterator[Mapping[str, object]]:
-    """Yield the commits that may have done it, of every cause that has several."""
+    """Yield the candidate commits of every cause that has several."""
     for cause in [cause for cause in causes if cause.commit_count > 1][:rows]:
         yield {**vars(cause_row(cause, document, most=0).lead), "more": cause.commit_count - len(cause.commits)}
 

@@ -102,7 +102,7 @@ def _weight(group: Group) -> float:
 
 
 def _picture(cause: TrendCause, document: TrendDocument, groups: Sequence[Group]) -> Mapping[str, object]:
-    """One cause: the history of the change that says most, and everything else that it moved."""
+    """One cause: the history of its leading change, and everything else that it moved."""
     lead, *others = moved_by(cause, document)
     group = next(group for group in groups if any(series is lead.series for series in group))
     return {

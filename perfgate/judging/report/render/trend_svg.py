@@ -23,7 +23,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 8, 84, 34, 50
 _SMALL_WIDTH, _SMALL_HEIGHT = 150, 26
 _MAX_POINTS = 240
 _CELL, _ROW_NAME, _TITLE = 18, 250, 20
-# A mark for who cannot tell the colours apart.
+# Marks for colour-blind readers.
 _MARKS = {"ok": "", "attention": "!", "error": "✕", "invalid": "✕", "unavailable": "?", "not_applicable": "–"}
 STATUS_WORDS = {
     "ok": phrase("ok"),
@@ -39,7 +39,7 @@ _TEXT = Markup('<text class="{}" x="{}" y="{}" text-anchor="{}">{}</text>')
 
 
 class LevelLine(NamedTuple):
-    """A stretch of one level: first point, the one after the last, its value, and how the change into it reads."""
+    """A stretch of one level: first point, the one after its last, its value, direction and label of the change into it."""
 
     start: int
     end: int
@@ -49,7 +49,7 @@ class LevelLine(NamedTuple):
 
 
 class PlotFrame(NamedTuple):
-    """How places and values become coordinates."""
+    """The mapping of places and values to coordinates."""
 
     x: Callable[[float], float]
     y: Callable[[float], float]
@@ -58,7 +58,7 @@ class PlotFrame(NamedTuple):
 def series_plot(series: Sequence[TrendSeries], own: str | None) -> Markup:
     """Draw one metric over all its testbeds, one after another: values, intervals, levels, changes with their commits.
 
-    The change at the commit ``own`` is what the picture is about; the others are drawn paler.
+    The change at the commit ``own`` is the subject of the picture; the others are drawn paler.
     """
     points, levels, borders = _laid_out(series)
     if not points:
@@ -232,7 +232,7 @@ def _scale(low: float, high: float, start: float, end: float) -> Callable[[float
 
 
 def _ticks(low: float, high: float, unit: str) -> list[float]:
-    # Bytes are read in steps of 1024, so round numbers of them are round numbers of KiB, MiB and so on.
+    # Bytes are displayed in powers of 1024, so the ticks are round numbers of KiB, MiB and so on.
     factor = 1024.0 ** max(0, math.floor(math.log(max(high, 1), 1024))) if unit == "B" else 1.0
     step = factor * 10 ** math.floor(math.log10((high - low) / factor / 3))
     step = next((step * wider for wider in (1, 2, 5, 10) if (high - low) / (step * wider) <= 4.5), step)
@@ -241,7 +241,7 @@ def _ticks(low: float, high: float, unit: str) -> list[float]:
 
 def _value_axis(frame: PlotFrame, ticks: Sequence[float], unit: str, metric: str) -> list[Markup]:
     line = Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>')
-    # At the right, beside the newest runs, where a narrow screen begins.
+    # At the right, beside the newest runs, which a narrow screen shows first.
     text = Markup('<text x="{}" y="{}" text-anchor="start">{}</text>')
     marks: list[Markup] = []
     for tick, words in zip(ticks, formats.quantities(ticks, unit, metric=metric)):

@@ -30,7 +30,7 @@ _STYLES = {"worse": "red", "better": "green", "changed": "yellow"}
 
 
 def render_trend(document: TrendDocument, console: Console, language: Language) -> None:
-    """Print what moved and what is open, one row a cause, and what that rests on."""
+    """Print the moved and the open metrics, one row per cause, with the evidence behind them."""
     with speaking(language):
         _render(document, console)
 
@@ -55,7 +55,7 @@ def _render(document: TrendDocument, console: Console) -> None:
 def _table(document: TrendDocument, rows: Sequence[tuple[str, TrendCause]], *, blocks: int) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for title in ("", say("metric"), say("change"), say("since"), say("how sure"), say("history")):
-        # Metrics are what people search for, and a cut history shows the past alone.
+        # Metrics are search terms and stay whole; a truncated history would show the past only.
         table.add_column(title, no_wrap=title in (say("metric"), say("history")))
     for word, cause in rows:
         moved, *others = moved_by(cause, document)

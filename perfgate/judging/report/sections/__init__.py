@@ -1,1 +1,1 @@
-"""The sections of the comment: what each shows, and its template in ``templates/comment``."""
+"""The sections of the comment, each with its values and its template in ``templates/comment``."""

@@ -1,4 +1,4 @@
-"""The middle of the comment: what got worse and better, why, what to try, and what to do where it is intended."""
+"""The middle of the comment: regressions and improvements, their causes, suggestions, and how to accept an intended change."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _MOST_CAUSES = 6
 _MOST_OPERATORS = 3
 _MOST_SUGGESTIONS = 5
 _MOST_SETTINGS = 3
-# Room above what was measured, so that the next job's noise does not break a budget that was taken from this one.
+# Margin above the measured value, so that the next job's noise does not break a budget taken from this one.
 _ROOM = 1.05
 
 
 def _causes(summary: Summary) -> Values | None:
-    """One block a cause, what costs most time first, with the findings that it brought."""
+    """One block per cause, the most expensive first, with the findings it introduced."""
     listed, (new, _) = blocks(summary), changed_findings(summary)
     findings = {number: [f for f in new if f.block == number] for number in range(1, len(listed.blocks) + 1)}
     return {**vars(listed), "findings": findings} if listed.blocks else None
 
 
 def _table(summary: Summary) -> Values | None:
-    """Regressed metrics, worst first, then improved ones; folded where the causes or a PASS come before them."""
+    """Regressed metrics, worst first, then improved ones; folded after causes or a PASS."""
     moved = [*summary.regressed, *summary.improved]
     if not moved:
         return None
@@ -57,7 +57,7 @@ def _table(summary: Summary) -> Values | None:
 
 
 def _improved(summary: Summary) -> Values | None:
-    """The largest improvements and the new baseline that they propose. A change that also fails has other news first."""
+    """The largest improvements and the new baseline they justify; omitted if the change also fails."""
     better = [comparison for comparison in summary.improved if comparison.gating]
     if summary.verdict not in {"PASS", "WARN"} or not better:
         return None
@@ -69,7 +69,7 @@ def _improved(summary: Summary) -> Values | None:
 
 
 def _tighter_budgets(summary: Summary, better: list[Comparison]) -> Iterator[str]:
-    """Yield the lines of ``[budget]`` that would hold on to an improvement, in base units as perfgate.toml takes them."""
+    """Yield the lines of ``[budget]`` that would preserve an improvement, in base units as perfgate.toml takes them."""
     improved = {(comparison.metric, comparison.workload, comparison.shape) for comparison in better}
     for budget in summary.decision.comparisons:
         key = (budget.metric, budget.workload, budget.shape)
@@ -95,7 +95,7 @@ def _why(summary: Summary) -> Values | None:
 
 
 def _operators(summary: Summary) -> Values | None:
-    """Operators that got slower by themselves, which the whole call may hardly show; none fails the gate."""
+    """Operators that got slower by themselves, hardly visible in the whole call; none of them fails the gate."""
     slower = [operator for operator in summary.tested_operators if operator.alone]
     if not slower:
         return None
@@ -110,7 +110,7 @@ def _operators(summary: Summary) -> Values | None:
 
 
 def _suggestions(summary: Summary) -> Values | None:
-    """What else to try about what the change brought; everything else stands in the page and in decision.json."""
+    """Suggestions on newly introduced problems that no cause shows; all others are in the page and in decision.json."""
     if summary.verdict not in {"FAIL", "WARN"}:
         return None
     tips = [worded_suggestion(block.tip) for block in blocks(summary).blocks if block.tip]
@@ -126,13 +126,13 @@ def _suggestions(summary: Summary) -> Values | None:
 
 
 def _intended(summary: Summary) -> Values | None:
-    """The budgets and limits that would let it pass; a wrong output cannot be tolerated."""
+    """The budgets and limits that would accept the change; a wrong output cannot be tolerated."""
     failing = [c for c in summary.regressed if c.gating]
     if summary.verdict != "FAIL" or summary.decision.comparing == "rules":
         return None
     budgets, limits = [], []
     for comparison in failing:
-        # The line that holds the value as it is, with two digits of room.
+        # The line that accepts the measured value, rounded away from it to two digits.
         bound = to_two_digits(comparison.head or 0.0, up=comparison.better == "lower")
         if comparison.method == "budget" and not comparison.metric.startswith("sla."):
             budgets.append(f'"{comparison.metric}@{comparison.workload}/{comparison.shape}" = {bound:g}')

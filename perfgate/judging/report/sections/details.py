@@ -1,4 +1,4 @@
-"""The end of the comment: the traces, then folded what did not change, how it was decided, and what informs."""
+"""The end of the comment: the traces, then folded: unchanged metrics, how the verdict was reached, informing numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perfgate.judging.report.view.summary import Summary
 
 
 def _trace(summary: Summary) -> Values | None:
-    """Kept traces of both sides, the page that draws them, and the reproduce command; a PASS and a SKIPPED need neither."""
+    """Kept traces of both sides, the page that draws them, and the reproduce command; none of them for PASS and SKIPPED."""
     traces = [link for link in summary.decision.links if link.kind == "trace"]
     if summary.verdict in {"PASS", "SKIPPED"} or not (traces or summary.context.reproduce):
         return None
@@ -20,14 +20,14 @@ def _trace(summary: Summary) -> Values | None:
 
 
 def _findings(summary: Summary) -> Values | None:
-    """What the change brought to the checklist, without what stands with the cause that brought it, and what it removed."""
+    """New findings of the checklist, except those shown with their cause, and the findings that are gone."""
     new, gone = changed_findings(summary)
     new = [finding for finding in new if finding.block is None]
     return {"new": new, "gone": gone, "detail": summary.detail} if new or gone else None
 
 
 def _checklist(summary: Summary) -> Values | None:
-    """Every step of the head with its status, the number that says most of it, and its findings; the page has all numbers."""
+    """Every step of the head with its status, its leading number and its findings; the page has all numbers."""
     lines = step_lines(summary)
     if not lines:
         return None
@@ -54,7 +54,7 @@ def _quantiles(summary: Summary) -> Values | None:
 
 
 def _unchanged(summary: Summary) -> Values | None:
-    """Unchanged metrics with both values, and what slowdown is excluded."""
+    """Unchanged metrics with both values and the slowdown that is excluded."""
     comparisons = summary.unchanged
     if not comparisons:
         return None
@@ -72,25 +72,25 @@ def _unchanged(summary: Summary) -> Values | None:
 
 
 def _informing(summary: Summary) -> Values | None:
-    """What both sides have of numbers that no test compares."""
+    """Both sides' values of metrics that no test compares."""
     rows = summary.informing
     return {"rows": rows, "detail": summary.detail} if rows else None
 
 
 def _recorded(summary: Summary) -> Values | None:
-    """What the profiler wrote of whole steps and of their heaviest operators, side by side and not compared."""
+    """The profiler's times of whole steps and of their heaviest operators, side by side and not compared."""
     rows = summary.recorded
     return {"rows": rows, "detail": summary.detail} if rows else None
 
 
 def _undecided(summary: Summary) -> Values | None:
-    """Inconclusive and not comparable metrics, and what would decide them; undecided ones first."""
+    """Inconclusive and not comparable metrics, and the evidence that would settle them; undecided ones first."""
     rows = [*summary.inconclusive, *summary.not_comparable]
     return {"rows": rows, "undecided": len(summary.inconclusive), "detail": summary.detail} if rows else None
 
 
 def _environment(summary: Summary) -> Values | None:
-    """Everything it takes to make the decision again; None where nothing was there to decide."""
+    """Everything needed to reproduce the decision; None if nothing was measured."""
     return {"decision": summary.decision} if summary.is_measured else None
 
 

@@ -1,4 +1,4 @@
-"""What a section of the comment is."""
+"""A section of the comment."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Values = Mapping[str, object]
 class Section:
     """One section of the comment, rendered with ``templates/comment/NAME.md.j2``.
 
-    ``fill`` gives the values that the template shows, None if there is nothing to show. ``title`` names the section
-    where the comment says what was left out. ``drop`` says when it goes if the comment is over its size budget: KEEP never,
-    else the highest first. Neighbours of the same ``fold`` stand in one, each under the ``summary`` that its template sets;
-    one that sets none stands outside.
+    ``fill`` gives the values that the template shows, None if there is nothing to show. ``title`` names the section in the
+    comment's list of omissions. ``drop`` is its rank for removal if the comment is over its size budget: KEEP never, else the
+    highest first. Neighbours of the same ``fold`` share one, each under the ``summary`` that its template sets; a section
+    without a summary stays outside.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The top of the comment: the verdict, the facts under it, what to do, and what could not be measured."""
+"""The top of the comment: the verdict, the facts under it, the remedy, and failures to measure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from perfgate.judging.report.view.summary import Summary
 _MOST_WARNINGS = 4
 _MOST_CHANGES = 10
 _MOST_FAILURES = 3
-# Where lists are this short, so are tracebacks.
+# With lists this short, tracebacks are shortened too.
 _SHORT_LISTS = 10
 
 
-# Seen in a thread of comments before the word is read, which stands behind it for screen readers.
+# A visual cue in a thread of comments; the word follows it for screen readers.
 _SIGNS = {"PASS": "✅", "WARN": "⚠️", "FAIL": "❌", "INCONCLUSIVE": "❔", "SKIPPED": "⏭️"}
 
 
@@ -31,7 +31,7 @@ def _title(summary: Summary) -> Values:
 
 
 def _notes(summary: Summary) -> Values | None:
-    """What to know before anything else: that the machine was busy, and the gate's warnings."""
+    """Notes to read first: a busy machine, and the gate's warnings."""
     warnings, busy = other_notes(summary.decision.warnings), busy_line(summary, "markdown")
     if not warnings and busy is None:
         return None
@@ -39,7 +39,7 @@ def _notes(summary: Summary) -> Values | None:
 
 
 def _facts(summary: Summary) -> Values | None:
-    """Counts and noise floor; base, head and testbed. They are folded, unless they are what is amiss."""
+    """Counts and noise floor; base, head and testbed. Folded, unless they are the problem."""
     if summary.is_unread:
         return None
     differs = summary.verdict == "INCONCLUSIVE" and summary.decision.testbed_differences
@@ -51,18 +51,18 @@ def _facts(summary: Summary) -> Values | None:
 
 
 def _remedy(summary: Summary) -> Values | None:
-    """The reasons of an INCONCLUSIVE, WARN or SKIPPED, and the next thing to do about each."""
+    """The reasons of an INCONCLUSIVE, WARN or SKIPPED, and the next action for each."""
     return remedy(summary) if summary.verdict in {"INCONCLUSIVE", "WARN", "SKIPPED"} else None
 
 
 def _harness(summary: Summary) -> Values | None:
-    """What a change of the workload file changed about what is measured, whatever the verdict."""
+    """How an edited workload file changed the measurement itself, whatever the verdict."""
     changes = summary.telling_harness_changes
     return {"changes": changes[:_MOST_CHANGES], "more": max(0, len(changes) - _MOST_CHANGES)} if changes else None
 
 
 def _failures(summary: Summary) -> Values | None:
-    """What could not be measured, with the end of its traceback."""
+    """Failed measurements, each with the end of its traceback."""
     if not summary.failures:
         return None
     worded = worded_failures(summary.failures)
@@ -74,7 +74,7 @@ def _failures(summary: Summary) -> Values | None:
 
 
 def _missing(summary: Summary) -> Values | None:
-    """What the documents of a FAIL lack; of an undecided verdict that is a reason, and stands with what to do about it."""
+    """Values missing from the documents of a FAIL; an undecided verdict lists them as a reason, with the remedy."""
     if summary.verdict != "FAIL" or not summary.decision.missing:
         return None
     return {**missing_values(summary), "count": len(summary.decision.missing)}

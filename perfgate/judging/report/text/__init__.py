@@ -1,1 +1,1 @@
-"""What every medium's text is made of: our words, numbers, sentences of documents, escaping, templates, drawings."""
+"""The building blocks of text in every medium: our words, numbers, sentences of documents, escaping, templates, drawings."""

@@ -1,8 +1,8 @@
-"""The one place where text from outside is made harmless: for Markdown, for the terminal, for HTML.
+"""The one place that makes outside text harmless: for Markdown, for the terminal, for HTML.
 
-Outside is everything a document or a change request says: names, messages, tracebacks. In Markdown a code span is the
-safe form: entities and backslashes are undone by mention and issue filters that run after parsing (GitHub), or shown as
-they are (GitLab).
+Outside text is everything from a document or a change request: names, messages, tracebacks. In Markdown a code span is
+the safe form: entities and backslashes are undone by mention and issue filters that run after parsing (GitHub), or shown
+as they are (GitLab).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import unicodedata
 
 MAX_LENGTH = 120
 MAX_PROSE = 400
-# U+2223 DIVIDES looks like a pipe and splits no table cell; "\|" is shown with its backslash by comrak (GitLab).
+# U+2223 DIVIDES looks like a pipe and splits no table cell; comrak (GitLab) shows the backslash of "\|".
 _DIVIDES = "\u2223"
 # U+02CB looks like a backtick. Parsers match the fence of a code span only up to 80 (MAXBACKTICKS in cmark and comrak): behind
 # a longer one the text would be Markdown again.
@@ -48,8 +48,8 @@ def code_span(text: str, *, limit: int = MAX_LENGTH) -> str:
 def prose(text: str, *, limit: int = MAX_PROSE, begins: bool = True) -> str:
     """A sentence as Markdown: plain words and numbers stay words, all else becomes code spans.
 
-    For sentences that perfgate itself wrote into a document around outside names. Where one begins, a number might start a
-    list, so there it becomes code too.
+    For sentences that perfgate itself wrote into a document around outside names. At the beginning of a line a number might
+    start a list, so a leading number becomes code too.
     """
     words = clean(text, limit=limit).split()
     return " ".join(_prose_word(word, first=begins and index == 0) for index, word in enumerate(words))
@@ -66,7 +66,7 @@ def fenced(text: str, *, lines: int = 12, width: int = 160) -> str:
 
 
 class _Visible(dict[int, str]):
-    """What is shown for each character, by its number; filled as characters are met."""
+    """The visible form of each character by code point, filled as characters occur."""
 
     def __missing__(self, number: int) -> str:
         character = chr(number)

@@ -1,6 +1,6 @@
 """Comparisons in words, each with the unit of its metric.
 
-Changes are said in words (slower/faster, more/fewer), never by a sign whose meaning depends on the metric.
+Changes are worded (slower/faster, more/fewer), never shown by a sign whose meaning depends on the metric.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from perfgate.document.explanation import OperatorDelta
 from perfgate.judging.report.text.numbers import DASH, NO_CHANGE, amounts, counted, percent, percent_number, setting
 from perfgate.judging.report.text.words import Words, phrase, say
 
-# What a larger and a smaller value of a unit are called.
+# Words for a larger and a smaller value of each unit.
 _DIRECTIONS = {
     "s": (phrase("{size} slower"), phrase("{size} faster")),
     "B": (phrase("{size} more"), phrase("{size} less")),
@@ -24,22 +24,22 @@ _DIRECTIONS = {
 _HIGHER_LOWER = (phrase("{size} higher"), phrase("{size} lower"))
 _LARGER_SMALLER = (phrase("{size} larger"), phrase("{size} smaller"))
 _BOUNDS = {"budget": phrase("the budget"), "limit": phrase("the limit")}
-# Checks that compare both sides: a difference is no failure of the head's own.
+# Checks that compare both sides: a difference is not a failure of the head alone.
 _CHANGED = {SIGNATURE: phrase("output changed"), JOB_OUTPUT: phrase("output changed"), JOB_WORK: phrase("other work")}
 
 
 def is_share(metric: str) -> bool:
-    """Tell whether a metric of unit 1 is a share of a whole rather than a count."""
+    """Whether a metric of unit 1 is a share of a whole rather than a count."""
     return metric in METRICS and METRICS[metric].share
 
 
 def is_budget(comparison: Comparison) -> bool:
-    """Tell whether a comparison holds the head against a bound: that is what its base then is."""
+    """Whether a comparison holds the head against a bound, which then takes the place of the base."""
     return comparison.method in ("budget", "limit")
 
 
 def is_count(comparison: Comparison) -> bool:
-    """Tell whether a comparison is between exact counts; that of low-precision operators hangs on a check besides."""
+    """Whether a comparison is between exact counts; that of low-precision operators also depends on a check."""
     return comparison.method == "exact" or comparison.metric == LOW_PRECISION_OPS
 
 
@@ -64,7 +64,7 @@ def time_of(operator: OperatorDelta) -> Comparison:
 
 
 def sides(comparison: Comparison) -> tuple[Words, Words]:
-    """Base and head of a comparison, in one unit; a check's are words, and an SLA has no base."""
+    """Base and head of a comparison, in one unit; those of a check are words, and an SLA has no base."""
     if comparison.method in RULE_METHODS:
         return DASH, quantity(comparison.head, comparison.unit, metric=comparison.metric)
     if comparison.metric in _CHANGED:
@@ -76,12 +76,12 @@ def sides(comparison: Comparison) -> tuple[Words, Words]:
 
 
 def quantity(value: float | None, unit: str, *, metric: str = "") -> Words:
-    """One value with its unit, e.g. ``36.1 ms``; a dash where there is none."""
+    """One value with its unit, e.g. ``36.1 ms``; a dash for None."""
     return quantities([value], unit, metric=metric)[0]
 
 
 def quantities(values: Sequence[float | None], unit: str, *, metric: str = "") -> list[Words]:
-    """Values that are read side by side in one common unit, with the digits it takes to tell them apart."""
+    """Values for reading side by side: one common unit, with enough digits to distinguish them."""
     return amounts(values, unit, share=is_share(metric))
 
 
@@ -113,14 +113,14 @@ def percent_change(comparison: Comparison) -> Words | None:
 
 
 def interval(comparison: Comparison) -> Words:
-    """The confidence interval of a change in words; empty where there is none."""
+    """The confidence interval of a change in words, empty without one."""
     if comparison.interval is None:
         return Words("")
     return bounds(comparison.interval, comparison.unit, metric=comparison.metric)
 
 
 def bounds(interval: tuple[float, float], unit: str, *, metric: str = "") -> Words:
-    """The ends of an interval of a relative change: ``5.9 to 7.7 %`` where both lie on one side of no change."""
+    """The ends of an interval of a relative change: ``5.9 to 7.7 %`` if both lie on one side of no change."""
     low, high = sorted(interval, key=abs) if _same_side(interval) else interval
     if not (math.isfinite(low) and math.isfinite(high)):
         return say("no bound")
@@ -156,21 +156,21 @@ def _directions(metric: str, unit: str) -> tuple[str, str]:
 
 
 def limit(comparison: Comparison) -> Words:
-    """The allowed worsening of a metric, or the bound itself; a dash where none applies."""
+    """The allowed worsening of a metric, or the bound itself; a dash if neither applies."""
     if comparison.method in RULE_METHODS:
         return quantity(comparison.base, comparison.unit, metric=comparison.metric)
     if comparison.tolerance is None or comparison.method == "check" or comparison.outcome == "improved":
         return DASH
     entry = METRICS.get(comparison.metric)
     if comparison.method == "exact" and entry and entry.allowed_more and comparison.base is not None:
-        # An amount is allowed, whatever share of the base it is.
+        # The allowance is an amount, shown as such instead of as a share of the base.
         amount = round(comparison.tolerance * max(comparison.base, 1))
         return difference(0, amount, comparison.unit, metric=comparison.metric)
     return Words("0") if comparison.tolerance == 0 else setting(comparison.tolerance)
 
 
 def _distance(comparison: Comparison) -> Words:
-    """How far a value is from its bound; a bound of 0 has no share of itself to be away."""
+    """How far a value is from its bound; for a bound of 0 this cannot be a share."""
     bound = say("the SLA") if comparison.metric.startswith("sla.") else say(_BOUNDS[comparison.method])
     if comparison.head is None:
         return say("not shown to be kept")

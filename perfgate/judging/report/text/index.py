@@ -1,4 +1,4 @@
-"""Which entries of the catalogue a word means: names and their last parts, titles in every language, and the glossary."""
+"""Catalogue entries by word: names and their last parts, titles in every language, and the glossary."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from perfgate.judging.report.text.words import phrase
 from perfgate.locale import LANGUAGES, filled, translate
 
 MOST_SUGGESTIONS = 5
-# How much alike, as difflib compares two texts, a typing error leaves them.
+# Similarity ratio of difflib that a typing error leaves.
 _ALIKE = 0.6
-# Titles of a metric that another clock than the wall timed, if it has none of its own for that.
+# Titles of a metric timed by another clock than the wall, if it has no title of its own for that clock.
 CLOCK_TITLES: Mapping[Clock, str] = {
     "cpu": phrase("{title}, in CPU time"),
     "device": phrase("{title}, in device time"),
@@ -33,14 +33,14 @@ class Named(NamedTuple):
 
 
 def meanings(word: str) -> list[Named]:
-    """The entries that a word names; several where it is the last part of several names."""
+    """The entries of this name; several if it is only the last part of several names."""
     whole, parts = _index()
     key = _key(word)
     return list(whole.get(key) or parts.get(key) or ())
 
 
 def suggestions(word: str) -> list[str]:
-    """At most five words that are most like one that is not known."""
+    """At most five known words that are most similar to an unknown one."""
     key = _key(word)
     known = {_key(text): text for named in entries() for text in _texts(named)}
     within = sorted((text for text in known if len(key) > 1 and key in text), key=len)
@@ -92,5 +92,5 @@ def _index() -> tuple[Mapping[str, list[Named]], Mapping[str, list[Named]]]:
 
 
 def _key(text: str) -> str:
-    """A word as it is compared: without case, quotation marks, underscores and dashes."""
+    """A word in its form for comparison: without case, quotation marks, underscores and dashes."""
     return re.sub(r"[\W_]+", " ", text.casefold()).strip()

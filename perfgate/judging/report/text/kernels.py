@@ -1,15 +1,15 @@
-"""Names of kernels as people tell them apart: without return type, arguments and the inside of templates."""
+"""Names of kernels, shortened to their distinctive parts: without return type, arguments and the inside of templates."""
 
 from __future__ import annotations
 
 import re
 
 _RETURN_TYPE = re.compile(r"^(?:void|float|double|int|bool|__global__)\s+")
-# Tensile's and CUTLASS's names are settings in a row; the tile tells most: MT128x256x32, 256x128_64x3.
+# Names in Tensile and CUTLASS are a sequence of settings; the tile is the most distinctive: MT128x256x32, 256x128_64x3.
 _TENSILE = re.compile(r"^(Cijk)_.*?_(MT\d+x\d+x\d+)")
 _CUTLASS = re.compile(r"^(?:cutlass_\d+_)?(\w*?)(tensorop|wgmma|simt)_(\w*?gemm)\w*?_(\d+x\d+_\d+x\d+)")
 _ANONYMOUS = "(anonymous namespace)::"
-# What tells elementwise kernels of PyTorch apart inside their templates.
+# The part inside the templates that distinguishes PyTorch's elementwise kernels.
 _FUNCTOR = re.compile(r"\b(\w+(?:Functor|_kernel_cuda|_kernel_impl|Ops))\b")
 _LEAST_IN_TEMPLATE = 12
 

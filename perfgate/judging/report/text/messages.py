@@ -14,14 +14,14 @@ from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import Words, say, translated
 from perfgate.locale import current_language, gap_between, translate
 
-# Timelines of recordings are called so (trace/summary.py, shape_names).
+# Names of timelines in recordings (trace/summary.py, shape_names).
 _RANK = re.compile(r"rank \d+")
 _MOST_RANKS = 8
 _SEVERITIES: tuple[Severity, ...] = ("severe", "warning", "info")
 
 
 class SentencePieces(str):
-    """A sentence in pieces: what is ``Words`` is ours, everything else is from outside and still to be escaped."""
+    """A sentence in pieces: ``Words`` are ours, every other piece is outside text that still needs escaping."""
 
     __slots__ = ("pieces",)
     pieces: tuple[str, ...]
@@ -33,11 +33,11 @@ class SentencePieces(str):
 
 
 def word(message: Message | str) -> str:
-    """The sentence of a message; a code or a value that this perfgate does not have is shown as it stands.
+    """The sentence of a message; an unknown code or value is shown verbatim.
 
     The English sentence is one text, which is escaped word by word; a Chinese one comes in pieces.
     """
-    if isinstance(message, str):  # somebody else's text, which is never translated
+    if isinstance(message, str):  # text of another program, never translated
         return message
     if message.code == QUOTE:
         return str(message.values.get("text", ""))
@@ -57,7 +57,7 @@ def word_all(messages: Sequence[Message]) -> str:
 
 
 def word_finding(finding: Finding) -> str:
-    """What a step noticed, in the words of its rule; a rule or evidence that is not known is shown as it stands."""
+    """A finding in the words of its rule; an unknown rule or unknown evidence is shown verbatim."""
     rule = RULES.get(finding.rule)
     try:
         if rule is not None:
@@ -68,7 +68,7 @@ def word_finding(finding: Finding) -> str:
 
 
 def word_findings(findings: Iterable[Finding]) -> list[tuple[Finding, str]]:
-    """The findings in words, one for each; the same of several ranks is that of the worst rank, with the others' names."""
+    """The findings in words, one each; equal findings of several ranks become the worst rank's, with the others' names."""
     alike: dict[object, list[Finding]] = {}
     for number, finding in enumerate(findings):
         alike.setdefault(_of_any_rank(finding) or number, []).append(finding)
@@ -77,7 +77,7 @@ def word_findings(findings: Iterable[Finding]) -> list[tuple[Finding, str]]:
 
 
 def _of_any_rank(finding: Finding) -> tuple[object, ...] | None:
-    """What findings of several ranks have in common, None for one that is of no rank."""
+    """The key that findings of several ranks share, None for a finding without a rank."""
     if not _RANK.match(str(finding.evidence.get("shape", ""))):
         return None
     words = {name: value for name, value in finding.evidence.items() if isinstance(value, str) and name != "shape"}
@@ -85,7 +85,7 @@ def _of_any_rank(finding: Finding) -> tuple[object, ...] | None:
 
 
 def _badness(finding: Finding) -> tuple[int, float]:
-    """The lowest is the worst: by severity, then by how far the value lies from its limit."""
+    """Sort key, the worst finding first: by severity, then by the distance of the value from its limit."""
     value, bound = (finding.evidence.get(name) for name in (finding.rule, "limit"))
     known = isinstance(value, (int, float)) and isinstance(bound, (int, float))
     return _SEVERITIES.index(finding.severity), -abs(float(value) - float(bound)) if known else 0.0  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What metrics, places and evidence are called."""
+"""Names of metrics, places and evidence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfgate.locale import filled, translate
 
 
 class InPlace(Protocol):
-    """Whatever a document holds about one shape of a workload."""
+    """Anything in a document that belongs to one shape of a workload."""
 
     @property
     def workload(self) -> str: ...
@@ -23,7 +23,7 @@ class InPlace(Protocol):
 
 
 def place(workload: str, shape: str) -> str:
-    """Where a number belongs: the workload, and the shape unless it is the only, unnamed one."""
+    """The place of a number: the workload, and the shape unless it is the only, unnamed one."""
     return workload if shape in {"", "default"} else f"{workload}/{shape}"
 
 
@@ -32,9 +32,9 @@ def place_of(entry: InPlace) -> str:
 
 
 def metric_name(name: str, clock: Clock = "wall") -> str:
-    """A metric's title as our words; of an operator, a module or a function its name, which is from outside.
+    """A metric's title as our words; of an operator, a module or a function its name, which is outside text.
 
-    What was not timed by the clock on the wall is called so: a tail may lie below the median that was.
+    A clock other than the wall is named: such a tail may lie below the wall-clock median.
     """
     if name.startswith((*SUBROUTINE_TIMES, NUMBER)):
         return name.partition(".")[2]
@@ -55,7 +55,7 @@ def title_of(entry: Comparison | NoiseFloor) -> str:
 
 
 def evidence_of(comparison: Comparison) -> str:
-    """What ``pairs`` counts: pairs of processes, turns of a step, the quads of a job, or its runs where each is a process."""
+    """The unit that ``pairs`` counts: pairs of processes, turns of a step, quads of a job, or its runs if each is a process."""
     if comparison.method != "turns":
         return "turn" if comparison.method == "repeated" else "pair"
     is_of_runs = comparison.starts == comparison.pairs and comparison.pairs != 1
@@ -63,5 +63,5 @@ def evidence_of(comparison: Comparison) -> str:
 
 
 def first_line(text: str | None) -> str:
-    """The first line of a message that has any text; empty where there is none."""
+    """The first non-blank line of a message, empty without one."""
     return next((line.strip() for line in (text or "").splitlines() if line.strip()), "")

@@ -1,4 +1,4 @@
-"""The only place where base units become ms, %, MiB, and where numbers are rounded."""
+"""The only place that rounds numbers and converts base units to ms, %, MiB."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perfgate.locale import translate
 
 DASH = Words("–")
 _SECONDS = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")]
-_SHORTEST = 1e-12  # no clock of ours tells less: what is shorter is left over from rounding
+_SHORTEST = 1e-12  # finer than any clock we use: a smaller value is a rounding residue
 _BYTES = [(2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")]
 _RATES = [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")]
 _SCALES = {"s": _SECONDS, "B": _BYTES, "B/s": _RATES}
@@ -20,12 +20,12 @@ NO_CHANGE = 0.0005
 
 
 def amount(value: float | None, unit: str) -> Words:
-    """One value with its unit, e.g. ``36.1 ms``; a dash where there is none."""
+    """One value with its unit, e.g. ``36.1 ms``; a dash for None."""
     return amounts([value], unit)[0]
 
 
 def amounts(values: Sequence[float | None], unit: str, *, share: bool = False) -> list[Words]:
-    """Values that are read side by side in one common unit, with the digits it takes to tell them apart.
+    """Values for reading side by side: one common unit, with enough digits to distinguish them.
 
     A ``share`` is of unit 1 and read in percent.
     """
@@ -46,7 +46,7 @@ def percent(share: float) -> Words:
 
 
 def signed_percent(share: float) -> Words:
-    """A change with its sign: ``−0.9 %``, ``+0.2 %``, ``0.0 %`` where it rounds to nothing."""
+    """A change with its sign: ``−0.9 %``, ``+0.2 %``, ``0.0 %`` if it rounds to nothing."""
     size = f"{abs(share) * 100:.1f}"
     return Words(f"{'' if size == '0.0' else '+' if share > 0 else '−'}{size} %")
 
@@ -57,7 +57,7 @@ def plus_minus(share: float) -> Words:
 
 
 def to_two_digits(value: float, *, up: bool) -> float:
-    """Round a bound that somebody is to write down, away from what was measured; 0 stays 0."""
+    """Round a bound for a configuration file, away from the measured value; 0 stays 0."""
     if value == 0:
         return 0.0
     unit = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
@@ -65,17 +65,17 @@ def to_two_digits(value: float, *, up: bool) -> float:
 
 
 def setting(share: float) -> Words:
-    """A share that someone chose, as they would write it: ``1 %``, ``2.5 %``."""
+    """A share from the configuration, in the form a user would write: ``1 %``, ``2.5 %``."""
     return Words(f"{share * 100:.4g} %")
 
 
 def confidence(level: float) -> Words:
-    """The level of an interval in whole percent, rounded down: no more is promised than is kept."""
+    """The level of an interval in whole percent, rounded down so as never to promise more."""
     return Words(f"{math.floor(level * 100 + 1e-9)} %")
 
 
 def span(base: Words, head: Words) -> Words:
-    """Two values side by side, their unit said once where it is the same: ``36.1 → 38.6 ms``."""
+    """Two values side by side, with the unit once if both share it: ``36.1 → 38.6 ms``."""
     number, _, unit = base.partition(" ")
     return Words(f"{number if unit and head.endswith(f' {unit}') else base} → {head}")
 
@@ -93,14 +93,14 @@ def duration(seconds: float) -> Words:
 
 
 def counted(count: int, singular: str, plural: str = "") -> Words:
-    """A number with its noun: ``1 regression``, ``2 regressions``; Chinese knows no plural."""
+    """A number with its noun: ``1 regression``, ``2 regressions``; Chinese has no plural."""
     english = f"{{count}} {singular if count == 1 else plural or singular + 's'}"
     words = translate(f"{{count}} {singular}")
     return Words((english if words == f"{{count}} {singular}" else words).format(count=f"{count:,}"))
 
 
 def whole(value: float) -> Words:
-    """A count; what is no whole number keeps one decimal."""
+    """A count; a fractional one keeps one decimal."""
     return Words(f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}")
 
 
@@ -112,7 +112,7 @@ def percent_number(share: float) -> str:
 
 
 def _is_tiny(share: float) -> bool:
-    """Tell whether a share is there and rounds to nothing."""
+    """Whether a share is not zero but rounds to nothing."""
     return 0 < abs(share) < NO_CHANGE
 
 
@@ -136,7 +136,7 @@ def _digits(values: Sequence[float]) -> int:
 
 
 def _number(value: float, digits: int) -> str:
-    """Write ``digits`` significant digits, or a whole number where ``digits`` is 0."""
+    """Write ``digits`` significant digits, or a whole number if ``digits`` is 0."""
     if digits == 0 or value == 0:
         return f"{value:,.0f}"
     # Rounded first: 9.9999 is 10.00, not 10.000.

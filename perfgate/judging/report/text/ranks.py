@@ -1,4 +1,4 @@
-"""What there is to say of many ranks, the answer first: the same sentences in the terminal and on the page."""
+"""The findings about many ranks, the answer first: the same sentences in the terminal and on the page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perfgate.judging.report.text.numbers import amount, counted, percent, whole
 from perfgate.judging.report.text.words import phrase
 from perfgate.locale import translate
 
-_LISTED_BAD = 3  # recordings that could not be read are named so many at most
+_LISTED_BAD = 3  # unreadable recordings listed by name, at most
 _SLOW_RANK = phrase("{rank} is slow: {share} longer on its own than the middle one, most of it {part}")
 _DELAYS_STEP = phrase(
     "{rank} delays the others by {time} a step, {share} of the job: {why}; waiting for it: {waiting}, most in {collective}"
@@ -61,7 +61,7 @@ class RankSentence(NamedTuple):
 
 
 def rank_answers(document: RanksDocument, *, shown: int) -> list[RankSentence]:
-    """Which rank the others wait for and why, which stage or link is slow, and what is missing of the recordings."""
+    """Which rank the others wait for and why, which stage or link is slow, and which parts of the recordings are missing."""
     return [
         *_of_ranks(document, shown),
         *[
@@ -158,7 +158,7 @@ def _of_collectives(document: RanksDocument) -> list[RankSentence]:
 
 
 def _of_recordings(document: RanksDocument) -> list[RankSentence]:
-    """What the recordings lack, which may be why a rank is not named."""
+    """Gaps in the recordings, which may be why no rank is named."""
     answers = []
     if document.left_out:
         reasons = [clean(one.reason) for one in document.left_out[:_LISTED_BAD]]
@@ -181,5 +181,5 @@ def _answer(sentence: str, *, bad: bool = False, **values: object) -> RankSenten
 
 
 def rank_name(rank: int | None, device: int | None) -> str:
-    """What a row is called."""
+    """The name of a row."""
     return f"rank {rank}" if rank is not None else "all" if device is None else f"device {device}"

@@ -27,7 +27,7 @@ _BINS = 60
 
 
 def scale_of(intervals: Sequence[tuple[float, float]], tolerances: Sequence[float]) -> float:
-    """The largest share a row of interval bars has to show, so that all bars have one axis."""
+    """The largest share that any interval bar in a table must show, so that all bars have one axis."""
     ends = [abs(end) for interval in intervals for end in interval if math.isfinite(end)]
     return max([*ends, *(2 * tolerance for tolerance in tolerances), 0.02]) * 1.08
 
@@ -40,7 +40,7 @@ def interval_bar(
     outcome: str,
     label: Words,
 ) -> Markup:
-    """Draw an interval around 0 with the tolerated band shaded: slower is right. ``told`` is the interval in words."""
+    """Draw an interval around 0 with the tolerated band shaded: slower is right. ``label`` is the interval in words."""
 
     def x(share: float) -> float:
         return round(_BAR_WIDTH / 2 + max(-1.0, min(1.0, share / scale)) * (_BAR_WIDTH / 2 - 4), 1)

@@ -1,7 +1,7 @@
 """Templates and the three media they are rendered for, each with its escaping as the default ``finalize``.
 
-Whatever a template shows is escaped as outside text unless it is ``Words`` (ours) or went through one of the filters
-here; forgetting a filter therefore makes text ugly, never dangerous. An undefined name is an error.
+Every value in a template is escaped as outside text unless it is ``Words`` (ours) or went through one of the filters here;
+forgetting a filter therefore makes text ugly, never dangerous. An undefined name is an error.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def render(template: str, medium: Medium, values: Mapping[str, object]) -> Words
 
 
 def render_with_summary(template: str, medium: Medium, values: Mapping[str, object]) -> tuple[Words, Words]:
-    """Render a template; the second text is its ``summary``, which is empty where it sets none."""
+    """Render a template; the second text is its ``summary``, empty if the template sets none."""
     module = environment(medium).get_template(template).make_module(dict(values))
     return Words(module), Words(" ".join(str(getattr(module, "summary", "")).split()))
 
@@ -86,7 +86,7 @@ def _environment(medium: Medium, language: Language) -> Environment:
 
 
 def _sentence(medium: Medium, language: Language, english: str, /, **values: object) -> str:
-    """What stands in ``{% trans %}``, in the reader's language: values are escaped as everywhere in a template."""
+    """The translation of a ``{% trans %}`` block; values are escaped as everywhere in a template."""
     escaped = {name: _FINALIZE[medium](value) for name, value in values.items()}
     sentence = translate(english, language)
     if language == "en":
@@ -115,12 +115,12 @@ def template_source(jinja: Environment, name: str) -> str:
 
 
 def is_linkable(url: str | None) -> bool:
-    """Tell whether an address may become a link."""
+    """Whether an address may become a link."""
     return bool(url) and str(url).startswith(("https://", "http://")) and _URL_CHARACTERS.issuperset(str(url))
 
 
 def _ours(value: object) -> str | None:
-    """What needs no escaping: our words, filtered text and whole numbers; None for text from outside."""
+    """Text that needs no escaping: our words, filtered text and whole numbers; None for outside text."""
     if isinstance(value, (Words, _Ready)) or value == "":
         return str(value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -152,7 +152,7 @@ def _finalize_html(value: object) -> Markup:
 
 
 def _by_piece(escaped: Callable[[str], str], within: Callable[[str], str], text: Message | str) -> str:
-    """A sentence of a document in the reader's language, what is from outside in it escaped: first, and ``within``."""
+    """A translated sentence of a document; ``escaped`` escapes outside text at its start, ``within`` elsewhere."""
     sentence = text if isinstance(text, SentencePieces) else word(text)
     first, *rest = sentence.pieces if isinstance(sentence, SentencePieces) else (sentence,)
     return _piece(escaped, first) + "".join(_piece(within, piece) for piece in rest)
@@ -213,7 +213,7 @@ _FILTERS: dict[str, dict[str, Callable[..., object]]] = {
         "strong": lambda text: Markup("<strong>{}</strong>").format(text),
         "literal": lambda text: Markup("<code>{}</code>").format(clean(text)),
         "plain": lambda text: escape(clean(text)),
-        # Only for what this package ships itself: the style sheet.
+        # Only for files of this package itself: the style sheet.
         "raw": lambda text: Markup(text) if isinstance(text, Words) else escape(text),
     },
 }
@@ -231,7 +231,7 @@ _NUMBER_FILTERS: dict[str, Callable[..., object]] = {
     # A number and its unit stay together in narrow table columns.
     "whole_cell": lambda words: Words(words.replace(" ", "\u00a0")),
 }
-# What a document's records are called, and their numbers in words.
+# Filters that word the records of a document and their numbers.
 _DOCUMENT_FILTERS: dict[str, Callable[..., object]] = {
     "place": place_of,
     "metric": title_of,

@@ -6,13 +6,13 @@ from perfgate.locale import filled, translate
 
 
 class Words(str):
-    """Our own words and numbers, free of Markdown and of anything from outside."""
+    """Our own words and numbers, free of Markdown and of outside text."""
 
     __slots__ = ()
 
 
 class Linked(str):
-    """Text from outside, and the address of what it names; templates escape it as any other."""
+    """Outside text with the address that it refers to; templates escape it like any other."""
 
     url: str
 
@@ -25,8 +25,8 @@ class Linked(str):
 def say(english: str, **values: Words | int) -> Words:
     """A sentence of ours in the current language; ``{name}`` in it is a value that is worded already.
 
-    ``make locale`` finds the sentences that are written out in the call. One that has a name is marked with ``phrase`` where
-    it stands.
+    ``make locale`` finds sentences that are literals in the call. A sentence in a constant is marked with ``phrase`` at its
+    definition.
     """
     return Words(filled(translate(english), values))
 

@@ -1,1 +1,1 @@
-"""What a reader sees, as records made once from the documents."""
+"""The reader's view as records, made once from the documents."""

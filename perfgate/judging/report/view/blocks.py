@@ -1,4 +1,4 @@
-"""What got worse, one block for each regression of the decision: where it comes from, what it costs, how to accept it."""
+"""Regressions, one block each: the cause, its cost, and how to accept it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_BLOCKS = 3
 
 
 def blocks(summary: Summary) -> Blocks:
-    """The regressions that people see numbered; none if the verdict is about something else."""
+    """The numbered regressions of the report; none if the verdict is about something else."""
     listed = listed_regressions(summary)
     more = len(summary.decision.regressions) - len(listed) if listed else 0
     return Blocks([_block(number, one, summary) for number, one in enumerate(listed, 1)], more=more)
@@ -80,7 +80,7 @@ def _block(number: int, regression: Regression, summary: Summary) -> CauseBlock:
 
 
 def _counts(regression: Regression, causes: Sequence[Cause], comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """What else got worse than times and rules; that of the cause's own shape first: what stands below it is of the same."""
+    """The regressed metrics other than times and rules, those of the cause's own shape first, to match the text below them."""
     times = set(regression.slower)
     counts = [
         c
@@ -91,7 +91,7 @@ def _counts(regression: Regression, causes: Sequence[Cause], comparisons: Iterab
 
 
 def _worded(tip: Suggestion, causes: Collection[Cause]) -> SuggestionView:
-    """The suggestion without what stands above it: line and operator of the cause, and what it costs."""
+    """The suggestion without its parts that the cause already shows: line, operator and an estimated gain."""
     worded = worded_suggestion(tip)
     return replace(
         worded,
@@ -107,16 +107,16 @@ def _short(cause: Cause, summary: Summary) -> CauseView:
 
 
 def _elsewhere(causes: Sequence[Cause], summary: Summary) -> list[CauseView]:
-    """What the cause does on other lines than its first, once for each."""
+    """The cause's effects on lines other than its first, one per line."""
     by_line = {cause.line: cause for cause in reversed(causes) if cause.line}
     first = causes[0].line if causes else None
     also = [_short(cause, summary) for line, cause in reversed(by_line.items()) if line != first]
-    # Which change is behind them the block has said.
+    # The block has already named the change behind them.
     return [replace(cause, origin=None) for cause in also]
 
 
 def _told(slower: Sequence[Comparison], titled: Comparison | None) -> list[tuple[Comparison, Words | None]]:
-    """The times that got worse; of the one that the title gives only the interval is left to tell."""
+    """The times that got worse; for the one in the title only the interval, since the title has the rest."""
     told: list[tuple[Comparison, Words | None]] = []
     for time in slower:
         if time != titled:
@@ -128,7 +128,7 @@ def _told(slower: Sequence[Comparison], titled: Comparison | None) -> list[tuple
 
 
 def _worst_shapes(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """Of the comparisons of a metric the first, which is that of its worst shape."""
+    """The first comparison of each metric, which is that of its worst shape."""
     seen: dict[str, Comparison] = {}
     for comparison in comparisons:
         seen.setdefault(comparison.metric, comparison)
@@ -136,7 +136,7 @@ def _worst_shapes(comparisons: Iterable[Comparison]) -> list[Comparison]:
 
 
 def _holding(comparison: Comparison, summary: Summary) -> str | None:
-    """The tensor that holds what is more; None where the comparison is not about memory held."""
+    """The tensor that holds the additional memory; None if the comparison is not about memory held."""
     cause = summary.cause_of(comparison)
     return worded_cause(cause).tensor if cause and cause.amount == "held" else None
 
@@ -150,7 +150,7 @@ def _accept_command(keys: Sequence[str], summary: Summary) -> str | None:
 
 
 def _accept_here(number: int, keys: Sequence[str], summary: Summary) -> str | None:
-    """The command by the cause's number; the folder of a CI job is gone when somebody reads this."""
+    """The command by the cause's number; None for a check in CI, because a CI job's folder is gone by the time it is read."""
     folder = summary.context.folder
     if folder is None or not keys or summary.decision.in_ci:
         return None
@@ -163,7 +163,7 @@ def _accept_order(number: int, keys: Sequence[str], summary: Summary) -> str | N
 
 
 def _commit(summary: Summary) -> str | None:
-    """The measured commit that clones of the branch have: not a merge, which only the forge has."""
+    """The measured commit that clones of the branch have, not a merge commit, which only the forge has."""
     head = summary.decision.head
     commit = head.reviewed or head.commit
     return commit if commit and COMMIT_ID.fullmatch(commit) else None

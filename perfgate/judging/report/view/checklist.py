@@ -1,4 +1,4 @@
-"""The steps of a checklist in words: of a decision for the comment and the page, of a run for the terminal and CI."""
+"""The steps of a checklist in words: a decision's for the comment and the page, a run's for the terminal and CI."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from perfgate.judging.report.view.records import Note, QuantileRow, StepLine, St
 from perfgate.judging.report.view.rows import stored_row
 from perfgate.judging.report.view.summary import Summary
 
-# The good ones first, and what they are called.
+# Names of the statuses, the good ones first.
 STATUS_NAMES = {
     "ok": phrase("ok"),
     "not_applicable": phrase("not applicable"),
@@ -46,7 +46,7 @@ _SHOWN_OPERATORS = 5
 
 
 class ChecklistRow(NamedTuple):
-    """One step as a table row; ``key`` is its status as the document says it, ``notes`` one line each."""
+    """One step as a table row; ``key`` is its status as in the document, ``notes`` one line each."""
 
     number: int
     name: str
@@ -76,20 +76,20 @@ def step_rows(run: RunDocument) -> list[ChecklistRow]:
 
 
 def step_row(step: StepResult, several: bool = False) -> ChecklistRow:
-    """One step in words; among ``several`` workloads its name says which one it is of."""
+    """One step in words, with the name of its workload if there are ``several``."""
     name = f"{step.slug} · {step.workload}" if several else step.slug
     return ChecklistRow(step.number, name, step.status, say(STATUS_NAMES[step.status]), _notes(step))
 
 
 def recorded_lines(run: RunDocument) -> list[str]:
-    """What a recording counted of each shape, and its heaviest operators, a line each; nothing for what was measured."""
+    """The counters of each shape of a recording, and its heaviest operators, one per line; empty for a measured run."""
     if run.session.command != FROM_PROFILE:
         return []
     return [text for counters in run.counters for text in (_counted_line(counters), *_heaviest(run, counters.shape))]
 
 
 def job_lines(run: RunDocument) -> list[str]:
-    """The numbers of every job of a run, each the median of its turns, a line a job."""
+    """The numbers of every job of a run, each the median of its turns, one line per job."""
     lines = []
     for job in run.jobs:
         units, turns = (
@@ -121,7 +121,7 @@ def _heaviest(run: RunDocument, shape: str) -> list[str]:
 
 def _notes(step: StepResult) -> list[str]:
     present = [value for value in step.values if value.value is not None]
-    # Where not all have room, those that the step is read by have.
+    # If there is no room for all values, the step's leading ones are kept.
     by_rank = sorted(present, key=lambda value: value.metric not in METRICS or not METRICS[value.metric].leading)
     listed = {id(value) for value in by_rank[:_SHOWN_VALUES]}
     notes = [_value_line(value) for value in present if id(value) in listed]
@@ -175,7 +175,7 @@ def _end(end: float | None, unit: str, metric: str) -> Words:
 
 
 def step_numbers(summary: Summary) -> list[StepNumber]:
-    """The numbers of the checklist, in the order of steps; what a label splits up is left out where nothing of it is there."""
+    """The numbers of the checklist, in step order; labelled ones only if they lead or are not zero on a side."""
     decision = summary.decision
     stored = {(s.workload, s.shape, s.metric, *sorted(s.labels.items())): s for s in decision.stored}
     listed = [row for row in decision.checklist if not row.labels or row.base or row.head or row.leads]
@@ -186,14 +186,14 @@ def step_numbers(summary: Summary) -> list[StepNumber]:
 
 
 def step_lines(summary: Summary) -> list[StepLine]:
-    """Every step of the head with the number that says most of it."""
+    """Every step of the head with its leading number."""
     leading = {(number.step, number.workload): number for number in step_numbers(summary) if number.leads}
     steps = worded_steps(summary.decision.steps)
     return [StepLine(step, leading.get((step.number, step.workload))) for step in steps]
 
 
 def uncompared(warnings: Iterable[Message]) -> list[Message]:
-    """Of the notes of a check those on steps that had no time for turns: they belong to the checklist."""
+    """The notes of a check on steps that had no time for turns, which belong to the checklist."""
     notes = [_of_side(note) for note in warnings]
     return [note for note in notes if _is_on_turns(note)]
 
@@ -203,12 +203,12 @@ def other_notes(warnings: Iterable[Message]) -> list[Message]:
 
 
 def terminal_notes(warnings: Iterable[Message]) -> list[Message]:
-    """The notes without the one that repeats what was asked for on the command line."""
+    """The notes without the one that repeats the selection on the command line."""
     return [note for note in warnings if not (isinstance(note, Message) and _of_side(note).code == _NOT_SELECTED)]
 
 
 def _of_side(note: Message) -> Message:
-    """What is said of a side, without which side it is."""
+    """The note inside a note about a side, without that side."""
     inner = note.values.get("note") if isinstance(note, Message) else None
     return inner if isinstance(inner, Message) else note
 
@@ -218,7 +218,7 @@ def _is_on_turns(note: Message) -> bool:
 
 
 def quantile_rows(summary: Summary) -> list[QuantileRow]:
-    """The quantiles of requests and steps, all of a row in one unit."""
+    """The quantiles of requests and steps, with one unit per row."""
     rows = []
     for row in summary.decision.quantiles:
         words = formats.quantities([*row.base, *row.head], "s", metric=row.metric)
@@ -256,7 +256,7 @@ def _worded_number(row: StepComparison, main: StoredComparison | None) -> StepNu
 
 
 def _difference(row: StepComparison) -> Words:
-    """A difference in words: that of counts, or one that was measured side by side, with its interval."""
+    """A difference in words: of counts, or of values measured side by side, with its interval."""
     if row.base is None or row.head is None:
         return numbers.DASH
     # A ratio is higher or lower, a count more or fewer.
@@ -289,7 +289,7 @@ def _limit_words(row: StepComparison, bound: list[Words]) -> Words:
 
 
 def tally(steps: list[StepSummary]) -> list[Words]:
-    """How many steps have which status, the good ones first: ``14 ok``, ``2 to look at``; then new and gone findings."""
+    """The number of steps by status, the good ones first: ``14 ok``, ``2 to look at``; then new and gone findings."""
     counts = Counter(step.status for step in steps)
     found = {
         phrase("new"): sum(finding.standing == "new" for step in steps for finding in step.findings),
@@ -318,7 +318,7 @@ def worded_steps(steps: Iterable[StepSummary]) -> list[StepView]:
 
 
 def worded_step(step: StepSummary) -> StepView:
-    # Every shape may notice the same; what is new comes first.
+    # Several shapes may have the same finding; new ones come first.
     judged = sorted(step.findings, key=lambda finding: finding.standing != "new")
     notes = list(dict.fromkeys(Note(words, finding in new_of(step)) for finding, words in word_findings(judged)))
     return StepView(
@@ -335,7 +335,7 @@ def worded_step(step: StepSummary) -> StepView:
 
 
 def busy_machine(waited: float | None) -> Words | None:
-    """The mark of a step whose times are also those of a busy machine: it stands before its values and findings."""
+    """The mark of a step timed on a busy machine; it precedes the step's values and findings."""
     if waited is None or waited < BUSY:
         return None
     share = numbers.percent(waited)

@@ -1,4 +1,4 @@
-"""The lines of facts under every title: a busy machine; what moved and how it was measured; base, head and testbed."""
+"""The lines of facts under every title: a busy machine; moved metrics and the procedure; base, head and testbed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COMMIT_LENGTH = 9
 
 
 def counts_line(summary: Summary, medium: Medium) -> Words:
-    """What moved, the noise floor, and what the measuring took, in one line."""
+    """Moved metrics, the noise floor, and the size of the measurement, in one line."""
     return line("shared/counts.j2", medium, {"counts": counts(summary)})
 
 
@@ -46,7 +46,7 @@ def base_line(summary: Summary, medium: Medium) -> Words:
 
 
 def busy_line(summary: Summary, medium: Medium) -> Words | None:
-    """How long workers waited for CPUs, where it was long or made another clock than the wall decide, in one line."""
+    """How long workers waited for CPUs, in one line; None if it was short and no clock but the wall's decided."""
     decision = summary.decision
     clocks = {
         comparison.clock
@@ -88,7 +88,7 @@ def short(commit: str | None) -> str | None:
 
 
 def worded_failures(failures: Iterable[Failure]) -> list[FailureView]:
-    """The failures for a template; one that both sides share stands there once, with both."""
+    """The failures for a template; one that both sides share is listed once, with both."""
     distinct: dict[tuple[object, ...], list[Failure]] = {}
     for failure in failures:
         key = (failure.workload, failure.what, failure.error.kind, word(_without_place(failure.error.message)))
@@ -100,7 +100,7 @@ def worded_failures(failures: Iterable[Failure]) -> list[FailureView]:
 
 
 def _without_place(message: Message | str) -> Message | str:
-    """An error without the line that raised it: the base runs the head's workload file from a folder of perfgate's."""
+    """An error without the line that raised it: the base runs the head's workload file from one of perfgate's own folders."""
     if not isinstance(message, Message) or message.code not in ("mistake.at", "mistake.hint"):
         return message
     error = message.values["error"]

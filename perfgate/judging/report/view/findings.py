@@ -42,7 +42,7 @@ def _views(step: StepSummary, findings: Iterable[Finding], summary: Summary) -> 
 
 
 def _block_of(finding: Finding, summary: Summary) -> int | None:
-    """The number of the listed cause that is one with the finding's own."""
+    """The number of the listed cause that is identical to the finding's own."""
     cause = finding.cause if isinstance(finding, JudgedFinding) else None
     causes = summary.decision.causes
     if cause is None or cause >= len(causes):

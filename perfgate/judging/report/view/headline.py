@@ -1,4 +1,4 @@
-"""What the title says: which sentence of ``templates/shared/headline.j2`` fits, and the numbers in it."""
+"""The title: the choice among the sentences of ``templates/shared/headline.j2``, and the numbers in it."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from perfgate.judging.report.view.records import (
 )
 from perfgate.judging.report.view.summary import Summary
 
-# What tells most of another stack.
+# The most significant fields of a different stack.
 _FIRST_FIELDS = ("torch", "torch_npu", "python")
 _NAMED_MISSING = 8
-# The verdicts are the same words in every language, what they mean beside them.
+# The verdicts are the same words in every language; their translation is shown beside them.
 _VERDICTS = {
     "PASS": phrase("PASS"),
     "WARN": phrase("WARN"),
@@ -44,7 +44,7 @@ _VERDICTS = {
     "INCONCLUSIVE": phrase("INCONCLUSIVE"),
     "SKIPPED": phrase("SKIPPED"),
 }
-# What is missing may be a part of a document that is no metric.
+# Parts of a document that may be missing but are no metrics.
 _PARTS = {
     "correctness": phrase("the check of the output"),
     "replicates.aa": phrase("base against base"),
@@ -104,14 +104,14 @@ def headline_values(summary: Summary) -> Headline:
 
 
 def _is_only_place(summary: Summary) -> bool:
-    """Whether everything that was compared, or failed, is of one place."""
+    """Whether everything that was compared, or failed, belongs to one place."""
     places = {(comparison.workload, comparison.shape) for comparison in summary.metrics}
     workloads = {workload for workload, _ in places} | {failure.workload for failure in summary.decision.failures}
     return len(places) == len(workloads) == 1
 
 
 def _replaced(decision: DecisionDocument) -> list[Replacement]:
-    """The operators that others replaced, each once for all workloads and shapes."""
+    """The operators replaced by others, each once for all workloads and shapes."""
     distinct: dict[tuple[object, ...], Replacement] = {}
     for replaced in decision.replaced:
         distinct.setdefault((replaced.before, replaced.after, replaced.line), replaced)
@@ -128,13 +128,13 @@ def _deciding_times(summary: Summary) -> list[Comparison]:
 
 
 def _faster(summary: Summary) -> Comparison | None:
-    """The deciding time that got better by most, for titles that lead with a count; None where no interval shows one."""
+    """The deciding time with the largest improvement, for titles that lead with a count; None if no interval shows one."""
     better = [c for c in _deciding_times(summary) if c.is_better and c.delta is not None]
     return max(better, key=lambda c: abs(c.delta or 0.0), default=None)
 
 
 def _fast_path(summary: Summary) -> FastPathView | None:
-    """What decides and may have got worse by most: a call's fast path or a number of a job; None where none was compared."""
+    """The deciding time that may have got worse by most: a call's fast path or a number of a job; None if none was compared."""
     timed = [
         (_worst_end(c.interval, c.better), c.delta, c)
         for c in _deciding_times(summary)
@@ -145,7 +145,7 @@ def _fast_path(summary: Summary) -> FastPathView | None:
     worst_end, delta, worst = max(timed, key=lambda entry: abs(entry[0]))
     of_jobs = any(c.method == "turns" for _, _, c in timed)
     margins = [c.excluded for _, _, c in timed if c.excluded is not None]
-    # That of most numbers; of calls the largest, for they are one number in several places.
+    # The most frequent margin; of calls the largest, because they are one number in several places.
     margin = (min(multimode(margins)) if of_jobs else max(margins)) if margins else summary.decision.excluded
     return FastPathView(
         margin=numbers.setting(margin),
@@ -160,7 +160,7 @@ def _fast_path(summary: Summary) -> FastPathView | None:
 
 
 def _wider(timed: Iterable[Comparison], margin: float) -> list[tuple[Words, str]]:
-    """The numbers of which more than ``margin`` is excluded, each once."""
+    """The numbers for which only a slowdown larger than ``margin`` is excluded, each once."""
     wider = [
         (c.excluded, metric_name(c.metric, c.clock)) for c in timed if c.excluded is not None and c.excluded > margin
     ]
@@ -172,7 +172,7 @@ def _worst_end(interval: tuple[float, float], better: str) -> float:
 
 
 def named_missing(entry: Missing) -> MissingView:
-    """What the documents lack, ready for ``shared/missing.j2``."""
+    """A missing value, ready for ``shared/missing.j2``."""
     return MissingView(
         metric=say(_PARTS[entry.metric]) if entry.metric in _PARTS else metric_name(entry.metric),
         place=place(entry.workload, entry.shape),
@@ -185,7 +185,7 @@ def named_missing(entry: Missing) -> MissingView:
 
 def missing_values(summary: Summary) -> Mapping[str, object]:
     """The values of ``shared/missing_list.j2``."""
-    # That nothing was measured of a workload which is too slow is said already.
+    # A workload that is too slow is already reported as unmeasured.
     told = {failure.workload for failure in summary.too_slow}
     missing = [entry for entry in summary.decision.missing if entry.workload not in told]
     return {
@@ -195,7 +195,7 @@ def missing_values(summary: Summary) -> Mapping[str, object]:
 
 
 def further_reasons(summary: Summary) -> list[Message]:
-    """The decision's reasons without the one the title already says, and without acceptances: the causes say whose they are."""
+    """The decision's reasons without the one in the title, and without acceptances, which are shown with their causes."""
     reasons = summary.decision.reasons[1 if _kind(summary) == "reason" else 0 :]
     return [reason for reason in reasons if reason.code != "verdict.accepted"]
 
@@ -239,12 +239,12 @@ def _undecided_kind(summary: Summary) -> str:
 
 
 def loaded_differences(decision: DecisionDocument) -> list[PackageDifference]:
-    """The packages that differ, without those that the workloads load nothing of."""
+    """The differing packages of which the workloads load a module."""
     return [difference for difference in decision.package_differences if difference.loaded]
 
 
 def stack_differences(decision: DecisionDocument) -> list[TestbedDifference]:
-    """What differs, torch and Python first, then what only one side has last; a package twice counts once."""
+    """The differing fields and packages: torch and Python first, those on one side only last; each package once."""
     fields = {difference.field for difference in decision.testbed_differences}
     packages = [difference for difference in loaded_differences(decision) if difference.field not in fields]
     return [*sorted(decision.testbed_differences, key=_rank), *sorted(packages, key=_rank)]

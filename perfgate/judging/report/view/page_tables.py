@@ -27,8 +27,8 @@ _Times = dict[str, tuple[float | None, float | None]]
 def operator_tables(decision: DecisionDocument, base: RunDocument | None, head: RunDocument) -> list[OperatorTable]:
     """Per workload and shape the operators of both sides, those with the most self time first.
 
-    How often they run each side's trace says. What they take the decision says, whose pairs profiled both sides in turns;
-    recordings made apart have nothing but their own times.
+    The counts come from the trace of each side; the times come from the decision, because its pairs profiled both sides in
+    turns. Separate recordings have only their own times.
     """
     before, after = _operators(base), _operators(head)
     times = _recorded_times(before, after) if decision.recorded else _paired_times(decision)

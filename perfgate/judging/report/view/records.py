@@ -1,6 +1,6 @@
-"""What a reader sees, as records: made once from the documents, worded already, and shown by every medium alike.
+"""The reader's view as records: made once from the documents, already worded, and shown by every medium alike.
 
-Our own words and numbers are ``Words``; every other text is from outside, and each medium escapes it.
+Our own words and numbers are ``Words``; every other text is outside text, which each medium escapes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class CauseLine:
 
 @dataclass(frozen=True)
 class CauseView:
-    """One operator's change; what did not change or is unknown is None.
+    """One operator's change; unchanged and unknown fields are None.
 
     ``origin`` is the changed place behind a line that is itself unchanged; ``code`` is the text of the line that changed.
     """
@@ -60,9 +60,9 @@ class CauseView:
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """One comparison as a row of a table; ``places`` are several if rows say the same.
+    """One comparison as a row of a table, with several ``places`` if their rows are equal.
 
-    ``block`` is the number of the cause that stands above the table.
+    ``block`` is the number of the cause that is shown above the table.
     """
 
     comparison: Comparison
@@ -75,7 +75,7 @@ class ComparisonRow:
 
 @dataclass(frozen=True)
 class MissingView:
-    """What the documents lack."""
+    """A value missing from the documents."""
 
     metric: str
     place: str
@@ -89,7 +89,7 @@ class MissingView:
 class OperatorTable:
     """The operators of a workload's shape, those with the most self time first.
 
-    ``largest`` is the most seconds of one of them, ``of_head`` those of all of the head's.
+    ``largest`` is the most seconds of one of them, ``of_head`` the sum over all of the head's.
     """
 
     place: str
@@ -111,7 +111,7 @@ class CounterLine:
 
 @dataclass(frozen=True)
 class GainView:
-    """What a suggestion gains: a speed-up, measured or at most."""
+    """The gain from a suggestion: a speed-up, measured or at most."""
 
     measured: bool
     of: Words
@@ -123,7 +123,7 @@ class GainView:
 
 @dataclass(frozen=True)
 class SuggestionView:
-    """What to try, why, what it gains, and how to see it."""
+    """A suggestion: the action, the reason, the gain, and how to see it."""
 
     message: str
     line: str | None
@@ -149,7 +149,7 @@ class FindingView:
 
 @dataclass(frozen=True)
 class Note:
-    """A finding in words, and whether the change brought it."""
+    """A finding in words, and whether the change introduced it."""
 
     words: str
     is_new: bool
@@ -172,7 +172,7 @@ class StepView:
 
 @dataclass(frozen=True)
 class FailureView:
-    """What could not be measured; ``text`` is its traceback, or the end of its log."""
+    """A part of a side that could not be measured; ``text`` is its traceback, or the end of its log."""
 
     side: Words
     workload: str
@@ -187,7 +187,7 @@ class FailureView:
 class StoredView:
     """A value of the head beside main's level; ``outside`` is set if it lies outside the range of one more run of main.
 
-    If the level is not known, ``runs`` are those that do not compare.
+    If the level is not known, ``runs`` are the incomparable ones.
     """
 
     name: str
@@ -203,7 +203,7 @@ class StoredView:
 
 @dataclass(frozen=True)
 class StepNumber:
-    """A number that a step is read by, on both sides, beside main's; ``plot`` draws main's stored runs."""
+    """A leading number of a step on both sides, beside main's; ``plot`` draws main's stored runs."""
 
     step: int
     workload: str
@@ -224,7 +224,7 @@ class StepNumber:
 
 @dataclass(frozen=True)
 class StepLine:
-    """A step and the number that says most of it."""
+    """A step and its leading number."""
 
     step: StepView
     number: StepNumber | None
@@ -291,9 +291,9 @@ class TrendRow:
 
 @dataclass(frozen=True)
 class TrendCauseRow:
-    """What one version of main changed: the change that says most, some of the others, and what runs more often.
+    """The effects of one version of main: the leading change, some of the others, and the operators that run more often.
 
-    ``certain`` are exact counters among the others where the lead is only suspected; ``next`` are the commands to act on it.
+    ``certain`` are exact counters among the others if the lead is only suspected; ``next`` are the commands to act on it.
     """
 
     lead: TrendRow
@@ -309,15 +309,15 @@ class TrendCauseRow:
 
 @dataclass(frozen=True)
 class CauseBlock:
-    """What got worse by one cause; where nothing says by what, ``cause`` is None and ``worst`` gives the name.
+    """The regressions of one cause; if no cause was found, ``cause`` is None and ``worst`` gives the name.
 
-    ``also`` are its effects on other lines. ``unexplained`` is whether times got worse whose cause was sought and not found; of
-    a job none is sought. ``accept`` is the command that accepts exactly this, ``accept_here`` the short one for who has the
-    check's folder, and ``order`` the comment that does, on a forge whose comments are read.
-    ``suggestion`` is what is left to say of ``tip`` beside the cause.
+    ``also`` are its effects on other lines. ``unexplained`` is whether times got worse and a search found no cause; jobs have
+    no such search. ``accept`` is the command that accepts exactly this regression, ``accept_here`` the short form for readers
+    with the check's folder, and ``order`` the comment that accepts it, on a forge with comment orders. ``suggestion`` is
+    ``tip`` without its parts that the cause already shows.
 
-    Of what the title says nothing is said again: with ``in_title`` it is about this block, and then ``counts`` are the
-    other ones. With ``names_cause`` the title of the comment names the cause and its line too.
+    The block does not repeat the title: with ``in_title`` the title is about this block, and ``counts`` are the other metrics.
+    With ``names_cause`` the title of the comment names the cause and its line too.
     """
 
     cause: CauseView | None
@@ -342,7 +342,7 @@ class CauseBlock:
 
 @dataclass(frozen=True)
 class Blocks:
-    """The causes that cost most, and how many more there are."""
+    """The most expensive causes, and the number of others."""
 
     blocks: list[CauseBlock]
     more: int
@@ -350,9 +350,9 @@ class Blocks:
 
 @dataclass(frozen=True)
 class FastPathView:
-    """How little a call may have got slower: the place that may have most, and how many places there are.
+    """The largest slowdown of a call that is still possible: the place with the highest bound, and the number of places.
 
-    Of jobs the places are numbers. ``wider`` are those of which only a larger slowdown than ``margin`` is excluded.
+    Of jobs the places are numbers. ``wider`` are those for which only a slowdown larger than ``margin`` is excluded.
     """
 
     margin: Words
@@ -369,7 +369,7 @@ class FastPathView:
 class Headline:
     """The values of the title; ``kind`` picks the sentence of ``shared/headline.j2``.
 
-    It names numbers without their place if ``placeless``, because there is no other.
+    With ``placeless`` it names numbers without their place, because there is only one.
     """
 
     upgrade: bool
@@ -400,7 +400,7 @@ class Headline:
 
 @dataclass(frozen=True)
 class OutcomeCounts:
-    """How many metrics ended how, and what the measuring took: pairs of functions, quads of jobs."""
+    """Counts of metrics by outcome, and the size of the measurement: pairs of functions, quads of jobs."""
 
     regressed: int
     improved: int
@@ -421,7 +421,7 @@ class OutcomeCounts:
 
 @dataclass(frozen=True)
 class LimitView:
-    """A limit of the checklist, and what the project set."""
+    """A limit of the checklist, and the project's setting."""
 
     key: str
     value: Words
@@ -432,7 +432,7 @@ class LimitView:
 
 @dataclass(frozen=True)
 class RuleView:
-    """What a step may notice; the braces of its evidence stay."""
+    """A possible finding of a step; the braces of its evidence stay."""
 
     rule: str
     message: Words
@@ -440,7 +440,7 @@ class RuleView:
 
 @dataclass(frozen=True)
 class AccountView:
-    """How the parts of a slower call add up to what was measured, and what holds it up."""
+    """How the parts of a slower call add up to the measured difference, and the bottleneck."""
 
     place: str
     metric: str
@@ -458,7 +458,7 @@ class AccountView:
 class WantedEvidence:
     """How many pairs, quads or runs would decide a number, and how many were measured; ``others`` need more too.
 
-    ``looks_used_up``: the last look ended the measuring, so that a larger budget alone gives no more pairs.
+    ``looks_used_up``: the last look ended the measuring, so a larger budget alone gives no more pairs.
     """
 
     metric: str
@@ -475,7 +475,7 @@ class WantedEvidence:
 class CallView:
     """The paired result of the call that a flame graph shows.
 
-    ``why`` its frames are compared by counts; ``decided`` is whether the pairs decided the time of any of its operators.
+    ``why`` is the reason for comparing its frames by counts; ``decided`` is whether the pairs decided any operator's time.
     """
 
     label: str
@@ -496,7 +496,7 @@ class FrameRow:
 
 @dataclass(frozen=True)
 class FrameTable:
-    """The frames of a tree that take most time of their own."""
+    """The frames of a tree with the most time of their own."""
 
     label: str
     compares: bool

@@ -1,4 +1,4 @@
-"""What to do when the gate could not decide, or did not look."""
+"""The remedy if the gate could not decide, or did not look."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from perfgate.judging.report.view.records import WantedEvidence
 from perfgate.judging.report.view.summary import Summary
 
 _MOST_REASONS = 5
-# Who is asked for more pairs than this many whole jobs measure is not helped by another job.
+# More pairs than this many whole jobs can measure are out of reach of another job.
 _FULL_JOBS = 2
-# Title, table or to-do say these in words already.
+# Reasons already worded in the title, the table or the list of actions.
 _WORDED = {
     f"verdict.{code}"
     for code in (
@@ -65,10 +65,10 @@ def remedy(summary: Summary) -> Mapping[str, object]:
         "out_of_time": any(failure.error.message == TIME_SPENT for failure in decision.failures),
         "unread": summary.verdict == "INCONCLUSIVE" and summary.is_unread,
         "nothing": summary.verdict == "INCONCLUSIVE" and not summary.metrics,
-        # An upgrade report starts anew each time, so that no number of pairs can be asked for.
+        # An upgrade report starts anew each time, so it cannot ask for more pairs.
         "wanted": _wanted(open_ones, decision.policy.looks[-1]) if decision.comparing == "code" else None,
         "in_ci": decision.in_ci,
-        # Pairs are added to those of a commit; uncommitted changes have none that will be there again.
+        # Pairs accumulate per commit; uncommitted changes cannot be measured again.
         "uncommitted": decision.head.dirty,
         "recorded": decision.recorded,
         "broken_promise": any(
@@ -78,9 +78,9 @@ def remedy(summary: Summary) -> Mapping[str, object]:
 
 
 def _wanted(open_ones: list[Comparison], last_look: int) -> WantedEvidence | None:
-    """The evidence that the first of these comparisons lacks, which the title names; None where no amount is known to decide.
+    """The evidence missing from the first of these comparisons, which the title names; None if no known amount would decide.
 
-    What the others lack stands beside it.
+    The other undecided comparisons are listed beside it.
     """
     lacking = [
         (c, c.pairs, c.pairs_needed) for c in open_ones if c.pairs and c.pairs_needed and c.pairs_needed > c.pairs
@@ -109,7 +109,7 @@ def budget_of(failure: Failure) -> int | None:
 
 
 def remedy_lines(summary: Summary, medium: Medium) -> list[Words]:
-    """The remedy as one item per line, for media that make lists themselves."""
+    """The remedy as one item per line, for media that format lists themselves."""
     if summary.verdict not in {"INCONCLUSIVE", "WARN", "SKIPPED"}:
         return []
     text = render("shared/remedy.j2", medium, remedy(summary))

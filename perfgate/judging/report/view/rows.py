@@ -28,9 +28,9 @@ from perfgate.judging.report.view.records import (
 )
 from perfgate.judging.report.view.summary import Summary
 
-# Of the lines that add to one cause.
+# Limit on the lines named for one cause.
 _NAMED_LINES = 3
-# How code calls operators whose names are the framework's own.
+# Familiar spellings in user code of the framework's internal operators.
 _FAMILIAR = {"aten::_local_scalar_dense": ".item()", "aten::_to_copy": ".to()"}
 _OUTCOME_LABELS = {
     "improved": phrase("better"),
@@ -39,7 +39,7 @@ _OUTCOME_LABELS = {
     "not_comparable": phrase("not compared"),
     "informs": phrase("informs"),
 }
-# Of what was measured; less is not worth a word.
+# Share of the measured difference; a smaller remainder is not reported.
 _NOTABLE = 0.05
 _BOUNDS: Mapping[Bottleneck, str] = {
     "compute": phrase("computing"),
@@ -65,12 +65,12 @@ def row(comparison: Comparison, summary: Summary, block: int | None = None) -> C
 
 
 def _says_not_what(comparison: Comparison) -> bool:
-    """Tell whether a comparison does not say itself what it is made of: a time, and a count without parts."""
+    """Whether a comparison does not show its own composition: a time, or a count without parts."""
     return comparison.unit == "s" or (comparison.method == "exact" and not comparison.parts)
 
 
 def grouped(rows: Iterable[ComparisonRow]) -> list[ComparisonRow]:
-    """The rows with those joined that say the same of several places, e.g. a counter of every input shape."""
+    """The rows, with equal ones of several places merged, e.g. a counter of every input shape."""
     joined: dict[tuple[object, ...], ComparisonRow] = {}
     for entry in rows:
         cause = entry.block or (entry.cause and (entry.cause.op, entry.cause.ranks, entry.cause.more, entry.cause.line))
@@ -83,12 +83,12 @@ def grouped(rows: Iterable[ComparisonRow]) -> list[ComparisonRow]:
 
 
 def is_one_sided(comparison: Comparison) -> bool:
-    """Whether no more than "not worse" is shown of an unchanged number: its interval has no end on the worse side."""
+    """Whether an unchanged number is only shown to be "not worse": its interval has no end on the worse side."""
     return comparison.outcome == "unchanged" and comparison.is_better
 
 
 def label(comparison: Comparison, summary: Summary) -> Words:
-    """The row's first word: FAIL only for what fails the gate, ``worse`` for what it merely notes."""
+    """The row's first word: FAIL only if it fails the gate, ``worse`` if it is merely noted."""
     if comparison.method in RULE_METHODS and comparison.outcome == "unchanged":
         return say("kept")
     if is_one_sided(comparison):
@@ -101,9 +101,9 @@ def label(comparison: Comparison, summary: Summary) -> Words:
 
 
 def worst_cause(summary: Summary) -> CauseView | None:
-    """What made worse what the headline names, in the words of a title; None where it is about something else.
+    """The cause of the regression in the headline, worded for a title; None if the headline is about something else.
 
-    What it amounts to with its other lines, and the change behind an unchanged line, its block says.
+    Its total with other lines, and the change behind an unchanged line, are left to its block.
     """
     if summary.worst is None or summary.verdict not in {"FAIL", "WARN"} or summary.is_about_harness:
         return None
@@ -114,7 +114,7 @@ def worst_cause(summary: Summary) -> CauseView | None:
 def worded_cause(
     cause: Cause, places: tuple[str, ...] = (), *, linked: Callable[[str], str] = lambda line: line
 ) -> CauseView:
-    """One operator's change in words, and the places where it is the same; what did not change or is unknown is None.
+    """One operator's change in words, and the places with the same change; unchanged and unknown fields are None.
 
     ``linked`` gives each line its address.
     """
@@ -122,7 +122,7 @@ def worded_cause(
     first = cause.sites[0] if cause.sites else None
     more = cause.more_count
     at_line = more if first is None else first.head - first.base
-    is_counted = cause.base_count or cause.head_count  # one that is known by its time alone is not
+    is_counted = cause.base_count or cause.head_count  # a cause known by its time alone has no counts
     base, head = _sides(cause, unit) if is_counted else (numbers.DASH, numbers.DASH)
     base_input, head_input = _changed_input(cause)
     origin = None if cause.origin is None or cause.origin.reach == "line" else cause.origin
@@ -134,7 +134,7 @@ def worded_cause(
         lines=_worded_lines(cause.sites, unit, linked),
         more_lines=max(0, len(cause.sites) - _NAMED_LINES),
         tensor=first.tensor if first else None,
-        # Why something was compiled again is a code where torch names no guard.
+        # The reason for a recompilation is a code if torch names no guard.
         op=word(Message(cause.op)) if cause.compiling and cause.op in MESSAGES else cause.op,
         familiar=_FAMILIAR.get(cause.op),
         aspect=cause.also or cause.aspect,
@@ -193,7 +193,7 @@ def _extent(form: str) -> tuple[int, float]:
 
 
 def common_confidence(comparisons: Iterable[Comparison]) -> Words | None:
-    """The confidence level the intervals share, None where they differ or there is none."""
+    """The common confidence level of the intervals, None if they differ or there is none."""
     levels = {c.confidence for c in comparisons if c.interval is not None and c.confidence is not None}
     return numbers.confidence(levels.pop()) if len(levels) == 1 else None
 
@@ -210,7 +210,7 @@ _OUTSIDE = {
 
 
 def stored_row(comparison: StoredComparison, beside: Sequence[float | None] = ()) -> StoredView:
-    """A value of the head beside main's level, with the unit and digits that the values ``beside`` it need too."""
+    """A value of the head beside main's level, with enough unit and digits for the values ``beside`` it too."""
     interval = comparison.interval
     numbers_of_row = [comparison.head, comparison.typical, *(interval or ()), *beside]
     values = formats.quantities(numbers_of_row, comparison.unit, metric=comparison.metric)
@@ -235,7 +235,7 @@ def _standing(comparison: StoredComparison) -> Words:
 
 
 def worded_account(summary: Summary) -> AccountView | None:
-    """How the parts of the worst slower call add up to what was measured, and what holds it up; None unexplained."""
+    """How the parts of the worst slower call add up to the measured difference, and its bottleneck; None unexplained."""
     explained = _explanation(summary)
     if explained is None or explained.measured is None or explained.metric is None or not explained.contributions:
         return None

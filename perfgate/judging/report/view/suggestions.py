@@ -1,4 +1,4 @@
-"""A suggestion in words: what to try, why, what it gains, and how to see it."""
+"""A suggestion in words: the action, the reason, the gain, and how to see it."""
 
 from __future__ import annotations
 
@@ -66,5 +66,5 @@ def _worded_gain(gain: Gain) -> GainView:
 
 
 def _times(speedup: float) -> Words:
-    """A speed-up with the digits that tell it from none: ``1.08``, ``2.3``, ``14``."""
+    """A speed-up with enough digits to differ from none: ``1.08``, ``2.3``, ``14``."""
     return Words(f"{speedup:.2f}" if speedup < 2 else f"{speedup:.1f}" if speedup < 10 else f"{speedup:.0f}")

@@ -1,4 +1,4 @@
-"""A decision by outcome: what moved, what is worst, what failed. It judges, ranks and words nothing."""
+"""A decision by outcome: moved, worst and failed metrics. It judges, ranks and words nothing."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ from perfgate.locale import Language
 
 @dataclass(frozen=True)
 class CommentContext:
-    """What the comment takes from the CI job and not from documents.
+    """Inputs of the comment that come from the CI job and not from documents.
 
     ``marker`` is the HTML comment of the first line by which we find our own comment. The only links are ``artifact_url``,
-    ``report_url`` and ``job_url``, from the job's environment, and ``pages``, the addresses of kept files by their path, from
-    what the forge lists. ``source`` gives the address of a line of the head (``model.py:88``) on the forge.
-    ``reproduce`` is the command that repeats it locally; ``accept_order`` makes of the number of a cause and its metrics the
-    comment that accepts them, in a repository that obeys ``/perfgate`` comments. ``folder`` is the check's, where its reader
-    has it: then a cause's number accepts it; "" is one where perfgate looks by itself. ``language`` is that of the comment.
+    ``report_url`` and ``job_url``, from the job's environment, and ``pages``, the addresses of kept files by their path, as
+    listed by the forge. ``source`` gives the address of a line of the head (``model.py:88``) on the forge.
+    ``reproduce`` is the command that repeats the check locally; ``accept_order`` turns the number of a cause and its metrics
+    into the comment that accepts them, in a repository that obeys ``/perfgate`` comments. ``folder`` is the check's folder if
+    the reader has it, and then a cause can be accepted by its number; "" is one that perfgate finds by itself. ``language`` is
+    that of the comment.
     """
 
     marker: str
@@ -51,14 +52,14 @@ class CommentContext:
 
 @dataclass(frozen=True)
 class Summary:
-    """A decision and its context, with the lists that parts of a report read; ``detail`` is how long lists may be."""
+    """A decision and its context, with the lists for the parts of a report; ``detail`` limits the length of lists."""
 
     decision: DecisionDocument
     context: CommentContext
     detail: int = 400
 
     def linked(self, line: str) -> str:
-        """A line of the head with its address, where the forge is known and the line lies in the repository."""
+        """A line of the head with its address, if the forge is known and the line lies in the repository."""
         address = self.context.source(line) if self.context.source else None
         return Linked(line, address) if address else line
 
@@ -68,7 +69,7 @@ class Summary:
 
     @cached_property
     def metrics(self) -> list[Comparison]:
-        """The comparisons that count as metrics: those of single operators only explain, what is not tested only informs."""
+        """The comparisons that count as metrics: not single operators, which only explain, nor untested ones, which inform."""
         comparisons = [c for c in self.decision.comparisons if not c.is_of_operator and c.method != "recorded"]
         return [comparison for comparison in comparisons if comparison.outcome != "informs"]
 
@@ -83,7 +84,7 @@ class Summary:
 
     @cached_property
     def regressed(self) -> list[Comparison]:
-        """The regressed metrics, worst first; where no metric regressed, the regressed operators."""
+        """The regressed metrics, worst first; without any, the regressed operators."""
         return self._with_outcome("regressed") or self.regressed_operators
 
     @cached_property
@@ -103,7 +104,7 @@ class Summary:
 
     @cached_property
     def inconclusive(self) -> list[Comparison]:
-        """The undecided metrics, those that leave the verdict open first, then other gating ones; what looks worst leads."""
+        """The undecided metrics: those that leave the verdict open first, then other gating ones; the worst estimate leads."""
         return self._with_outcome("inconclusive")
 
     @cached_property
@@ -131,9 +132,9 @@ class Summary:
 
     @cached_property
     def causes(self) -> list[tuple[Cause, tuple[str, ...]]]:
-        """The causes, each once, with the places where it does the same.
+        """The causes, each once, with all places of the same effect.
 
-        What an operator's own test found slower is left out: it stands among the operators that were tested.
+        Causes found by an operator's own test are left out: they are listed with the tested operators.
         """
         places: dict[int, list[str]] = {}
         for number, cause in enumerate(self.decision.causes):
@@ -143,12 +144,12 @@ class Summary:
 
     @property
     def is_unread(self) -> bool:
-        """Whether there were no documents to judge: then nothing is known of base, testbed and pairs."""
+        """Whether there were no documents to judge; base, testbed and pairs are then unknown."""
         return not self.is_measured and self.decision.base.commit is None
 
     @property
     def is_measured(self) -> bool:
-        """Whether anything was measured: where a change is skipped, nothing is known of testbed and pairs."""
+        """Whether anything was measured; testbed and pairs of a skipped change are unknown."""
         return self.decision.procedure.name != "none"
 
     def has_reason(self, rule: str) -> bool:
@@ -157,30 +158,30 @@ class Summary:
 
     @property
     def is_about_harness(self) -> bool:
-        """Whether the verdict is that of a changed workload file; what failed is then its consequence."""
+        """Whether the verdict is due to a changed workload file; failures are then its consequence."""
         return self.has_reason("harness")
 
     @cached_property
     def telling_harness_changes(self) -> list[HarnessChange]:
-        """What a changed workload file changed, first what makes a comparison impossible or may hide something."""
+        """The effects of a changed workload file, first those that make a comparison impossible or may hide something."""
         ranks = ("not_comparable", "removed", "unknown", "changed", "added")
         return sorted(self.decision.harness_changes, key=lambda change: ranks.index(change.kind))
 
     @cached_property
     def failures(self) -> list[Failure]:
-        """What failed on a whole side, head first: the change's author looks for their own first."""
+        """The failures of a whole side, head first: the change's author looks for their own first."""
         sides = [failure for failure in self.decision.failures if failure.side != "pair"]
         return sorted(sides, key=lambda failure: failure.side != "head")
 
     @property
     def neither_side_runs(self) -> bool:
-        """Whether all that fails on the head fails on the base too: then the change is not to blame."""
+        """Whether every failure of the head occurs on the base too, so that the change is not to blame."""
         failed = {side: {(f.workload, f.what) for f in self.failures if f.side == side} for side in ("base", "head")}
         return bool(failed["head"]) and failed["head"] <= failed["base"]
 
     @cached_property
     def too_slow(self) -> list[Failure]:
-        """The workloads whose pairs no budget has time for."""
+        """The workloads whose pairs exceed every budget."""
         codes = [(f, f.error.message) for f in self.decision.failures]
         return [failure for failure, message in codes if isinstance(message, Message) and message.code == TOO_SLOW]
 

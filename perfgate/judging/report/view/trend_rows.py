@@ -1,4 +1,4 @@
-"""What a trend says, row by row in words; shared by the issue, the page and the terminal."""
+"""The rows of a trend in words; shared by the issue, the page and the terminal."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.records import CauseView, CommitView, TrendCauseRow, TrendRow
 from perfgate.judging.report.view.rows import worded_cause
 
-# The time that says whether calls got slower.
+# The metric that shows whether calls got slower.
 _TIME = "latency.p50"
 _TICKS = "▁▂▃▄▅▆▇█"
 _SPARK_WIDTH = 24
-# False alarms of either direction, asked after every version: 0.12 per 100 values of recorded histories, at most 0.2 of made
-# noise but where it lies on two levels or wanders for long (benchmarks/trend).
+# False alarms of either direction, tested after every version: 0.12 per 100 values of recorded histories, at most 0.2 for
+# simulated noise, except if it has two levels or wanders for long (benchmarks/trend).
 FALSE_ALARMS_PER_VALUE = 0.002
 _EVIDENCE = {
     "exact": phrase("exact count"),
@@ -49,7 +49,7 @@ class MovedSeries(NamedTuple):
 
 
 class Sorted(NamedTuple):
-    """The causes of a trend as they are told: new ones by direction, open regressions, and what ended since then."""
+    """The causes of a trend as they are reported: new ones by direction, open regressions, and those that ended since then."""
 
     new_worse: list[TrendCause]
     new_better: list[TrendCause]
@@ -59,7 +59,7 @@ class Sorted(NamedTuple):
 
 
 def sort_causes(document: TrendDocument) -> Sorted:
-    """The causes that are reported, certain ones first; none that were settled long ago."""
+    """The reported causes, certain ones first, without those settled long ago."""
     causes = sorted(document.causes, key=lambda cause: not _is_certain(cause, document))
     fresh = [cause for cause in causes if cause.standing == "new"]
     return Sorted(
@@ -74,13 +74,13 @@ def sort_causes(document: TrendDocument) -> Sorted:
 
 
 def moved_by(cause: TrendCause, document: TrendDocument) -> list[MovedSeries]:
-    """The changes of a cause, the one that says most first."""
+    """The changes of a cause, the leading one first."""
     series = [(document.series[place.series], place.change) for place in cause.changes]
     return [MovedSeries(entry, entry.changes[change]) for entry, change in series]
 
 
 def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> TrendCauseRow:
-    """A cause with its leading change and at most so many of the others."""
+    """A cause with its leading change and at most ``most`` of the others."""
     first, *others = moved_by(cause, document)
     others.sort(key=lambda moved: moved.change.evidence not in _CERTAIN)
     certain = [
@@ -127,7 +127,7 @@ def _next_commands(cause: TrendCause, lead: MovedSeries) -> list[str]:
 
 
 def _no_slowdown(cause: TrendCause, document: TrendDocument) -> Words | None:
-    """That no time moved with the counters, and the noise that may hide one; None where one did or no noise is known."""
+    """A note that no time moved with the counters, with the noise that may hide it; None if one did or no noise is known."""
     moved = moved_by(cause, document)
     if cause.direction != "worse" or any(
         series.kind == "noisy" and change.direction == "worse" and change.standing != "refuted"
@@ -196,14 +196,14 @@ def change_row(moved: MovedSeries) -> TrendRow:
 
 
 def _commit_view(commit: CommitLabel) -> CommitView:
-    """A commit with the number of its change request, which a forge links where it reads one."""
+    """A commit with the number of its change request, which a forge may turn into a link."""
     request = commit.change_request if _REQUEST.fullmatch(commit.change_request) else ""
     subject = commit.subject.removesuffix(f" ({request})") if request else commit.subject
     return CommitView(commit.commit[:10], subject, commit.author, Words(request))
 
 
 def change_words(moved: MovedSeries) -> Words:
-    """By how much, as the comment of a change request would say it: ``6.8 % slower (5.9 to 7.7 %)``."""
+    """The size of a change, as in the comment of a change request: ``6.8 % slower (5.9 to 7.7 %)``."""
     series, change = moved
     if change.delta is None and change.evidence != "exact":
         return formats.difference(change.before, change.after, series.unit, metric=series.metric)
@@ -211,7 +211,7 @@ def change_words(moved: MovedSeries) -> Words:
 
 
 def headline(document: TrendDocument) -> Words:
-    """In one sentence what moved since the last report, that nothing did, or that nothing could be looked at."""
+    """A sentence on the changes since the last report, or that nothing moved, or that no series could be examined."""
     causes = sort_causes(document)
     parts = [
         numbers.counted(len(causes.new_worse), "regression") if causes.new_worse else None,
@@ -239,7 +239,7 @@ def searched(document: TrendDocument) -> Words:
     series, values = numbers.counted(document.looked_at, "series", "series"), numbers.counted(document.values, "value")
     if not document.new_values:
         return say("Searched {series} with {values}; none of them is new.", series=series, values=values)
-    # Rounded up: no less than this is to be expected.
+    # Rounded up, so as not to promise fewer.
     chance = math.ceil(document.new_values * FALSE_ALARMS_PER_VALUE * 10) / 10
     return say(
         "Searched {series} with {values}, {new} of them new; noise alone may cause up to {chance} suspected changes in these.",
@@ -253,7 +253,7 @@ def searched(document: TrendDocument) -> Words:
 def sparkline(values: Sequence[float], width: int = _SPARK_WIDTH) -> Words:
     """The newest values as blocks, the last at the right; equal values all in the middle.
 
-    Values beyond what most of them span are shown at the edge, so that one wild run does not flatten the rest.
+    Values outside the range of most others are drawn at the edge, so that one outlier does not flatten the rest.
     """
     if not values:
         return Words("")
@@ -274,7 +274,7 @@ def day(text: str) -> Words:
 
 
 def short(commit: object) -> str:
-    """A commit as people name it; it is still text from outside."""
+    """A commit in its short form; it is still outside text."""
     return str(commit)[:10] if commit else ""
 
 
