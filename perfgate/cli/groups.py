@@ -1,4 +1,4 @@
-"""Groups of commands whose help has complete lines, and which say what a mistyped command may have meant."""
+"""Command groups with untruncated help lines, and with suggestions for a mistyped command."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _LONGEST_SENTENCE = 1000
 
 
 class CommandGroup(click.Group):
-    """A group whose help shows the first sentence of every command, whole."""
+    """A group that shows the whole first sentence of every command in its help."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         command = self.member(ctx, cmd_name)
         return localized(command) if command else None
 
     def member(self, ctx: click.Context, name: str) -> click.Command | None:
-        """The command of a name as it was defined."""
+        """The command of a name, untranslated."""
         return super().get_command(ctx, name)
 
     def sections(self, ctx: click.Context) -> Iterator[tuple[str, list[str]]]:

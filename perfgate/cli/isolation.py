@@ -1,4 +1,4 @@
-"""Before workers start: tokens leave the environment, and this process is closed to them."""
+"""Isolation from the workers: before they start, tokens leave the environment and this process is closed to them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from perfgate.cli.streams import make_streams_harmless
 
 
 class CommandProcess:
-    """What ``main`` gives the commands: a process of its own, which may be started anew with another environment."""
+    """The process of a command, passed by ``main``; it can be restarted with another environment."""
 
     def replace(self, environ: Mapping[str, str]) -> NoReturn:
-        """Start the same program in the place of this process.
+        """Replace this process by the same program with another environment.
 
-        The environment that a process was started with can be read in /proc as long as it lives, whatever it unsets.
+        The initial environment of a process stays readable in /proc until it ends, even after variables are unset.
         """
         command = Path("/proc/self/cmdline").read_bytes().split(b"\0")[:-1]
         sys.stdout.flush()
@@ -30,8 +30,8 @@ class CommandProcess:
 def drop_secrets(clone: Path | None = None, *, allow_token: bool, keep_outside_ci: bool = False) -> None:
     """Refuse tokens in CI, elsewhere remove them from the environment; then close this process to the workers.
 
-    On a developer's machine the shell above us has the token too, so there refusing would protect nothing, and a command
-    that posts after it measured may keep it.
+    On a developer's machine the parent shell has the token too, so refusing would protect nothing there, and a command that
+    posts after measuring may keep it.
     """
     from perfgate.conductor.workers.environment import (
         drop_secrets,

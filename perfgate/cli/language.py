@@ -1,4 +1,4 @@
-"""The language of the command line: which one a user reads, and click's help in it."""
+"""The language of the command line: its detection, and click's help in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 
 from perfgate.locale import LANGUAGES, Language, current_language, environment_language, translate
 
-# Click's own words in a help page (click/core.py and decorators.py, 8.1 to 8.3), and the headings of ours.
+# Click's own texts in a help page (click/core.py and decorators.py, 8.1 to 8.3), including the headings.
 CLICK_WORDS = (
     "Usage: ",
     "Options",
@@ -23,14 +23,14 @@ CLICK_WORDS = (
     "[default: {value}]",
     "[required]",
 )
-_VERBATIM = "\b\n"  # click's mark of a paragraph that is not wrapped
+_VERBATIM = "\b\n"  # click's mark for a paragraph that is not wrapped
 
 
 def command_line_language(arguments: Sequence[str], environ: Mapping[str, str]) -> Language:
     """The language of help and progress: ``--lang``, PERFGATE_LANG, perfgate.toml, then the locale.
 
-    It is needed before the command line is parsed, since ``--help`` ends parsing, and fails on nothing: the command that
-    needs the setting reports a bad one.
+    It is needed before the command line is parsed, since ``--help`` ends parsing, and never fails: the command that needs
+    the setting reports an invalid one.
     """
     written = _value(arguments, "--lang") or environ.get("PERFGATE_LANG") or _configured(_folder(arguments))
     for language in LANGUAGES:
@@ -68,7 +68,7 @@ def _configured(folder: Path) -> object:
 
 
 def localized(command: click.Command) -> click.Command:
-    """A copy of a command whose help is in the current language; in English the command itself."""
+    """A copy of a command with its help in the current language; in English the command itself."""
     if current_language() == "en":
         return command
     shown = copy.copy(command)
@@ -91,14 +91,14 @@ def _translated(text: str | None) -> str | None:
 
 
 def paragraphs(text: str) -> list[str]:
-    """The paragraphs of a help text, each in one line, as they stand in the catalogue."""
+    """The paragraphs of a help text, each in one line, as in the catalogue."""
     return [
         part if part.startswith(_VERBATIM) else " ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n")
     ]
 
 
 class _Formatter(click.HelpFormatter):
-    """Wraps by the columns of a terminal, of which a Chinese character takes two, and words what click words itself."""
+    """Wraps by terminal columns (a Chinese character takes two), and translates the texts of click itself."""
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
         super().write_usage(prog, args, translate("Usage: ") if prefix is None else prefix)

@@ -1,4 +1,4 @@
-"""The command line: finds the commands, turns errors into messages and exit codes."""
+"""The command line: finds the commands, and converts errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOT_LINUX = (
     "perfgate runs on Linux only (/proc, process groups, Unix sockets); use a Linux machine, a container or WSL 2"
 )
 BUG_ADVICE = "this is a bug in perfgate; please report it"
-# The order is the one in which a newcomer meets them. A command that stands in none comes last, under "More".
+# In the order in which a newcomer needs them. Commands in no section come last, under "More".
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Start": ("init", "config", "demo", "doctor"),
     "Judge": ("local", "check", "run", "gate", "upgrade", "bisect"),
@@ -37,7 +37,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
 
 
 class CommandFolder(CommandGroup):
-    """A click group whose members are the modules in ``commands/``, imported when they are needed."""
+    """A click group with the modules in ``commands/`` as members, imported on demand."""
 
     def sections(self, ctx: click.Context) -> Iterator[tuple[str, list[str]]]:
         there = self.list_commands(ctx)
@@ -50,7 +50,7 @@ class CommandFolder(CommandGroup):
         return [name.replace("_", "-") for name in _modules()]
 
     def member(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
-        """Import one command; None when there is no such file."""
+        """Import one command; None if there is no such file."""
         module = name.replace("-", "_")
         if module not in _modules():
             return None
@@ -78,13 +78,13 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line and exit with the documented code."""
-    # Imports make many objects and no garbage: looking for it as often as Python does takes a tenth of a short command.
+    # Imports create many objects and no garbage: Python's default threshold costs a tenth of a short command's time.
     gc.set_threshold(20_000)
     make_streams_last()
     if sys.platform != "linux":
         _say(f"perfgate: {NOT_LINUX} (this is {sys.platform})")
         sys.exit(EXIT_USAGE)
-    from perfgate.system.interrupts import install  # names signals that only Unix has
+    from perfgate.system.interrupts import install  # uses signals that only Unix has
 
     untie(os.environ)
     try:
@@ -101,10 +101,10 @@ def main() -> NoReturn:
         _say("perfgate: interrupted")
         code = EXIT_INTERRUPTED
         # A KeyboardInterrupt that came through an exec() of source text (a dataclass being defined while a module is
-        # imported) leaves CPython a note to die of SIGINT at its end, whatever we exit with; running any source text
-        # takes it back (Python/pythonrun.c, run_eval_code_obj).
+        # imported) makes CPython die of SIGINT at its end, regardless of our exit code; running any source text resets this
+        # (Python/pythonrun.c, run_eval_code_obj).
         exec("")  # noqa: S102
-    except Exception:  # noqa: BLE001 - the one place that turns a bug into a report
+    except Exception:  # noqa: BLE001 - the one place that reports a bug
         _report_bug()
         code = EXIT_BUG
     else:
@@ -117,7 +117,7 @@ def _say(text: str) -> None:
 
 
 def _report_bug() -> None:
-    import platform  # here, because `perfgate --help` needs none of them
+    import platform  # here, because `perfgate --help` does not need them
     import tempfile
     import traceback
 

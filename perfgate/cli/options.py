@@ -1,4 +1,4 @@
-"""Options that several commands have, and how a command turns its options into the record that its job takes."""
+"""Options shared by several commands, and the conversion of a command's options into the record of its job."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ def _project(_: click.Context, __: click.Parameter, folder: Path) -> Path:
 
 
 def directory_option(
-    help: str = "The project's folder, or one inside it.",  # noqa: A002 - click's own word
+    help: str = "The project's folder, or one inside it.",  # noqa: A002 - click's own name
     *,
     is_new: bool = False,
 ) -> Callable[[F], F]:
-    """``-C``; a project that ``is_new`` begins in this very folder, others are found from anywhere inside."""
+    """``-C``: a project that ``is_new`` starts in this folder; an existing one is found from any folder inside it."""
     folder = click.Path(path_type=Path, file_okay=False, exists=True)
     return click.option("-C", "--directory", type=folder, default=".", callback=None if is_new else _project, help=help)
 
@@ -96,12 +96,12 @@ class Options:
         self._values = values
 
     def record(self, kind: Callable[..., Record], **fields: object) -> Record:
-        """A record of the options and ``others``. Raises TypeError for an option that is none of its fields."""
+        """A record of the options and ``fields``. Raises TypeError for an option that is not one of its fields."""
         return kind(**self._values, **fields)
 
 
 class RecordCommand(click.Command):
-    """A command whose function names the options it uses itself; it gets all others as ``options``."""
+    """Passes the options that the command's function names as parameters, and all others as ``options``."""
 
     def invoke(self, ctx: click.Context) -> Any:
         function = cast("Callable[..., Any]", self.callback)
@@ -112,7 +112,7 @@ class RecordCommand(click.Command):
 
 
 _META = "perfgate.event"
-# Each option, the variable that says the same (judging/forge/detect.py, GIVEN), and what it is.
+# Each option, its equivalent variable (judging/forge/detect.py, GIVEN), metavar, type and help.
 EVENT_OPTIONS: tuple[tuple[str, str, str, click.IntRange | None, str], ...] = (
     (
         "--forge",
@@ -133,7 +133,7 @@ EVENT_OPTIONS: tuple[tuple[str, str, str, click.IntRange | None, str], ...] = (
 
 
 def event_options(command: F) -> F:
-    """Add the options that describe the CI event; ``event_environ`` has their values."""
+    """Add the options that describe the CI event; ``event_environ`` returns their values."""
     for option, variable, metavar, kind, words in reversed(EVENT_OPTIONS):
         keep = click.option(
             option,
@@ -149,7 +149,7 @@ def event_options(command: F) -> F:
 
 
 def event_environ() -> Mapping[str, str]:
-    """The environment, with the event options of the running command in it."""
+    """The environment, merged with the event options of the running command."""
     from perfgate.judging.forge.detect import given
 
     return given(click.get_current_context().meta.get(_META, {}), os.environ)

@@ -1,4 +1,4 @@
-"""Where the pages of a check lie: the last lines of what a terminal shows."""
+"""The paths of a check's pages, printed as the last lines in a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perfgate.locale import sentence
 
 
 def say_pages(out: Path, decision: DecisionDocument) -> None:
-    """Print the report's path, and that of the head's flame graph if anything was compared."""
+    """Print the report's path, and the path of the head's flame graph if anything was compared."""
     click.echo(sentence("report: {path}", path=out / "report.html"))
     flame = out / "head" / "flame.html"
     if decision.comparisons and flame.is_file():

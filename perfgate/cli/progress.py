@@ -1,4 +1,4 @@
-"""Progress in the terminal: one line that replaces itself, or plain lines where nobody watches."""
+"""Progress in the terminal: one line that replaces itself, or plain lines outside a terminal."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_LINES = 3.0
 _BAR = 12
-# The spinner, the blank after it, and the last column, in which some terminals break the line.
+# The spinner, the space after it, and the last column, in which some terminals wrap the line.
 _SPINNER_COLUMNS = 3
 
 
 class TerminalProgress(AbstractContextManager["TerminalProgress"]):
-    """Shows what is going on, on standard error.
+    """Shows progress on standard error.
 
-    In a terminal a spinner with one line: a bar, the part, the estimate so far and the time left as far as they are known, then
-    what is being waited for. Else (CI logs, NO_COLOR) a plain line every few seconds, or with ``brief`` none.
+    In a terminal: one line with a spinner, then a bar, the part, the estimate so far and the time left, as far as they are
+    known, then the status. Otherwise (CI logs, NO_COLOR): a plain line every few seconds, or none with ``brief``.
     """
 
     def __init__(self, *, brief: bool = False, environ: Mapping[str, str] = os.environ) -> None:
@@ -54,7 +54,7 @@ class TerminalProgress(AbstractContextManager["TerminalProgress"]):
             self._spinner.stop()
 
     def status(self, text: str) -> None:
-        """Show what is being waited for."""
+        """Show the current activity."""
         if self._live:
             self._status = text
             self._draw()
@@ -63,14 +63,14 @@ class TerminalProgress(AbstractContextManager["TerminalProgress"]):
             self._last_time = time.monotonic()
 
     def note(self, text: str) -> None:
-        """Show a line that stays."""
+        """Print a permanent line."""
         if self._live:
             self._console.print(_escape(text), highlight=False)
         else:
             print(text, file=sys.stderr, flush=True)  # noqa: T201
 
     def expect(self, foresight: Foresight) -> None:
-        """Show how far it is and how long it takes, in front of the statuses."""
+        """Show the progress and the time left, in front of the status."""
         self._foresight, self._foreseen_at = foresight, time.monotonic()
         if self._live:
             self._draw()
@@ -85,7 +85,7 @@ class TerminalProgress(AbstractContextManager["TerminalProgress"]):
 
 
 def outlook(foresight: Foresight, elapsed: float) -> str:
-    """What was foreseen ``elapsed`` seconds ago, in a line that changes little: bar, part, estimate, time left."""
+    """A forecast made ``elapsed`` seconds ago, as one stable line: bar, part, estimate, time left."""
     left = None if foresight.left is None else max(0.0, foresight.left - elapsed)
     words = [_part(foresight), _estimate(foresight.so_far), "" if not left else _about(left)]
     if left is not None and foresight.elapsed is not None:
@@ -118,7 +118,7 @@ def _bar(share: float) -> str:
 
 
 def _about(seconds: float) -> str:
-    """One time, as coarse as it is known."""
+    """A time, rounded to its accuracy."""
     if seconds >= 150:
         return sentence("about {minutes} min left", minutes=round(seconds / 60))
     return sentence(

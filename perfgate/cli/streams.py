@@ -1,4 +1,4 @@
-"""Standard output and error that survive their reader, and text that a CI host cannot take for a command."""
+"""Standard output and error that survive their reader, and text that a CI host cannot interpret as a command."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from perfgate.errors import PerfgateError
 
 
 def make_streams_last() -> None:
-    """Let a reader that goes away (``perfgate check | head``) change nothing.
+    """Ignore a reader that goes away (``perfgate check | head``).
 
-    click and rich end the command with code 1 on a broken pipe, and 1 is a verdict of ours.
+    click and rich end the command with code 1 on a broken pipe, and 1 is our code of a FAIL.
     """
     sys.stdout = _lasting(sys.stdout)
     sys.stderr = _lasting(sys.stderr)
 
 
 def make_streams_harmless(environ: Mapping[str, str]) -> None:
-    """Let no line that we print be a command to GitHub's runner, whatever names and tracebacks stand in it."""
+    """Keep GitHub's runner from executing a printed line as a command, even one with foreign names or tracebacks."""
     if environ.get("GITHUB_ACTIONS") == "true":
         sys.stdout = _HarmlessLines(sys.stdout)
         sys.stderr = _HarmlessLines(sys.stderr)
 
 
 def harmless(text: str) -> str:
-    """A text with outside parts so that no line of it is a command to GitHub's runner, nor moves a cursor.
+    """Escape a text with foreign parts, so that no line of it is a command to GitHub's runner or moves the cursor.
 
-    The runner obeys lines that begin with ``::`` after blanks, and ``##[`` anywhere (actions/runner, ActionCommand.cs).
+    The runner executes lines that begin with ``::`` after spaces, and ``##[`` anywhere (actions/runner, ActionCommand.cs).
     """
     lines = [_harmless_line(line) for line in text.splitlines()]
     return "\n".join(lines)
@@ -43,12 +43,12 @@ def print_json(value: object) -> None:
     import msgspec
 
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    # "#" stands in strings only. Escaped, it is the same JSON and no command (see ``harmless``).
+    # "#" occurs in strings only. Escaped, the JSON is equivalent and no command (see ``harmless``).
     click.echo(text.replace("##[", "#\\u0023["))
 
 
 def people_on_stderr(only_json: bool) -> AbstractContextManager[object]:
-    """With ``only_json`` send what is printed for people to standard error: standard output takes one JSON document."""
+    """With ``only_json``, send text for people to standard error: standard output gets one JSON document only."""
     return redirect_stdout(sys.stderr) if only_json else nullcontext()
 
 
@@ -65,7 +65,7 @@ def _no_command(line: str) -> str:
 def _lasting(stream: TextIO) -> TextIO:
     try:
         descriptor = stream.fileno()
-    except (AttributeError, OSError, ValueError):  # closed by whoever started us, or a test's StringIO
+    except (AttributeError, OSError, ValueError):  # closed by the parent process, or a test's StringIO
         return stream
     stream.flush()
     return io.TextIOWrapper(
@@ -77,7 +77,7 @@ def _lasting(stream: TextIO) -> TextIO:
 
 
 class _HarmlessLines(io.TextIOBase):
-    """A text stream in front of another: whole lines go on, made harmless."""
+    """A text stream in front of another: passes on complete lines, made harmless."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -103,7 +103,7 @@ class _HarmlessLines(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Pass on what is complete; half a line could become a command with its other half."""
+        """Flush complete lines only; half a line could become a command with its other half."""
         self._stream.flush()
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ class _HarmlessLines(io.TextIOBase):
 
 
 class _LastingFile(io.FileIO):
-    """A file whose writes go nowhere once its reader has gone."""
+    """A file that discards writes after its reader has gone."""
 
     def write(self, data: Any) -> int:
         try:

@@ -1,1 +1,1 @@
-"""The commands, one file each: ``COMMAND`` is a click command, and nothing heavy is imported before it runs."""
+"""The commands, one file each: ``COMMAND`` is a click command, and heavy modules are imported only when it runs."""

@@ -164,7 +164,7 @@ def list_runs(limit: int | None, as_json: bool, directory: Path) -> None:
 
 
 def _run_lines(run: StoredRun) -> list[str]:
-    """What people copy, in columns that fit a narrow terminal, and below it what may be long."""
+    """The fields that people copy, in columns that fit a narrow terminal; below them the long fields."""
     import shutil
     import textwrap
 
@@ -328,9 +328,9 @@ def _say_damaged(damaged: Sequence[str]) -> None:
         click.echo(clean(f"left out: {why}", limit=_LONGEST_REASON), err=True)
 
 
-# A damaged file is named by its whole path, with what to do.
+# Long enough for the whole path of a damaged file and the remedy.
 _LONGEST_REASON = 2000
-# What people copy into the next command must not be broken by a narrow terminal.
+# People copy these into the next command, so a narrow terminal must not wrap them.
 _WHOLE = ("commit", "metric")
 
 

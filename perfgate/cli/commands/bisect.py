@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from perfgate.document.bisection import BisectionDocument
     from perfgate.flows.bisect.job import CommitSearch
 
-# What `git bisect run` reads: 0 good, 1 to 124 bad, 125 skipped, and above 127 the search is stopped.
+# Exit codes of `git bisect run`: 0 good, 1 to 124 bad, 125 skipped; above 127 stops the search.
 GIT_CODES = {"fast": 0, "slow": 1, "undecided": 125, "impossible": 125}
 GIT_STOPS = 128
 
@@ -120,7 +120,7 @@ def _search(directory: Path, wanted: CommitSearch) -> BisectionDocument:
 
     with TerminalProgress() as progress:
         found = bisect_commits(directory, wanted, check_change, progress)
-    # Subjects of commits stand in the table.
+    # The table contains commit subjects.
     make_streams_harmless(os.environ)
     render_bisection(found.document, Console(), wanted.check.language)
     if found.decision:
@@ -130,7 +130,7 @@ def _search(directory: Path, wanted: CommitSearch) -> BisectionDocument:
 
 
 def _judge(directory: Path, wanted: CommitSearch) -> int:
-    """The exit code for ``git bisect run``, which takes any from 1 to 124 for a bad commit: errors of ours are above."""
+    """The exit code for ``git bisect run``; our errors use codes above 127, because 1 to 124 mean a bad commit."""
     from perfgate.cli.progress import TerminalProgress
     from perfgate.flows.bisect.job import judge_commit
     from perfgate.flows.check.job import check_change
@@ -141,7 +141,7 @@ def _judge(directory: Path, wanted: CommitSearch) -> int:
     except PerfgateError as error:
         click.echo(f"perfgate: {error}", err=True)
         return GIT_STOPS
-    except Exception:  # noqa: BLE001 - a bug must not make a commit bad
+    except Exception:  # noqa: BLE001 - a bug must not mark a commit as bad
         traceback.print_exc()
         return GIT_STOPS
     click.echo(answer)

@@ -50,7 +50,7 @@ def COMMAND(as_format: str, directory: Path) -> None:
 
 
 def _lines(setting: Setting) -> list[str]:
-    """An assignment with its origin behind it, or above it where it is long."""
+    """An assignment with its origin behind it, or above a long one."""
     from msgspec import UNSET
 
     default = "" if setting.default is UNSET else f", default {_toml(setting.default)}"

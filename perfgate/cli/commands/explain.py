@@ -13,12 +13,12 @@ from perfgate.cli.options import directory_option, language_option
 from perfgate.errors import UsageError
 
 _MOST_COLUMNS = 100
-# Labelled lines ("unit      seconds") hang under their text.
+# Labelled lines ("unit      seconds") get a hanging indent.
 _LABEL = re.compile(r"\S+(?: \S+)? {2,}(?=\S)")
 
 
 def _names(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
-    """What a shell may complete a word to."""
+    """The shell completions of a word."""
     from perfgate.judging.report.text.index import entries
 
     return [named.name for named in entries() if named.name.startswith(begun)]
@@ -67,7 +67,7 @@ def _configured(directory: Path) -> tuple[DeviceKind, dict[str, float]]:
 
 
 def wrapped(line: str, width: int) -> str:
-    """A line broken to a width in columns: between words, and anywhere between Chinese characters."""
+    """Wrap a line to a width in columns: between words, and anywhere between Chinese characters."""
     lines, row = [], ""
     indent = " " * _indent(line)
     for piece in _pieces(line):
@@ -80,7 +80,7 @@ def wrapped(line: str, width: int) -> str:
 
 
 def columns(text: str) -> int:
-    """How many columns of a terminal a text takes: a Chinese character takes two."""
+    """The width of a text in terminal columns; a Chinese character takes two."""
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 

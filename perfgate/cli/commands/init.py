@@ -85,7 +85,7 @@ def _names(text: str | None) -> list[str] | None:
 
 
 def _try(directory: Path, started: Started) -> None:
-    """See that the workload runs; a machine that cannot measure is another than the one in CI."""
+    """Check that the workload runs; a machine that cannot measure is not an error, because CI uses another one."""
     from perfgate.cli.progress import TerminalProgress
     from perfgate.errors import MeasuringError
     from perfgate.flows.init.job import freeze_imports, try_workloads
@@ -178,7 +178,7 @@ def _what_to_add(forge: str) -> str:
 
 
 def _below(words: str) -> str:
-    """What a command does, on the line below it."""
+    """The description of a command, on the line below it."""
     return f"{' ' * 27}{words}"
 
 

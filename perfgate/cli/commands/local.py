@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class _Manner(NamedTuple):
-    """How a decision is told, and whether one that decides nothing stops a push."""
+    """The form of the output, and whether an undecided result stops a push."""
 
     brief: bool
     hook: bool
@@ -107,14 +107,14 @@ def COMMAND(
     request = options.record(CheckOptions, work_tree=not hook, language=report_language(language, directory))
     manner = _Manner(brief or hook, hook, strict, as_json)
     if hook:
-        # A push waits for it, so most of what only informs is left out.
+        # A push waits for the check, so most informational steps are omitted.
         short = replace(request, steps=FIRST_STEPS if request.steps is None else request.steps)
         raise SystemExit(_judge_push(directory, short, manner, remote))
     raise SystemExit(_judge(directory, request, manner))
 
 
 def _judge_push(directory: Path, options: CheckOptions, manner: _Manner, remote: tuple[str, ...]) -> int:
-    """Judge every pushed commit and return the code of the first that must not go."""
+    """Judge every pushed commit and return the exit code of the first that must not be pushed."""
     import os
     from dataclasses import replace
 

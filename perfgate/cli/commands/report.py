@@ -1,4 +1,4 @@
-"""``perfgate report``: a check folder or a run folder in the forms that CI hosts show."""
+"""``perfgate report``: a check folder or a run folder in the formats that CI hosts display."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def _make_from_profile(
 
 
 def _show_rules(decision: DecisionDocument, language: Language) -> None:
-    """Print what became of the rules, the verdict last: what the run noted stands above already."""
+    """Print the outcome of the rules, then the verdict; the findings of the run are already printed above."""
     from msgspec.structs import replace
     from rich.console import Console
 

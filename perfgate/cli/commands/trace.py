@@ -25,7 +25,7 @@ _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
 def _common(command: _Command) -> _Command:
-    """Add what all three commands take."""
+    """Add the options shared by several commands."""
     options: list[Callable[[_Command], _Command]] = [
         click.argument("path", type=PATH),
         click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank."),
@@ -92,10 +92,10 @@ def COMMAND(comm: tuple[str, ...], cache: Path | None, no_cache: bool) -> None:
     """Show where the time goes in a profiler recording. PATH is any output of torch_npu.profiler, msprof or
     torch.profiler, a Chrome trace, a folder of several, or a run folder of perfgate."""
     if "numpy" not in sys.modules:
-        # Else numpy starts a thread of OpenBLAS on every CPU, a quarter of its import; nothing here multiplies matrices.
+        # Otherwise numpy starts an OpenBLAS thread per CPU, a quarter of its import time; we multiply no matrices.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     use_cache(None if no_cache else cache or default_folder(os.environ))
-    # Reading settings takes half as long as a short recording: not where the file does not have the word.
+    # Loading the settings takes half as long as a short recording, so skip it if the file lacks the word.
     if comm or _mentions(Path("perfgate.toml"), b"communication"):
         from perfgate.config import load_config
         from perfgate.trace.model.communication import add_communication
@@ -511,4 +511,4 @@ def _choice(rank: int | None, device: int | None, limit: int | None, as_json: bo
 def _console() -> Any:
     from rich.console import Console
 
-    return Console(emoji=False)  # whose names take longer to load than a table to print
+    return Console(emoji=False)  # loading the emoji names takes longer than printing a table

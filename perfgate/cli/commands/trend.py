@@ -96,7 +96,7 @@ def COMMAND(
     with people_on_stderr(as_json):
         with TerminalProgress() as progress:
             document = run_trend(request, doors, progress, check_change)
-        # Subjects of commits stand in the table.
+        # The table contains commit subjects.
         make_streams_harmless(os.environ)
         render_trend(document, Console(), spoken)
         if out is not None:

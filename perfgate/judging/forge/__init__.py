@@ -1,1 +1,1 @@
-"""Posting to a code forge: one Protocol, one HTTP session, one folder of hosts; only here HTTP is spoken."""
+"""Posting to a code forge: one Protocol, one HTTP session, one folder of hosts; HTTP is used only here."""

@@ -1,10 +1,10 @@
-"""Our one comment on a change request: the marker it is found by, its hidden state and length, and how it is posted.
+"""Our one comment on a change request: its marker, hidden state and maximum length, and the posting of it.
 
-No forge can replace a text "if nobody else did", so every publisher does the same until nothing is left to do: look,
-write or edit, look again. Creating overwrites nothing: of several comments the one with the lowest number stays and gets
-the text of the newest run, and the others are deleted. An edit can overwrite that of a newer run whose own look was over;
-so after an edit everybody waits a moment before looking, and the newer run repairs it. What remains is an older run that
-hangs for longer than SETTLE_SECONDS between its look and its edit.
+No forge offers compare-and-swap for comments, so every publisher repeats one loop until the state is settled: read,
+write or edit, read again. Creating overwrites nothing: of several comments the one with the lowest number stays and gets
+the text of the newest run; the others are deleted. An edit can overwrite the edit of a newer run that has already done its
+last read; therefore every publisher waits a moment after an edit before it reads again, and the newer run repairs the text.
+The remaining race is an older run that hangs for longer than SETTLE_SECONDS between its read and its edit.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from perfgate.judging.forge.forge import CiEvent, Comment, Forge, Sleep
 
 # GitHub takes 65,536 characters (error "Body is too long"), GitLab 1,000,000.
 MAX_CHARACTERS = 60_000
-# What a renderer may use of it: the hidden lines are added here.
+# The renderer's share of it; the rest is for the hidden lines added here.
 TEXT_BUDGET = MAX_CHARACTERS - 5_000
-# How long the hidden lines may get by the metrics of the numbered causes.
+# Longest state line, in characters; the metrics of the numbered causes dominate it.
 _MOST_METRICS = 4_000
 ROUNDS = 12
 WRITES = 3
@@ -35,34 +35,34 @@ SETTLE_SECONDS = 2.0
 _MARKER, _STATE = "sticky", "state"
 _END = " -->"
 
-# A verdict that says something about the code.
+# The verdicts that judge the code.
 Decided = Literal["PASS", "FAIL"]
 Posted = Literal["created", "updated", "kept"]
 State = TypeVar("State", bound=msgspec.Struct)
 
 
-# --- hidden lines, which issues have too
+# --- hidden lines, shared with issues
 
 
 def marker_line(kind: str, key: str) -> str:
-    """The first line of a text of a kind. ``key`` tells several gates of one repository apart."""
+    """The first line of a text of a kind. ``key`` distinguishes several gates of one repository."""
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     return f"<!-- perfgate:{kind} v1 key={digest}{_END}"
 
 
 def begins_with(body: str, first_line: str) -> bool:
-    """Whether a text begins with a line, whatever a forge has made of the line's end."""
+    """Whether a text begins with a line; forges may convert line endings."""
     return body.partition("\n")[0].rstrip("\r") == first_line
 
 
 def state_line(kind: str, state: msgspec.Struct) -> str:
-    """The second line of a text, in which no name can end the HTML comment."""
+    """The second line of a text; angle brackets are escaped so that no name can end the HTML comment."""
     written = msgspec.json.encode(state).decode().replace("<", "\\u003c").replace(">", "\\u003e")
     return f"<!-- perfgate:{kind} {written}{_END}"
 
 
 def read_state_line(body: str, kind: str, record: type[State]) -> State | None:
-    """What the second line of a text says; None where there is none that can be read."""
+    """The state in the second line of a text; None if it is missing or malformed."""
     lines, start = body.splitlines(), f"<!-- perfgate:{kind} "
     if len(lines) < 2 or not (lines[1].startswith(start) and lines[1].endswith(_END)):
         return None
@@ -73,10 +73,10 @@ def read_state_line(body: str, kind: str, record: type[State]) -> State | None:
 
 
 def without_commands(lines: Sequence[str]) -> list[str]:
-    """The lines of a text so that none is a command to the forge.
+    """Neutralize lines that a forge would execute as commands, by a zero-width space before the slash.
 
-    A line that starts with a slash is one to GitLab, executed with our token's rights (docs.gitlab.com, "Quick actions"), and
-    to the bots of many projects on Gitee and GitCode: a character of no width stands before it.
+    GitLab executes a line that starts with a slash with our token's rights (docs.gitlab.com, "Quick actions"), and so do the
+    bots of many projects on Gitee and GitCode.
     """
     return ["\u200b" + line if line.lstrip().startswith("/") else line for line in lines]
 
@@ -85,11 +85,11 @@ def without_commands(lines: Sequence[str]) -> list[str]:
 
 
 class CommentState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a comment knows about itself, in its hidden second line.
+    """The state of a comment, stored in its hidden second line.
 
     ``run`` and ``attempt`` order comments of one change request: forges count runs upwards, and a repeated run keeps
-    its number. ``decided`` is the last PASS or FAIL, also where the newest verdict is neither. ``accepts`` are, for each cause
-    that the comment numbers, the metrics that accept it.
+    its number. ``decided`` is the last PASS or FAIL, even if the newest verdict is neither. ``accepts`` holds, for each
+    numbered cause of the comment, the metrics to accept for it.
     """
 
     run: int
@@ -126,7 +126,7 @@ def state_of(event: CiEvent, verdict: Verdict, accepts: list[list[str]]) -> Comm
 
 
 def find_own(comments: list[Comment], first_line: str) -> list[Comment]:
-    """Our comments that begin with a line, the oldest first. Anyone can write the marker, so the author counts."""
+    """Our comments that begin with a line, oldest first. Anyone can write the marker, so the author is checked too."""
     ours = [comment for comment in comments if comment.own and begins_with(comment.body, first_line)]
     return sorted(ours, key=lambda comment: comment.id)
 
@@ -136,7 +136,7 @@ def read_state(body: str) -> CommentState | None:
 
 
 def compose(text: str, state: CommentState, first_line: str) -> str:
-    """A rendered comment as it is posted: marker, state, text; short enough, and without commands."""
+    """The body to post: marker, state, text; within MAX_CHARACTERS and without commands."""
     lines = without_commands(text.splitlines())
     if lines and lines[0] == first_line:
         lines = lines[1:]
@@ -157,12 +157,12 @@ def _decided(verdict: Verdict, last: Decided | None) -> Decided | None:
 
 
 def _turn_line(first_line: str, verdict: str) -> str:
-    """The first line of the reply that tells people of a verdict that turned; ``first_line`` is the comment's."""
+    """The first line of the reply that announces a changed verdict; ``first_line`` is the comment's."""
     return first_line.removesuffix(_END) + f" turned={verdict}{_END}"
 
 
 def _find_turns(comments: list[Comment], first_line: str) -> list[tuple[Comment, Decided]]:
-    """Our replies about verdicts that turned, the oldest first, each with the verdict it tells."""
+    """Our replies about changed verdicts, oldest first, each with the verdict it announces."""
     verdicts: tuple[Decided, ...] = ("PASS", "FAIL")
     turns = [(reply, verdict) for verdict in verdicts for reply in find_own(comments, _turn_line(first_line, verdict))]
     return sorted(turns, key=lambda turn: turn[0].id)
@@ -173,7 +173,7 @@ def _find_turns(comments: list[Comment], first_line: str) -> list[tuple[Comment,
 
 @dataclass(frozen=True)
 class PostTexts:
-    """What else is written: the reply when a verdict turned from one to another, and a second comment that must stay."""
+    """Other texts: the reply when the verdict changes, and the body of a duplicate that cannot be deleted."""
 
     turned: Callable[[Decided, Decided], str]
     double: str
@@ -181,7 +181,7 @@ class PostTexts:
 
 @dataclass(frozen=True)
 class Post:
-    """What became of a comment, and whether a reply told people that the verdict turned."""
+    """The outcome for a comment, and whether a reply announced a changed verdict."""
 
     outcome: Posted
     replied: bool = False
@@ -190,13 +190,13 @@ class Post:
 def post(
     forge: Forge, number: int, text: str, state: CommentState, first_line: str, *, sleep: Sleep, texts: PostTexts
 ) -> Post:
-    """Create or update our comment on a change request, and reply when a PASS turned into a FAIL or back."""
+    """Create or update our comment on a change request, and reply when the verdict changes between PASS and FAIL."""
     return _Posting(forge, number, text, state, first_line, sleep, texts).run()
 
 
 @dataclass
 class _Posting:
-    """One publisher at work: what it wants to stand there, and what it has done so far."""
+    """One publisher at work: the comment it wants, and its progress so far."""
 
     forge: Forge
     number: int
@@ -216,7 +216,7 @@ class _Posting:
         for _ in range(ROUNDS):
             ours = find_own(self.forge.comments(self.number), self.first_line)
             if not ours and self.written:
-                # Somebody deleted it at once, or the forge shows it later: twice would be worse than not at all.
+                # Deleted at once, or the forge lists it late: a duplicate would be worse than no comment.
                 return self._end()
             if not ours:
                 self.outcome = "created"
@@ -228,7 +228,7 @@ class _Posting:
         )
 
     def _write(self, body: str) -> bool:
-        """Write a new comment; False where no word came back, so that we look before doing it once more."""
+        """Write a new comment; False if the forge did not answer, so that the caller reads again before a retry."""
         try:
             self.forge.add_comment(self.number, body)
         except ForgeUnansweredError as error:
@@ -238,13 +238,13 @@ class _Posting:
         return True
 
     def _bear(self, error: ForgeUnansweredError) -> None:
-        """Let it pass that no word came back, but not a third time."""
+        """Tolerate an unanswered write, but raise at the third."""
         self.unanswered += 1
         if self.unanswered == WRITES:
             raise error
 
     def _settle(self, stays: Comment, *duplicates: Comment) -> bool:
-        """Do the next thing there is to do; True where nothing was left."""
+        """Do the next pending change; True if none was left."""
 
         def run_and_attempt(comment: Comment) -> tuple[int, int]:
             state = read_state(comment.body)
@@ -259,7 +259,7 @@ class _Posting:
                 self._edit(stays, newest.body)
                 return False
         elif not self.written or self._is_to_edit(stays, is_alone=not duplicates):
-            # What stood here before us; when we look again after no word came back, some of it may be ours.
+            # The state before our first write. After an unanswered write the text may be ours; then it equals ``now``.
             if stands is not None and stands != self.now and not self.written:
                 self.last = stands.decided
                 self.now = msgspec.structs.replace(self.now, decided=_decided(self.now.verdict, self.last))
@@ -275,7 +275,7 @@ class _Posting:
         return compose(self.text, self.now, self.first_line)
 
     def _is_to_edit(self, stays: Comment, *, is_alone: bool) -> bool:
-        """Whether the comment that stays has an older text, or beside others another one of this run."""
+        """Whether the comment that stays has an older text, or, among duplicates, a different one of this run."""
         state = read_state(stays.body)
         if state is None:
             return stays.id != self.edited
@@ -283,7 +283,7 @@ class _Posting:
         return state.is_older_than(self.now) or (is_other and not is_alone)
 
     def _edit(self, comment: Comment, body: str) -> bool:
-        """Replace a text, and give others the time to do it too; False where the comment is gone."""
+        """Replace a text and wait for concurrent edits; False if the comment is gone or the forge did not answer."""
         try:
             self.forge.edit_comment(self.number, comment.id, body)
         except ForgeGoneError:
@@ -298,20 +298,20 @@ class _Posting:
         try:
             self.forge.delete_comment(self.number, comment.id)
         except ForgeError:
-            # Not every token may delete. Without the marker it is not found again.
+            # Not every token may delete. Without the marker the comment is not found again.
             with contextlib.suppress(ForgeGoneError, ForgeUnansweredError):
                 self.forge.edit_comment(self.number, comment.id, self.texts.double + "\n")
 
     def _end(self) -> Post:
-        # An edit notifies nobody, so a verdict that turned gets a comment of its own.
-        # A newer run that wrote over ours saw no turn any more, so it is for us to tell as long as its verdict is the same.
+        # An edit sends no notification, so a changed verdict gets a comment of its own.
+        # A newer run that overwrote our text saw no change, so we announce it as long as the newer verdict is the same.
         last, now = self.last, self.now.decided
         if not self.written or last is None or now is None or now == last or now != self.stands:
             return Post(self.outcome)
         return Post(self.outcome, replied=self._tell(last, now))
 
     def _tell(self, last: Decided, now: Decided) -> bool:
-        """Reply that the verdict turned, unless a publisher at the same time did: one reply, whoever was first."""
+        """Announce the changed verdict in a reply, unless a concurrent publisher did; duplicate replies are deleted."""
         self.unanswered, tried = 0, False
         while True:
             turns = _find_turns(self.forge.comments(self.number), self.first_line)

@@ -1,4 +1,4 @@
-"""What the CI job says about itself. Only here CI variables and event payloads are read."""
+"""Detection of the CI job and its event. CI variables and event payloads are read only here."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ P = TypeVar("P")
 MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
 # The publishing job's own artifact, as upload-artifact names it in its output `artifact-url`; the job passes it on.
 ARTIFACT_URL_VARIABLE, REPORT_URL_VARIABLE = "PERFGATE_ARTIFACT_URL", "PERFGATE_REPORT_URL"
-# How the measuring job ended, in GitHub's words: success, failure, cancelled, timed_out.
+# The result of the measuring job, in GitHub's terms: success, failure, cancelled, timed_out.
 MEASURED_VARIABLE = "PERFGATE_MEASURED"
 BRANCH_VARIABLE = "PERFGATE_BRANCH"
-# Variables that describe the job on a CI which perfgate does not know (Jenkins, say), each with publish's option.
-# The first turns it on, and then the first four are needed.
+# Variables that describe the job on a CI unknown to perfgate (e.g. Jenkins), each with the option of publish.
+# The first enables them; then the first four are required.
 GIVEN = {
     "PERFGATE_FORGE": "--forge",
     "PERFGATE_REPOSITORY": "--repository",
@@ -40,7 +40,7 @@ _NEEDED = tuple(GIVEN)[:4]
 
 
 def given(options: Mapping[str, object | None], environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment with a command's options about the event, under the names in GIVEN; an option wins.
+    """The environment merged with a command's event options, under the names in GIVEN; options take precedence.
 
     Raises UsageError for options that do not name the forge.
     """
@@ -53,7 +53,7 @@ def given(options: Mapping[str, object | None], environ: Mapping[str, str]) -> d
 
 
 def detect(environ: Mapping[str, str]) -> CiEvent | None:
-    """The event this process runs for; None outside CI. Raises UsageError for a CI that says too little."""
+    """The event this process runs for; None outside CI. Raises UsageError if the CI provides too little."""
     event = _read(environ)
     if event is None:
         return None
@@ -86,7 +86,7 @@ def read_comment(environ: Mapping[str, str]) -> CommentEvent | None:
     return CommentEvent(
         number=payload.issue.number,
         body=comment.body or "",
-        # The account may be gone already.
+        # The account may be deleted already.
         author=comment.user.login if comment.user else "",
         bot=comment.user is None or comment.user.type != "User",
         edited=comment.updated_at != comment.created_at,
@@ -94,7 +94,7 @@ def read_comment(environ: Mapping[str, str]) -> CommentEvent | None:
 
 
 def _read_payload(environ: Mapping[str, str], kind: type[P]) -> P:
-    """What the event of GitHub Actions says of what ``kind`` asks. Raises UsageError where it is none."""
+    """The event payload of GitHub Actions, decoded as ``kind``. Raises UsageError for a malformed one."""
     path = Path(_need(environ, "GITHUB_EVENT_PATH"))
     try:
         if path.stat().st_size > MAX_PAYLOAD_BYTES:
@@ -106,10 +106,11 @@ def _read_payload(environ: Mapping[str, str], kind: type[P]) -> P:
 
 @dataclass(frozen=True)
 class Trigger:
-    """``kind`` is in the forge's own word, e.g. push; ``branch`` None where it was none (a tag, a change request).
+    """The event that started a pipeline. ``kind`` is the forge's own term, e.g. push.
 
-    ``own`` says that the commit came from the repository itself, not from a fork. In a job that runs when the pipeline has
-    ended ``tip`` is the newest commit of the default branch, and ``branch`` may also be the name of a tag.
+    ``branch`` is None for a tag or a change request. ``own`` is true if the commit came from the repository itself, not from
+    a fork. In a job that runs after the pipeline, ``tip`` is the newest commit of the default branch, and ``branch`` may
+    also be the name of a tag.
     """
 
     kind: str
@@ -120,9 +121,9 @@ class Trigger:
 
 
 def read_trigger(environ: Mapping[str, str]) -> Trigger | None:
-    """What started the pipeline this job belongs to, or the one it follows; None outside CI.
+    """The trigger of the pipeline this job belongs to, or of the one it follows; None outside CI.
 
-    Where PERFGATE_FORGE describes the event, PERFGATE_BRANCH names the branch.
+    With PERFGATE_FORGE, the branch comes from PERFGATE_BRANCH.
     """
     if environ.get("PERFGATE_FORGE"):
         kind = "change request" if environ.get("PERFGATE_CHANGE_REQUEST") else "push"
@@ -130,7 +131,7 @@ def read_trigger(environ: Mapping[str, str]) -> Trigger | None:
     if environ.get("GITHUB_ACTIONS") == "true":
         return _github_trigger(environ)
     if environ.get("GITLAB_CI") == "true":
-        # CI_COMMIT_BRANCH is there in pipelines of branches only.
+        # CI_COMMIT_BRANCH is set only in branch pipelines.
         return Trigger(
             environ.get("CI_PIPELINE_SOURCE", ""),
             environ.get("CI_COMMIT_BRANCH") or None,
@@ -179,7 +180,7 @@ class _MergeGroup(msgspec.Struct):
 
 class _Issue(msgspec.Struct):
     number: int
-    # Where it stands, the issue is a pull request.
+    # Set only for pull requests.
     pull_request: dict[str, Any] | None = None
 
 
@@ -244,10 +245,11 @@ def _github_job(environ: Mapping[str, str]) -> CiEvent:
 
 
 def _after_workflow(event: CiEvent, run: _WorkflowRun, judged_here: str | None) -> CiEvent:
-    """The event of the run that has completed: ours is only the messenger. What it has uploaded itself is linked all
-    the same: of the other run's artifact nothing but samples is believed.
+    """The event of the completed run; the current run only reports it.
 
-    ``pull_requests`` is empty for a run from a fork, and may name one that has moved on since; the head sha decides.
+    The report link still goes to this run's own artifact, because only the samples of the other run's artifact are trusted.
+
+    ``pull_requests`` is empty for a run from a fork, and may name one that has moved on since; the head SHA decides.
     """
     run_url = f"{event.server_url}/{event.repository}/actions/runs/{run.id}"
     owner = run.head_repository.owner if run.head_repository else None
@@ -268,7 +270,7 @@ def _after_workflow(event: CiEvent, run: _WorkflowRun, judged_here: str | None) 
 
 
 def _gitea(environ: Mapping[str, str]) -> CiEvent:
-    """Read what Gitea Actions says in GitHub's words; its runs have an address by their number in the repository."""
+    """Read the GITHUB_* variables of Gitea Actions; a run's address uses its number in the repository."""
     event = _github({**environ, "GITHUB_RUN_ATTEMPT": environ.get("GITHUB_RUN_ATTEMPT") or "1"})
     number = environ.get("GITHUB_RUN_NUMBER", "")
     project_url = f"{event.server_url}/{event.repository}"
@@ -315,8 +317,8 @@ def _gitlab(environ: Mapping[str, str]) -> CiEvent:
     """Read GitLab's predefined variables (docs.gitlab.com, "Predefined CI/CD variables").
 
     CI_PROJECT_ID is the fork in a fork's pipeline: the merge request lives in CI_MERGE_REQUEST_PROJECT_ID. In a merged
-    results pipeline CI_COMMIT_SHA is the merge and CI_MERGE_REQUEST_SOURCE_BRANCH_SHA the head; else that one is empty.
-    A retried job keeps the pipeline and its number, so there is no attempt to tell apart.
+    results pipeline CI_COMMIT_SHA is the merge and CI_MERGE_REQUEST_SOURCE_BRANCH_SHA the head; otherwise the latter is empty.
+    A retried job keeps the pipeline and its number, so there are no attempts to distinguish.
     """
     built = _need(environ, "CI_COMMIT_SHA")
     server = _need(environ, "CI_SERVER_URL").rstrip("/")
@@ -362,7 +364,7 @@ def _artifact_url(environ: Mapping[str, str], *places: str | None) -> str | None
 
 
 def _own_page(environ: Mapping[str, str], variable: str, *places: str | None) -> str | None:
-    """The address that the job passes on in a variable, where it lies below the project or the job."""
+    """The address that the job passes on in a variable, if it lies below the project or the job."""
     url = _link(environ, variable)
     for place in places:
         below = f"{place.rstrip('/')}/" if place else None

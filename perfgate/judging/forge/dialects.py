@@ -1,8 +1,8 @@
-"""GitHub and the forges whose API resembles it without being it: one adapter, and how each of them differs as settings.
+"""One adapter for GitHub and the forges with a similar API; their differences are settings.
 
-None of the other servers was reached when this was written. Gitee: the command line client of its makers (oschina/gitee-cli,
-pkg/gitee: Bearer, paths, pages without links). GitCode: the SDK gitcode-api of PyPI, which the tests let talk to the same
-fake as this adapter. Gitea and Forgejo: their API documentation (/api/swagger).
+None of the other servers was available for testing. Sources: Gitee: its own command line client (oschina/gitee-cli,
+pkg/gitee: Bearer, paths, pages without links). GitCode: the SDK gitcode-api on PyPI, which the tests run against the same
+fake server as this adapter. Gitea and Forgejo: their API documentation (/api/swagger).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ PAGE_SIZE = 100
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a forge differs from the others. ``talk`` is where the comments of a change request are kept in its API.
+    """The differences of one forge. ``talk`` is the API path that holds the comments of a change request.
 
-    ``max_description`` is what the forge takes as the text of a commit status, in characters.
+    ``max_description`` is the longest description of a commit status, in characters.
     """
 
     name: str
@@ -77,7 +77,7 @@ def connect_dialect(event: CiEvent, token: str, dialect: Dialect, *, sleep: Slee
 
 
 class DialectForge:
-    """One repository on such a forge."""
+    """One repository on a forge with a GitHub-like API."""
 
     def __init__(self, session: ForgeSession, event: CiEvent, dialect: Dialect) -> None:
         owner, slash, name = event.project.partition("/")
@@ -99,19 +99,19 @@ class DialectForge:
         return _change_request(candidates[prefer if prefer in candidates else max(candidates)])
 
     def changed_files(self, number: int) -> list[str] | None:  # noqa: ARG002 - the same for all
-        """Cannot tell: how long a list of files these forges give was not tried."""
+        """Return None: the maximum length of these forges' file lists is untested."""
         return None
 
     def merge_base(self, first: str, second: str) -> str | None:  # noqa: ARG002 - the same for all
-        """Cannot tell: that part of the API was not tried."""
+        """Return None: this part of the API is untested."""
         return None
 
     def parents(self, sha: str) -> list[str] | None:  # noqa: ARG002 - the same for all
-        """Cannot tell: that part of the API was not tried."""
+        """Return None: this part of the API is untested."""
         return None
 
     def artifacts(self) -> list[ForgeArtifact]:
-        """Refuse: what runs leave behind is kept by whatever CI runs there."""
+        """Raise ForgeError: artifacts are stored by the CI, not by these forges."""
         raise ForgeError(
             f"perfgate fetches no artifacts from {self._dialect.name}; bring the check folder here and name it: "
             "perfgate publish DIR"
@@ -126,7 +126,7 @@ class DialectForge:
         return [Comment(self._id(comment), comment.body or "", self._is_own(comment.user)) for comment in comments]
 
     def add_comment(self, number: int, body: str) -> None:
-        """Write a new comment. The id of the answer is not used: on GitCode it may be that of a discussion."""
+        """Write a new comment. The id in the answer is ignored: on GitCode it may be that of a discussion."""
         path = f"{self._path}/{self._dialect.talk}/{number}/comments"
         self._session.send("POST", path, {"body": body}, Ignored, expect=(201, 200), repeatable=False)
 

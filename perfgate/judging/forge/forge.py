@@ -1,4 +1,4 @@
-"""What every forge can do for the gate, in words that belong to none of them: change request, comment, status."""
+"""The operations that the gate needs from every forge, in neutral terms: change request, comment, status."""
 
 from __future__ import annotations
 
@@ -15,25 +15,24 @@ from perfgate.errors import UsageError
 from perfgate.judging.forge import hosts
 from perfgate.plugins import FORGES, load_member, member_names
 
-# Seconds to wait, and seconds since the epoch: doors, so that tests wait for nothing.
+# Seconds to wait, and seconds since the epoch: passed in, so that tests do not wait.
 Sleep = Callable[[float], None]
 Clock = Callable[[], float]
 StatusState = Literal["success", "failure", "pending", "error"]
-# The login of the token's account, where the forge does not tell it: of an app of one's own on GitHub.
+# The login of the token's account, for tokens that cannot query it: those of a custom app on GitHub.
 ACCOUNT_VARIABLE = "PERFGATE_LOGIN"
 
 
 @dataclass(frozen=True)
 class CiEvent:
-    """What the CI job's environment says about itself. It is trusted: artifacts and comments are checked against it.
+    """The CI job as described by its environment. It is trusted: artifacts and comments are checked against it.
 
     ``project`` is how the API names the repository that gets the comment (``owner/name``, or a number on GitLab);
     ``repository`` the one the pipeline runs in. ``head_sha`` is the commit under review and ``built_sha`` the one that
     CI checked out (a merge of head into base, on a change request). ``owner`` and ``branch`` find the change request
-    where the event does not name it. ``base_sha`` is the commit that a merge queue puts ``head_sha`` on. ``measured`` is how
-    the measuring job ended, where the CI says so. ``is_check`` says that the job's own pipeline is what the forge holds a
-    change request to, so that no commit status is wanted. ``account`` is whom the token belongs to, where the forge does not
-    say that.
+    if the event does not name it. ``base_sha`` is the commit that a merge queue puts ``head_sha`` on. ``measured`` is how
+    the measuring job ended, if known. ``is_check`` is true if the forge holds the change request to the job's own pipeline,
+    so that no commit status is wanted. ``account`` is the login of the token, if the forge does not reveal it.
     """
 
     forge: str
@@ -63,10 +62,10 @@ class CiEvent:
 
 @dataclass(frozen=True)
 class ChangeRequest:
-    """A pull or merge request; ``merge_sha`` is the forge's test merge of it, where there is one.
+    """A pull or merge request; ``merge_sha`` is the forge's test merge of it, if any.
 
-    ``target`` is the branch it is to be merged into and ``base_sha`` the commit of it that the forge compares the change
-    with; None where the forge does not say. ``from_fork`` is None where it does not say that.
+    ``target`` is the branch it is to be merged into and ``base_sha`` the commit of that branch that the forge compares the
+    change with. These and ``from_fork`` are None if the forge does not provide them.
     """
 
     number: int
@@ -80,9 +79,9 @@ class ChangeRequest:
 
 @dataclass(frozen=True)
 class ForgeArtifact:
-    """What a run left on the forge; ``expired`` when it is only remembered.
+    """An artifact of a run; ``expired`` if its content is deleted.
 
-    ``url`` is its page, and ``files_url`` what begins the addresses of single files in it, where the forge has such.
+    ``url`` is its page, and ``files_url`` the address prefix of its single files; None on forges without them.
     """
 
     id: int
@@ -95,7 +94,7 @@ class ForgeArtifact:
 
 @dataclass(frozen=True)
 class Comment:
-    """A comment on a change request. ``own`` is true only when the account of our token wrote it."""
+    """A comment on a change request. ``own`` is true only if the account of our token wrote it."""
 
     id: int
     body: str
@@ -104,7 +103,7 @@ class Comment:
 
 @dataclass(frozen=True)
 class CommitStatus:
-    """The mark on a commit. ``name`` tells several statuses of one commit apart."""
+    """The status of a commit. ``name`` distinguishes several statuses of one commit."""
 
     sha: str
     state: StatusState
@@ -114,63 +113,63 @@ class CommitStatus:
 
 
 class Forge(Protocol):
-    """One repository on one forge, through one token. Every method raises ForgeError when the forge refuses."""
+    """One repository on one forge, through one token. Every method raises ForgeError if the forge refuses."""
 
     def find_change_request(self, *, prefer: int | None = None) -> ChangeRequest | None:
         """The change request that the event names, or else the one with the event's head, or None.
 
-        Where several have this head, that with the number ``prefer`` is taken, or else an open one, or the newest.
+        If several have this head, the one with the number ``prefer`` is taken, or else an open one, or the newest.
         """
         ...
 
     def changed_files(self, number: int) -> list[str] | None:
-        """The paths that a change request adds, edits, renames or removes; None where the forge cannot tell all."""
+        """The paths that a change request adds, edits, renames or removes; None if the forge cannot list all."""
         ...
 
     def merge_base(self, first: str, second: str) -> str | None:
-        """The common ancestor of two commits or branches, None where the forge cannot tell.
+        """The merge base of two commits or branches; None if the forge does not support the query.
 
-        Raises ForgeGoneError for one that is not in the repository.
+        Raises ForgeGoneError if one of them is not in the repository.
         """
         ...
 
     def parents(self, sha: str) -> list[str] | None:
-        """The parents of a commit, in order; None where the forge cannot tell. Raises ForgeGoneError as above."""
+        """The parents of a commit, in order; None if the forge does not support the query. Raises ForgeGoneError as above."""
         ...
 
     def artifacts(self) -> list[ForgeArtifact]:
-        """What the event's run has uploaded, all attempts. Raises ForgeError where the forge keeps none."""
+        """The artifacts of the event's run, over all attempts. Raises ForgeError if the forge stores none."""
         ...
 
     def download(self, artifact: ForgeArtifact) -> bytes: ...
 
     def comments(self, number: int) -> list[Comment]:
-        """All comments people and programs wrote, oldest first."""
+        """All comments, oldest first."""
         ...
 
     def add_comment(self, number: int, body: str) -> None:
-        """Write a new comment, which notifies people. Raises ForgeUnansweredError where it may have been written."""
+        """Write a new comment, which notifies people. Raises ForgeUnansweredError if it may have been written."""
         ...
 
     def edit_comment(self, number: int, comment_id: int, body: str) -> None:
-        """Replace a comment's text, which notifies nobody.
+        """Replace a comment's text, without a notification.
 
-        Raises ForgeGoneError where it is deleted, and ForgeUnansweredError, after the wait the forge asks for, where it may or
-        may not be done: what others wrote in the meantime is to be looked at first.
+        Raises ForgeGoneError if the comment is deleted. Raises ForgeUnansweredError, after the wait the forge asks for, if the
+        edit may or may not be done: the caller must read concurrent changes before it tries again.
         """
         ...
 
     def delete_comment(self, number: int, comment_id: int) -> None:
-        """Delete a comment; one that is gone already is no error."""
+        """Delete a comment; not an error if it is already gone."""
         ...
 
     def set_status(self, status: CommitStatus) -> None:
-        """Mark a commit; a status of the same name is replaced."""
+        """Set the status of a commit; one of the same name is replaced."""
         ...
 
 
 def token_variables(forge: str, variable: str | None = None) -> tuple[str, ...]:
-    """The environment variables in which a forge's token is looked for, in order; ``variable`` alone where it is given."""
+    """The environment variables that may hold a forge's token, in order; ``variable`` alone if it is given."""
     return (variable,) if variable else tuple(_member(forge).TOKEN_VARIABLES)
 
 
@@ -179,7 +178,7 @@ def find_token(forge: str, environ: Mapping[str, str], variable: str | None = No
 
 
 def addresses(forge: str) -> tuple[str | None, str | None]:
-    """The API and the server address of a forge that has one everybody uses; None where each has its own."""
+    """The API and server address of a public forge; None if every server has its own."""
     member = _member(forge)
     return member.API_URL, member.SERVER_URL
 

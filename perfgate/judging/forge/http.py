@@ -1,4 +1,4 @@
-"""Requests to a forge: the token goes to its API only, answers and waiting are bounded."""
+"""Requests to a forge: the token is sent to its API only; answers and waits are bounded."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ Query = Mapping[str, str | int | list[str]]
 T = TypeVar("T")
 
 CONNECT_TIMEOUT, READ_TIMEOUT, ANSWER_TIMEOUT = 10.0, 30.0, 120.0
-# An artifact may be as large; no list that a page of the API holds is.
+# Enough for an artifact; a page of an API list is far smaller.
 MAX_ANSWER_BYTES = 20 * 1024 * 1024
 MAX_REQUEST_BYTES = 1024 * 1024
 MAX_PAGES = 500
 TRIES = 5
-# Of all requests together: a job of ours is ended after 15 minutes, and would not come to say why.
+# Seconds over all requests: CI ends our job after 15 minutes, and then it could not report the reason.
 MAX_WAIT = 600.0
 SHORT_WAIT, SECONDARY_WAIT = 1.0, 60.0
 TRANSIENT = (500, 502, 503, 504)
@@ -51,7 +51,7 @@ RIGHTS = (
 class HttpAnswer:
     """An answer of an expected status: its bytes and the address of the next page, checked to be on the same host.
 
-    ``location`` is where a redirect leads, unchecked.
+    ``location`` is the target of a redirect, unchecked.
     """
 
     status: int
@@ -61,11 +61,11 @@ class HttpAnswer:
 
 
 class Ignored(msgspec.Struct):
-    """An answer of which only the status counts."""
+    """An answer with an ignored body; only the status counts."""
 
 
 class _Request(NamedTuple):
-    """What is sent. ``where`` names it in errors, ``repeatable`` says that doing it twice is the same as doing it once."""
+    """A request to send. ``where`` names it in errors; ``repeatable`` means idempotent."""
 
     method: str
     url: str
@@ -79,8 +79,8 @@ class _Request(NamedTuple):
 class ForgeSession:
     """Requests to one API root with one token.
 
-    ``sleep`` and ``clock`` (seconds since the epoch) are doors, so that tests wait for nothing. ``rights`` says what the token
-    needs on this forge. An answer may take ``answer_timeout`` seconds in all.
+    ``sleep`` and ``clock`` (seconds since the epoch) are parameters, so that tests do not wait. ``rights`` is the advice about
+    the rights the token needs on this forge. An answer may take ``answer_timeout`` seconds in all.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class ForgeSession:
         return self._decode(self._request("GET", path, (200,), query=query).body, kind, path)
 
     def get_unless_refused(self, path: str, kind: type[T], *, refused: int) -> T | None:
-        """Read one value, or None where the forge answers with the status ``refused``."""
+        """Read one value, or None if the forge answers with the status ``refused``."""
         answer = self._request("GET", path, (200, refused))
         return None if answer.status == refused else self._decode(answer.body, kind, path)
 
@@ -136,12 +136,12 @@ class ForgeSession:
         raise ForgeError(f"{path} has more than {MAX_PAGES} pages; perfgate stops here")
 
     def enveloped_pages(self, path: str, kind: type[T], *, query: Query) -> Iterator[T]:
-        """Yield the pages of a list that stands in a field of each answer, as ``kind`` says."""
+        """Yield the pages of a list that is a field of each answer; ``kind`` is the record with that field."""
         for answer in self._answers(path, query):
             yield self._decode(answer.body, kind, path)
 
     def numbered_pages(self, path: str, kind: type[T], *, query: Query) -> Iterator[list[T]]:
-        """Yield one page after the other of a list whose forge links none; the caller stops where nothing new comes."""
+        """Yield the pages of a list without links to the next page; the caller stops when a page brings nothing new."""
         for number in range(1, MAX_PAGES + 1):
             page: list[T] = self.get(path, list[kind], query={**query, "page": number})  # type: ignore[valid-type]  # made here, for msgspec
             yield page
@@ -157,24 +157,24 @@ class ForgeSession:
         expect: int | tuple[int, ...],
         repeatable: bool,
     ) -> T:
-        """Write something. ``repeatable`` says that doing it twice is the same as doing it once.
+        """Send a write; ``repeatable`` means idempotent.
 
-        What is not and was not answered raises ForgeUnansweredError; what is not there any more ForgeGoneError.
+        Raises ForgeUnansweredError if a write that is not repeatable got no answer, and ForgeGoneError if its target is gone.
         """
         expected = expect if isinstance(expect, tuple) else (expect,)
         data = _bounded(body, path)
         return self._decode(self._request(method, path, expected, data=data, repeatable=repeatable).body, kind, path)
 
     def replace(self, method: str, path: str, body: Mapping[str, Any]) -> None:
-        """Write over something that others may write over too; it is sent once.
+        """Overwrite something that others may overwrite too; the request is sent once.
 
-        Where the forge asks to wait or gives no answer, it waits and raises ForgeUnansweredError: by then what was to be sent
-        may be older than what stands there, so look again. ForgeGoneError says that it is not there any more.
+        If the forge asks to wait or does not answer, this waits and raises ForgeUnansweredError: by then the forge may hold a
+        newer text, so the caller must read again. Raises ForgeGoneError if the target is gone.
         """
         self._request(method, path, (200,), data=_bounded(body, path), again=False)
 
     def delete(self, path: str) -> None:
-        """Delete something; that it is gone already is no error."""
+        """Delete something; not an error if it is already gone."""
         self._request("DELETE", path, (204, 200, 404))
 
     def download(self, path: str) -> bytes:
@@ -183,7 +183,7 @@ class ForgeSession:
             if answer.status == 200:
                 return answer.body
             try:
-                # The forge's own CA file is for its host alone.
+                # The forge's own CA file applies to its host only.
                 on_forge = isinstance(self._verify, str) and is_same_host(answer.location, self._root)
                 return download(
                     answer.location,
@@ -192,14 +192,14 @@ class ForgeSession:
                     verify=self._verify if on_forge else True,
                 )
             except NothingArrivedError:
-                # Addresses of a storage hold for a minute: ask for a new one.
+                # Storage addresses are valid for a minute: ask for a new one.
                 if attempt == DOWNLOADS:
                     raise
                 self._sleep(2.0**attempt)
         raise AssertionError("the last try returns or raises")
 
     def refusal(self, method: str, path: str, body: Mapping[str, Any], *, expect: int, refused: int) -> str | None:
-        """Write something that may be refused with one known status: return the forge's words then, else None."""
+        """Send a write that may be refused with one known status; return the forge's text if it was, else None."""
         answer = self._request(method, path, (expect, refused), data=_bounded(body, path), repeatable=True)
         return answer.body.decode(errors="replace") if answer.status == refused else None
 
@@ -232,7 +232,7 @@ class ForgeSession:
         raise AssertionError("the last try returns or raises")
 
     def _try(self, request: _Request) -> HttpAnswer | Refusal:
-        """Send once: an HttpAnswer, a Refusal that waiting may lift, or ForgeError."""
+        """Send once: an HttpAnswer, a Refusal that a later try may lift, or ForgeError."""
         try:
             response, body = within(self._answer_timeout, request.where, lambda: self._send(request))
         except TooSlowError as error:
@@ -240,10 +240,10 @@ class ForgeSession:
                 raise
             raise ForgeUnansweredError(f"{error}; it may or may not be done") from None
         except requests.exceptions.SSLError as error:
-            # A certificate does not become good by waiting.
+            # Waiting does not repair a certificate.
             raise ForgeError(self._auth.scrub(f"{request.where}: {error}; is the forge's own CA file given?")) from None
         except requests.RequestException as error:
-            # What was sent before the connection broke may have been done.
+            # The request may have been carried out before the connection broke.
             if not request.repeatable and not isinstance(error, requests.ConnectTimeout):
                 raise ForgeUnansweredError(
                     self._auth.scrub(f"{request.where}: no answer ({error}); it may or may not be done")
@@ -318,7 +318,7 @@ def _explain(status: int, response: requests.Response, body: bytes, rights: str)
 
 @dataclass(frozen=True)
 class Refusal:
-    """A try that failed in a way that waiting may lift. ``headers`` are those of the answer, names in lower case."""
+    """A failed try that may succeed later. ``headers`` are those of the answer, names in lower case."""
 
     reason: str
     headers: Mapping[str, str]
@@ -354,6 +354,6 @@ def wait_after(refusal: Refusal, attempt: int, now: float) -> float:
     for prefix in ("x-ratelimit", "ratelimit"):
         reset = headers.get(f"{prefix}-reset", "")
         if headers.get(f"{prefix}-remaining") == "0" and reset.isdecimal():
-            # One second more: the forge's clock is not ours.
+            # One second more, for clock skew.
             return max(0.0, float(reset) - now) + 1.0
     return (SECONDARY_WAIT if refusal.limited else SHORT_WAIT) * 2.0**attempt

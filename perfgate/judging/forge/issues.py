@@ -1,6 +1,6 @@
-"""Our one issue of a repository: found again by label, marker and author, its text replaced in place, never by an older run.
+"""Our one issue of a repository: found by label, marker and author; its text is replaced in place, never by an older run.
 
-Two jobs that find none in the same moment open two: so whoever opened one looks again, and closes it where another is older.
+Two concurrent jobs may each open one; so each looks again after opening, and closes its own if another is older.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ IssuePosted = Literal["created", "updated", "kept"]
 
 @dataclass(frozen=True)
 class Issue:
-    """An issue. ``own`` is true only when the account of our token opened it."""
+    """An issue. ``own`` is true only if the account of our token opened it."""
 
     number: int
     body: str
@@ -40,10 +40,10 @@ class Issue:
 
 @runtime_checkable
 class IssueForge(Protocol):
-    """What a forge must do besides, to keep an issue. Every method raises ForgeError when the forge refuses."""
+    """The additional operations of a forge that can keep an issue. Every method raises ForgeError if the forge refuses."""
 
     def issues(self, label: str) -> list[Issue]:
-        """All issues with a label, closed ones too, without change requests."""
+        """All issues with a label, including closed ones, without change requests."""
         ...
 
     def add_issue(self, title: str, body: str, label: str) -> None:
@@ -51,7 +51,7 @@ class IssueForge(Protocol):
         ...
 
     def edit_issue(self, number: int, body: str, state: Literal["open", "closed"] | None = None) -> None:
-        """Replace an issue's text, which notifies nobody, and open or close it where a state is given."""
+        """Replace an issue's text, without a notification, and open or close it if a state is given."""
         ...
 
     def comment_issue(self, number: int, body: str) -> None:
@@ -60,7 +60,7 @@ class IssueForge(Protocol):
 
 
 class IssueState(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands in an issue's hidden second line: the run that wrote it, and the trend that it reported."""
+    """The state in an issue's hidden second line: the run that wrote it, and the trend it reported."""
 
     run: int
     attempt: int
@@ -68,13 +68,13 @@ class IssueState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def written_by(self) -> tuple[int, int]:
-        """Which run wrote it; a newer one is greater."""
+        """The run that wrote it; a newer one compares greater."""
         return self.run, self.attempt
 
 
 @dataclass(frozen=True)
 class FoundIssue:
-    """Our issue and the state in its hidden line; both None where there is no issue yet."""
+    """Our issue and the state in its hidden line; both None if there is no issue yet."""
 
     issue: Issue | None = None
     state: IssueState | None = None
@@ -91,7 +91,7 @@ def keeps_issues(forge: Forge) -> IssueForge:
 
 
 def find_own(forge: IssueForge, first_line: str) -> FoundIssue:
-    """Our issue: anyone can write the marker and set the label, so the author counts too; the oldest, if several."""
+    """Our oldest issue. Anyone can write the marker and set the label, so the author is checked too."""
     ours = _all_own(forge, first_line)
     return FoundIssue(ours[0], read_state(ours[0].body)) if ours else FoundIssue()
 
@@ -109,9 +109,9 @@ def text_budget(state: IssueState, first_line: str) -> int:
 
 
 def compose(text: str, state: IssueState, first_line: str) -> str:
-    """An issue as it is posted: marker, state, text without commands.
+    """The body to post: marker, state, text without commands.
 
-    Raises ForgeError for a text over the limit, which the renderer keeps.
+    Raises ForgeError above the limit, which the renderer observes.
     """
     body = "\n".join([*hidden_lines(state, first_line), *without_commands(text.splitlines())]) + "\n"
     if len(body) > MAX_CHARACTERS:
@@ -129,10 +129,10 @@ def post_issue(
     first_line: str,
     news: str | None,
 ) -> IssuePosted:
-    """Open our issue, or replace its text; ``news`` becomes a comment below it, because an edit notifies nobody.
+    """Open our issue, or replace its text; ``news`` becomes a comment below it, because an edit sends no notification.
 
-    A run that is older than the one that wrote the text changes nothing. An issue that people closed is opened again only
-    where there is news.
+    A run older than the one that wrote the text changes nothing. An issue that people closed is reopened only if there is
+    news.
     """
     body = compose(text, state, first_line)
     if current.issue is None:
@@ -142,9 +142,9 @@ def post_issue(
 
 
 def _settle(forge: IssueForge, body: str, state: IssueState, first_line: str) -> IssuePosted:
-    """Report in an issue that another job opened before ours, if there is one, and close ours.
+    """If another job opened an issue before ours, report there and close ours.
 
-    No comment says what is new: both issues have notified people.
+    No comment announces the news: opening the two issues has already notified people.
     """
     ours = _all_own(forge, first_line)
     mine = [issue for issue in ours if _writer(issue) == state.written_by]

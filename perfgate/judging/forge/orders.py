@@ -1,4 +1,4 @@
-"""What a comment may ask of perfgate: the words of its first line, read as data and never as code."""
+"""Orders in comments: the first line of a comment, parsed as data and never as code."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from perfgate.judging.forge.forge import Forge
 CALL = "/perfgate"
 MAX_LINE = 1_000
 _SEPARATOR = ","
-# Of a cause in perfgate's comment; no metric is called so.
+# The number of a cause in perfgate's comment; never the name of a metric.
 _NUMBER = re.compile(r"[0-9]{1,3}")
-# The names of workloads that perfgate.toml takes, as far as they are ASCII: this one goes on to a shell of CI.
+# The ASCII subset of the workload names perfgate.toml allows: this one is passed on to a CI shell.
 _WORKLOAD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 @dataclass(frozen=True)
 class CommentEvent:
-    """A comment on a change request that the CI job runs for: who wrote what where. Nothing of it is believed.
+    """The comment on a change request that the CI job runs for. None of it is trusted.
 
-    ``bot`` is what the forge says of the author, ``edited`` whether the text is not the one that was first written.
+    ``bot`` is the forge's classification of the author; ``edited`` is true if the text is not the original one.
     """
 
     number: int
@@ -36,7 +36,7 @@ class CommentEvent:
 
 @dataclass(frozen=True)
 class RunOrder:
-    """Measure the change again, or one workload of it; ``head`` is the commit its writer has looked at."""
+    """Measure the change again, or one workload of it; ``head`` is the commit that the author reviewed."""
 
     head: str | None = None
     workload: str | None = None
@@ -44,9 +44,9 @@ class RunOrder:
 
 @dataclass(frozen=True)
 class AcceptOrder:
-    """Regressions of these metrics are meant; ``head`` is the commit its writer has looked at.
+    """Accept regressions of these metrics as intended; ``head`` is the commit that the author reviewed.
 
-    ``blocks`` stand for metrics: the numbers of causes in perfgate's own comment.
+    ``blocks`` replace the metrics: the numbers of causes in perfgate's own comment.
     """
 
     metrics: tuple[str, ...]
@@ -60,7 +60,7 @@ Order = RunOrder | AcceptOrder
 
 @dataclass(frozen=True)
 class OrderedChange:
-    """What the forge says of a change request that an order is about; ``author`` is None for an account that is gone."""
+    """The forge's data about the change request of an order; ``author`` is None if the account is deleted."""
 
     number: int
     head_sha: str
@@ -72,12 +72,12 @@ class OrderedChange:
 
 @runtime_checkable
 class OrderForge(Protocol):
-    """What a forge must do besides, to take orders. Every method raises ForgeError when the forge refuses."""
+    """The additional operations of a forge that takes orders. Every method raises ForgeError if the forge refuses."""
 
     def ordered_change(self, number: int) -> OrderedChange: ...
 
     def may_push(self, login: str) -> bool:
-        """Whether somebody may push to the repository: a role, and not what a comment says of its author."""
+        """Whether an account may push to the repository, by its role and not by the comment's author association."""
         ...
 
 
@@ -91,13 +91,13 @@ def takes_orders(forge: Forge) -> OrderForge:
 
 
 class OrderError(UsageError):
-    """The first line calls perfgate and asks for nothing that there is."""
+    """The first line calls perfgate with an unknown order."""
 
 
 def read_order(body: str) -> Order | None:
-    """What the first line of a comment asks for; None where it does not call perfgate.
+    """The order in the first line of a comment; None if it does not call perfgate.
 
-    Raises OrderError for a call that cannot be understood.
+    Raises OrderError for a malformed call.
     """
     line = body.partition("\n")[0].rstrip("\r")
     words = line.split()
@@ -121,22 +121,22 @@ def read_order(body: str) -> Order | None:
 
 
 def cause_numbers(named: Sequence[str]) -> tuple[int, ...]:
-    """The numbers of causes that these words are; none where they are metrics."""
+    """The words as numbers of causes; empty if they are metrics."""
     return tuple(map(int, named)) if all(map(_NUMBER.fullmatch, named)) else ()
 
 
 def numbered_order(number: int, commit: str | None) -> str:
-    """The first line of a comment that accepts what one cause of perfgate's comment regressed.
+    """The first line of a comment that accepts the regressions of one cause of perfgate's comment.
 
-    It need not name the commit where only who may push can change the head: the comment knows which one it is about.
+    The commit may be omitted if only accounts with push rights can change the head: perfgate's comment stores its commit.
     """
     return " ".join(filter(None, (CALL, "accept", commit, str(number), "REASON")))
 
 
 def accept_order(commit: str, metrics: Sequence[str]) -> str | None:
-    """The first line of a comment that accepts these metrics of this commit; None where such a line cannot say them.
+    """The first line of a comment that accepts these metrics of this commit; None if they do not fit the syntax.
 
-    It names the commit, so that it accepts no other one that is pushed meanwhile, and is obeyed for a fork too.
+    It names the commit, so that it accepts no commit pushed in the meantime and is also valid for a fork.
     """
     line = f"{CALL} accept {commit} {_SEPARATOR.join(metrics)} REASON"
     try:

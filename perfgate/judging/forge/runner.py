@@ -1,6 +1,6 @@
-"""What a step tells GitHub's runner: summary, outputs, annotations (docs.github.com, "Workflow commands for GitHub Actions").
+"""Output for GitHub's runner: summary, outputs, annotations (docs.github.com, "Workflow commands for GitHub Actions").
 
-Other hosts that run such steps (Gitea, Forgejo) read the same files and lines.
+Other hosts that run such CI steps (Gitea, Forgejo) read the same files and lines.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Literal
 from perfgate.errors import UsageError
 
 SUMMARY_VARIABLE, OUTPUT_VARIABLE = "GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT"
-# A step's summary is refused whole beyond this size.
+# A larger summary is refused as a whole.
 MAX_SUMMARY_BYTES = 1024 * 1024
-# Of each level and step; what is more is dropped without a word.
+# Per level and CI step; further annotations are dropped silently.
 MAX_ANNOTATIONS = 10
 
 
 def log_lines(text: str, environ: Mapping[str, str]) -> str:
-    """A text that may hold outside words, so that printing it commands nothing.
+    """Wrap a text that may contain foreign input, so that the runner executes none of it as a command.
 
-    GitHub's runner executes lines that begin with ``::``, and ``##[`` anywhere (actions/runner, ActionCommand.cs), until it is
-    told to stop (docs.github.com, "Workflow commands for GitHub Actions", stop-commands); the word that starts it again must
-    not be known to who wrote the text.
+    GitHub's runner executes lines that begin with ``::``, and ``##[`` anywhere (actions/runner, ActionCommand.cs), until
+    stop-commands turns this off (docs.github.com, "Workflow commands for GitHub Actions"). The token that turns it on again
+    is random, so that the author of the text cannot know it.
     """
     if environ.get("GITHUB_ACTIONS") != "true":
         return text
@@ -33,19 +33,19 @@ def log_lines(text: str, environ: Mapping[str, str]) -> str:
 
 
 def summary_path(environ: Mapping[str, str]) -> Path | None:
-    """The file whose Markdown GitHub shows on the job's page; None elsewhere."""
+    """The file for the Markdown summary on the job's page; None on other hosts."""
     path = environ.get(SUMMARY_VARIABLE, "")
     return Path(path) if path else None
 
 
 def outputs_path(environ: Mapping[str, str]) -> Path | None:
-    """The file that takes the step's outputs; None where there is no such host."""
+    """The file for the CI step's outputs; None on other hosts."""
     path = environ.get(OUTPUT_VARIABLE, "")
     return Path(path) if path else None
 
 
 def append_to(path: Path, text: str, variable: str) -> None:
-    """Write below what stands in a file of the runner, which it names in ``variable``. Raises UsageError where it cannot."""
+    """Append to the runner's file named in ``variable``. Raises UsageError if it cannot be written."""
     try:
         with path.open("a", encoding="utf-8", errors="replace") as file:
             file.write(text)
@@ -54,7 +54,7 @@ def append_to(path: Path, text: str, variable: str) -> None:
 
 
 def output_lines(values: Mapping[str, str]) -> str:
-    """Outputs as the file wants them: each between random delimiters, so that no value can begin another."""
+    """Outputs in the file's format: each between random delimiters, so that no value can inject another output."""
     lines = []
     for name, value in values.items():
         delimiter = f"perfgate_{secrets.token_hex(16)}"

@@ -1,4 +1,4 @@
-"""The HTTP session of every request: it signs with the given token only and follows no redirect."""
+"""The HTTP session of every request: it authenticates with the given token only and follows no redirect."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from perfgate.version import __version__
 
 
 class _StillSession(requests.Session):
-    """Sees no redirect: requests would read all of its answer, and the address it names, even where it is not to follow."""
+    """Ignores redirects: requests would read their whole answer and parse the target even with allow_redirects=False."""
 
     def get_redirect_target(self, resp: requests.Response) -> None:
-        """None, as for an answer that is no redirect."""
+        """None, as for an answer without a redirect."""
 
 
 def open_session(url: str, auth: AuthBase, headers: Mapping[str, str]) -> requests.Session:
     session = _StillSession()
-    # A proxy of the environment must not get what is meant for this machine.
+    # A proxy of the environment must not get requests to this machine.
     session.trust_env = not is_loopback(url)
     session.auth = auth
     session.headers.update({"User-Agent": f"perfgate/{__version__}", **headers})
@@ -33,14 +33,14 @@ def open_session(url: str, auth: AuthBase, headers: Mapping[str, str]) -> reques
 class BearerAuth(AuthBase):
     """The token as an auth object.
 
-    requests replaces an Authorization header given in ``headers=`` by what ~/.netrc holds for the host, but not this;
-    and it drops only Authorization when a host changes, so GitLab's token goes the same way (GitLab REST API,
+    requests replaces an Authorization header given in ``headers=`` by the ~/.netrc entry of the host, but not an auth object;
+    and it drops only Authorization when a host changes, so GitLab's token is sent the same way (GitLab REST API,
     "Authentication"). ``scheme`` is the word before the token: Gitea's documentation writes ``token``.
     """
 
     def __init__(self, token: str, scheme: str = "Bearer") -> None:
         token = token.strip()
-        # A bad header value would be quoted, token and all, in the error of the library below.
+        # The HTTP library would quote a bad header value, including the token, in its error.
         if not token or not token.isascii() or not token.isprintable() or " " in token:
             raise ForgeSettingError(
                 "the token is empty or has characters no token has; check the secret the job passes on"
@@ -61,10 +61,10 @@ class BearerAuth(AuthBase):
 
 
 class NoAuth(AuthBase):
-    """Nobody. Without an auth object requests would send what ~/.netrc holds for the host."""
+    """No authentication. Without an auth object requests would send the ~/.netrc entry of the host."""
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Leave a request as it is."""
+        """Leave a request unchanged."""
         return request
 
 
@@ -74,18 +74,18 @@ T = TypeVar("T")
 
 
 class TooSlowError(ForgeError):
-    """The whole of an answer did not arrive in time."""
+    """An answer did not arrive completely in time."""
 
 
 class NothingArrivedError(ForgeError):
-    """The storage did not answer, not with the file, or not with all of it; asking the forge again may help."""
+    """The storage sent no answer, an error or a truncated file; asking the forge for a new address may help."""
 
 
 def within(seconds: float, where: str, request: Callable[[], T]) -> T:
-    """Return what ``request`` returns. Raises TooSlowError if it takes longer than ``seconds`` in all.
+    """Return the result of ``request``. Raises TooSlowError if it takes longer than ``seconds`` in all.
 
-    Timeouts of a socket bound the wait for the next byte, so a server that drips holds a reader for as long as it likes: in
-    the headers, in the body, inside a compressed block. The thread that still reads is abandoned; it ends with the process.
+    A socket timeout bounds only the wait for the next byte, so a server that drips can hold a reader indefinitely: in the
+    headers, in the body, inside a compressed block. The thread that still reads is abandoned; it ends with the process.
     """
     outcome: list[T | BaseException] = []
 
@@ -108,8 +108,8 @@ def within(seconds: float, where: str, request: Callable[[], T]) -> T:
 def download(location: str, *, api_root: str, most_bytes: int, verify: bool | str) -> bytes:
     """Fetch a file from an address of the forge's storage, which is https unless both are on this machine.
 
-    ``verify`` is True, or a file of certificates to check the storage's by. Raises NothingArrivedError where it may
-    come yet, ForgeError where it will not.
+    ``verify`` is True, or a CA file to check the storage's certificate against. Raises NothingArrivedError if a retry may
+    help, ForgeError otherwise.
     """
     url = download_address(location, api_root)
     where = url.partition("?")[0]  # the rest of a signed address is a secret
@@ -137,7 +137,7 @@ def _fetch(url: str, where: str, *, most_bytes: int, verify: bool | str) -> byte
 
 
 def read_bounded(response: requests.Response, where: str, *, most_bytes: int, advice: str) -> bytes:
-    """The whole of a streamed answer. Raises ForgeTooLargeError for one that is too large."""
+    """The body of a streamed answer. Raises ForgeTooLargeError above ``most_bytes``."""
     data = bytearray()
     for chunk in response.iter_content(_CHUNK):
         data += chunk

@@ -1,4 +1,4 @@
-"""Which addresses a token may be sent to."""
+"""Checks of the addresses that a token may be sent to, or a file fetched from."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_loopback(url: str) -> bool:
 
 
 def check_page_url(url: str, root: str) -> str:
-    """The address of a list's next page. Raises ForgeError where it leads to another host or scheme."""
+    """The address of a list's next page. Raises ForgeError if it leads to another host or scheme."""
     page, home = _split(url), _split(root)
     if (page.scheme, page.netloc) != (home.scheme, home.netloc) or not page.path.startswith(home.path + "/"):
         raise ForgeError(
@@ -37,7 +37,7 @@ def check_page_url(url: str, root: str) -> str:
 
 
 def download_address(url: str, root: str) -> str:
-    """The address of a file the forge keeps elsewhere. Raises ForgeError unless it is https, or both are here."""
+    """The address of a file the forge keeps elsewhere. Raises ForgeError unless it is https, or both are on this machine."""
     parts = _split(url)
     local = parts.scheme == "http" and is_loopback(url) and is_loopback(root)
     if not parts.hostname or parts.username or parts.password or not (parts.scheme == "https" or local):
@@ -50,7 +50,7 @@ def is_same_host(url: str, root: str) -> bool:
 
 
 def shown(url: str) -> str:
-    """An address as a message may hold it: without a password and without a query, which are secrets."""
+    """An address for messages: without password and query, which are secrets."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -1,1 +1,1 @@
-"""Where the runs of main are kept, and what their history says."""
+"""The store of the runs of main, and the analysis of their history."""

@@ -1,11 +1,11 @@
-"""What a branch store holds: one small file of values and one compressed document a run, so that writers never meet.
+"""The layout of a branch store: per run one small file of values and one compressed document, so that writers never conflict.
 
-    README.md, perfgate-store-v1          what this is, and the version of this layout
-    runs/PROJECT/SESSION-ID.json          what lists and series need of a run
-    documents/ID.json.gz                  the run document, read by `show` alone
+    README.md, perfgate-store-v1          a description, and the version of this layout
+    runs/PROJECT/SESSION-ID.json          the data of a run for lists and series
+    documents/ID.json.gz                  the run document, read by `show` only
     acceptances/PROJECT.json, confirmations/PROJECT.json
 
-A path says all that a writer has to know (which sessions are kept, and as which run), so that it reads no file.
+The paths contain all that a writer needs (the stored sessions, and the run of each), so it reads no file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _Record = TypeVar("_Record")
 
 
 class StoredValue(msgspec.Struct, frozen=True, array_like=True):
-    """One value of a run: of which workload, shape, metric and further labels."""
+    """One value of a run, with its workload, shape, metric and further labels."""
 
     workload: str
     shape: str
@@ -53,7 +53,7 @@ class StoredValue(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RunFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What lists and series need of a run; ``started`` is in seconds since 1970. A run kept earlier has no conditions."""
+    """The data of a run for lists and series; ``started`` is in seconds since 1970. Old files have no conditions."""
 
     schema: Literal["perfgate/stored-run"] = "perfgate/stored-run"
     schema_version: Literal[1] = 1
@@ -64,7 +64,7 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class PathOfRun(msgspec.Struct, frozen=True):
-    """What the path of a run file says."""
+    """The fields in the path of a run file."""
 
     project: str
     session: str
@@ -72,7 +72,7 @@ class PathOfRun(msgspec.Struct, frozen=True):
 
 
 def pack_run(run: RunDocument, recorded_at: datetime) -> tuple[RunFile, bytes]:
-    """Both files of a run. The same document gives the same bytes, but for when it was recorded."""
+    """Both files of a run. The same document gives the same bytes, except for the time of recording."""
     data = canonical_bytes(run, name="the run")
     row = run_row(run)
     stored = StoredRun(
@@ -95,7 +95,7 @@ def pack_run(run: RunDocument, recorded_at: datetime) -> tuple[RunFile, bytes]:
 
 
 def unpack_document(packed: bytes, run_id: str, *, name: str) -> RunDocument:
-    """A run document, whatever its file holds at most MAX_BYTES of it. Raises StoreError where it cannot be read."""
+    """Decompress a run document, at most MAX_BYTES of it. Raises StoreError if it cannot be read."""
     try:
         data = zlib.decompressobj(wbits=31).decompress(packed, MAX_BYTES + 1)
     except zlib.error as error:
@@ -128,19 +128,19 @@ def confirmations_path(project: str) -> str:
 
 
 def project_key(project: str) -> str:
-    """A file name for a project, whatever characters its name has: no two projects share one."""
+    """A unique file name for a project, for any characters in its name."""
     readable = re.sub(r"[^A-Za-z0-9]+", "-", project).strip("-").lower()[:40]
     return f"{readable or 'project'}-{_digest(project)[:12]}"
 
 
 def parse_run_path(path: str) -> PathOfRun | None:
-    """What the path of a run file says; None for another file."""
+    """The fields in the path of a run file; None for another file."""
     match = _RUN.fullmatch(path)
     return PathOfRun(match[1], match[2], match[3]) if match else None
 
 
 def parse_document_path(path: str) -> str | None:
-    """The id of the run whose document stands at a path; None for another file."""
+    """The run id in the path of a document; None for another file."""
     match = _DOCUMENT.fullmatch(path)
     return match[1] if match else None
 
@@ -154,7 +154,7 @@ def encode_list(records: Sequence[msgspec.Struct]) -> bytes:
 
 
 def check_mark(paths: Iterable[str], *, name: str) -> None:
-    """Raise StoreError for a branch of something else, or of a newer perfgate."""
+    """Raise StoreError for a branch that is not a store, or one of a newer perfgate."""
     versions = [int(mark[1]) for path in paths if (mark := _MARK.fullmatch(path))]
     if not versions:
         raise StoreError(
@@ -167,7 +167,7 @@ def check_mark(paths: Iterable[str], *, name: str) -> None:
 
 
 def decode_run(data: bytes, path: str, *, name: str) -> RunFile:
-    """The file of a run. Raises StoreError where it is damaged, or stands under another's name."""
+    """The file of a run. Raises StoreError if it is damaged or has the path of another run."""
     file = decode(data, RunFile, name=name)
     try:
         moment(file.run.started_at)
@@ -181,7 +181,7 @@ def decode_run(data: bytes, path: str, *, name: str) -> RunFile:
 
 
 def decode(data: bytes, kind: type[_Record], *, name: str) -> _Record:
-    """What a small file holds. Raises StoreError where it is damaged."""
+    """The content of a small file. Raises StoreError if it is damaged."""
     try:
         value: Any = parse_json(data, name=name, max_bytes=MAX_SMALL_BYTES)
         return msgspec.convert(value, kind)
@@ -205,7 +205,7 @@ def first_files() -> dict[str, bytes]:
 
 
 def orphans(paths: Iterable[str]) -> set[str]:
-    """The documents among the paths that no run file speaks of."""
+    """The documents among the paths that no run file refers to."""
     paths = list(paths)
     runs = {run.id for run in map(parse_run_path, paths) if run}
     return {path for path in paths if (run := parse_document_path(path)) and run not in runs}

@@ -1,4 +1,4 @@
-"""Which git repository a branch store lies in, and how git reaches it: no prompt, no redirect, a token for one server only."""
+"""The git repository of a branch store, and the access to it: no prompt, no redirect, a token for one server only."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from perfgate.system.loopback import is_loopback_host
 
 PREFIX = "branch://"
 REMOTE_VARIABLE = "PERFGATE_STORE_REMOTE"
-# What git calls the repository in our scratch clone.
+# The remote's name in our scratch clone.
 REMOTE = "store"
 
 _BRANCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,199}")
 _REMOTE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
-# host:path and user@host:path, as ssh takes them (git-fetch, "GIT URLS").
+# host:path and user@host:path, ssh's short form (git-fetch, "GIT URLS").
 _SCP_LIKE = re.compile(r"(?:[^/@]+@)?([^/:@]+):(?!/{0,1}$)")
 _USERINFO = re.compile(r"(?<=//)[^/@\s]+(?=@)")
-# Of a repository that another wrote the address of, git would run what "ext::" names.
+# Excludes "ext::": git would run the command in such an address, and the address may come from others.
 _PROTOCOLS = "file:git:http:https:ssh"
 
 
 @dataclass(frozen=True)
 class BranchLocation:
-    """What ``branch://NAME?remote=REMOTE`` says."""
+    """The parts of ``branch://NAME?remote=REMOTE``."""
 
     branch: str
     remote: str | None = None
@@ -39,9 +39,9 @@ class BranchLocation:
 
 @dataclass(frozen=True)
 class RemoteBranch:
-    """A branch of a repository: its address, what it is called in messages, and what git is told to reach it.
+    """A branch of a repository: its address, its name in messages, and the git settings for access.
 
-    ``settings`` are git's configuration, ``environ`` its environment; with a token git reads no configuration but ours.
+    ``settings`` are git's configuration, ``environ`` its environment; with a token git reads only our configuration.
     """
 
     branch: str
@@ -62,7 +62,7 @@ class RemoteBranch:
         return f"the branch {self.branch} of {self.shown}"
 
     def environment(self, scratch: Path) -> dict[str, str]:
-        """What git's environment needs beside the inherited one; settings stand in no file and no argument."""
+        """The additions to git's inherited environment; settings are passed in no file and no argument."""
         settings = (*_SETTINGS, (f"remote.{REMOTE}.url", self.url), *self.settings)
         if self.isolated:
             return {**self.environ, **alone_in(scratch), **as_environment(settings)}
@@ -70,19 +70,19 @@ class RemoteBranch:
         return {**self.environ, **as_environment(settings, first=int(inherited) if inherited.isdecimal() else 0)}
 
     def scrub(self, text: str) -> str:
-        """A text of git without a secret."""
+        """Remove the secrets from a text printed by git."""
         for secret in self.secrets:
             text = text.replace(secret, "***")
         return _USERINFO.sub("***", text)
 
 
 _SETTINGS = (
-    # What the branch holds and we do not need, above all the documents, is not fetched.
+    # A partial clone: unneeded content, above all the documents, is not fetched.
     (f"remote.{REMOTE}.promisor", "true"),
-    # With an older one a server gives no content that is asked for by its name (git-config, uploadpack.allowAnySHA1InWant).
+    # Older versions do not serve objects by their id (git-config, uploadpack.allowAnySHA1InWant).
     ("protocol.version", "2"),
     ("http.followRedirects", "false"),
-    # A connection that gives less than 1 kB/s for half a minute is no connection.
+    # Abort a connection below 1 kB/s for half a minute.
     ("http.lowSpeedLimit", "1000"),
     ("http.lowSpeedTime", "30"),
     ("gc.auto", "0"),
@@ -93,7 +93,7 @@ _SETTINGS = (
 )
 _ENVIRON = {
     "GIT_ALLOW_PROTOCOL": _PROTOCOLS,
-    # An empty one is asked for nothing, and hides SSH_ASKPASS and core.askPass (git, prompt.c).
+    # An empty value is never run, and hides SSH_ASKPASS and core.askPass (git, prompt.c).
     "GIT_ASKPASS": "",
     "SSH_ASKPASS_REQUIRE": "never",
     "GIT_TRACE_REDACT": "1",
@@ -101,7 +101,7 @@ _ENVIRON = {
 
 
 def parse_location(location: str) -> BranchLocation:
-    """Read ``branch://NAME?remote=REMOTE``. Raises StoreError for a name git would not take."""
+    """Read ``branch://NAME?remote=REMOTE``. Raises StoreError for a name that git would refuse."""
     name, _, query = location.removeprefix(PREFIX).partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     remote = options.pop("remote", None)
@@ -119,7 +119,7 @@ def parse_location(location: str) -> BranchLocation:
 
 
 def find_link(location: BranchLocation, place: StorePlace) -> RemoteBranch:
-    """The repository of a location and how it is reached. Raises StoreError when there is none.
+    """The repository of a location, and the access to it. Raises StoreError if there is none.
 
     PERFGATE_STORE_REMOTE comes first, then the remote of the clone that the project lies in, then the repository that the
     CI job runs for.
@@ -127,12 +127,12 @@ def find_link(location: BranchLocation, place: StorePlace) -> RemoteBranch:
     access = place.access
     url = _address(location, place)
     if access is not None and access.token and location.remote is None and _is_ssh_of(url, access.server):
-        url = access.repository  # a token is of no use over ssh
+        url = access.repository  # ssh cannot use a token
     settings: tuple[tuple[str, str], ...] = ()
     secrets: tuple[str, ...] = ()
     isolated, hint = False, ""
     if access is not None:
-        settings = (("credential.helper", ""),)  # what the machine's owner may do is not the job's
+        settings = (("credential.helper", ""),)  # the job must not use the credentials of the machine's owner
         if access.ca_file:
             settings += ((f"http.{access.server}/.sslCAInfo", access.ca_file),)
     if access is not None and access.token:
@@ -159,7 +159,7 @@ def _address(location: BranchLocation, place: StorePlace) -> str:
     if url:
         return _checked(url, Path.cwd(), REMOTE_VARIABLE)
     name = location.remote or "origin"
-    # In a job with a token, what the machine's own settings make of an address has no say either.
+    # In a job with a token, the machine's settings (e.g. url.insteadOf) must not change the address either.
     settings = NO_FILES if place.access is not None and place.access.token else {}
     try:
         top = run_git(place.root, ["rev-parse", "--show-toplevel"], settings)

@@ -1,7 +1,7 @@
-"""A branch of a remote repository without a clone: its newest commit in a bare scratch repository, and a commit put on top.
+"""A remote branch without a clone: its newest commit in a bare scratch repository, and commits pushed on top of it.
 
-No checkout, no index: the project's own clone, its branches, configuration and hooks are never touched. What is not asked for
-is not fetched, where the server knows partial clones (git-fetch, --filter).
+No checkout, no index: the project's own clone, its branches, configuration and hooks are never touched. If the server
+supports partial clones (git-fetch, --filter), only requested content is fetched.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _AUTHOR = "perfgate <perfgate@noreply.invalid>"
 
 @dataclass(frozen=True)
 class Tip:
-    """The newest commit of the branch: its files by path with git's name of their content, and how long its history is.
+    """The newest commit of the branch: the object id of each file by path, and the length of its history.
 
-    ``commit`` is None where there is no such branch yet.
+    ``commit`` is None if the branch does not exist yet.
     """
 
     commit: str | None = None
@@ -46,7 +46,7 @@ class Tip:
 
 @dataclass(frozen=True)
 class StoreChange:
-    """What a commit does: files to write and to remove, and its message; ``alone`` leaves the history before it behind."""
+    """The change of a commit: files to write and to remove, and its message; ``alone`` drops the earlier history."""
 
     message: str
     write: Mapping[str, bytes] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class StoreChange:
 
 
 class Scratch:
-    """A bare repository in a scratch folder, tied to one branch of a remote one."""
+    """A bare repository in a scratch folder, tied to one branch of a remote repository."""
 
     def __init__(self, folder: Path, link: RemoteBranch) -> None:
         self._folder = folder
@@ -64,11 +64,11 @@ class Scratch:
         self._has_tip = False
 
     def start(self) -> None:
-        """Make the repository."""
+        """Create the repository."""
         self._must("init", "--quiet", "--bare", "--template=", ".")
 
     def fetch(self) -> Tip:
-        """The branch as it is now on the server. Raises StoreError where that cannot be told."""
+        """Fetch the current tip of the branch. Raises StoreError if the server does not provide it."""
         result = self._git(
             "fetch",
             "--quiet",
@@ -90,7 +90,7 @@ class Scratch:
         return Tip(commit, int(counted[1]) if counted else 1, self._list(commit))
 
     def read(self, names: Sequence[str], *, most: int = MAX_FILE_BYTES) -> dict[str, bytes]:
-        """Contents by git's name of them, fetched at once; the names may be known from another scratch repository.
+        """Contents by object id, fetched in one request; the ids may come from another scratch repository.
 
         Raises StoreError for a content larger than ``most``.
         """
@@ -108,9 +108,9 @@ class Scratch:
         return dict(_contents(self._must("cat-file", "--batch", feed=request)))
 
     def push(self, tip: Tip, change: StoreChange, *, seconds_since_1970: int) -> bool:
-        """Put a commit on the branch unless it has moved since; return whether it stands there now.
+        """Push a commit unless the branch has moved since; return whether the branch is at it now.
 
-        Raises StoreError when the server refuses it for another reason.
+        Raises StoreError if the server refuses it for another reason.
         """
         commit = self._commit(tip, change, seconds_since_1970)
         expected = f"--force-with-lease={self._link.ref}:{tip.commit or ''}"
@@ -127,13 +127,13 @@ class Scratch:
             return True
         now = self.fetch().commit
         if now == commit:
-            return True  # it arrived, and its answer did not
+            return True  # the push arrived, but its answer was lost
         if now != tip.commit:
             return False
         raise self._refusal("cannot be written", result)
 
     def _commit(self, tip: Tip, change: StoreChange, seconds_since_1970: int) -> str:
-        """Make the commit, in one process (git-fast-import)."""
+        """Create the commit in one process (git-fast-import)."""
         alone = change.alone or tip.commit is None
         message = f"{change.message} [skip ci]\n\nPerfgate-Commits: {1 if alone else tip.commits + 1}\n".encode()
         lines = [
@@ -167,7 +167,7 @@ class Scratch:
         return files
 
     def _fetch_missing(self, names: Iterable[str]) -> None:
-        """Fetch what the filter left out: all at once, where git would fetch one after the other."""
+        """Fetch the filtered-out objects in one request; git itself would fetch one after the other."""
         missing = {name.encode() for name in names}
         if self._has_tip:
             listed = self._must("rev-list", "--objects", "--missing=print", "--no-object-names", _TIP)
@@ -191,7 +191,7 @@ class Scratch:
             raise self._refusal("cannot be read", result)
 
     def _must(self, *arguments: str, feed: bytes = b"") -> bytes:
-        """Run git on what is here. Raises StoreError when it fails."""
+        """Run a local git command. Raises StoreError if it fails."""
         result = self._git(*arguments, feed=feed)
         if result.code:
             raise self._refusal(f"cannot be used: git {arguments[0]} failed", result)
@@ -214,7 +214,7 @@ class Scratch:
         return StoreRefusedError(f"{self._link.name} {action}: {words or 'no word of why'}; {remedy}{self._link.hint}")
 
     def _refuse_old_git(self) -> None:
-        """Raise StoreError for a git that cannot have understood us: asked only where it failed."""
+        """Raise StoreError for a git older than OLDEST_GIT; checked only after a failure."""
         output = self._git("version").output.decode(errors="replace").strip()
         match = re.search(r"(\d+)\.(\d+)", output)
         if match is None or (int(match[1]), int(match[2])) < OLDEST_GIT:
@@ -242,7 +242,7 @@ _TRY_AGAIN = "it was rewritten in this moment, or is damaged: run the command ag
 _PRUNE = "remove old runs with `perfgate baseline prune --keep N`, or give the store another branch"
 _SPACE = "free space in the folder for temporary files, or set TMPDIR to one with space"
 _OFFLINE = "is the server reachable from here, and the address right? then run the command again"
-# The words of git 2.39 and of the forges' hooks, in small letters; the first that fits counts.
+# Messages of git 2.39 and of the forges' hooks, in lower case; the first match counts.
 _REMEDIES = (
     (
         ("no space left", "disk quota exceeded", "unable to write", "could not write"),
@@ -274,7 +274,7 @@ _REMEDIES = (
 
 
 def _contents(batch: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield what `git cat-file --batch` prints: name, type and size on a line, the content, a newline."""
+    """Parse the output of `git cat-file --batch`: a line of name, type and size, then the content and a newline."""
     place = 0
     while place < len(batch):
         end = batch.index(b"\n", place)

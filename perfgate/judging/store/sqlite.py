@@ -1,4 +1,4 @@
-"""The SQLite file of the store: its tables and their version, what makes it safe under several processes, and its errors."""
+"""The SQLite file of the store: its tables and their version, its safety under concurrent processes, and its errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FULL = ("disk is full", "disk I/O error", "No space left", "File too large", "D
 _LOCKED = ("is locked",)
 _UNKNOWN = "if it happens again, please report it"
 
-# SQLite's own words (sqlite3.c, sqlite3ErrStr): Python before 3.11 does not pass on its error codes.
+# SQLite's messages (sqlite3.c, sqlite3ErrStr): Python before 3.11 does not expose its error codes.
 _REMEDIES = (
     (("not a database", "malformed", "file is encrypted"), RESTORE),
     (_FULL, "free space on its disk, or set PERFGATE_STORE to a path elsewhere"),
@@ -106,7 +106,7 @@ CONFIRMATIONS = sa.Table(
     sa.Column("confirmed_at", sa.Text, nullable=False),
 )
 
-# Of the tables above. A change of them that follows a release gets a new version and makes stores of the old one current.
+# Version of the tables above. After a release, a change of the tables needs a new version and a migration of old stores.
 STORE_VERSION = 1
 
 
@@ -117,7 +117,7 @@ def create_tables(connection: sa.Connection) -> None:
 
 
 def has_tables(connection: sa.Connection, place: str) -> bool:
-    """Whether the tables are there, False for an empty database. Raises StoreError for those of another version or program."""
+    """Whether the tables exist; False for an empty database. Raises StoreError for tables of another version or program."""
     names = sa.inspect(connection).get_table_names()
     if VERSION.name not in names:
         if names:
@@ -151,8 +151,8 @@ def open_engine(path: Path) -> sa.Engine:
 def create_file(path: Path) -> None:
     """Create a store with its tables, unless another process does first.
 
-    It gets its name once it is whole. SQLite would create an empty file first, and a crash before its first write would leave
-    that: nobody could tell it from a store whose content was lost.
+    The file gets its name only when it is complete. SQLite would create an empty file first, and a crash before its first
+    write would leave a file that looks like a store with lost content.
     """
     with TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as folder:
         fresh = Path(folder) / path.name
@@ -166,16 +166,16 @@ def create_file(path: Path) -> None:
         except FileExistsError:
             return
         except OSError:
-            # A file system without hard links, on which two first writers at once are not told apart.
+            # A file system without hard links: a race between two first writers goes undetected.
             if not path.exists():
                 fresh.rename(path)
 
 
 def open_read_only(path: Path) -> sa.Engine:
-    """An engine on a file in a place that cannot be written.
+    """An engine on a file in a read-only place.
 
-    A write-ahead log needs a file beside the store even for reading, unless SQLite is told that nobody writes (SQLite
-    documentation, wal.html, "Read-Only Databases"). Where a log lies there already, what is in it must be read.
+    A write-ahead log needs a file beside the store even for reading, unless the store is opened as immutable (SQLite
+    documentation, wal.html, "Read-Only Databases"). If a log exists already, its content must be read.
     """
     log = path.with_name(path.name + "-wal")
     options = "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
@@ -186,9 +186,9 @@ def open_read_only(path: Path) -> sa.Engine:
 
 
 def write_ahead(engine: sa.Engine) -> None:
-    """Switch the file to the write-ahead log, once for ever: then readers and a writer do not wait for each other.
+    """Switch the file permanently to the write-ahead log, so that readers and a writer do not block each other.
 
-    The switch needs the file for itself and does not wait for it, so it is tried until others have let go.
+    The switch needs exclusive access and does not wait for it, so it is retried until other processes release the file.
     """
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
@@ -205,21 +205,21 @@ def write_ahead(engine: sa.Engine) -> None:
 
 @contextmanager
 def clear_errors(path: Path) -> Iterator[None]:
-    """Turn what goes wrong with the file into a StoreError that says what to do."""
+    """Convert errors of the file into a StoreError with a remedy."""
     try:
         yield
     except (sa.exc.SQLAlchemyError, sqlite3.Error, OSError, ValueError) as error:
         text = str(getattr(error, "orig", None) or error)
         remedies = [remedy for words, remedy in _REMEDIES if any(word in text for word in words)]
         remedies.append(_PLACE if isinstance(error, OSError) else _UNKNOWN)
-        # Nothing is wrong with how perfgate was called where the disk is full, or another process holds the file.
+        # A full disk or a locked file is not a usage error.
         kind = StoreRefusedError if any(word in text for word in (*_FULL, *_LOCKED)) else StoreError
         raise kind(f"the store {path} cannot be used: {text}; {remedies[0]}") from error
 
 
 def _on_connect(connection: Any, _record: Any) -> None:
-    # Transactions are ours: the driver's begin as readers, and a reader that wants to write fails at once when another
-    # has written since (SQLite documentation, isolation.html and lang_transaction.html).
+    # We begin transactions ourselves: the driver's begin as readers, and a reader that starts to write fails at once if
+    # another process has written since (SQLite documentation, isolation.html and lang_transaction.html).
     connection.isolation_level = None
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = FULL")

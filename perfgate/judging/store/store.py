@@ -1,4 +1,4 @@
-"""Where the runs of main are kept: the Protocol, what may be kept, a run as rows, and how the store of a project is found."""
+"""The store of the runs of main: its Protocol, the checks of a run, its rows, and the lookup of a project's store."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from perfgate.judging.store import backends
 from perfgate.plugins import STORES, load_members
 
 STORE_VARIABLE = "PERFGATE_STORE"
-# What an address may hold before its last @, and what its query calls a secret.
+# The user information of an address, up to its last @, and the secrets in its query.
 _USER = re.compile(r"(?<=//).*@")
 _SECRET = re.compile(r"(?i)\b(password|token|secret)=[^&]*")
-# How far the clock of a measuring machine may be ahead: a trend leaves out what is dated later.
+# Limit on how far the clock of a measuring machine may be ahead: a trend omits runs dated later.
 AHEAD = timedelta(weeks=4)
 
 
 class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What a list of the store says about a run. ``id`` is its document's SHA-256; ``dirty`` was allowed by hand."""
+    """A run as listed by the store. ``id`` is its document's SHA-256; ``dirty`` runs were allowed by hand."""
 
     id: str
     project: str
@@ -59,9 +59,9 @@ class HistoryValue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store keeps over time: one metric of one workload and shape on comparable testbeds.
+    """One metric of one workload and shape over time, on comparable testbeds.
 
-    ``labels`` are those beside the shape (e.g. batch); ``runs`` is how many runs have a value.
+    ``labels`` are those beside the shape (e.g. batch); ``runs`` is the number of runs with a value.
     """
 
     workload: str
@@ -75,9 +75,9 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class GitAccess:
-    """How a CI job reaches the git server it runs for: the address of its repository, and the token it was given.
+    """A CI job's access to its git server: the address of its repository, and the job's token.
 
-    The token is sent to ``server`` alone, as the password of ``user``. ``ca_file`` is the server's own certificate authority.
+    The token is sent to ``server`` only, as the password of ``user``. ``ca_file`` is the server's own certificate authority.
     """
 
     server: str
@@ -89,7 +89,7 @@ class GitAccess:
 
 @dataclass(frozen=True)
 class StorePlace:
-    """Where a store is opened from: the project's folder and the environment, and in a CI job how it reaches its server."""
+    """The context to open a store in: the project's folder, the environment and, in a CI job, the access to its server."""
 
     root: Path
     environ: Mapping[str, str]
@@ -97,28 +97,28 @@ class StorePlace:
 
 
 class Store(Protocol):
-    """The runs of main. One run a session, because sessions are the true replicate (facts: noise between sessions).
+    """The runs of main. One run per session, because sessions are the true replicate (facts: noise between sessions).
 
-    Every method raises StoreError when the store cannot be opened, read or written; reading never creates one.
+    Every method raises StoreError if the store cannot be opened, read or written; reading never creates one.
     """
 
     def record(self, run: RunDocument, *, allow_dirty: bool = False) -> str:
-        """Keep a run and return its id; the same document again changes nothing. Raises StoreError for an unfit run."""
+        """Store a run and return its id; repeating it changes nothing. Raises StoreError for an unfit run."""
 
     def record_all(self, runs: Iterable[RunDocument], *, allow_dirty: bool = False) -> list[str]:
-        """Keep several runs in one write, all or none, and return their ids. Raises StoreError for an unfit one."""
+        """Store several runs in one write, all or none, and return their ids. Raises StoreError for an unfit one."""
 
     def runs(self, project: str, *, limit: int | None = None) -> list[StoredRun]:
         """The runs of a project, newest session first."""
 
     def damaged(self, project: str) -> list[str]:
-        """What of the runs of a project cannot be read, each with where it stands and what to do.
+        """The unreadable runs of a project: one message each, with location and remedy.
 
-        Lists, series and histories leave these runs out; nothing removes them.
+        Lists, series and histories omit these runs; nothing removes them.
         """
 
     def show(self, run_id: str) -> RunDocument:
-        """The document of a run, by its id or the beginning of it."""
+        """The document of a run, by its id or a prefix of it."""
 
     def history(
         self,
@@ -133,19 +133,19 @@ class Store(Protocol):
         """One metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
 
     def conditions(self, project: str, fingerprint: str) -> dict[str, list[StepConditions]]:
-        """By the id of each run on a testbed, how its steps were measured; runs kept without it are left out."""
+        """The measuring conditions of the steps, by id of each run on a testbed; runs without them are omitted."""
 
     def series(self, project: str) -> list[Series]:
         """Every series of a project, in the order of workload, shape, metric, labels and fingerprint."""
 
     def confirm(self, project: str, confirmation: Confirmation) -> None:
-        """Keep what two commits measured side by side gave; the same commits and metric again replaces it."""
+        """Store the result of measuring two commits side by side; it replaces that of the same commits and metric."""
 
     def confirmations(self, project: str) -> list[Confirmation]:
-        """What was confirmed of a project, newest first."""
+        """The confirmations of a project, newest first."""
 
     def accept(self, project: str, acceptance: Acceptance) -> None:
-        """Keep the word that a regression is meant; the same commit and metric again replaces it."""
+        """Store the acceptance of a regression; it replaces that of the same commit and metric."""
 
     def accepted(self, project: str, *, commit: str | None = None) -> list[Acceptance]:
         """The acceptances of a project, or of one commit of it, newest first."""
@@ -177,9 +177,9 @@ def refuse_unfit(run: RunDocument, *, allow_dirty: bool, now: datetime) -> None:
 
 
 def recorded_document(data: bytes, run_id: str, *, name: str, remedy: str) -> RunDocument:
-    """The document of a run. Raises StoreError, with the remedy where its bytes are not what was recorded.
+    """The document of a run. Raises StoreError, with the remedy if its bytes are not the recorded ones.
 
-    Bytes that are and cannot be read are of a newer perfgate, or of one long gone: nothing is wrong with the store.
+    Intact bytes that cannot be read come from a newer or a very old perfgate: the store is not damaged.
     """
     if hashlib.sha256(data).hexdigest() != run_id:
         raise StoreError(f"{name} is not what was recorded; {remedy}")
@@ -194,7 +194,7 @@ def kept_already(session: str, run_id: str) -> StoreError:
 
 
 def run_row(run: RunDocument) -> dict[str, Any]:
-    """The columns of a run, without its id, its document and when it was recorded."""
+    """The columns of a run, without its id, its document and the time of recording."""
     return {
         "project": run.project,
         "session": run.session.id,
@@ -211,7 +211,7 @@ def run_row(run: RunDocument) -> dict[str, Any]:
 
 
 def value_rows(run: RunDocument) -> list[dict[str, Any]]:
-    """Every available value and counter of a run, one row a workload, shape, metric and further labels."""
+    """Every available value and counter of a run, one row per workload, shape, metric and further labels."""
     rows: dict[tuple[str, str, str, str], float] = {}
     for step in run.steps:
         for value in step.values:
@@ -234,7 +234,7 @@ def labels_text(labels: Mapping[str, str]) -> str:
 
 
 def started(run: RunDocument) -> float:
-    """When the session started, in seconds since 1970. Raises StoreError when the document does not say it."""
+    """The start of the session, in seconds since 1970. Raises StoreError if it is not a valid time."""
     text = run.session.started_at
     try:
         return moment(text).timestamp()
@@ -256,12 +256,12 @@ def store_location(config: Config, environ: Mapping[str, str]) -> str:
 
 
 def shown_location(location: str) -> str:
-    """A location as it may be printed: without the password that its address or its query may hold."""
+    """A location for messages: without the secrets in its address or query."""
     return _SECRET.sub(r"\1=***", _USER.sub("***@", location))
 
 
 def open_location(location: str, place: StorePlace) -> Store:
-    """The store at a location; nothing is opened before its first use. Raises StoreError for a strange one."""
+    """The store at a location; nothing is opened before its first use. Raises StoreError for an unknown kind of location."""
     for backend in load_members(backends, STORES):
         if backend.accepts(location):
             store: Store = backend.open_backend(location, place)

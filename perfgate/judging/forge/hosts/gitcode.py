@@ -1,4 +1,4 @@
-"""GitCode and AtomGit: pull requests and their comments (docs.gitcode.com). Not tried on a server; see forge/dialects.py."""
+"""GitCode and AtomGit: pull requests and their comments (docs.gitcode.com). Not tested on a server; see forge/dialects.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gitea and Forgejo: pull requests, issue comments, commit statuses. Not tried on a server; see forge/dialects.py."""
+"""Gitea and Forgejo: pull requests, issue comments, commit statuses. Not tested on a server; see forge/dialects.py."""
 
 from __future__ import annotations
 

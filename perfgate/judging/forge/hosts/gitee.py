@@ -1,4 +1,4 @@
-"""Gitee: pull requests and their comments (gitee.com/api/v5). Not tried on a server; see forge/dialects.py."""
+"""Gitee: pull requests and their comments (gitee.com/api/v5). Not tested on a server; see forge/dialects.py."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ NAME = "github"
 API_URL, SERVER_URL = "https://api.github.com", "https://github.com"
 LINE = "{repository}/blob/{commit}/{path}#L{line}"
 TOKEN_VARIABLES = ("PERFGATE_TOKEN", "GITHUB_TOKEN")
-# Who writes with GITHUB_TOKEN (docs.github.com, "Use GITHUB_TOKEN for authentication in workflows").
+# The account behind GITHUB_TOKEN (docs.github.com, "Use GITHUB_TOKEN for authentication in workflows").
 ACTIONS_ACCOUNT = "github-actions[bot]"
 # Commit statuses, "description": GitHub refuses more than 140 characters.
 DIALECT = Dialect(
@@ -29,7 +29,7 @@ DIALECT = Dialect(
 )
 # "Responses include a maximum of 3000 files" (docs.github.com, REST API, "List pull requests files").
 MOST_FILES = 3000
-# How many pull requests are looked through for a head that no branch leads to.
+# Number of pull requests searched for a head that no branch leads to.
 RECENT_PULLS = 300
 
 
@@ -43,7 +43,7 @@ class _Issue(msgspec.Struct):
     state: str
     body: str | None = None
     user: User | None = None
-    # Where it stands, an issue of the list is a pull request.
+    # Set only for pull requests, which the issue list includes.
     pull_request: dict[str, Any] | None = None
 
 
@@ -104,7 +104,7 @@ class _Artifacts(msgspec.Struct):
 
 
 class _Written(msgspec.Struct):
-    """What the forge answers to what we wrote: who we are."""
+    """The answer to a created text, read for the author: the account of our token."""
 
     user: User | None = None
 
@@ -113,10 +113,10 @@ class GitHub(DialectForge):
     """One repository on GitHub."""
 
     def find_change_request(self, *, prefer: int | None = None) -> ChangeRequest | None:
-        """The pull request the event names, or else the one whose head is the event's.
+        """The pull request the event names, or else the one with the event's head.
 
-        Asked by branch: the list of a commit's pull requests leaves out those from forks. Where the fork or its branch is
-        gone or has another name since, those that changed last are looked through.
+        Searched by branch: the list of a commit's pull requests omits those from forks. If the fork or its branch was deleted
+        or renamed, the most recently updated pull requests are searched.
         """
         if self._event.change_request is not None:
             return self._change_request(self._session.get(f"{self._path}/pulls/{self._event.change_request}", _Pull))
@@ -155,7 +155,7 @@ class GitHub(DialectForge):
         return [pull for pull in pulls if pull.head.sha == event.head_sha]
 
     def changed_files(self, number: int) -> list[str] | None:
-        """The paths a pull request touches; None where there may be more files than GitHub lists."""
+        """The paths a pull request touches; None if there may be more files than GitHub lists."""
         files = list(self._session.pages(f"{self._path}/pulls/{number}/files", _File, query={"per_page": 100}))
         if len(files) >= MOST_FILES:
             return None
@@ -192,12 +192,12 @@ class GitHub(DialectForge):
     def add_comment(self, number: int, body: str) -> None:
         path = f"{self._path}/issues/{number}/comments"
         written = self._session.send("POST", path, {"body": body}, _Written, expect=201, repeatable=False)
-        # So what this account wrote before is found by who looks again, as every publisher does.
+        # Every publisher reads the comments again after writing, and then also finds the earlier ones of this account.
         if written.user:
             self._login = written.user.login
 
     def issues(self, label: str) -> list[Issue]:
-        """The issues with a label; GitHub lists pull requests among them."""
+        """The issues with a label; GitHub's list also contains pull requests, which are skipped."""
         query: Query = {"labels": label, "state": "all", "per_page": 100}
         issues = self._session.pages(f"{self._path}/issues", _Issue, query=query)
         return [
@@ -207,7 +207,7 @@ class GitHub(DialectForge):
         ]
 
     def add_issue(self, title: str, body: str, label: str) -> None:
-        """Open a new issue; GitHub makes a label that is not there yet."""
+        """Open a new issue; GitHub creates a missing label."""
         sent = {"title": title, "body": body, "labels": [label]}
         written = self._session.send("POST", f"{self._path}/issues", sent, _Written, expect=201, repeatable=False)
         if not self._is_own(written.user):
@@ -222,7 +222,7 @@ class GitHub(DialectForge):
         self._session.send("PATCH", f"{self._path}/issues/{number}", sent, Ignored, expect=200, repeatable=True)
 
     def comment_issue(self, number: int, body: str) -> None:
-        """Write a comment; GitHub keeps those of issues and of pull requests in one place."""
+        """Write a comment; GitHub stores comments on issues and on pull requests together."""
         self.add_comment(number, body)
 
     def ordered_change(self, number: int) -> OrderedChange:
@@ -237,7 +237,7 @@ class GitHub(DialectForge):
         )
 
     def may_push(self, login: str) -> bool:
-        """Whether somebody may push; GitHub says ``write`` for the role `maintain`, and ``read`` for `triage`."""
+        """Whether an account may push; GitHub reports the role `maintain` as ``write`` and `triage` as ``read``."""
         path = f"{self._path}/collaborators/{quote(login, safe='')}/permission"
         answer = self._session.get_unless_refused(path, _Permission, refused=404)
         return answer is not None and answer.permission in ("admin", "write")
@@ -246,8 +246,8 @@ class GitHub(DialectForge):
     def _login(self) -> str:
         """The account of the token.
 
-        An app's token may not ask (403): then it is the configured account, or else GITHUB_TOKEN's. A comment of any other
-        bot is not ours: some bots repeat what people write, our marker too.
+        An app's token may not query it (403): then it is the configured account, or else GITHUB_TOKEN's. Comments of other bots
+        are not ours: some bots quote other comments, including our marker.
         """
         answer = self._session.get_unless_refused("/user", User, refused=403)
         return answer.login if answer else self._event.account or ACTIONS_ACCOUNT

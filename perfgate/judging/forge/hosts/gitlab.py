@@ -29,7 +29,7 @@ LINE = "{repository}/-/blob/{commit}/{path}#L{line}"
 TOKEN_VARIABLES = ("PERFGATE_TOKEN",)
 # Commits API: description and target_url of a status are limited to 255 characters.
 MAX_DESCRIPTION = 255
-# project_policy.rb: `create_commit_status` is a right of Developer, since MR !224 of 2016; notes are one of Reporter.
+# project_policy.rb: `create_commit_status` needs Developer since MR !224 of 2016; notes need Reporter.
 RIGHTS = (
     "give it the scope api and, in the project of the merge request, the role Reporter for notes and issues, Developer for "
     "commit statuses and for a branch"
@@ -119,9 +119,9 @@ class GitLab:
         )
 
     def changed_files(self, number: int) -> list[str] | None:
-        """The paths a merge request touches; None where its diff is too large for GitLab to list them all.
+        """The paths a merge request touches; None if its diff is too large for GitLab to list them all.
 
-        Beyond the limits of an instance, of lines too, the list is cut without a word, and the count of the merge request reads
+        Beyond an instance's limits (files or lines), the list is truncated silently, and the count of the merge request reads
         "1000+" (docs.gitlab.com, Merge requests API, "List merge request diffs" and "Retrieve a merge request").
         """
         path = f"{self._path}/merge_requests/{number}/diffs"
@@ -139,9 +139,9 @@ class GitLab:
         return self._session.get(path, _Commit).parent_ids
 
     def artifacts(self) -> list[ForgeArtifact]:
-        """The archives that the jobs of the event's pipeline left, under the names the jobs gave them.
+        """The archives of the jobs of the event's pipeline, named as in the jobs.
 
-        The pipeline is that of the project it runs in, which for a merge request of a fork may be the fork.
+        The pipeline belongs to the project it runs in, which for a merge request from a fork may be the fork.
         """
         path = f"{self._pipeline_project}/pipelines/{quote(self._event.run_id, safe='')}/jobs"
         jobs = self._session.pages(path, _Job, query={"per_page": 100, "include_retried": "true"})
@@ -166,7 +166,7 @@ class GitLab:
         return f"/projects/{quote(self._event.repository, safe='')}"
 
     def comments(self, number: int) -> list[Comment]:
-        """The notes of a merge request; those GitLab itself writes (``system``) are left out."""
+        """The notes of a merge request; those written by GitLab itself (``system``) are omitted."""
         query: Query = {"per_page": 100, "sort": "asc", "order_by": "created_at"}
         notes = self._session.pages(self._notes(number), _Note, query=query)
         return [Comment(note.id, note.body, own=note.author.id == self._user_id) for note in notes if not note.system]
@@ -181,10 +181,10 @@ class GitLab:
         self._session.delete(f"{self._notes(number)}/{comment_id}")
 
     def set_status(self, status: CommitStatus) -> None:
-        """Mark a commit.
+        """Set the status of a commit.
 
-        GitLab refuses a status that stands already with 400 "Cannot transition status via ..." (gitlab-foss issue
-        25807): a repeated job sees that, and nothing is wrong then.
+        GitLab refuses a status that is already set with 400 "Cannot transition status via ..." (gitlab-foss issue 25807).
+        A repeated job gets this answer; it is not an error.
         """
         description = status.description[:MAX_DESCRIPTION]
         body = {"state": _STATES[status.state], "name": status.name, "description": description}
@@ -204,7 +204,7 @@ class GitLab:
         ]
 
     def add_issue(self, title: str, body: str, label: str) -> None:
-        """Open a new issue; GitLab makes a label that is not there yet."""
+        """Open a new issue; GitLab creates a missing label."""
         sent = {"title": title, "description": body, "labels": label}
         self._session.send("POST", f"{self._path}/issues", sent, Ignored, expect=201, repeatable=False)
 
@@ -220,7 +220,7 @@ class GitLab:
 
     @cached_property
     def _user_id(self) -> int:
-        """The account of the token; a project access token has a bot user of its own."""
+        """The account of the token; a project access token has its own bot user."""
         return self._session.get("/user", _User).id
 
     def _merge_request(self, number: int) -> _MergeRequest:

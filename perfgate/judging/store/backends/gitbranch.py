@@ -1,7 +1,7 @@
-"""The store in a branch of the project's own git repository: any git server keeps it, and no database is needed.
+"""The store in a branch of the project's own git repository: any git server will do, and no database is needed.
 
 The branch shares no history with the code. A write is one commit, pushed only if the branch has not moved since it was read;
-where it has, the write is thought out again on what stands there now, so that several writers lose nothing.
+if it has moved, the change is planned again on the new tip, so that concurrent writers lose nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from perfgate.judging.store.store import (
     refuse_unfit,
 )
 
-# After so many commits the branch begins anew with what it holds, or its history would outgrow it.
+# After so many commits the history is squashed, or it would outgrow the content.
 MAX_COMMITS = 200
 TRIES = 40
 MAX_WAIT_SECONDS = 2.0
@@ -58,7 +58,7 @@ def _now() -> datetime:
 
 
 class GitBranchStore:
-    """The Store in one branch. It reads the branch once: what others write later is seen by the next one that is opened."""
+    """The Store in one branch. It reads the branch once: later writes of others are visible only to a new instance."""
 
     def __init__(
         self,
@@ -77,11 +77,11 @@ class GitBranchStore:
         self._seen: _Contents | None = None
 
     def record(self, run: RunDocument, *, allow_dirty: bool = False) -> str:
-        """Keep a run and return its id; the same document again changes nothing. Raises StoreError for an unfit run."""
+        """Store a run and return its id; repeating it changes nothing. Raises StoreError for an unfit run."""
         return self.record_all([run], allow_dirty=allow_dirty)[0]
 
     def record_all(self, runs: Iterable[RunDocument], *, allow_dirty: bool = False) -> list[str]:
-        """Keep several runs in one write, all or none, and return their ids. Raises StoreError for an unfit one."""
+        """Store several runs in one write, all or none, and return their ids. Raises StoreError for an unfit one."""
         packed: list[tuple[RunFile, bytes]] = []
         for run in runs:
             refuse_unfit(run, allow_dirty=allow_dirty, now=self._clock())
@@ -170,7 +170,7 @@ class GitBranchStore:
         ]
 
     def confirm(self, project: str, confirmation: Confirmation) -> None:
-        """Keep what two commits measured side by side gave; the same commits and metric again replaces it."""
+        """Store the result of measuring two commits side by side; it replaces that of the same commits and metric."""
         path = layout.confirmations_path(project)
 
         def plan(scratch: Scratch, tip: Tip) -> StoreChange | None:
@@ -186,7 +186,7 @@ class GitBranchStore:
         return sorted(sorted(entries, key=_measured), key=lambda entry: entry.confirmed_at, reverse=True)
 
     def accept(self, project: str, acceptance: Acceptance) -> None:
-        """Keep the word that a regression is meant; the same commit and metric again replaces it."""
+        """Store the acceptance of a regression; it replaces that of the same commit and metric."""
         path = layout.acceptances_path(project)
 
         def plan(scratch: Scratch, tip: Tip) -> StoreChange | None:
@@ -210,7 +210,7 @@ class GitBranchStore:
     def prune(self, project: str, *, keep: int) -> int:
         """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed.
 
-        The branch begins anew with what is left, so that the server can forget the rest.
+        The history is squashed to the remaining files, so that the server can discard the rest.
         """
         if keep < 0:
             raise StoreError(f"the number of runs to keep must be 0 or more, found {keep}")
@@ -233,7 +233,7 @@ class GitBranchStore:
         return find_link(self._location, self._place)
 
     def _write(self, plan: Plan) -> None:
-        """Put the commit of a plan on the branch, thought out anew whenever another writer was faster."""
+        """Push the commit of a plan, planned again whenever another writer was faster."""
         with open_scratch(self._link) as scratch:
             for attempt in range(TRIES):
                 tip = self._fetch(scratch)
@@ -247,12 +247,12 @@ class GitBranchStore:
         )
 
     def _push(self, scratch: Scratch, tip: Tip, change: StoreChange) -> bool:
-        """Put a change on the branch unless it has moved; leave its history behind where that has grown long."""
+        """Push a change unless the branch has moved; squash a history that has grown long."""
         seconds = int(self._clock().timestamp())
         if tip.commit is None:
             change = replace(change, write={**layout.first_files(), **change.write})
         elif change.alone or tip.commits % self._max_commits == 0:
-            # A server may let nobody rewrite a branch: then the branch goes on.
+            # The server may forbid rewriting a branch; then the history continues.
             with suppress(StoreRefusedError):
                 return scratch.push(tip, replace(change, alone=True), seconds_since_1970=seconds)
         return scratch.push(tip, replace(change, alone=False), seconds_since_1970=seconds)
@@ -281,7 +281,7 @@ class GitBranchStore:
         return self._seen
 
     def _load(self, scratch: Scratch, tip: Tip) -> _Contents:
-        """Read everything but the documents."""
+        """Read everything except the documents."""
         paths = [path for path in tip.files if not path.startswith(layout.DOCUMENTS)]
         contents = scratch.read([tip.files[path] for path in paths], most=layout.MAX_SMALL_BYTES)
         return _Contents(self._link.name, tip, {path: contents[tip.files[path]] for path in paths})
@@ -293,7 +293,7 @@ class GitBranchStore:
 
 
 class _SeriesPlace(NamedTuple):
-    """What tells one series from another, in the order in which they are listed; ``labels`` as in a run file."""
+    """The key of a series, in the sort order of lists; ``labels`` as in a run file."""
 
     workload: str
     shape: str
@@ -303,7 +303,7 @@ class _SeriesPlace(NamedTuple):
 
 
 class _Contents:
-    """What a branch holds beside the documents, decoded when it is asked for."""
+    """The files of a branch except the documents, decoded on demand."""
 
     def __init__(self, name: str, tip: Tip, files: Mapping[str, bytes]) -> None:
         self.tip = tip
@@ -313,18 +313,18 @@ class _Contents:
         self._histories: dict[str, dict[_SeriesPlace, list[tuple[RunFile, float]]]] = {}
 
     def file(self, path: str) -> bytes:
-        """The file of a list; that of an empty one where there is none."""
+        """The file of a list; an empty list if it is missing."""
         return self._files.get(path, layout.EMPTY_LIST)
 
     def runs(self, project: str) -> list[RunFile]:
         return self._decode(project)[0]
 
     def damaged(self, project: str) -> list[str]:
-        """Why the others cannot: of many files one that somebody broke hides no other."""
+        """One message per unreadable run file; it does not hide the other runs."""
         return self._decode(project)[1]
 
     def histories(self, project: str) -> Mapping[_SeriesPlace, list[tuple[RunFile, float]]]:
-        """The values of every series, oldest session first, each with its run; sorted out once for all of them."""
+        """The values of every series, oldest session first, each with its run; grouped once and cached."""
         if project not in self._histories:
             series: dict[_SeriesPlace, list[tuple[RunFile, float]]] = {}
             for file in sorted(self.runs(project), key=lambda file: (file.started, file.run.id)):
@@ -350,7 +350,7 @@ class _Contents:
 
 
 def _kept(file: RunFile, paths: Iterable[str]) -> str | None:
-    """The id of the run that is kept of a run's session; None where there is none."""
+    """The id of the stored run of a run's session; None if there is none."""
     prefix = layout.session_prefix(file.run.project, file.run.session)
     return next((path[len(prefix) :].partition(".")[0] for path in paths if path.startswith(prefix)), None)
 

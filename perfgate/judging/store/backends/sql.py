@@ -56,12 +56,12 @@ def accepts(location: str) -> bool:
     return location.startswith(_PREFIX) or "://" not in location
 
 
-def open_backend(location: str, place: StorePlace) -> SqlStore:  # noqa: ARG001 - a file lies where it lies
+def open_backend(location: str, place: StorePlace) -> SqlStore:  # noqa: ARG001 - a file needs no context
     """The store at a location; nothing is opened before its first use."""
     path = location.removeprefix(_PREFIX)
     try:
         return SqlStore(Path(path).expanduser())
-    except RuntimeError as error:  # ~ of a user that is not there
+    except RuntimeError as error:  # ~ of an unknown user
         raise StoreError(f"the store {path!a} cannot be found: {error}; give a path without ~") from error
 
 
@@ -70,7 +70,7 @@ def _now() -> datetime:
 
 
 class SqlStore:
-    """The Store in one SQLite file. It holds no connection between calls, so it may be kept over a fork."""
+    """The Store in one SQLite file. It holds no connection between calls, so it survives a fork."""
 
     def __init__(self, path: Path, *, clock: Callable[[], datetime] = _now) -> None:
         self._path = path
@@ -78,11 +78,11 @@ class SqlStore:
         self._engine = open_engine(path)
 
     def record(self, run: RunDocument, *, allow_dirty: bool = False) -> str:
-        """Keep a run and return its id; the same document again changes nothing. Raises StoreError for an unfit run."""
+        """Store a run and return its id; repeating it changes nothing. Raises StoreError for an unfit run."""
         return self.record_all([run], allow_dirty=allow_dirty)[0]
 
     def record_all(self, runs: Iterable[RunDocument], *, allow_dirty: bool = False) -> list[str]:
-        """Keep several runs in one write, all or none, and return their ids. Raises StoreError for an unfit one."""
+        """Store several runs in one write, all or none, and return their ids. Raises StoreError for an unfit one."""
         rows = [self._rows(run, allow_dirty=allow_dirty) for run in runs]
         if not rows:
             return []
@@ -105,7 +105,7 @@ class SqlStore:
         return [_stored_run(row) for row in self._read(query.limit(limit))]
 
     def damaged(self, project: str) -> list[str]:  # noqa: ARG002 - the same for all
-        """Nothing: SQLite refuses a damaged file as a whole, and ``show`` a document that was changed."""
+        """Empty: SQLite refuses a damaged file as a whole, and ``show`` refuses a modified document."""
         return []
 
     def show(self, run_id: str) -> RunDocument:
@@ -174,7 +174,7 @@ class SqlStore:
         ]
 
     def confirm(self, project: str, confirmation: Confirmation) -> None:
-        """Keep what two commits measured side by side gave; the same commits and metric again replaces it."""
+        """Store the result of measuring two commits side by side; it replaces that of the same commits and metric."""
         row = {"project": project, **msgspec.structs.asdict(confirmation)}
         same = [column == row[column.name] for column in CONFIRMATIONS.primary_key]
         with self._writing() as connection:
@@ -188,7 +188,7 @@ class SqlStore:
         return [Confirmation(**{name: row[name] for name in Confirmation.__struct_fields__}) for row in rows]
 
     def accept(self, project: str, acceptance: Acceptance) -> None:
-        """Keep the word that a regression is meant; the same commit and metric again replaces it."""
+        """Store the acceptance of a regression; it replaces that of the same commit and metric."""
         table = ACCEPTANCES.c
         same = (table.project == project, table.commit == acceptance.commit, table.metric == acceptance.metric)
         with self._writing() as connection:
