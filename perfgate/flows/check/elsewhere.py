@@ -1,4 +1,4 @@
-"""Whether a change of a repository with several projects lies in other ones, of which this one uses nothing."""
+"""Detect changes, in a repository with several projects, that touch only other projects which this one does not use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfgate.git.repository import Repository
 from perfgate.project import CONFIG_NAME
 
 _CODE = ("*.py", "*.toml", "*.cfg", "*.txt", "*.in", "*.yml", "*.yaml", "*.json", "*.sh")
-# Folders that hold the packages of a project, and are none.
+# Folders that hold a project's packages but are not packages themselves.
 _NO_PACKAGE = frozenset({"src", "lib", "python"})
 
 
@@ -22,9 +22,9 @@ _MENTION = r"(?:\b(?:from|import)\b.*\bNAME\b)|(?:[/\"']NAME\b)|(?:\bNAME[/\"'])
 
 
 def only_elsewhere(repository: Repository, prefix: str, base: str, head: str, changed: Sequence[str]) -> Message | None:
-    """Why a change need not be measured here: all its files lie in other projects of the base, which this one does not name.
+    """The reason not to measure a change here: all its files lie in other projects of the base, which this one does not name.
 
-    None where one lies in this project or in none, may be imported or read by it, or was read when it was measured.
+    None if a file lies in this project or in no project, may be imported or read by it, or was read during a measurement.
     """
     configs = [PurePosixPath(file) for file in repository.files(base)]
     projects = [str(file.parent) for file in configs if file.name == CONFIG_NAME and str(file.parent) != "."]
@@ -38,7 +38,7 @@ def only_elsewhere(repository: Repository, prefix: str, base: str, head: str, ch
 
 
 def _is_named(repository: Repository, prefix: str, commits: Sequence[str], owners: Mapping[str, str | None]) -> bool:
-    """Whether a line of this project imports or names a package, module or folder of the changed files, and not its own."""
+    """Whether a line of this project imports or names a package, module or folder that only the changed files have."""
     apart = sorted({owner for owner in owners.values() if owner})
     below = f"{prefix}/" if prefix else ""
     here = (f for f in repository.files(commits[0]) if f.startswith(below) and owner_of(f, apart, "") is None)

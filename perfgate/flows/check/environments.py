@@ -1,4 +1,4 @@
-"""Which environment each side is measured in: one for both, or one for each where base and head need other packages."""
+"""Choose each side's environment: a shared one, or one per side if base and head need different packages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SideCode(NamedTuple):
 
 
 class SideEnvironment(NamedTuple):
-    """The interpreter of one side, None for the one that runs perfgate, and what the run document says of it and its making."""
+    """One side's interpreter (None: the one running perfgate), with the record and notes for its run document."""
 
     python: Path | None = None
     record: Environment | None = None
@@ -54,7 +54,7 @@ class SideEnvironment(NamedTuple):
 
 
 class Environments(NamedTuple):
-    """Both sides' environments, and what people must know about the two of them."""
+    """Both sides' environments, and the notes that concern both."""
 
     base: SideEnvironment = SideEnvironment()
     head: SideEnvironment = SideEnvironment()
@@ -80,12 +80,12 @@ def choose_environments(
     environ: Mapping[str, str] = os.environ,
     say: Say,
 ) -> Environments:
-    """Choose the environments to measure in, and make them where ``[measure] setup`` must.
+    """Choose the environments to measure in, and build them with ``[measure] setup`` if needed.
 
-    What the two sides need is told from the files that define dependencies; where these say the same, or no setup command
-    is there, both share the running interpreter. Interpreters named on the command line come first. ``seals`` get what those
-    import, by ``code_of``. Raises MeasuringError
-    when the setup fails, and ConfigError or UsageError when no worker can run in an interpreter.
+    Interpreters named on the command line come first. Otherwise the dependency files of both sides are compared; if they are
+    equal, or there is no setup command, both sides share the running interpreter. ``code_of`` lists the code that an
+    interpreter imports, which is added to ``seals``. Raises MeasuringError if the setup fails, and ConfigError or UsageError
+    if no worker can run in an interpreter.
     """
     needs = [read_requirements(side.root, settings.requirements) for side in (base, head)]
     differing = differing_files(*needs)
@@ -98,7 +98,7 @@ def choose_environments(
     elif head.setup and (differing or base.setup not in ("", head.setup)):
         choices = []
         for side, code, need in zip(_SIDES, (base, head), needs):
-            # The setup of the head is code of the head: what base imports is sealed before it runs.
+            # The head's setup command is code of the head, so base's imports are sealed before it runs.
             seals.begin(side)
             choice = _built(side, code, code.setup or head.setup, need, settings, out, environ, say)
             seals.add(code_of(choice.python), side)
@@ -143,7 +143,7 @@ def _built(
     provided = provide_virtualenv(plan, cache=cache_folder(environ), environ=environ, log=log, say=say)
     own = "have [measure] setup install perfgate and torch too, or leave inherit_packages true"
     remedy = "check what [measure] setup installs" if settings.inherit_packages else own
-    # On a developer's machine that is the developer's own job.
+    # On a developer's machine, keeping the environment fresh is up to the developer.
     notes = (REUSED, *provided.notes) if provided.reused and in_ci(environ) else provided.notes
     return _Choice("built", provided.python, remedy, notes)
 
@@ -153,7 +153,7 @@ def _describe(
 ) -> Environment:
     with tempfile.TemporaryDirectory(prefix="perfgate-about-") as folder:
         scratch = Path(folder)
-        # What a side's packages are is asked without an accelerator: torch_npu must not be imported for it.
+        # Listing packages needs no accelerator: torch_npu must not be imported for it.
         environment = worker_environment(
             environ, device="cpu", scratch=scratch, threads=1, hash_seed=0, pass_env=list(settings.pass_env)
         )

@@ -11,7 +11,7 @@ from perfgate.conductor.workers.foresight import Foresight, Part, SoFar
 from perfgate.flows.shared.doors import Progress
 
 PARTS: tuple[Part, ...] = ("checklist", "pairs", "turns")
-# How much of their budgets pairs and turns of usual models take; of what runs, pairs and turns themselves say it.
+# Share of their budgets that pairs and turns of typical models take, assumed until a first part of the kind has finished.
 _USUAL_SHARE = 0.7
 # The two sides run the checklist one after the other.
 _SIDES = 2
@@ -23,10 +23,10 @@ class _Planned(NamedTuple):
 
 
 class Forecast:
-    """Adds what is left of the part that runs to what the later ones will take, and says it as one number.
+    """Forecasts the remaining seconds of the whole check: the rest of the running part plus the parts still to come.
 
-    A later part takes what the same part of another workload took, else a usual share of its budget; turns never take more
-    than they need for what the checklist took. Pairs go on to the look at which they will do, as far as the last look knew.
+    A part to come is expected to take the mean of the same part of earlier workloads, else the usual share of its budget.
+    Pairs are expected to continue to the look that the last look predicted to decide.
     """
 
     def __init__(
@@ -52,30 +52,30 @@ class Forecast:
         self._to_come = [_Planned(part, workload) for workload in workloads for part in parts]
 
     def leave_out(self, workload: str) -> None:
-        """A workload has no further parts."""
+        """Drop the parts still to come of a workload."""
         self._to_come = [planned for planned in self._to_come if planned.workload != workload]
 
     def begin(self, part: Part, workload: str) -> None:
-        """A part begins, and the one before it has ended."""
+        """Start a part, which ends the one before."""
         now = self._clock()
         if self._running:
             self._took[self._running.part].append(now - self._part_began)
         self._running, self._part_began = _Planned(part, workload), now
-        if self._running in self._to_come:  # what was planned before it does not come any more
+        if self._running in self._to_come:  # parts planned before it were skipped
             self._to_come = self._to_come[self._to_come.index(self._running) + 1 :]
         self._sides_done = self._last_number = 0
         self._needed = self._so_far = None
         self.expect(Foresight())
 
     def need(self, pairs: int | None) -> None:
-        """What the last look found: about so many pairs would decide; None where it does not know."""
+        """Set the number of pairs that the last look expects to decide; None if unknown."""
         self._needed = pairs
 
     def show(self, so_far: SoFar | None) -> None:
         self._so_far = so_far
 
     def expect(self, foresight: Foresight) -> None:
-        """Say what is known of the whole, from what the conductor says of the part that runs."""
+        """Report the forecast of the whole check, from the conductor's forecast of the running part."""
         if self._running is None:
             return
         if self._running.part == "checklist" and foresight.number is not None:
@@ -107,7 +107,7 @@ class Forecast:
             return max(0.0, self._usual(part) - elapsed)
         to_go = foresight.goal - foresight.number + 1
         needed = 0 if self._needed is None else self._needed - foresight.number + 1
-        # Once the sure looks are over, the budget ends them.
+        # After the guaranteed looks, the budget ends the pairs.
         return max(foresight.left, min(foresight.left / to_go * needed, budget_left))
 
     def _left_of_checklist(self, foresight: Foresight, elapsed: float) -> float | None:

@@ -1,4 +1,4 @@
-"""``perfgate local --hook``: which commits a ``git push`` is about to send, and whether what was found out lets it."""
+"""``perfgate local --hook``: find the commits that a ``git push`` is about to send, and allow or stop the push."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perfgate.judging.gate.verdict import exit_code
 
 @dataclass(frozen=True)
 class Push:
-    """A commit on its way to a remote, and the remote's main branch as far as we know it; None where it has none yet."""
+    """A commit about to be pushed, and the tip of the remote's main branch as last known; None if it has none yet."""
 
     head: str
     base: str | None
@@ -30,10 +30,10 @@ def pushed(
     lines: Sequence[str],
     main_branch: str,
 ) -> list[Push]:
-    """What is pushed, each commit once: what pre-commit says in its variables, or git on standard input.
+    """The pushed commits, each once, from pre-commit's variables or git's standard input.
 
-    ``remote`` is the first argument of git's hook, None where git did not call us. Without any word of a push it is what is
-    checked out (``pre-commit run --hook-stage pre-push``). Sources: githooks(5), pre-push; pre-commit.com, "pre-push".
+    ``remote`` is the first argument of git's hook, None if git did not call us. Without either, the push is HEAD
+    (``pre-commit run --hook-stage pre-push``). Sources: githooks(5), pre-push; pre-commit.com, "pre-push".
     """
     revision_by_pre_commit = environ.get("PRE_COMMIT_TO_REF") or environ.get("PRE_COMMIT_LOCAL_BRANCH")
     if revision_by_pre_commit:
@@ -43,7 +43,7 @@ def pushed(
     else:
         revisions = ["HEAD"]
     name = remote or environ.get("PRE_COMMIT_REMOTE_NAME") or "origin"
-    # A push to a mere address is judged too, against what everybody's is.
+    # A push to a bare URL is judged too, against the main branch of origin.
     known = repository.main_of(name, main_branch) or repository.main_of("origin", main_branch)
     base = known or repository.fetch_main(name, main_branch)
     heads = dict.fromkeys(repository.resolve(revision) for revision in revisions if revision.strip("0"))
@@ -51,10 +51,10 @@ def pushed(
 
 
 def hook_code(decision: DecisionDocument, *, strict: bool) -> int:
-    """The exit code by which git goes on or not: a regression stops a push, and code that does not run.
+    """The hook's exit code, which makes git continue or stop: a regression stops the push, as does code that does not run.
 
-    What could not be decided, for lack of time or on a machine that was not quiet enough, stops it only where that was
-    asked for: whoever pushes can do nothing about it, and CI judges the change again.
+    An undecided check, for lack of time or on a noisy machine, stops it only if ``strict``: the developer cannot do anything
+    about it, and CI judges the change again.
     """
     code = exit_code(decision)
     if strict or code not in (EXIT_INCONCLUSIVE, EXIT_MEASURING):

@@ -46,7 +46,7 @@ RESULTS = ("decision.json", "comment.md", "report.html", "history.json", "base/r
 def check_change(directory: Path, options: CheckOptions, progress: Progress) -> DecisionDocument:
     """Measure the change against its base, decide, and write the folder: documents, comment, report, traces, logs.
 
-    Raises RepositoryError or ConfigError before anything is measured when the two sides cannot be told.
+    Raises RepositoryError or ConfigError before any measurement if the two sides cannot be determined.
     """
     deadline = time.monotonic() + options.time_budget
     project = project_of_change(directory, options)
@@ -55,7 +55,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
         directory = project
     repository = Repository(directory)
     prefix = repository.prefix(directory)
-    # The project's configuration as it stands: a wrong one is reported before a worktree is made.
+    # Read the configuration first, so that an invalid one is reported before a worktree is created.
     config = configuration_of(repository, directory, prefix, options)
     config.selected(options.workloads)
     refuse_unknown_kind(config.device)
@@ -70,23 +70,23 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
     wait = min(LOCK_SECONDS, options.time_budget)
     with machine_lock(lock_path(), purpose=purpose, say=progress.note, timeout=wait):
         earlier = _earlier(out, sides, config, options, progress)
-        # What is to be added to stays until its successor is written.
+        # Run documents that this check adds to stay until they are replaced.
         keep = earlier and options.append
         remove_results(out, [name for name in RESULTS if not (keep and name.endswith("run.json"))])
-        # The session starts when the machine is ours: waiting for it is not measuring.
+        # The session starts once we hold the machine, so the time spent waiting does not count.
         command = "upgrade" if options.comparing == "stack" else "local" if options.work_tree else "check"
         session = start_session(command, config.measure.seed, ci_context(os.environ))
         progress.status(sentence("checking out base and head"))
-        # Base is measured by the head's workload files, from a checkout that the head does not work in.
+        # Base is measured with the head's workload files, from a checkout that the head does not use.
         commits = {"base": sides.base.commit, "head": sides.head, **_harness_commit(sides, options)}
-        # Written in perfgate.toml, so meant from there, as every other path in it.
+        # Relative to perfgate.toml, like every other path in it.
         link = [f"{prefix}/{entry}" if prefix else entry for entry in config.measure.link]
         with repository.worktrees(commits, link=link) as trees:
             head_root = trees["head"] / prefix
             config = replace(load_config(head_root, device=options.device), project=config.project)
             config = _with_budgets(_with_rules_of_base(config, base_config), options.budgets)
             sides = with_code_changes(sides, repository, prefix, trees["base"] / prefix, head_root)
-            # Watching sets access times, which a seal would see as a change: first watch, then seal.
+            # Watch before sealing: watching sets access times, which a seal would report as a change.
             watches = {name: watch_reads(trees[name], repository.files(commit)) for name, commit in commits.items()}
             seals = seal_sides(repository, commits, trees, link, os.environ)
             environments = choose_environments(
@@ -121,7 +121,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
         for run, notes, files in zip(documents_of(finished, measured), measured.notes, reads)
     )
     remember_reads(repository, (base, head))
-    # The worktree that the configuration comes from is gone; the store is found from the clone.
+    # The worktree that the configuration was read from is gone; locate the store from the clone.
     finished = finished._replace(config=replace(config, root=directory))
     return _judge(finished, base, head, measured.flames, options, progress)
 
@@ -129,7 +129,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
 def _judge(
     job: Job, base: RunDocument, head: RunDocument, flames: list[PairFlame], options: CheckOptions, progress: Progress
 ) -> DecisionDocument:
-    """Decide and write the folder of the results."""
+    """Decide and write the results folder."""
     out, root = job.out, job.config.root
     history = stored_history(job.config, head, os.environ, warn=progress.note)
     if history.series or history.accepted:
@@ -150,7 +150,7 @@ def _judge(
 
 
 def _earlier(out: Path, sides: Sides, config: Config, options: CheckOptions, progress: Progress) -> Earlier | None:
-    """What this check adds to: the result in its own folder, or an earlier attempt of its CI job."""
+    """The earlier result that this check adds to: the one in its own folder, or an earlier attempt of its CI job."""
     if options.append_from:
         return find_attempt(options.append_from, sides, config, options.workloads, say=progress.note)
     return find_earlier(out, base_commit=sides.base.commit, head_commit=sides.head) if options.append else None
@@ -167,7 +167,7 @@ def _files_read(watches: Mapping[str, ReadWatch | None]) -> tuple[list[str] | No
 
 
 def _with_budgets(config: Config, factor: float) -> Config:
-    """The configuration with so many times the seconds for pairs, and for the turns of every job."""
+    """The configuration with the time budgets of the pairs, and of the turns of every job, multiplied by ``factor``."""
     jobs = [
         replace(job, settings=msgspec.structs.replace(job.settings, budget=factor * job.settings.budget))
         for job in config.jobs
@@ -178,10 +178,10 @@ def _with_budgets(config: Config, factor: float) -> Config:
 
 
 def _with_rules_of_base(config: Config, base: BaseConfig) -> Config:
-    """The head's configuration with the base's word on what judges it.
+    """The head's configuration with the rules of the base that judge it.
 
-    That is which bounds must be measured, what is expected, how often base runs against base at least, and whether kernels of
-    earlier jobs may be used.
+    These are the budgets, the expectations, the gating limits, the minimum number of base-against-base pairs, and whether
+    kernels cached by earlier jobs may be used.
     """
     if base.config is None:
         return config

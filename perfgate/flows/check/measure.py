@@ -1,4 +1,4 @@
-"""Measure the two sides of a check: the checklist on each, then pairs until they decide; and put their documents together."""
+"""Measure both sides of a check: the checklist on each, then pairs until they decide."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ from perfgate.judging.gate.so_far import interval_so_far
 from perfgate.judging.gate.turns import foreseen, smallest_tolerance
 from perfgate.locale import sentence
 
-# A budget or SLA that seems broken is measured so often before the head is blamed for it.
+# Measurements of a budget or SLA that seems broken before the head is blamed for it.
 TURNS_OF_A_BROKEN_BOUND = 3
 _NAMED = 3
-# Both sides are counted whatever is asked for: exact counters are compared first.
+# The counting step always runs on both sides: exact counters are compared first.
 _COUNTING_STEP = 4
 
 
 def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, progress: Progress) -> Measured:
-    """Measure every workload that is asked for on both sides, or where there is an earlier job, more pairs of it.
+    """Measure every selected workload on both sides, or add pairs to an earlier job.
 
-    Where that one ran on another testbed, raises UsageError, or with ``append_from`` begins anew.
+    If the earlier job ran on another testbed, raises UsageError, or with ``append_from`` starts afresh.
     """
     folders = {side: job.out / side for side in ("base", "head")}
     for folder in folders.values():
@@ -119,7 +119,7 @@ def _notes_of_side(bench: Bench, job: Job, checkout: Checkout, side: Side) -> li
 
 
 def _notes_of_job(bench: Bench, job: Job, options: CheckOptions, refused: list[str]) -> list[Message]:
-    """What is said of both sides; the check of the workloads ``refused`` refuses the output of either."""
+    """The notes for both sides' documents; in the workloads ``refused``, the check rejects the output of both sides."""
     return [
         *_unselected_note(job, options),
         *([Message("notes.check-refuses-both", {"names": refused})] if refused else []),
@@ -139,10 +139,10 @@ def _measure_pairs_and_turns(
     *,
     to_come: int,
 ) -> None:
-    """Measure the pairs of a workload, some of them traced, and then the turns, whose steps read those traces."""
+    """Measure the pairs of a workload, some of them traced, and then the turns of the steps that read those traces."""
     bench, reference = turns.bench, turns.reference
     base, head = turns.sides
-    # In the folder of the results there is space.
+    # The results folder has room for traces; the system's temporary folder may not.
     with tempfile.TemporaryDirectory(dir=job.out, prefix=".traces-") as traces:
         _measure_pairs(
             bench,
@@ -211,7 +211,7 @@ def _look_at(job: Job, measured: Measured, name: str) -> Look:
 
 
 def _adding_to(job: Job, testbed: Testbed, options: CheckOptions, progress: Progress) -> Job:
-    """The job, without the earlier one that it adds to where that ran on another testbed."""
+    """The job, without its earlier results if they come from another testbed."""
     if job.earlier and (why := other_testbed(job.earlier, testbed)):
         if not options.append_from:
             raise UsageError(
@@ -226,7 +226,7 @@ def _adding_to(job: Job, testbed: Testbed, options: CheckOptions, progress: Prog
 
 
 def _refuses_both(measured: Measured) -> bool:
-    """Whether the check of the workload measured last refuses the output of base and head alike: it is itself wrong."""
+    """Whether the last workload's check rejects the output of both base and head, i.e. the check itself is wrong."""
     return all(
         any(result.status == "failed" for result in side[-1].correctness) for side in (measured.base, measured.head)
     )
@@ -242,10 +242,10 @@ def _unselected_note(job: Job, options: CheckOptions) -> list[Message]:
 
 
 def _settle_gating_numbers(turns: ChecklistTurns, job: Job, measured: Measured) -> None:
-    """Take turns of the steps whose numbers gate and are open: bounds that seem broken, and numbers that a tolerance names.
+    """Take turns of the steps with undecided gating metrics: bounds that seem broken, and metrics that a tolerance names.
 
-    A machine may stall for a moment, so what seems to break a bound has two more turns, whatever they take. What a tolerance
-    names has turns until it is decided or the budget of pairs is spent.
+    A machine may stall for a moment, so a bound that seems broken gets two more turns, regardless of their cost. A metric
+    with a tolerance gets turns until it is decided or the budget of the pairs is spent.
     """
     config = turns.bench.config
     name, looks = turns.reference.name, job.policy.looks
@@ -269,12 +269,12 @@ def _settle_gating_numbers(turns: ChecklistTurns, job: Job, measured: Measured) 
 
 
 def _needs_turns(step: StepResult) -> bool:
-    """Whether a step has a number that neither is exact nor comes from the pairs."""
+    """Whether a step has a value that is neither exact nor measured by the pairs."""
     return any(value.value is not None and is_of_turns(value.metric) for value in step.values)
 
 
 def _note_regressions(reference: WorkloadReference, job: Job, measured: Measured, progress: Progress) -> None:
-    """Say what the exact counters show, long before pairs tell what it costs."""
+    """Report regressed exact counters right away, long before the pairs measure their cost."""
     names = Look(*documents_of(job, measured), job.policy, workload=reference.name).regressed()
     if names:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
@@ -288,7 +288,7 @@ def _note_regressions(reference: WorkloadReference, job: Job, measured: Measured
 
 
 def _note_uncounted(measured: Measured, progress: Progress) -> None:
-    """Say which hardware counters the pairs lack: once, for they lack them all."""
+    """Report once why the pairs lack hardware counters: if they lack any, they lack all."""
     reason = next((pairs.uncounted for pairs in measured.pairs if pairs.uncounted), None)
     if reason:
         progress.note(reason)
@@ -299,7 +299,7 @@ def _checklist_budget(config: Config, options: CheckOptions) -> float:
 
 
 class _Steps(NamedTuple):
-    """The steps of a check: those that decide, those that inform, and of the ones that take long, the seconds of a turn."""
+    """The steps of a check: deciding ones, informing ones, and the seconds per turn of the long ones."""
 
     deciding: tuple[int, ...]
     informing: tuple[int, ...]
@@ -311,7 +311,7 @@ def _steps(policy: Policy, options: CheckOptions) -> _Steps:
     asked = AVAILABLE_STEPS if options.steps is None else options.steps
     deciding = {_COUNTING_STEP, *(decides - DECIDING_STEPS), *(number for number in asked if number in decides)}
     informing = [number for number in asked if number not in decides]
-    # What is asked for by its number is measured, however long it takes.
+    # A step selected by its number is measured, however long it takes.
     unasked = informing if options.steps is None else []
     long = {number: CARDS[number].long_seconds for number in unasked if CARDS[number].long_seconds}
     return _Steps(tuple(sorted(deciding)), tuple(number for number in informing if number not in long), long)
@@ -364,7 +364,7 @@ def _measure_pairs(
 ) -> None:
     """Measure the pairs of a workload that loads on both sides, until they decide or the looks are used up.
 
-    ``to_come`` workloads are measured after it.
+    ``to_come`` is the number of workloads still to be measured.
     """
     if not _can_be_compared(reference, job, measured):
         return
@@ -409,7 +409,7 @@ def _measure_pairs(
                 traces=traces,
                 before_pair=before_pair,
             )
-            # Luck of the layout, unless it comes again in every other: only then does it say something of the machine.
+            # Base differs from base. If a redrawn memory layout removes the difference, it was luck; else it is the machine.
             look = Look(*documents_of(job, measured), job.policy, workload=reference.name)
             unlucky = look.base_differs and not job.earlier
             if not unlucky or time.monotonic() > min(budget_ends, job.deadline):
@@ -425,7 +425,7 @@ def _measure_pairs(
 
 
 def _can_be_compared(reference: WorkloadReference, job: Job, measured: Measured) -> bool:
-    """Whether the workload loaded on both sides, on one testbed: anything else is not worth a minute of pairs."""
+    """Whether the workload loaded on both sides, on one testbed; otherwise pairs would be a waste of time."""
     records = (
         [*job.earlier.base.workloads, *job.earlier.head.workloads]
         if job.earlier
@@ -437,7 +437,7 @@ def _can_be_compared(reference: WorkloadReference, job: Job, measured: Measured)
 
 
 def _with_twins(pairs: int | None, job: Job) -> int | None:
-    """The planned pairs up to the look that has so many of base and head, with those of base against base among them."""
+    """The planned pairs up to the first look with ``pairs`` base–head pairs, including those of base against base."""
     looks = [look for look in job.policy.looks if pairs is not None and look >= pairs]
     return looks[0] + job.config.gate.aa_pairs if looks else None
 

@@ -1,4 +1,4 @@
-"""What is known before a check measures, what it has measured so far, and the run documents of both sides made of it."""
+"""The inputs of a check, its measurements so far, and both sides' run documents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from perfgate.flows.trust.commits import BaseConfig
 
 
 class Job(NamedTuple):
-    """What is known before anything is measured."""
+    """The inputs of a check, known before it measures."""
 
     config: Config
     base_config: BaseConfig
@@ -46,8 +46,8 @@ class Job(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What has been measured so far; the lists grow workload by workload. ``notes`` are what each side's document adds,
-    ``added_to`` is the earlier job that it continues, ``loaded`` the packages that each side's workloads loaded, and
+    """The measurements so far; the lists grow workload by workload. ``notes`` are added to each side's document,
+    ``added_to`` is the earlier job that this one continues, ``loaded`` the packages that each side's workloads loaded, and
     ``kept`` the profiles of jobs.
     """
 

@@ -1,4 +1,4 @@
-"""The profiles of the jobs of a check: what the documents hold of them, the traces that stay, and the flame graph."""
+"""The job profiles of a check: their entries in the run documents, the traces that are kept, and the flame graph."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from perfgate.measuring.counting.collect import trace_name
 
 @dataclass
 class KeptProfiles:
-    """What each side's document gets of the profiles of all jobs."""
+    """The profiles of all jobs, for each side's document."""
 
     profiles: dict[SideName, list[JobProfile]] = field(default_factory=lambda: {"base": [], "head": []})
     artifacts: dict[SideName, list[Artifact]] = field(default_factory=lambda: {"base": [], "head": []})
@@ -50,7 +50,7 @@ class KeptProfiles:
             try:
                 (timeline,) = trace.read(file).timelines
                 trees[side] = _per_unit(tree_of(timeline, workload), sampled.units)
-            except (DocumentError, ValueError):  # nothing ran while it was sampled
+            except (DocumentError, ValueError):  # no stack was sampled
                 continue
         return (
             [PairFlame(workload, "", side_by_side(*(trees[side] for side in NAMES)))]
@@ -59,7 +59,7 @@ class KeptProfiles:
         )
 
     def put_into(self, side: SideName, run: RunDocument) -> RunDocument:
-        """The document of a side with its profiles, in place of those that an earlier session took of the same jobs."""
+        """A side's document with its profiles, which replace those of an earlier session of the same jobs."""
         names = {profile.workload for profile in self.profiles[side]}
         paths = {artifact.path for artifact in self.artifacts[side]}
         return msgspec.structs.replace(
@@ -77,6 +77,6 @@ class KeptProfiles:
 
 
 def _per_unit(tree: FlameTree, units: int) -> FlameTree:
-    """The tree with times of one unit of work: the sides did different amounts while they were sampled."""
+    """The tree with times per unit of work, because the sides did different amounts of work while they were sampled."""
     costs = tree.head and msgspec.structs.replace(tree.head, units=max(1, units))
     return msgspec.structs.replace(tree, head=costs, unit="call")

@@ -1,4 +1,4 @@
-"""Which project a change belongs to where a repository holds several and the command was given at their root."""
+"""Find the project that a change belongs to, if the command was given at the root of a repository with several."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perfgate.project import CONFIG_NAME, choices, projects_below
 def project_of_change(directory: Path, options: CheckOptions) -> Path:
     """The folder itself if it is a project or holds none, else the only project below it that the change touches.
 
-    Raises ConfigError, with the folders to choose from, where the change touches several, none, or files beside them.
+    Raises ConfigError, with the folders to choose from, if the change touches several, none, or files outside them.
     """
     projects = [] if (directory / CONFIG_NAME).is_file() else projects_below(directory)
     if not projects:

@@ -1,7 +1,7 @@
-"""A check that is run again adds its pairs and turns to those of the earlier one, instead of rolling the dice anew.
+"""A check that is run again adds its pairs and turns to those of the earlier one, instead of rolling the dice again.
 
-What the first job decided stays in the data, so nobody gets another verdict by running it again until it pleases; the later
-pairs count as evidence that stays true for any number of reruns (judging/gate/rule.py).
+The data of the first job is kept, so repeated runs cannot be used to fish for a better verdict; the later pairs count as
+evidence that stays valid for any number of reruns (judging/gate/rule.py).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Earlier(NamedTuple):
         return next((record for record in self.head.jobs if record.name == job), None)
 
     def turns_of(self, job: str) -> TurnsBefore:
-        """How many quads and starts of a job both sides have, whole or in part."""
+        """The number of quads and starts of a job that both sides have, complete or partial."""
         turns = [turn for run in (self.base, self.head) for turn in run.turns if turn.workload == job]
         return TurnsBefore(
             quads=1 + max((turn.quad for turn in turns), default=-1),
@@ -58,9 +58,9 @@ class Earlier(NamedTuple):
 
 
 def find_earlier(out: Path, *, base_commit: str, head_commit: str) -> Earlier | None:
-    """The job to add to, None where the folder holds none.
+    """The job to add to, None if the folder holds none.
 
-    Raises UsageError when it is of other commits or has been added to too often, and DocumentError when it is damaged.
+    Raises UsageError if it belongs to other commits or has been added to too often, and DocumentError if it is damaged.
     """
     earlier = _read(out)
     if earlier and (why := _misfit(earlier, base_commit, head_commit)):
@@ -75,9 +75,9 @@ def find_earlier(out: Path, *, base_commit: str, head_commit: str) -> Earlier | 
 def find_attempt(
     folder: Path, sides: Sides, config: Config, workloads: tuple[str, ...], *, say: Callable[[str], None]
 ) -> Earlier | None:
-    """The newest attempt in a folder that can be added to; None where none can, and why is said.
+    """The newest attempt in a folder that can be added to; if there is none, report the reason and return None.
 
-    Its documents come from a job that ran the change's code, as those of this job do, and are read as hostile.
+    Its documents come from a job that ran the change's code, as does this job, so they are read as hostile input.
     """
     try:
         attempts = [folder, *sorted((path for path in folder.iterdir() if path.is_dir()), key=_attempt)]
@@ -133,7 +133,7 @@ def _other_settings(earlier: Earlier, config: Config, workloads: tuple[str, ...]
 
 
 def other_testbed(earlier: Earlier, testbed: Testbed) -> str | None:
-    """How this machine differs from the one that measured the earlier pairs; None where it does not."""
+    """The difference between this machine and the one that measured the earlier pairs; None if they are comparable."""
     before, now = earlier.head.testbed.comparable, testbed.comparable
     differing = sorted(field for field in before.keys() | now.keys() if before.get(field) != now.get(field))
     if not differing:
@@ -146,7 +146,7 @@ def other_testbed(earlier: Earlier, testbed: Testbed) -> str | None:
 
 
 def refuse_other_job(earlier: Earlier, record: JobRecord) -> JobRecord:
-    """The record of the earlier turns of a job. Raise UsageError where there is none, or its settings were others."""
+    """The record of the earlier turns of a job. Raises UsageError if there is none, or if its settings differ."""
     before = earlier.record_of(record.name)
     if before is None or before.sha256 != record.sha256:
         what = "there are none" if before is None else "its settings were others"
@@ -167,9 +167,9 @@ def add_to(
     *,
     head_folder: Path,
 ) -> tuple[RunDocument, RunDocument]:
-    """Both documents as the later session leaves them; the logs in ``head_folder`` are its own.
+    """Both documents with the later session added; the logs in ``head_folder`` belong to that session.
 
-    A seal that an earlier session broke, or never had, stays so.
+    A seal that was broken or missing in an earlier session stays so.
     """
     base = msgspec.structs.replace(
         earlier.base,

@@ -1,4 +1,4 @@
-"""Seal what both sides of a check run, before any code of the change does."""
+"""Seal the code that both sides of a check run, before any code of the change runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perfgate.document.seal import Seal
 from perfgate.git.repository import Repository
 from perfgate.system.stamps import stamps_below
 
-# The checkouts that each side reads: base is measured by the workload files of the head, from a checkout of its own.
+# The side that reads each checkout: base is measured with the head's workload files, from a separate checkout.
 _READS: dict[str, Side] = {"base": "base", "harness": "base", "head": "head"}
 
 
@@ -27,8 +27,8 @@ def seal_sides(
     links: Sequence[str],
     environ: Mapping[str, str],
 ) -> Seals:
-    """Seal the checkouts, what is linked into them, and the code that the running interpreter imports."""
-    # Bytecode that this process wrote beside what it imports would look like a change of it.
+    """Seal the checkouts, the paths linked into them, and the code that the running interpreter imports."""
+    # Bytecode written by this process beside its imports would look like a change to them.
     compile_own_code()
     sys.dont_write_bytecode = True
     seals = Seals()
@@ -43,7 +43,7 @@ def seal_sides(
 
 
 def code_of(python: Path | None, environ: Mapping[str, str], clone: Path) -> list[SealedFolder]:
-    """What an interpreter imports. At a desk people may work in the clone meanwhile, where it is installed in place."""
+    """The code an interpreter imports; outside CI without the clone: an editable install may be edited while measuring."""
     environment = worker_environment(
         environ, device="cpu", scratch=Path("/"), threads=1, hash_seed=0, pass_env=[], reuse_caches=True
     )
@@ -51,7 +51,7 @@ def code_of(python: Path | None, environ: Mapping[str, str], clone: Path) -> lis
 
 
 def seal_notes(seal: Seal) -> list[Message]:
-    """What a side's document says of files that its code wrote into its checkout, and of what is too large to be sealed."""
+    """Notes for a side's document: files that its code wrote into its checkout, and folders too large to be sealed."""
     own = [Message("notes.wrote-into-checkout", {"files": seal.own})] if seal.own else []
     left_out = [Message("notes.not-sealed", {"folders": seal.left_out, "most": MOST_ENTRIES})] if seal.left_out else []
     return [*own, *left_out]

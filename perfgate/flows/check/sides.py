@@ -1,4 +1,4 @@
-"""Which two commits a check compares, by which configuration, and whether anything between them is worth measuring."""
+"""Choose the two commits and the configuration of a check, and skip it if no relevant file changed."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from perfgate.judging.gate.paths import always_relevant, skipped, skipped_becaus
 
 
 class Sides(NamedTuple):
-    """The two commits, and what their run documents say of them.
+    """The two commits, and their sources for the run documents.
 
-    ``touched`` maps where a function begins that the head changed or added to its name.
+    ``touched`` maps the start of each function that the head changed or added to the function's name.
     """
 
     base: BaseChoice
@@ -53,8 +53,8 @@ def configuration_of(repository: Repository, directory: Path, prefix: str, optio
 
 
 def choose_sides(repository: Repository, config: Config, options: CheckOptions) -> Sides:
-    """The commits to compare. Raises RepositoryError where git has none, or uncommitted changes would be left out."""
-    # A named head is what it is, whatever the work tree holds.
+    """The commits to compare. Raises RepositoryError if git has none, or if uncommitted changes would be left out."""
+    # With a named head, the state of the work tree does not matter.
     head, dirty = repository.resolve(options.head) if options.head else repository.head(), False
     if options.work_tree and not options.head:
         head, dirty = repository.snapshot()
@@ -82,7 +82,7 @@ def choose_sides(repository: Repository, config: Config, options: CheckOptions) 
 
 
 def _ask_for_base(repository: Repository, config: Config, revision: str) -> None:
-    """Raise UsageError where a change would be compared with itself because its branch was taken for the main one."""
+    """Raise UsageError if a change would be compared with itself because its branch was taken for the main one."""
     branch = revision.removeprefix("origin/")
     if not config.store.main_branch and branch not in MAIN_NAMES and repository.is_current(branch):
         raise UsageError(
@@ -96,14 +96,14 @@ def _ask_for_base(repository: Repository, config: Config, revision: str) -> None
 def skipped_decision(
     repository: Repository, config: Config, base: BaseConfig, sides: Sides, prefix: str, options: CheckOptions
 ) -> DecisionDocument | None:
-    """The decision not to measure where the base's path filter finds nothing relevant, or no other code; else None.
+    """The decision to skip, if the base's path filter finds no relevant file or the code is the same; else None.
 
-    A work tree that is its own base is not measured either. A commit is, if somebody asks for it: base against base shows the
-    noise of a machine.
+    A work tree equal to its base is skipped too. A commit equal to its base is measured: base against base shows the noise
+    of the machine.
     """
     if options.always or options.comparing == "stack" or base.unreadable:
         return None
-    # The store is found from the clone, not from where the base's perfgate.toml was read.
+    # Locate the store from the clone, not from the place that the base's perfgate.toml was read from.
     rules = replace(base.config or config, root=config.root)
     changed = repository.files_between(sides.base.commit, sides.head)
     always = always_relevant(config, prefix) | always_relevant(rules, prefix)
@@ -111,7 +111,7 @@ def skipped_decision(
     because = (
         Message("gate.no-change", {"base": sides.base.commit[:12]})
         if options.work_tree and not changed
-        # In CI a path filter says it, which the base has and a judge knows.
+        # In CI only the base's path filter may skip other projects, because the publishing job can verify it.
         else (options.work_tree and only_elsewhere(repository, prefix, sides.base.commit, sides.head, changed))
         or skipped_because(
             changed,
@@ -136,7 +136,7 @@ def skipped_decision(
 
 
 def with_code_changes(sides: Sides, repository: Repository, prefix: str, base: Path, head: Path) -> Sides:
-    """The sides with the places that the head changed: they name causes, and judge nothing."""
+    """The sides with the lines that the head changed; they only name causes and do not affect the verdict."""
     files = repository.changed_files(sides.base.commit, sides.head, prefix=prefix, added=True)
     source = msgspec.structs.replace(sides.head_source, changes=code_changes(base, head, files))
     return sides._replace(head_source=source, touched=touched_functions(base, head, files))

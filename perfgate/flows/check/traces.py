@@ -30,13 +30,13 @@ class _Traced(NamedTuple):
 
     @property
     def longer(self) -> float:
-        """By how many seconds head's calls took longer."""
+        """The seconds by which head's calls took longer."""
         before, after = (sum(total.own for total in node_totals(tree, tree.head)) for tree in (self.base, self.head))
         return after - before
 
 
 class KeptTraces(NamedTuple):
-    """The flame graphs of a workload, and of each pair that traced all shapes the folders with its recordings."""
+    """The flame graphs of a workload, and the folders with the recordings of each pair that traced all shapes."""
 
     flames: list[PairFlame]
     turns: list[Recorded]
@@ -45,8 +45,8 @@ class KeptTraces(NamedTuple):
 def keep_traces(traces: list[PairTrace], sides: tuple[Findings, Findings], folders: tuple[Path, Path]) -> KeptTraces:
     """Draw the flame graphs of a workload's traced pairs; keep the recordings of the middle pair in the sides' folders.
 
-    They take the place of those that the checklist made, each side by itself. A recording that cannot be read costs its pair.
-    The folders for turns lie beside the recordings.
+    On each side they replace the traces of the checklist. A pair with an unreadable recording is dropped. The folders for
+    turns lie beside the recordings.
     """
     base, head = sides
     flames, readable = [], list[PairTrace]()

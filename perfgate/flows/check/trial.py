@@ -1,4 +1,4 @@
-"""Before minutes are spent: does the head work at all, and do the pairs that a verdict needs fit into the budget?"""
+"""Before spending minutes, check that the head works at all and that the pairs needed for a verdict fit the budget."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from perfgate.flows.shared.preflight import refuse_failed
 from perfgate.locale import sentence
 from perfgate.protocol import Loaded
 
-# What is asked for beyond the estimate, so that a busier moment does not end the pairs too soon.
+# Margin on the estimate in the suggested budget, so that a busy moment does not end the pairs too soon.
 ROOM = 1.2
 _NAMED_FUNCTIONS = 5
 
 
 class HeadTrial(NamedTuple):
-    """What the trial of the head tells: notes for its document, and by workload, more seconds than a call takes."""
+    """Result of the trial of the head: notes for its document, and by workload an upper bound of the seconds per call."""
 
     notes: Sequence[Message] = ()
     seconds: Mapping[str, float | None] = MappingProxyType({})
@@ -37,9 +37,9 @@ class HeadTrial(NamedTuple):
 def try_head(bench: Bench, base: Checkout, head: Checkout, job: Job, options: CheckOptions) -> HeadTrial:
     """Try the workloads on the head; the notes name functions that the change touches and no workload runs.
 
-    Raises SetUpError where the head's workload is set up wrong, before anything is measured. Not in CI, where documents and
-    comment must say it. Another stack is not tried: its errors are its result. A check that refuses the head's output alone
-    judges the change: that is a verdict.
+    Raises SetUpError if the head's workload is set up wrong; in CI the documents and the comment report that instead. The
+    sides of ``perfgate upgrade`` are not tried: errors of the new stack are its result. If the workload's check rejects only
+    the head's output, measuring goes on, because that is a finding about the change.
     """
     if job.session.command == "upgrade":
         return HeadTrial()
@@ -54,7 +54,7 @@ def try_head(bench: Bench, base: Checkout, head: Checkout, job: Job, options: Ch
             continue
         if trial.failed != "check" or bench.try_workload(base, reference).failed == "check":
             refuse_failed(reference, trial)
-    if job.config.selected_jobs(options.workloads):  # what those run is not known
+    if job.config.selected_jobs(options.workloads):  # the functions that jobs run are unknown
         return HeadTrial(seconds=seconds)
     names = [f"{job.sides.touched[place]} ({place})" for place in sorted(unseen)]
     more = [f"… ({len(names) - _NAMED_FUNCTIONS})"] if len(names) > _NAMED_FUNCTIONS else []
@@ -65,7 +65,7 @@ def try_head(bench: Bench, base: Checkout, head: Checkout, job: Job, options: Ch
 def loaded_packages(
     bench: Bench, checkouts: tuple[Checkout, Checkout], job: Job, options: CheckOptions
 ) -> tuple[list[str] | None, list[str] | None]:
-    """The packages that the workloads load on each side; None where both share an environment, or it cannot be known."""
+    """The packages that the workloads load on each side; None if both share an environment, or if they are unknown."""
     environments = job.environments
     if environments.base.record is None or job.config.selected_jobs(options.workloads):
         return None, None
@@ -91,7 +91,7 @@ def is_left_out(
     tried: float | None,
     measured: Measured,
 ) -> bool:
-    """Whether a workload is too slow to be measured; why then stands in place of its findings and pairs."""
+    """Whether a workload is too slow to be measured; if so, the reason replaces its findings and pairs in ``measured``."""
     slow = _too_slow(bench, reference, checkouts[0], tried)
     if slow is None:
         return False
@@ -102,16 +102,17 @@ def is_left_out(
 
 
 class _Slow(NamedTuple):
-    """Why a workload is not measured, and what was loaded to know it."""
+    """The reason not to measure a workload, and the loading that was timed to find out."""
 
     failed: FailedPair
     loaded: Loaded
 
 
 def _too_slow(bench: Bench, reference: WorkloadReference, base: Checkout, tried: float | None) -> _Slow | None:
-    """Why the pairs that a verdict needs do not fit into the budget, before minutes are spent on them; None where they do.
+    """The reason why the pairs needed for a verdict do not fit the budget; None if they do.
 
-    The base's calls are timed: a head that is much slower is measured, and fails. ``tried`` is more than the head's take.
+    The base's calls are timed, so that a much slower head is measured and fails. ``tried`` is an upper bound of the seconds
+    of a call of the head.
     """
     gate = bench.config.gate
     allowed = max(gate.budget, SURE_SECONDS)

@@ -35,11 +35,11 @@ MINUTE = 60.0
 
 @dataclass(frozen=True)
 class JobMeasurement:
-    """A job of a check, whose turns go into ``measured``.
+    """Measures a job of a check; its turns are added to ``measured``.
 
-    ``look`` judges the turns that there are. ``foresee`` gives the smallest slowdown that so many quads of so many starts would
-    show; a slowdown of ``tolerated`` is no regression. ``note`` gets the plan before the first quad and after the first few.
-    After ``deadline`` (of the monotonic clock) no quad begins.
+    ``look`` judges the turns so far. ``foresee`` returns the smallest slowdown detectable with a number of quads and of
+    starts; a slowdown up to ``tolerated`` is no regression. ``note`` receives the plan before the first quad and the outlook
+    after the first few. No quad begins after ``deadline`` (monotonic clock).
     """
 
     bench: Bench
@@ -54,7 +54,7 @@ class JobMeasurement:
     note: Callable[[str], None]
 
     def measure(self) -> None:
-        """Take the turns as the job's ``fits`` says; with ``auto`` as whole processes, if a side starts only alone."""
+        """Take the turns according to ``fits``; ``auto`` falls back to whole processes if a side only starts alone."""
         if any(self.measured.before):
             self._add_turns()
             return
@@ -87,7 +87,7 @@ class JobMeasurement:
             )
 
     def _take(self, reference: JobReference, fits: Fits) -> SideName | None:
-        """Take the turns; return the side that could not be started, where it was before any turn."""
+        """Take the turns; return the side that failed to start, if that was before any turn."""
         measured = self.measured
         plan = plan_of(reference, fits)
         looks = tuple(look for look in looks_of(reference.kind, fits) if look > measured.before.quads)
@@ -128,14 +128,14 @@ class JobMeasurement:
         return None if measured.base else taker.unstarted
 
     def _cpus(self, fits: Fits) -> list[int]:
-        """The CPUs of the sides, which this process keeps off."""
+        """The CPUs reserved for the sides; this process avoids them."""
         if fits == "swap" and self.bench.config.device.startswith("cpu"):
             halves = self.reference.settings.halves
             return sorted({cpu for half in halves for cpu in cpus_of_half(self.reference.name, half)})
         return cpus_of(self.reference.kind, self.bench)
 
     def _starts_alone(self, name: SideName) -> bool:
-        """Whether the side that did not start beside the other does so where there is no other."""
+        """Whether the side that failed to start beside the other one starts alone."""
         cpus = self._cpus("resident")
         side = make_side(self.bench, self.reference, self.checkouts[name], name, cpus)
         self.seals.begin(name)
@@ -174,7 +174,7 @@ def _plan(
 
 
 def _outlook(job: str, reach: Reach, visible: float | None, *, fewest: int, budget: float) -> str:
-    """What the first quads promise: how many there will be in the time, and what they will show."""
+    """The outlook after the first quads: how many fit the time, and the slowdown that they can detect."""
     if reach.quads < fewest:
         return (
             f"{job}: {_minutes(budget)} are enough for {reach.quads} quads, and {fewest} are the fewest that decide: set "

@@ -13,13 +13,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from perfgate.errors import UsageError
 
-# A text that YAML reads as it stands: it begins with a letter, and is none of the words that mean something else.
+# A plain YAML scalar that needs no quotes: it begins with a letter and is not one of the words that YAML interprets.
 _PLAIN = re.compile(r"[A-Za-z](?:[\w+./@:=-]*[\w/])?")
 _YAML_WORDS = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
 
 
 def render_starter(template: str, values: Mapping[str, object]) -> str:
-    """The text of a file; the filters ``toml``, ``yaml`` and ``shell`` quote a value for where it stands."""
+    """Render the text of a file; the filters ``toml``, ``yaml`` and ``shell`` quote a value for its context."""
     environment = Environment(
         loader=PackageLoader("perfgate", "starter"),
         undefined=StrictUndefined,
@@ -46,7 +46,7 @@ def _yaml(value: object) -> str:
 
 
 def write_files(root: Path, files: Mapping[str, str]) -> None:
-    """Write every file, or take away again what was written. Raises UsageError where one cannot be."""
+    """Write every file, or remove those written so far and raise UsageError if one cannot be written."""
     created: list[Path] = []
     try:
         for name, text in files.items():

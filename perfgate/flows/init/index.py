@@ -25,16 +25,16 @@ _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.2"
 
 
 class FoundHashes(NamedTuple):
-    """``hashes`` of all files of a version, by the package's name; ``complaint`` is what an index did wrong first."""
+    """``hashes`` of all files of a version, by package name; ``complaint`` describes the first failure of an index."""
 
     hashes: Mapping[str, Sequence[str]]
     complaint: str
 
 
 def find_hashes(wanted: Collection[tuple[str, str, str]]) -> FoundHashes:
-    """Ask the indexes for the files of each name, version and index; where that is empty, the index that pip would ask.
+    """Query the indexes for the files of each (name, version, index); an empty index means the one pip would use.
 
-    The first index that does not answer ends the asking.
+    The search stops at the first index that fails.
     """
     if os.environ.get("PIP_NO_INDEX"):
         return FoundHashes({}, "PIP_NO_INDEX is set, so no index was asked")
@@ -57,7 +57,7 @@ def find_hashes(wanted: Collection[tuple[str, str, str]]) -> FoundHashes:
 
 
 def default_index() -> str:
-    """The index that pip is told of, by the environment or by its configuration files; else the public one."""
+    """The index that pip would use, from the environment or its configuration files; else the public one."""
     for variable in ("PIP_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL"):
         if address := os.environ.get(variable):
             return address
@@ -103,7 +103,7 @@ def _of_html(page: str) -> Iterator[tuple[str, str]]:
 
 
 class _Anchors(HTMLParser):
-    """The addresses that a page links."""
+    """Collects the link targets of a page."""
 
     def __init__(self) -> None:
         super().__init__()

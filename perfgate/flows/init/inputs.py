@@ -1,4 +1,4 @@
-"""The inputs that the CI files give to perfgate's reusable workflow or template, where they differ from its defaults."""
+"""The inputs that the CI files pass to perfgate's reusable workflow or template, without those equal to its defaults."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from perfgate.git.commands import run_git
 from perfgate.git.repository import Repository
 
 Forge = Literal["github", "gitlab", "gitee", "gitcode", "gitea"]
-# What the reusable workflow or template is called with.
+# Inputs of the reusable workflow or template.
 Inputs = dict[str, str | bool | list[str]]
-# The label of a runner with the device. A CPU is measured on one of the forge's own, so that no machine has to be
-# registered for the first verdict.
+# Label of a runner with the device. CPU workloads run on the forge's hosted runners, so that the first verdict needs no
+# registered machine.
 _LABELS: Mapping[str, str] = {"npu": "npu", "cuda": "gpu"}
-# What a container must see of the machine: the device files and the driver (docs/runner.md).
+# Device files and driver folders of the machine that a container needs (docs/runner.md).
 _CONTAINERS: Mapping[str, Mapping[str, object]] = {
     "cpu": {},
     "cuda": {"options": "--gpus all"},
@@ -39,12 +39,12 @@ _CONTAINERS: Mapping[str, Mapping[str, object]] = {
 
 @dataclass(frozen=True)
 class InitOptions:
-    """What ``perfgate init`` was asked for; None is what the repository says, or the default.
+    """The options of ``perfgate init``; None means the repository's value, or the default.
 
-    ``action`` is the commit of perfgate that CI runs, as ``OWNER/REPO@COMMIT`` on the project's server, and ``package`` what
-    pip installs there; without them it is what this perfgate was installed from. ``labels`` are those of the measuring
-    machine, ``publish_labels`` those of the one that posts. ``image`` is a container to measure in. ``job`` is what is gated
-    instead of a function. ``local`` asks for no CI files.
+    ``action`` is the commit of perfgate that CI runs, as ``OWNER/REPO@COMMIT`` on the project's server, and ``package`` is
+    the requirement that pip installs there; both default to the source that this perfgate was installed from. ``labels``
+    select the measuring runner, ``publish_labels`` the posting one. ``image`` is a container to measure in. ``job`` is the
+    kind of job to gate instead of a function. ``local`` writes no CI files.
     """
 
     forge: Forge | None = None
@@ -63,20 +63,20 @@ class InitOptions:
 
 
 def needs_lock(options: InitOptions) -> bool:
-    """Whether CI has to install what the project needs.
+    """Whether CI has to install the project's dependencies.
 
-    A runner of the forge's own is new in every job: it has no torch, and on GitHub a Python that takes no packages.
+    A hosted runner is fresh in every job: it has no torch, and on GitHub its system Python does not accept packages.
     """
     return not options.setup and not _labels(options)
 
 
 def python_of(options: InitOptions, project: NewProject) -> str:
-    """The version of Python that CI runs, or the path of one; empty where the machine has its own."""
+    """The version of Python that CI runs, or the path of an interpreter; empty if the machine provides its own."""
     return options.python or ("" if _labels(options) else project.python)
 
 
 def inputs_of(repository: Repository, folder: Path, forge: Forge, options: InitOptions, project: NewProject) -> Inputs:
-    """The inputs by their names, without those that are as by default. ``package`` is not among them."""
+    """The inputs by name, without those equal to their defaults and without ``package``."""
     below, labels = repository.prefix(folder), _labels(options, forge)
     setup, python = options.setup or (_installation(below) if needs_lock(options) else ""), python_of(options, project)
     version = python if re.fullmatch(r"3\.\d+", python) else ""
@@ -104,7 +104,7 @@ def _labels(options: InitOptions, forge: Forge | None = None) -> list[str]:
 
 
 def _installation(below: str) -> str:
-    """The shell line that installs what the lock file says; pip takes hashes of all packages where it has them of one."""
+    """The shell line that installs the lock file; if one package has hashes, pip requires them for all."""
     return shlex.join(["python", "-m", "pip", "install", "-r", str(Path(below) / LOCK)])
 
 

@@ -1,4 +1,4 @@
-"""Which commit of perfgate CI shall run: the one that the user names, or the one that this perfgate was installed from."""
+"""Find the commit of perfgate for CI: the one the user names, or the one that this perfgate was installed from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perfgate.git.commands import run_git
 from perfgate.locale import Activity
 
 _ACTION = re.compile(r"([\w.-]+(?:/[\w.-]+)+)@([0-9a-f]{40})")
-# A URL with a scheme, or git's short form for ssh (`git@host:path`). What stands before the host may be a token.
+# A URL with a scheme, or git's short form for ssh (`git@host:path`). The part before the host may be a token.
 _URL = re.compile(r"(?:https?|ssh|git)://(?:[^@/]*@)?([^:/]+)(?::\d+)?/(.+)")
 _SHORT = re.compile(r"(?:[^@/:]+@)?([^:/]+):(?!/)(.+)")
 
@@ -32,7 +32,7 @@ class Revision:
         return f"git+https://{self.host}/{self.path}@{self.commit}"
 
     def file_address(self, file: str) -> str:
-        """The address of a file at the commit; empty where the server's addresses are not known."""
+        """The URL of a file at the commit; empty if the server's URL scheme is unknown."""
         if self.host == "github.com":
             return f"https://raw.githubusercontent.com/{self.path}/{self.commit}/{file}"
         return f"https://{self.host}/{self.path}/-/raw/{self.commit}/{file}" if "gitlab" in self.host else ""
@@ -52,7 +52,7 @@ def named_revision(action: str, host: str) -> Revision:
 def installed_revision() -> Revision:
     """The commit that the running perfgate was installed from, as pip records it (PEP 610).
 
-    Raises UsageError where that is no commit that CI could get.
+    Raises UsageError if CI could not fetch that source, or if it is not a commit.
     """
     text = importlib.metadata.distribution("perfgate").read_text("direct_url.json")
     record = json.loads(text) if text else {}
@@ -67,7 +67,7 @@ def installed_revision() -> Revision:
 
 
 def remedy(commit: str = "COMMIT") -> Activity:
-    """What to do where CI could not install this very perfgate."""
+    """The next step for the user if CI could not install this exact perfgate."""
     return Activity(
         "name the commit that CI shall run: --action OWNER/REPO@{commit}, in perfgate's repository on the same server",
         commit=commit,
@@ -75,7 +75,7 @@ def remedy(commit: str = "COMMIT") -> Activity:
 
 
 def address(url: str) -> tuple[str, str] | None:
-    """The server and the path that a repository's URL names; None for a place on this machine."""
+    """The server and path in a repository's URL; None for a path on this machine."""
     match = _URL.fullmatch(url) or _SHORT.fullmatch(url)
     return (match[1].lower(), match[2].strip("/").removesuffix(".git")) if match else None
 

@@ -1,4 +1,4 @@
-"""``perfgate init``: what a repository needs for its first verdict, by what it and the command line say."""
+"""``perfgate init``: write the files that a repository needs for its first verdict."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from perfgate.git.commands import run_git
 from perfgate.git.repository import MAIN_NAMES, Repository, checked_out
 
 WORKLOAD = "perf/workload.py"
-# What is measured, by the kind of job: the file, and the template that it is made from.
+# The file to measure and its template, by kind of job.
 _MEASURED = {
     None: (WORKLOAD, "workload.py.j2"),
     "command": ("perf/bench.py", "bench.py.j2"),
     "ranks": ("perf/train.py", "train.py.j2"),
     "server": ("perf/serve.py", "serve.py.j2"),
 }
-# What ranks talk to each other by.
+# Communication backend of the ranks.
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl", "npu": "hccl"}
 GITLAB_FILE = ".gitlab-ci.yml"
 _CI_FILES: Mapping[Forge, Mapping[str, str]] = {
@@ -42,7 +42,7 @@ _CI_FILES: Mapping[Forge, Mapping[str, str]] = {
     },
     "gitlab": {GITLAB_FILE: "gitlab-ci.yml.j2"},
 }
-# Where there is no CI file to write, the lines of the jobs are shown.
+# For forges without a CI file to write, the lines of the jobs are shown.
 _PRINTED: Mapping[Forge, str] = dict.fromkeys(("gitee", "gitcode", "gitea"), "other-forge.sh.j2")
 _HOSTS: Mapping[str, Forge] = {
     "github": "github",
@@ -54,7 +54,7 @@ _HOSTS: Mapping[str, Forge] = {
     "forgejo": "gitea",
     "codeberg": "gitea",
 }
-# Of a repository that has no origin yet.
+# For a repository that has no origin yet.
 _USUAL_HOST: Mapping[Forge, str] = {
     "github": "github.com",
     "gitlab": "gitlab.com",
@@ -62,20 +62,20 @@ _USUAL_HOST: Mapping[Forge, str] = {
     "gitcode": "gitcode.com",
     "gitea": "codeberg.org",
 }
-# What the templates may name.
+# Variables of the templates.
 Values = dict[str, str | bool | list[str] | Inputs | None]
 CHOICES = "--github, --gitlab, --gitee, --gitcode or --gitea"
-# The schema of perfgate.toml for editors, where its address on a server is not known.
+# The schema of perfgate.toml for editors, if no server is known to have it.
 _SCHEMA = ".perfgate/config.schema.json"
 
 
 @dataclass(frozen=True)
 class Started:
-    """What was written, relative to the repository, and what is left to add by hand to files that are the user's.
+    """The files written, relative to the repository, and the lines to add by hand to the user's own files.
 
-    ``root`` is the repository's folder; ``is_empty`` says that it has no commit yet to compare with. ``forge`` is None where
-    no CI file is written, ``missing`` why not where the repository has an origin. ``lock`` is what CI installs from, and
-    ``to_add`` what git has to add for a first change request.
+    ``root`` is the repository's folder; ``is_empty`` means that it has no commit yet to compare with. ``forge`` is None if no
+    CI file is written; ``missing`` is the reason, if the repository has an origin. ``lock`` is the lock file that CI
+    installs from, and ``to_add`` are the files to add to git for a first change request.
     """
 
     forge: Forge | None
@@ -91,7 +91,7 @@ class Started:
 def start_project(folder: Path, options: InitOptions) -> Started:
     """Write the files into the repository that ``folder`` lies in, all of them or none.
 
-    Raises UsageError where one of them exists, RepositoryError outside a git repository.
+    Raises UsageError if one of them exists, RepositoryError outside a git repository.
     """
     _refuse_odd_values(options)
     repository = Repository(folder)
@@ -100,7 +100,7 @@ def start_project(folder: Path, options: InitOptions) -> Started:
     below, project = repository.prefix(folder), read_project(folder)
     templates, added = _templates(repository.root, below, forge, options)
     lock_file = str(Path(below) / LOCK) if forge in _CI_FILES and needs_lock(options) else ""
-    # One that an earlier `perfgate init` wrote is written anew.
+    # A lock file that an earlier `perfgate init` wrote is replaced.
     is_replaced = _is_our_lock(folder / LOCK)
     _refuse_existing(repository.root, [*templates, *([lock_file] if lock_file and not is_replaced else [])], below)
     revision = _revision(forge, options, origin) if forge else None
@@ -135,7 +135,7 @@ def start_project(folder: Path, options: InitOptions) -> Started:
 
 
 def _to_add(root: Path, files: Sequence[str], below: str) -> list[str]:
-    """The files, and what an earlier `perfgate init` or its user wrote beside them and git does not know yet."""
+    """The files, and untracked ones beside them that an earlier `perfgate init` or its user wrote."""
     own = [str(Path(below) / name) for name in (CONFIG_NAME, "perf")]
     listed = run_git(root, ["status", "--porcelain", "-z", "--untracked-files=all", "--", *own], {}).output
     changed = [entry[3:] for entry in listed.split("\0") if entry and not entry.endswith(".pyc")]
@@ -143,7 +143,7 @@ def _to_add(root: Path, files: Sequence[str], below: str) -> list[str]:
 
 
 def write_lock(folder: Path, options: InitOptions) -> Started:
-    """Write the lock file anew, and nothing else. Raises UsageError where a file of the user's has its name."""
+    """Rewrite only the lock file. Raises UsageError if the user has a file of that name."""
     repository = Repository(folder)
     lock = _lock(folder, options, read_project(folder))
     _replace_lock(folder, lock)
@@ -152,9 +152,9 @@ def write_lock(folder: Path, options: InitOptions) -> Started:
 
 
 def freeze_imports(folder: Path, started: Started, packages: Collection[str]) -> Collection[str]:
-    """Add the distributions that the workload has loaded to the lock file that CI installs from; return those that it lacked.
+    """Add the distributions that the workload has loaded to the lock file that CI installs from; return the added ones.
 
-    Raises UsageError where the version of one that CI could install is not known.
+    Raises UsageError for one without a known version that CI could install.
     """
     lock = started.lock
     names = missing_in(lock, packages) if lock else set()
@@ -164,7 +164,7 @@ def freeze_imports(folder: Path, started: Started, packages: Collection[str]) ->
 
 
 def _templates(root: Path, below: str, forge: Forge | None, options: InitOptions) -> tuple[dict[str, str], str]:
-    """The template of each file, and that of the lines which are shown because the file they belong in is the user's."""
+    """The template of each file, and the template of the lines to show because they belong in the user's own file."""
     measured, template = _MEASURED[options.job]
     own = {} if options.ci_only else {CONFIG_NAME: "perfgate.toml.j2", measured: template}
     templates = {str(Path(below) / name): template for name, template in own.items()}
@@ -181,7 +181,7 @@ def _lock(folder: Path, options: InitOptions, project: NewProject) -> Lock:
 
 
 def _replace_lock(folder: Path, lock: Lock) -> None:
-    """Write the lock file, over one that `perfgate init` has written."""
+    """Write the lock file; replace only one written by `perfgate init`."""
     path = folder / LOCK
     if os.path.lexists(path) and not _is_our_lock(path):
         raise UsageError(
@@ -197,7 +197,7 @@ def _is_our_lock(path: Path) -> bool:
 
 
 def _lay_schema(folder: Path) -> None:
-    """Copy the schema of perfgate.toml to where its first line names it; git ignores the folder."""
+    """Copy the schema of perfgate.toml to the path in its first line; git ignores the folder."""
     place = folder / _SCHEMA
     place.parent.mkdir(exist_ok=True)
     (place.parent / ".gitignore").write_text("*\n")
@@ -222,7 +222,7 @@ def _refuse_odd_values(options: InitOptions) -> None:
 
 
 def _wanted_forge(options: InitOptions, origin: str) -> tuple[Forge | None, str]:
-    """The forge whose CI files are written, and where none is, although there is an origin, why not."""
+    """The forge to write CI files for; if there is an origin but no such forge, the reason."""
     if options.local:
         return None, ""
     if options.forge or options.ci_only:
@@ -262,7 +262,7 @@ def _host(origin: str) -> str:
 
 
 def _revision(forge: Forge, options: InitOptions, origin: str) -> Revision | None:
-    """The commit of perfgate that CI runs; None where only a package is needed, and it is named."""
+    """The commit of perfgate that CI runs; None if CI needs only a package and the user named one."""
     if options.action:
         return named_revision(options.action, _host(origin) or _USUAL_HOST[forge])
     if options.package and forge not in _CI_FILES:
@@ -288,7 +288,7 @@ def _called(forge: Forge, revision: Revision | None, origin: str) -> Values:
 
 
 def _schema_address(revision: Revision | None) -> str:
-    """Where an editor finds the schema of perfgate.toml: on the server of this perfgate, else a copy beside it."""
+    """The address of the schema of perfgate.toml for editors: on the server of this perfgate, else a copy beside it."""
     try:
         return (revision or installed_revision()).file_address("schemas/config.schema.json") or _SCHEMA
     except UsageError:
@@ -302,7 +302,7 @@ def _values(
     revision: Revision | None,
     project: NewProject,
 ) -> Values:
-    """What the templates may name."""
+    """The variables of the templates."""
     branch, is_found = _main_branch(repository, options.branch)
     package = options.package or (revision.package if revision else "")
     return {
@@ -321,15 +321,15 @@ def _values(
 
 
 def keeps_no_runs(folder: Path) -> bool:
-    """Whether perfgate.toml names no place for main's runs that CI can reach."""
+    """Whether perfgate.toml configures no store for main's runs that CI can reach."""
     return not load_config(folder).store.path
 
 
 def try_workloads(folder: Path, say: Say) -> Collection[str]:
-    """Load, call and check what the project's perfgate.toml names, as every measuring does first.
+    """Load, call and check the workloads in the project's perfgate.toml, as every measurement does first.
 
-    Return the distributions that files were loaded of. Raises SetUpError where that fails, MeasuringError where this machine
-    cannot measure.
+    Returns the distributions that they loaded files from. Raises SetUpError if a workload fails, MeasuringError if this
+    machine cannot measure.
     """
     config = load_config(folder)
     checkout = Checkout(folder.resolve(), harness=folder.resolve())
@@ -346,7 +346,7 @@ def _main_branch(repository: Repository, branch: str | None) -> tuple[str, bool]
         main: str | None = repository.main_branch().rpartition("origin/")[2]
     except RepositoryError:
         main = None
-    # Before the first commit there is no branch, but HEAD has its name.
+    # Before the first commit the branch does not exist, but HEAD has its name.
     name = branch or main or run_git(repository.root, ["symbolic-ref", "--short", "HEAD"], {}).output or "main"
     return name, name == main or (main is None and name in MAIN_NAMES)
 

@@ -1,4 +1,4 @@
-"""The lock file that CI installs from: every package that the workload needs, at the version that it runs with here."""
+"""The lock file that CI installs from: every package that the workload needs, at the version installed here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from perfgate.locale import Activity
 
 LOCK = "perf/requirements.txt"
 HEADER = "# Written by `perfgate init`; `perfgate init --lock` writes it anew."
-# The version that perfgate's own tests run with, for a project that is set up where torch is not installed.
+# The version that perfgate's own tests run with; used if torch is not installed here.
 TORCH = "torch==2.13.0"
 _PINNED_URL = re.compile(r"@[0-9a-f]{40}\b|sha256=[0-9a-f]{64}")
 # Builds of torch and its companions that the public index does not have (pytorch.org, "Start locally").
@@ -35,9 +35,9 @@ _TORCH_BUILD = re.compile(r"cpu|xpu|cu\d+|rocm\d+(?:\.\d+)*")
 
 @dataclass(frozen=True)
 class Pin:
-    """A line of the lock file: ``text`` is the requirement, ``index`` the index that has it where that is not the public one.
+    """A line of the lock file: ``text`` is the requirement, ``index`` its index, empty for the public one.
 
-    ``version`` is empty for an address, and ``is_closed`` says that all that the package needs is known.
+    ``version`` is empty for a URL; ``is_closed`` means that all dependencies of the package are known.
     """
 
     name: str
@@ -50,9 +50,9 @@ class Pin:
 
 @dataclass(frozen=True)
 class Lock:
-    """The lock file of the project in ``folder``, for the version ``python`` of CI.
+    """The lock file of the project in ``folder``, for CI's Python version ``python``.
 
-    ``left_out`` are packages of conda that it does not have, ``unhashed`` is why it has no hashes; empty where it has.
+    ``left_out`` are conda packages missing from it; ``unhashed`` is the reason for having no hashes, empty if it has them.
     """
 
     declared: Declared
@@ -78,9 +78,9 @@ class Lock:
 
 
 def lock_project(declared: Declared, folder: Path, *, python: str, imported: Iterable[str] = ()) -> Lock:
-    """Pin what a project declares, torch, the distributions that its workload imports, and what all of them need in turn.
+    """Pin the declared requirements, torch, the distributions that the workload imports, and all their dependencies.
 
-    ``python`` is the version that CI runs. Raises UsageError for a package whose version is not known here.
+    ``python`` is the version that CI runs. Raises UsageError for a package of unknown version.
     """
     conda = [name for name in declared.conda if _installed(name) or name in declared.locked]
     torch = TORCH.partition("==")[0]
@@ -95,14 +95,14 @@ def lock_project(declared: Declared, folder: Path, *, python: str, imported: Ite
 
 
 def missing_in(lock: Lock, packages: Iterable[str]) -> set[str]:
-    """The distributions that a lock file lacks, but for the project, perfgate and what comes with perfgate."""
+    """The distributions that a lock file lacks, except the project, perfgate and perfgate's dependencies."""
     known = {pin.name for pin in lock.pins} | _with_needed("perfgate")
     names = set(map(canonicalize_name, packages))
     return {name for name in names - known if not _is_project(name, lock.folder)}
 
 
 def _with_needed(name: str) -> set[str]:
-    """A distribution, and those that are installed here because it needs them."""
+    """A distribution and its installed dependencies, direct and indirect."""
     seen: set[str] = set()
     waiting = [canonicalize_name(name)]
     while waiting:
@@ -138,7 +138,7 @@ def _closure(roots: Sequence[Requirement], declared: Declared, folder: Path) -> 
 
 
 def _needs(installed: importlib.metadata.Distribution, extras: Iterable[str] = ()) -> Iterator[Requirement]:
-    """What a distribution needs, alone and with extras. Lines of old metadata that cannot be read are left out."""
+    """The requirements of a distribution, with and without extras. Unreadable lines of old metadata are skipped."""
     for text in installed.requires or []:
         with suppress(InvalidRequirement):
             requirement = Requirement(text)
@@ -154,7 +154,7 @@ def _installed(name: str) -> importlib.metadata.Distribution | None:
 
 
 def _is_project(name: str, folder: Path) -> bool:
-    """Whether a distribution is the project itself: its checkout is measured, not what is installed."""
+    """Whether a distribution is the project itself: CI measures its checkout, not the installed copy."""
     distribution = _installed(name)
     source = source_folder(distribution) if distribution else None
     return source is not None and source.resolve() == folder.resolve()
@@ -181,12 +181,12 @@ def _pin_installed(name: str, installed: importlib.metadata.Distribution, locked
 
 
 def _address(name: str, installed: importlib.metadata.Distribution) -> str:
-    """The commit or archive that a distribution was installed from (PEP 610); empty for one of an index."""
+    """The commit or archive that a distribution was installed from (PEP 610); empty if it came from an index."""
     text = installed.read_text("direct_url.json")
     record = json.loads(text) if text else {}
     if "dir_info" in record or str(record.get("url", "")).startswith("file:"):
         if "archive_info" in record:
-            return ""  # a wheel of an index that somebody has downloaded
+            return ""  # a wheel downloaded from an index
         raise UsageError(
             "{name} is installed from {source}, a folder that CI does not have; if it lies in this "
             "repository, name it in [measure] python_path and uninstall it here, else say how CI installs it "
@@ -223,7 +223,7 @@ def _counts(requirement: Requirement, extra: str) -> bool:
     return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
 
 
-# --- hashes: pip takes them of every package or of none
+# --- hashes: pip requires them for every package or for none
 
 
 def _why_unhashed(pins: Iterable[Pin], python: str) -> str:
@@ -239,7 +239,7 @@ def _why_unhashed(pins: Iterable[Pin], python: str) -> str:
 
 
 def _hashed(pins: Sequence[Pin]) -> tuple[list[Pin], str]:
-    """The pins with the hashes of their files, and what stood in the way."""
+    """The pins with the hashes of their files, and the reason if hashes are missing."""
     found = find_hashes({(pin.name, pin.version, pin.index) for pin in pins if not pin.hashes})
     hashed = [pin if pin.hashes else replace(pin, hashes=found.hashes.get(pin.name, ())) for pin in pins]
     missing = [pin.name for pin in hashed if not pin.hashes]

@@ -19,7 +19,7 @@ PUBLIC_INDEX = "https://pypi.org/simple"
 
 @dataclass(frozen=True)
 class LockedPackage:
-    """``index`` is another than the public one, or empty; ``hashes`` are those of all its files; ``needs`` are names."""
+    """``index`` is empty for the public one; ``hashes`` cover all files of the package; ``needs`` are package names."""
 
     version: str
     index: str
@@ -28,7 +28,7 @@ class LockedPackage:
 
 
 def read_lock_file(folder: Path) -> Mapping[str, LockedPackage]:
-    """The packages by their canonical name; none where there is no lock file. Raises UsageError for one that is not TOML."""
+    """The packages by canonical name; empty without a lock file. Raises UsageError for a file that is not TOML."""
     for path in (folder / name for name in _LOCK_FILES):
         if path.is_file():
             try:
@@ -44,7 +44,7 @@ def read_lock_file(folder: Path) -> Mapping[str, LockedPackage]:
 
 
 def _packages(entries: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, LockedPackage]]:
-    """Those of an index that count here: uv lists a package once for each platform that has a version of its own."""
+    """The packages from an index that apply to this platform: uv lists a package once per platform-specific version."""
     for entry in entries:
         source = entry.get("source", {})
         registry = source.get("registry") or source.get("url", "")
@@ -72,5 +72,5 @@ def _needs(entry: Mapping[str, Any]) -> Iterator[str]:
 def _counts(marker: str) -> bool:
     try:
         return not marker or Marker(marker).evaluate({"extra": ""})
-    except InvalidMarker:  # of uv's own kind, about conflicting extras
+    except InvalidMarker:  # uv's own syntax for conflicting extras
         return False

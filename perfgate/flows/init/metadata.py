@@ -1,4 +1,4 @@
-"""What a project needs by its metadata, where no file says it: as it is installed here, or as its build backend answers."""
+"""The dependencies in a project's metadata, if no file lists them: from its installation here, or from its build backend."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ BUILD_SECONDS = 180.0
 
 
 def source_folder(distribution: importlib.metadata.Distribution) -> Path | None:
-    """The folder that a distribution was installed from (PEP 610); None for one of an index, a repository or an archive."""
+    """The folder that a distribution was installed from (PEP 610); None if from an index, a repository or an archive."""
     text = distribution.read_text("direct_url.json")
     record = json.loads(text) if text else {}
     return Path(unquote(urlsplit(record["url"]).path)) if "dir_info" in record else None
 
 
 def requirements_of_installed(folder: Path) -> Sequence[str] | None:
-    """What the project in ``folder`` needs, as pip has noted it when it installed that very folder; None where it has not."""
+    """The requirements of the project in ``folder`` as pip recorded them; None if pip has not installed that folder."""
     for distribution in importlib.metadata.distributions():
         source = source_folder(distribution)
         if source is not None and source.resolve() == folder.resolve():
@@ -34,9 +34,9 @@ def requirements_of_installed(folder: Path) -> Sequence[str] | None:
 
 
 def built_requirements(folder: Path) -> Sequence[str]:
-    """What the build backend says that the project needs.
+    """The project's requirements from its build backend.
 
-    pip asks the backend that is installed here, else one in an environment of its own. Raises UsageError where neither answers.
+    pip runs the backend installed here, or else one in an isolated environment. Raises UsageError if both fail.
     """
     complaint = ""
     for isolation in (["--no-build-isolation"], []):
@@ -67,5 +67,5 @@ def built_requirements(folder: Path) -> Sequence[str]:
 
 
 def _made_by_backends(folder: Path) -> set[Path]:
-    """Folders that setuptools leaves in a project when it is asked for metadata."""
+    """Folders that setuptools leaves in a project after building metadata."""
     return {path for pattern in ("*.egg-info", "*/*.egg-info", "build") for path in folder.glob(pattern)}

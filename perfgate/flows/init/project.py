@@ -1,4 +1,4 @@
-"""What a project says of itself: its name, its package as it is imported, and the Python that it needs."""
+"""A project's own metadata: its name, the import name of its package, and the Python that it needs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from perfgate.errors import UsageError
 from perfgate.flows.init.requirements import PYPROJECT, SETUP_CFG, read_pyproject, read_setup_cfg
 
 _PYTHONS = [f"3.{minor}" for minor in range(10, 15)]
-# Packages beside the project's own that are not what is measured.
+# Packages beside the project's own that are never the measured one.
 _NOT_THE_PACKAGE = {"tests", "test", "docs", "doc", "examples", "scripts", "benchmarks", "tools", "perf"}
 
 
 @dataclass(frozen=True)
 class NewProject:
-    """``name`` and ``package`` (as it is imported) may be empty; ``python_path`` is, where the default finds the package."""
+    """``name`` and ``package`` (the import name) may be empty; ``python_path`` is empty if the default finds the package."""
 
     name: str
     package: str
@@ -29,7 +29,7 @@ class NewProject:
 
 
 def read_project(folder: Path) -> NewProject:
-    """What ``folder`` says in its pyproject.toml and setup.cfg. Raises UsageError for one that cannot be read."""
+    """Read pyproject.toml and setup.cfg of ``folder``. Raises UsageError for an unreadable one."""
     file, cfg = read_pyproject(folder / PYPROJECT), read_setup_cfg(folder)
     table, poetry = file.get("project", {}), file.get("tool", {}).get("poetry", {})
     name = str(table.get("name") or poetry.get("name") or cfg.get("metadata", "name", fallback=""))
@@ -43,7 +43,7 @@ def read_project(folder: Path) -> NewProject:
 
 
 def _find_package(folder: Path, name: str) -> tuple[str, str]:
-    """The name under which the package is imported, and the folder that must be on Python's path for it."""
+    """The import name of the package, and the folder that must be on Python's path for it."""
     subfolders = sorted(path.name for path in folder.iterdir() if path.is_dir() and path.name[0] not in "._")
     for parent in (".", "src", *subfolders) if name else ():
         if (folder / parent / name / "__init__.py").is_file() or (folder / parent / f"{name}.py").is_file():
@@ -57,7 +57,7 @@ def _find_package(folder: Path, name: str) -> tuple[str, str]:
 
 
 def _python(table_says: object, cfg_says: str, folder: Path) -> str:
-    """The running Python's version where the project takes it, because the pins are from here; else the oldest it takes."""
+    """The running Python's version if the project supports it, because the pins are from here; else the oldest supported."""
     running = f"{sys.version_info.major}.{sys.version_info.minor}"
     wanted, path = (str(table_says), folder / PYPROJECT) if table_says else (cfg_says, folder / SETUP_CFG)
     try:
@@ -68,7 +68,7 @@ def _python(table_says: object, cfg_says: str, folder: Path) -> str:
             path=path,
             error=error,
         ) from error
-    # The newest patch release of each: ">=3.10.4" means a 3.10 of today.
+    # Compare the newest patch release of each: ">=3.10.4" accepts a current 3.10.
     fitting = [version for version in (running, *_PYTHONS) if takes.contains(f"{version}.99")]
     if not fitting:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""What a project declares that it needs, in any of the files that Python projects keep it in."""
+"""The dependencies that a project declares, in any of the files that Python projects use for them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from perfgate.toml import tomllib
 
 PYPROJECT, SETUP_PY, SETUP_CFG = "pyproject.toml", "setup.py", "setup.cfg"
 _ENVIRONMENTS = ("environment.yml", "environment.yaml")
-# Requirement files for people who work on the project, by a word in their name.
+# Requirement files for developing the project, by a word in their name.
 _NOT_RUN_WITH = re.compile(r"(?:^|[-_.])(?:dev|develop|tests?|docs?|lint|ci|build|examples?)(?:[-_.]|$)")
-# What conda calls otherwise than the package index.
+# Packages that conda names differently from the package index.
 _CONDA_NAMES = {"pytorch": "torch", "pytorch-cpu": "torch", "pytorch-gpu": "torch"}
 _CONDA_TOOLS = ("python", "pip")
 _INDEX_OPTION = re.compile(r"(?:-i|-f|--index-url|--extra-index-url|--find-links)\b.*")
@@ -30,9 +30,9 @@ _INDEX_OPTION = re.compile(r"(?:-i|-f|--index-url|--extra-index-url|--find-links
 
 @dataclass(frozen=True)
 class Declared:
-    """``locked`` is what the project's own lock file fixes, ``indexes`` the options by which its files name indexes.
+    """``locked`` are the packages of the project's own lock file, ``indexes`` the pip options for indexes in its files.
 
-    ``conda`` are packages of conda of which it is not known whether an index has them.
+    ``conda`` are conda packages that may or may not exist on an index.
     """
 
     requirements: Sequence[Requirement]
@@ -42,7 +42,7 @@ class Declared:
 
 
 def read_declared(folder: Path) -> Declared:
-    """What the files of ``folder`` say. Raises UsageError for one that cannot be read."""
+    """Read the dependencies from the files of ``folder``. Raises UsageError for an unreadable one."""
     lines = [line for file in _requirement_files(folder) for line in _requirement_lines(file)]
     conda, pip_lines = _read_environment(folder)
     lines += pip_lines
@@ -56,7 +56,7 @@ def read_declared(folder: Path) -> Declared:
 
 
 def read_pyproject(path: Path) -> Mapping[str, Any]:
-    """The tables of a pyproject.toml; none where it is not there. Raises UsageError where it cannot be read."""
+    """The tables of a pyproject.toml; empty if it does not exist. Raises UsageError if it is unreadable."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -70,7 +70,7 @@ def read_pyproject(path: Path) -> Mapping[str, Any]:
 
 
 def read_setup_cfg(folder: Path) -> ConfigParser:
-    """The sections of setup.cfg; none where it is not there. Raises UsageError where it cannot be read."""
+    """The sections of setup.cfg; empty if it does not exist. Raises UsageError if it is unreadable."""
     parser = ConfigParser(interpolation=None)
     try:
         parser.read(folder / SETUP_CFG, encoding="utf-8")
@@ -85,7 +85,7 @@ def read_setup_cfg(folder: Path) -> ConfigParser:
 
 
 def _own_dependencies(folder: Path) -> Sequence[str]:
-    """The dependencies in the project's metadata: written in pyproject.toml, or known to its build backend alone."""
+    """The dependencies in the project's metadata: listed in pyproject.toml, or known only to its build backend."""
     file = read_pyproject(folder / PYPROJECT)
     table, poetry = file.get("project", {}), file.get("tool", {}).get("poetry", {})
     if "dependencies" in poetry:
@@ -104,7 +104,7 @@ def _is_optional(value: object) -> bool:
 
 
 def _requirement_files(folder: Path) -> Sequence[Path]:
-    """requirements.txt, or where there is none the files that are named alike and not meant for those who develop."""
+    """requirements.txt, or without one the files with similar names that are not for development."""
     if (folder / "requirements.txt").is_file():
         return [folder / "requirements.txt"]
     found = sorted([*folder.glob("requirements*.txt"), *folder.glob("requirements/*.txt")])
@@ -112,7 +112,7 @@ def _requirement_files(folder: Path) -> Sequence[Path]:
 
 
 def _requirement_lines(path: Path) -> Iterator[str]:
-    """The requirements of a file and of those that it names with -r, and its options about indexes."""
+    """The requirements of a file and of the files it includes with -r, and its options for indexes."""
     if not path.is_file():
         return
     for line in path.read_text(encoding="utf-8-sig", errors="replace").replace("\\\n", " ").splitlines():
@@ -128,7 +128,7 @@ def _requirement_lines(path: Path) -> Iterator[str]:
 
 
 def _read_environment(folder: Path) -> tuple[list[str], list[str]]:
-    """What an environment.yml asks conda for, and the lines that it has for pip."""
+    """The conda packages and the pip lines of an environment.yml."""
     conda: list[str] = []
     pip: list[str] = []
     for path in (folder / name for name in _ENVIRONMENTS if (folder / name).is_file()):
@@ -156,7 +156,7 @@ def _read_environment(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def _conda_name(text: str) -> str:
-    """The package of a conda specification such as ``conda-forge::numpy>=1.20`` or ``pytorch=2.5=cpu_py311``."""
+    """The package name in a conda specification such as ``conda-forge::numpy>=1.20`` or ``pytorch=2.5=cpu_py311``."""
     name = canonicalize_name(re.split(r"[\s=<>!~\[]", text.rpartition("::")[2], maxsplit=1)[0])
     return _CONDA_NAMES.get(name, name)
 

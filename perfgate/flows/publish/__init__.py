@@ -1,1 +1,1 @@
-"""`perfgate publish` and `command`: the half of CI that holds a token."""
+"""`perfgate publish` and `command`: the privileged half of CI, which holds a token."""

@@ -1,4 +1,4 @@
-"""``perfgate command``: what somebody asked for in a comment, if it is theirs to ask: measure again, accept a regression."""
+"""``perfgate command``: execute an order in a comment, if its author may push: measure again, or accept a regression."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from perfgate.judging.forge.runner import OUTPUT_VARIABLE, append_to, log_lines,
 from perfgate.judging.report.render.comment import OrderAnswer, render_answer
 from perfgate.locale import Language
 
-# A call that could not be understood is answered too, once it is known that its writer may ask.
+# An order that cannot be parsed is answered too, once its author is known to be allowed to give orders.
 _Asked = RunOrder | AcceptOrder | OrderError
 
 
 @dataclass(frozen=True)
 class CommandRequest:
-    """Whose orders to take: those of the comment this job runs for, on the project at ``root``.
+    """The options of ``perfgate command`` for the project at ``root``.
 
     ``key`` and ``token_variable`` are those of ``perfgate publish``.
     """
@@ -53,9 +53,9 @@ class CommandRequest:
 
 
 def run_command(request: CommandRequest, doors: Doors) -> None:
-    """Do what the comment asks for, or refuse it; strangers are answered in the log alone.
+    """Execute or refuse the order in the comment; authors without push access are answered only in the log.
 
-    Raises UsageError where this job runs for no comment or has no token, ForgeError and StoreError where those refuse.
+    Raises UsageError if this job runs for no comment or has no token, ForgeError and StoreError if forge or store refuse.
     """
     comment, event = read_comment(doors.environ), detect(doors.environ)
     if comment is None or event is None:
@@ -104,9 +104,9 @@ def _connect(request: CommandRequest, doors: Doors, event: CiEvent) -> Forge:
 
 
 def _refusal(order: _Asked, change: OrderedChange, comment: CommentEvent) -> OrderAnswer | None:
-    """Why somebody who may push does not get what they ask for; None where they do.
+    """The answer that refuses an order of an author with push access; None if it is to be executed.
 
-    From a fork anybody can push between the look and the order, so the order names the commit that was looked at.
+    The owner of a fork can push between the review and the order, so the order must name the reviewed commit.
     """
     if change.from_fork and change.author is not None and change.author.lower() == comment.author.lower():
         return OrderAnswer("own_fork")
@@ -128,7 +128,7 @@ def _refusal(order: _Asked, change: OrderedChange, comment: CommentEvent) -> Ord
 def _with_metrics(
     order: AcceptOrder, state: CommentState | None, change: OrderedChange
 ) -> tuple[AcceptOrder, OrderAnswer | None]:
-    """The order with the metrics of the causes that our comment on this very head numbers; or why there are none."""
+    """The order with the metrics of its numbered causes in our comment on this exact head, or the answer that refuses it."""
     if state is None:
         return order, OrderAnswer("no_numbers")
     if state.head != change.head_sha:
@@ -140,7 +140,7 @@ def _with_metrics(
 
 
 def _run(order: RunOrder, change: OrderedChange, event: CiEvent, environ: Mapping[str, str]) -> OrderAnswer:
-    """Tell the workflow what to measure; nothing that the comment says goes there unchecked."""
+    """Write the workflow's outputs for measuring again; nothing from the comment gets there unchecked."""
     if not (COMMIT_ID.fullmatch(change.head_sha) and COMMIT_ID.fullmatch(change.base_sha)):
         raise ForgeError(f"change request {change.number} has no head or base that is a commit")
     path = outputs_path(environ)
@@ -167,7 +167,7 @@ def _accept(
     request: CommandRequest,
     doors: Doors,
 ) -> OrderAnswer:
-    """Keep an acceptance, and judge again what our comment is about, if it is about this commit."""
+    """Store an acceptance, and judge the check in our comment again if it belongs to this commit."""
     store_acceptances(
         load_config(request.root, environ=doors.environ),
         doors.environ,

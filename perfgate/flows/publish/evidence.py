@@ -1,4 +1,4 @@
-"""Where files that a comment names can be opened: addresses made of what the forge lists, not of what artifacts say."""
+"""Find the URLs of the files that a comment names; they come from the forge's list of artifacts, not from the artifacts."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from perfgate.errors import ForgeError
 from perfgate.flows.shared.artifact import newest
 from perfgate.judging.forge.forge import CiEvent, Forge
 
-# The folder of the measuring job that GitLab keeps, file by file.
+# The folder of the measuring job that GitLab stores file by file.
 _FOLDER = "perfgate-out"
 # A path inside it that needs no escaping and leads nowhere else.
 _PLAIN_PATH = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._/-]*")
 
 
 def evidence_pages(forge: Forge, event: CiEvent, key: str, links: Iterable[ArtifactLink]) -> Mapping[str, str]:
-    """The address of every kept file that has one, by its path; empty where the forge lists nothing.
+    """The URL of every stored file that has one, by path; empty if the forge lists nothing.
 
-    A forge that keeps an archive file by file opens each; on the others a flame graph is an artifact of its own, which opens
-    in the browser, and a trace lies in the archive of the traces.
+    A forge that stores an archive file by file has a URL for each. On the others a flame graph is a separate artifact, which
+    opens in the browser, and a trace is in the archive of the traces.
     """
     try:
         artifacts = forge.artifacts()

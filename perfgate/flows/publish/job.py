@@ -1,4 +1,4 @@
-"""The privileged half of CI: judge an artifact again, believing nothing in it but samples, post the comment, set the status."""
+"""The privileged half of CI: judge an artifact again, trusting only its samples, post the comment, and set the status."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ from perfgate.judging.store.store import GitAccess
 from perfgate.locale import Language
 from perfgate.version import __version__
 
-# Of a measuring job that ended before it was done. GitHub cancels a job that runs longer than its `timeout-minutes`.
+# Conclusions of a measuring job that did not finish. GitHub cancels a job that exceeds its `timeout-minutes`.
 CANCELLED = ("cancelled", "timed_out")
 _YAML_COMMENT = re.compile(r"(?:^|\s)#.*")
-# perfgate's workflow for a caller's jobs, or the command that a job of one's own runs.
+# perfgate's reusable workflow, or the command in a hand-written job.
 _OBEYS = re.compile(r"/workflows/trusted\.ya?ml\b|\bperfgate command\b")
 _STATES: dict[str, StatusState] = {"FAIL": "failure", "INCONCLUSIVE": "error"}
 FailOn = Literal["undecided", "regression", "never"]
-# Which verdicts make a status red.
+# The verdicts that make the status red.
 _RED: dict[FailOn, tuple[Verdict, ...]] = {
     "undecided": ("FAIL", "INCONCLUSIVE"),
     "regression": ("FAIL",),
@@ -87,14 +87,14 @@ _RED: dict[FailOn, tuple[Verdict, ...]] = {
 
 @dataclass(frozen=True)
 class PublishRequest:
-    """How a check is published.
+    """The options of ``perfgate publish``.
 
-    ``key`` tells several gates of one repository apart; ``token_variable`` names the environment variable of the
-    token where it is not one the forge's own. ``event`` is given by who knows it better than the environment does.
-    ``workload`` is the one that somebody asked for alone: what it says must not stand where the whole check's word
-    does. ``status`` says whether the commit gets a status; None is what suits the CI. ``fail_on`` is what makes that
-    status red. ``out`` is where decision, comment and report are written as they are judged here; with ``outputs``
-    the verdict becomes an output of the job's step.
+    ``key`` distinguishes several gates of one repository; ``token_variable`` names the environment variable of the token
+    if it is not one of the forge's own. ``event`` overrides the event detected from the environment. ``workload`` is the
+    only workload measured, if one was ordered alone; its comment and status must not replace those of the whole check.
+    ``status`` sets or omits the commit status; None decides by the kind of pipeline. ``fail_on`` selects the verdicts that
+    make the status red. ``out`` is the folder for decision, comment and report as judged here; with ``outputs`` the verdict
+    becomes an output of the CI step.
     """
 
     key: str = DEFAULT_KEY
@@ -114,9 +114,9 @@ class PublishRequest:
 
 
 class _Case(NamedTuple):
-    """Whom a job speaks to, and about what: ``change`` is the change request that still has the event's head.
+    """The forge and the event of this job. ``change`` is the change request, if it still has the event's head.
 
-    ``hears_orders`` tells whether ``/perfgate`` comments are obeyed there.
+    ``hears_orders`` returns whether the project's CI obeys ``/perfgate`` comments.
     """
 
     event: CiEvent
@@ -130,9 +130,9 @@ def publish(root: Path, artifact: Path | None, request: PublishRequest, doors: D
     """Publish a check and return the exit code of its verdict, judged here.
 
     ``root`` is the folder with perfgate.toml in a checkout of the base or of the default branch, never of the change.
-    ``artifact`` is a check's folder or zip; None is what the event's run has uploaded.
-    Raises ForgeError (exit code 4) where the forge does not let us: then what stands there may be of an earlier run. What
-    fails while it is judged is posted as INCONCLUSIVE, and then raised.
+    ``artifact`` is a check's folder or zip; None means the artifact uploaded by the event's run.
+    Raises ForgeError (exit code 4) if the forge refuses; the comment and status there may then be from an earlier run. An
+    error while judging is posted as INCONCLUSIVE and then raised.
     """
     if request.outputs and outputs_path(doors.environ) is None:
         raise UsageError(
@@ -157,7 +157,7 @@ def publish(root: Path, artifact: Path | None, request: PublishRequest, doors: D
     try:
         _write_results(request, published, doors)
     finally:
-        # Whatever fails, an older comment must not stay for the verdict on this head.
+        # Even after an error, an older comment must not be mistaken for the verdict on this head.
         if case is None or request.dry_run:
             _show(published.text, request, doors, event)
         else:
@@ -169,10 +169,9 @@ def publish(root: Path, artifact: Path | None, request: PublishRequest, doors: D
 
 @dataclass(frozen=True)
 class _Published:
-    """What is published of a decision: the comment, and the page where there were documents to judge.
+    """The published form of a decision: the comment, and the report page if there were documents to judge.
 
-    ``accepts`` are the metrics of the causes that the comment numbers. ``error`` is what the decision stands for, where the
-    judging failed.
+    ``accepts`` are the metrics of each cause numbered in the comment. ``error`` is the exception that made judging fail.
     """
 
     decision: DecisionDocument
@@ -189,13 +188,13 @@ class _Published:
         return self.error.exit_code if isinstance(self.error, PerfgateError) else EXIT_BUG
 
     def with_note(self, note: Message) -> str:
-        """The comment with one more note."""
+        """The comment with an additional note."""
         noted = msgspec.structs.replace(self.decision, warnings=[note, *self.decision.warnings])
         return render_comment(noted, self.context, budget=TEXT_BUDGET)
 
 
 class _Place(NamedTuple):
-    """What is published for which event; ``root`` is the folder with perfgate.toml."""
+    """The request and the event to publish for; ``root`` is the folder with perfgate.toml."""
 
     request: PublishRequest
     event: CiEvent | None
@@ -205,11 +204,11 @@ class _Place(NamedTuple):
 def _judged(
     judge: Callable[[], DecisionDocument], documents: CheckDocuments | None, case: _Case | None, at: _Place
 ) -> _Published:
-    """Judge, and word what came of it.
+    """Judge, and render the decision.
 
-    The documents come from anybody. Whatever they, or the forge, make fail between reading and wording becomes INCONCLUSIVE,
-    with a comment and a status of its own: the verdict on an earlier head must not stand for this one. The error itself is
-    raised again once that is posted, so that its traceback is in the job's log and its exit code the job's.
+    The documents are untrusted. Any error that they or the forge cause between reading and rendering becomes INCONCLUSIVE,
+    with its own comment and status, so that the verdict on an earlier head is not mistaken for this one's. ``publish`` raises
+    the error again after posting, so that the job's log has its traceback and the job its exit code.
     """
     try:
         return _worded(judge(), documents, case, at)
@@ -225,11 +224,11 @@ def _worded(decision: DecisionDocument, documents: CheckDocuments | None, case: 
     if case is not None and decision.links:
         pages = evidence_pages(case.forge, case.event, request.key, decision.links)
         context = replace(context, pages=pages)
-    # A decision without a procedure judged nothing, so there is nothing to accept.
+    # Without a procedure nothing was judged, so there is nothing to accept.
     accepts: list[list[str]] = []
     if case is not None and decision.procedure.name != "none" and case.hears_orders():
         accepts = accepting_metrics(decision)
-        # Numbers are those of the one comment that `perfgate command` looks into.
+        # Numbers only work in the one comment that `perfgate command` reads.
         is_numbered = request.name == DEFAULT_KEY and can_hold(accepts)
         accepts = accepts if is_numbered else []
         context = replace(context, accept_order=partial(_numbered_order if is_numbered else _named_order, case))
@@ -240,7 +239,7 @@ def _worded(decision: DecisionDocument, documents: CheckDocuments | None, case: 
 
 
 def _numbered_order(case: _Case, number: int, metrics: Sequence[str]) -> str:  # noqa: ARG001 - the comment's state has them
-    """Of a fork the commit is named: who may not push here can change its head."""
+    """The order to accept a cause by its number. For a fork it names the commit, because the fork's owner can move its head."""
     from_fork = case.change is None or case.change.from_fork is not False
     return numbered_order(number, case.event.head_sha if from_fork else None)
 
@@ -250,9 +249,10 @@ def _named_order(case: _Case, number: int, metrics: Sequence[str]) -> str | None
 
 
 def obeys_comments(forge: Forge, root: Path, environ: Mapping[str, str]) -> bool:
-    """Whether a ``/perfgate`` comment is heard: the forge has such orders, and a workflow of the checkout obeys them.
+    """Whether ``/perfgate`` comments are obeyed: the forge supports orders, and a workflow of the checkout handles them.
 
-    A checkout without workflows is one whose workflows are elsewhere, where this job is one of GitHub Actions at all.
+    If the checkout has no workflows and this job runs in GitHub Actions, the workflows are kept elsewhere and count as
+    obeying.
     """
     if not isinstance(forge, OrderForge):
         return False
@@ -277,17 +277,17 @@ def _documents(
 
 
 def _read(artifact: Callable[[], Path | bytes]) -> tuple[CheckDocuments | None, Exception | None]:
-    """The documents of an artifact, or why there are none, for the judging to raise."""
+    """The documents of an artifact, or the error of reading it, which the judging function raises."""
     try:
         return read_check(artifact()), None
-    except Exception as error:  # noqa: BLE001 - raised by the judging
+    except Exception as error:  # noqa: BLE001 - raised by the judging function
         return None, error
 
 
 def _open_case(
     event: CiEvent, token: str, forge: Forge, documents: CheckDocuments | None, hears_orders: Callable[[], bool]
 ) -> _Case:
-    # Of several change requests with this very head the artifact may say which one it is of: never any other.
+    # If several change requests have this exact head, the artifact may choose among them, but never another one.
     ci = documents.head.session.ci if documents else None
     change = forge.find_change_request(prefer=ci.change_request if ci else None)
     if change is not None and change.head_sha != event.head_sha:
@@ -303,9 +303,9 @@ def judge_without_forge(
     doors: Doors,
     event: CiEvent | None,
 ) -> DecisionDocument:
-    """Judge where nothing is posted: by what the directory says, without asking the forge.
+    """Judge without posting: by the perfgate.toml in ``root``, without asking the forge.
 
-    ``only`` are the workloads that somebody asked for alone.
+    ``only`` are the ordered workloads, if not all were.
     """
     grounds = grounds_at_hand(root, doors.environ)
     try:
@@ -363,11 +363,11 @@ def _grounds(root: Path, doors: Doors, case: _Case, *, measured: bool) -> Ground
 
 
 def _reason_for_base(documents: CheckDocuments, case: _Case, root: Path) -> Message:
-    """Say why the base is this commit. Raises DocumentError where nothing shows that it is the right one.
+    """The reason why this commit is the base. Raises DocumentError if nothing proves that it is the right one.
 
-    A head that no change request has any more may be one's again tomorrow, so it is held to what this job has checked out.
-    Where the forge says nothing of its commits, the base must lie before that: then it is of main, and how old it may be is
-    not bounded.
+    A head that no longer belongs to a change request may belong to one again, so its base is checked against the commit that
+    this job has checked out. If the forge knows nothing about the commits, the base must be an ancestor of that commit: it is
+    then on main, but its age is not bounded.
     """
     commit = documents.base.source.commit or ""
     change = case.change or _queued(case.event)
@@ -405,7 +405,7 @@ def _decide(
     base, head = documents
     history = history_of(grounds.config, head, doors.environ, warn=missing.append)
     for words in missing:
-        doors.say(words)  # with the place of the store, which is nobody's business but the log's
+        doors.say(words)  # names the store's location, which belongs in the log only
     required = required_of(grounds.config, base, doors.environ, only=only)
     notes = list(grounds.notes)
     if missing:
@@ -417,7 +417,7 @@ def _decide(
 
 
 def _undecided(verdict: Verdict, why: Message, grounds: Grounds, event: CiEvent | None) -> DecisionDocument:
-    """A missing, damaged or foreign artifact is INCONCLUSIVE: never a silent green."""
+    """The decision without a judgement, e.g. INCONCLUSIVE for a missing, damaged or foreign artifact: never a silent green."""
     return DecisionDocument(
         perfgate_version=__version__,
         project=event.repository if event else "",
@@ -450,7 +450,7 @@ def _context(at: _Place, decision: DecisionDocument) -> CommentContext:
 
 
 def _addresses(event: CiEvent, root: Path) -> Callable[[str], str | None]:
-    """What gives a line of the head its page on the forge; the documents name files from the project's folder."""
+    """A function from a source line of the head, relative to the project's folder, to its page on the forge."""
     prefix = prefix_of(root)
 
     def address(line: str) -> str | None:
@@ -461,7 +461,7 @@ def _addresses(event: CiEvent, root: Path) -> Callable[[str], str | None]:
 
 
 def _write_results(request: PublishRequest, published: _Published, doors: Doors) -> None:
-    """Write what was judged here, for the job to upload: what the comment links is made of it and not by the measuring job."""
+    """Write the results as judged here, for the job to upload: the comment links these, not those of the measuring job."""
     if request.outputs and (path := outputs_path(doors.environ)) is not None:
         answers = {"verdict": published.decision.verdict, "exit-code": str(published.exit_code)}
         append_to(path, output_lines(answers), OUTPUT_VARIABLE)
@@ -490,9 +490,9 @@ def _show(text: str, request: PublishRequest, doors: Doors, event: CiEvent | Non
 
 
 def _post(case: _Case, published: _Published, request: PublishRequest, doors: Doors) -> None:
-    """Post the comment and set the status. A status that the forge refuses is named in the comment: an older one may stand.
+    """Post the comment and set the status. If the forge refuses the status, the comment notes it: an older one may remain.
 
-    Raises ForgeError where the status was asked for and refused, or is all that there is.
+    Raises ForgeError for a refused status, if it was requested or if there is no comment.
     """
     if case.change is None:
         gone = f"No change request has the head {case.event.head_sha[:12]} any more: only the commit status is set."
@@ -512,7 +512,7 @@ def _post(case: _Case, published: _Published, request: PublishRequest, doors: Do
 def _comment(
     case: _Case, change: ChangeRequest, text: str, published: _Published, request: PublishRequest, doors: Doors
 ) -> bool:
-    """Post a text as our comment; return whether it is there. That of a newer run is left as it is."""
+    """Post a text as our comment, unless the comment there is from a newer run; return whether it was posted."""
     event = case.event
 
     def worded_turn(last: Decided, now: Decided) -> str:
@@ -531,10 +531,10 @@ def _comment(
 def _mark(
     forge: Forge, event: CiEvent, decision: DecisionDocument, request: PublishRequest, doors: Doors
 ) -> ForgeError | None:
-    """Set the commit status, where one is wanted; return why the forge did not let us. Raises ForgeHasNoStatusesError where
-    one was asked for on a forge without.
+    """Set the commit status if wanted; return the error if the forge refuses it. Raises ForgeHasNoStatusesError if a status
+    was requested on a forge without statuses.
 
-    A token without that right is a reason to fail only where the status was asked for: else this job's exit code says the same.
+    A token without that permission fails the job only if the status was requested; otherwise the exit code is enough.
     """
     if not (request.status if request.status is not None else not event.is_check):
         doors.say("No commit status is set: this pipeline is the check.")

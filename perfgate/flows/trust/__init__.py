@@ -1,1 +1,1 @@
-"""What a CI job may believe: provenance, the base's policy, required evidence."""
+"""The trusted inputs of a CI job: provenance, the base's policy, required evidence."""

@@ -1,4 +1,4 @@
-"""A regression that is meant: its metric must exist, it needs a reason, and the store of the project keeps it."""
+"""Accept an intended regression: its metric must exist, it needs a reason, and the project's store keeps it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perfgate.locale import Activity
 
 
 class UnknownMetricError(UsageError):
-    """No metric has this name; ``close`` is the one that was probably meant."""
+    """No metric has this name; ``close`` is the most similar one."""
 
     def __init__(self, metric: str, close: str | None) -> None:
         hint = Activity("; did you mean {close!r}?", close=close) if close else ""
@@ -26,14 +26,14 @@ class UnknownMetricError(UsageError):
 
 
 def refuse_unknown_metric(metric: str) -> None:
-    """Raise UnknownMetricError unless a metric or pattern names what can regress."""
+    """Raise UnknownMetricError unless a metric or pattern matches a metric that can regress."""
     pattern = parse_place(metric).metric
     if not pattern.startswith(("ops.count:", "ops.time:")) and not fnmatch.filter(METRICS, pattern):
         raise UnknownMetricError(metric, next(iter(difflib.get_close_matches(pattern, METRICS, n=1)), None))
 
 
 class UnknownCauseError(UsageError):
-    """Nothing that can be accepted has this ``number``."""
+    """No acceptable cause has this ``number``."""
 
     def __init__(self, number: int) -> None:
         super().__init__("there is no cause {number} that can be accepted", number=number)
@@ -41,7 +41,7 @@ class UnknownCauseError(UsageError):
 
 
 def metrics_of_causes(numbers: Iterable[int], accepts: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """The metrics that accept the causes of these numbers; ``accepts`` are those of each cause, from 1 on.
+    """The metrics that accept the causes with these numbers; ``accepts`` lists those of each cause, numbered from 1.
 
     Raises UnknownCauseError.
     """
@@ -56,7 +56,7 @@ def metrics_of_causes(numbers: Iterable[int], accepts: Sequence[Sequence[str]]) 
 def store_acceptances(
     config: Config, environ: Mapping[str, str], *, commit: str, metrics: Iterable[str], reason: str, accepted_by: str
 ) -> list[Acceptance]:
-    """Keep the word that regressions of one commit are meant: all of them, or none.
+    """Store that regressions of one commit are intended: all of them, or none.
 
     Raises UsageError for an unknown metric or no reason.
     """

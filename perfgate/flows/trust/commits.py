@@ -1,4 +1,4 @@
-"""perfgate.toml and code of commits, read from git objects of the clone or the forge: nothing is checked out."""
+"""Read perfgate.toml and code of commits from the git objects of the clone or the forge, without a checkout."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ FETCH_SECONDS = 300.0
 
 @contextmanager
 def fetched(commits: Sequence[str], access: GitAccess) -> Iterator[tuple[Path, Mapping[str, str]]]:
-    """Fetch commits without their history, their files left on the server until they are read.
+    """Fetch commits without their history; file contents stay on the server until they are read.
 
-    Yields the scratch repository and the environment that git needs there. Raises RepositoryError where one cannot be had.
+    Yields the scratch repository and the environment that git needs there. Raises RepositoryError if a commit is not
+    available.
     """
     with tempfile.TemporaryDirectory(prefix="perfgate-fetched-") as folder:
         scratch = Path(folder)
@@ -47,7 +48,7 @@ def fetched(commits: Sequence[str], access: GitAccess) -> Iterator[tuple[Path, M
 def _settings(access: GitAccess) -> dict[str, str]:
     url = access.repository
     settings = [
-        # For addresses below this one only; an empty value first takes back what a checkout action left.
+        # Only for URLs below this one; the empty value first removes headers that a checkout action left.
         (f"http.{url}.extraHeader", ""),
         (f"http.{url}.extraHeader", authorization(password_of(access.user, access.token))),
         ("http.followRedirects", "false"),
@@ -56,7 +57,7 @@ def _settings(access: GitAccess) -> dict[str, str]:
         ("protocol.https.allow", "always"),
     ]
     if is_loopback(url):
-        # A token is not sent in the clear, but on this machine, and then past the proxy of the environment.
+        # A token is sent unencrypted only on this machine, and then bypasses the proxy of the environment.
         settings += [("protocol.http.allow", "always"), ("http.proxy", "")]
     if access.ca_file:
         settings.append((f"http.{url}.sslCAInfo", access.ca_file))
@@ -64,12 +65,12 @@ def _settings(access: GitAccess) -> dict[str, str]:
 
 
 def git_output(folder: Path, arguments: Sequence[str], environ: Mapping[str, str]) -> str:
-    """What a git command prints. Raises RepositoryError with its complaint where it fails."""
+    """The output of a git command. Raises RepositoryError with git's message if it fails."""
     return git_bytes(folder, arguments, environ).decode(errors="surrogateescape").rstrip("\n")
 
 
 def git_bytes(folder: Path, arguments: Sequence[str], environ: Mapping[str, str], *, feed: bytes = b"") -> bytes:
-    """What a git command prints that is given ``feed``, to the byte. Raises RepositoryError as ``git_output`` does."""
+    """The raw output of a git command with ``feed`` as its input. Raises RepositoryError as ``git_output`` does."""
     result = exchange_with_git(folder, arguments, environ, feed=feed, limit_seconds=FETCH_SECONDS)
     if result.code:
         raise RepositoryError(f"git {arguments[0]}: {result.errors[:300] or f'exit code {result.code}'}")
@@ -77,7 +78,7 @@ def git_bytes(folder: Path, arguments: Sequence[str], environ: Mapping[str, str]
 
 
 class BaseConfig(NamedTuple):
-    """The perfgate.toml of a commit: None where it has none, or where it cannot be read, and then why."""
+    """The perfgate.toml of a commit, None if it has none; ``unreadable`` is the error if it cannot be parsed."""
 
     config: Config | None = None
     unreadable: str | None = None
@@ -86,7 +87,7 @@ class BaseConfig(NamedTuple):
 def config_at(root: Path, commit: str, access: GitAccess | None) -> BaseConfig:
     """The configuration that a commit has for the folder ``root``.
 
-    Raises RepositoryError where the commit is neither in the clone around ``root`` nor can be fetched.
+    Raises RepositoryError if the commit is not in the clone around ``root`` and cannot be fetched.
     """
     path = prefix_of(root) + CONFIG_NAME
     if has_commit(root, commit):
@@ -107,7 +108,7 @@ def _read(repository: Path, commit: str, path: str, environ: Mapping[str, str], 
         return BaseConfig(unreadable=str(error).replace(f"{root}/", ""))
 
 
-# A change of more files than these is measured: comparing it would take longer.
+# A change of more files than this is measured, because comparing the code would take longer.
 MOST_FILES = 200
 # As `git diff --raw -z` prints one file that both commits have (git-diff, "Raw output format").
 _MODIFIED = re.compile(rb":(\d{6}) (\d{6}) ([0-9a-f]+) ([0-9a-f]+) M\0([^\0]+)\0")
@@ -120,7 +121,7 @@ class _Modified(NamedTuple):
 
 
 def same_code_between(root: Path, base: str, head: str, files: Sequence[str], access: GitAccess | None = None) -> bool:
-    """Whether two commits have all these files with the same code; False where their contents cannot be had.
+    """Whether these files have the same code in both commits; False if their contents are not available.
 
     The commits come from the clone around ``root``, or else, with ``access``, from the forge.
     """

@@ -1,4 +1,4 @@
-"""What a change is judged by, none of which it brings itself: the base's perfgate.toml and the project's own store."""
+"""The rules that judge a change, none of which it can edit: the base's perfgate.toml and the project's own store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from perfgate.judging.gate.required import Required
 from perfgate.judging.gate.required_jobs import RequiredJob
 from perfgate.judging.store.store import GitAccess, Store
 
-# Where the CI of the forges is told what to run.
+# Files that configure the CI of the forges.
 CI_FILES = (
     ".github/workflows/*",
     ".github/actions/*",
@@ -43,7 +43,7 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class Grounds:
-    """The base's configuration, where it has one; what there is to say of all this; why nothing had to be measured."""
+    """The base's configuration, if it has one; notes for the decision; and the reason if nothing had to be measured."""
 
     config: Config | None = None
     notes: tuple[Message, ...] = ()
@@ -51,12 +51,12 @@ class Grounds:
 
     @property
     def policy(self) -> Policy:
-        """The policy, which is perfgate's own where the base has none: never the change's."""
+        """The base's policy, or perfgate's default if the base has none; never that of the change."""
         return self.config.policy() if self.config else Policy()
 
 
 def grounds_at_hand(root: Path, environ: Mapping[str, str]) -> Grounds:
-    """What the directory says, where no forge names a base."""
+    """The grounds from the directory's perfgate.toml, if no forge names a base."""
     return Grounds(load_config(root, environ=environ) if (root / CONFIG_NAME).exists() else None)
 
 
@@ -70,10 +70,11 @@ def grounds_of_base(
     environ: Mapping[str, str],
     measured: bool,
 ) -> Grounds:
-    """What the commit ``base`` says, which the forge names, and what the change does to what judges it.
+    """The grounds from the commit ``base``, which the forge names, with notes on judging files that the change edits.
 
-    ``forge`` is asked which files that are; without it the clone is. What was ``measured`` is judged, whether it had to be or
-    not; ``environ`` says where main's runs are kept. Raises RepositoryError where that commit cannot be read.
+    The changed files come from ``forge``, or without one from the clone. If the change was ``measured``, it is judged even if
+    it could have been skipped; ``environ`` locates the store of main's runs. Raises RepositoryError if that commit cannot be
+    read.
     """
     base_config = config_at(root, base, access)
     notes = []
@@ -108,7 +109,7 @@ def _same_code(
     root: Path, change: ChangeRequest, base: str, files: Sequence[str], forge: Forge | None, access: GitAccess
 ) -> bool:
     try:
-        # A merge queue, which has no forge, builds on this very commit.
+        # A merge queue, which has no forge, builds on this exact commit.
         fork = common_ancestor(forge, root, base, change.head_sha) if forge else base
     except DocumentError:
         return False
@@ -116,7 +117,7 @@ def _same_code(
 
 
 def _changed_files(root: Path, change: ChangeRequest, base: str, forge: Forge | None) -> list[str] | None:
-    """The paths that a change touches, by the forge's word or else the clone's; None where neither can tell."""
+    """The paths that a change touches, from the forge or else the clone; None if neither knows."""
     try:
         changed = forge.changed_files(change.number) if forge else None
     except ForgeGoneError:  # GitLab before 15.7 has no such list
@@ -131,23 +132,23 @@ def history_of(
     *,
     warn: Callable[[str], None],
 ) -> History:
-    """What our own store knows: an artifact's word on what is usual, or accepted, counts for nothing."""
+    """The history from our own store; history or acceptances in an artifact are ignored."""
     if config is None:
         return History()
     return stored_history(config, head, environ, warn=warn)
 
 
-# Runs of main are made every few commits; one that is older than this many says little of the base.
+# Main is measured every few commits; a run more than this many runs back is too old to compare with the base.
 _NEWEST = 50
 
 
 def required_of(
     config: Config | None, base: RunDocument, environ: Mapping[str, str], *, only: Collection[str] = ()
 ) -> Required:
-    """What the base's configuration and main's stored runs require; without a configuration only that the code stayed.
+    """The evidence required by the base's configuration and main's stored runs; without a configuration only intact seals.
 
-    ``only`` are the workloads that were asked for alone. A store that cannot be read requires nothing; that it cannot be read
-    is said where main's history is.
+    ``only`` are the ordered workloads, if not all were. An unreadable store requires nothing here; reading main's history
+    reports it.
     """
     if config is None:
         return Required(sealed=True)
@@ -172,7 +173,7 @@ def required_of(
 
 
 def _required_job(reference: JobReference, stored: RunDocument | None, *, on_device: bool) -> RequiredJob:
-    """What perfgate.toml says of a job, and what main's newest run of it, by the same settings, has."""
+    """The evidence required of a job by perfgate.toml, and by main's newest run of it if that had the same settings."""
     records = (
         [job for job in stored.jobs if (job.name, job.sha256) == (reference.name, reference.sha256)] if stored else []
     )
@@ -186,7 +187,7 @@ def _required_job(reference: JobReference, stored: RunDocument | None, *, on_dev
 
 
 def _stored_jobs(store: Store, project: str, jobs: Sequence[JobReference]) -> dict[str, RunDocument]:
-    """The newest run of each job whose numbers perfgate.toml does not name."""
+    """The newest run of each command job without ``numbers`` in perfgate.toml."""
     lacking = {job.name for job in jobs if job.kind == "command" and not job.settings.numbers}
     documents: dict[str, RunDocument] = {}
     for run in store.runs(project, limit=_NEWEST) if lacking else ():

@@ -1,6 +1,6 @@
-"""Whether this CI job may keep a run: it follows a push to the main branch of the repository itself, and measured this commit.
+"""Whether this CI job may store a run: it must run for the repository's own main branch and have measured this commit.
 
-What a change request measures never gets near the store: its code decides what it measures.
+Runs of change requests are never stored, because their code controls its own measurements.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KINDS = ("push", "schedule")
 
 
 def trusted_event(config: Config, environ: Mapping[str, str]) -> CiEvent | None:
-    """The event of this job, None outside CI. Raises UsageError for one that may not write to the store."""
+    """The event of this job, None outside CI. Raises UsageError if the event may not write to the store."""
     event, trigger = detect(environ), read_trigger(environ)
     if event is None or trigger is None:
         return None
@@ -39,7 +39,7 @@ def trusted_event(config: Config, environ: Mapping[str, str]) -> CiEvent | None:
 
 
 def refuse_change_request(environ: Mapping[str, str]) -> None:
-    """Raise UsageError in a CI job of a change request, or of a fork: nothing of it writes to the store."""
+    """Raise UsageError in a CI job of a change request or of a fork, which may not write to the store."""
     event, trigger = detect(environ), read_trigger(environ)
     if event is None or trigger is None:
         return
@@ -48,9 +48,9 @@ def refuse_change_request(environ: Mapping[str, str]) -> None:
 
 
 def main_branch(config: Config, trigger: Trigger) -> str:
-    """The branch whose runs are kept: that of perfgate.toml, the forge's default, or what the clone says.
+    """The branch with stored runs: from perfgate.toml, else the forge's default branch, else the clone's main branch.
 
-    Raises UsageError where none of them says it.
+    Raises UsageError if none of them is known.
     """
     branch = config.store.main_branch or trigger.default_branch
     try:
@@ -62,9 +62,9 @@ def main_branch(config: Config, trigger: Trigger) -> str:
 
 
 def refuse_off_main(config: Config, environ: Mapping[str, str], event: CiEvent, forge: Forge | None) -> None:
-    """Raise UsageError in a job that follows another, where the forge does not say that the commit lies on the main branch.
+    """Raise UsageError in a job that follows another job, unless the forge confirms that the commit is on the main branch.
 
-    There a tag looks like a branch of its name; so the forge is asked about commits, which have no second meaning.
+    In such a job a tag looks like a branch of the same name, so the forge is asked about commits, which are unambiguous.
     """
     trigger = read_trigger(environ)
     if trigger is None or trigger.tip is None:
@@ -84,7 +84,7 @@ def refuse_off_main(config: Config, environ: Mapping[str, str], event: CiEvent, 
 
 
 def refuse_foreign(run: RunDocument, event: CiEvent) -> None:
-    """Raise InconclusiveError unless a run was measured by this event's own pipeline, of its commit, and as it says."""
+    """Raise InconclusiveError unless a run was measured by this event's own pipeline, on its commit, as recorded."""
     ci = run.session.ci
     if ci is None or run.session.command != "run":
         raise InconclusiveError("artifact: run.json was not measured by `perfgate run` in CI; nothing is kept")
@@ -104,7 +104,7 @@ def refuse_foreign(run: RunDocument, event: CiEvent) -> None:
                 f"artifact: run.json has the {field} {str(actual)[:80]!r}, but this job runs for {str(expected)!r}; "
                 "nothing is kept"
             )
-    # A job that is run again alone finds the artifact of an earlier attempt.
+    # If only this job is run again, it finds the artifact of an earlier attempt.
     if ci.run_attempt > event.run_attempt:
         raise InconclusiveError(
             f"artifact: run.json is of attempt {ci.run_attempt}, but this job of attempt {event.run_attempt}; "

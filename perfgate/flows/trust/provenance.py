@@ -1,7 +1,7 @@
-"""Whether an artifact is of this event: the same repository, run and head, and a base that the change is really compared with.
+"""Check that an artifact belongs to this event: the same repository, run and head, and the right base for the change.
 
-The event and the forge are trusted, the artifact is not. What cannot be shown: that the samples were not made up. Who controls
-the measured process can do that; isolation of the measuring job limits it.
+The event and the forge are trusted, the artifact is not. It cannot be proven that the samples were not forged: code in the
+measured process can do that; isolation of the measuring job limits it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Forge
 def refuse_foreign_artifact(
     documents: CheckDocuments, event: CiEvent, change: ChangeRequest | None, forge: Forge | None
 ) -> None:
-    """Raise DocumentError unless both documents were measured for this event, in one session and as they say."""
+    """Raise DocumentError unless both documents were measured for this event, in one session, and do not contradict it."""
     for name, run, side in ((BASE, documents.base, "base"), (HEAD, documents.head, "head")):
         _refuse_foreign_session(run.session, name, event, change)
         for session in run.earlier_sessions:
@@ -37,17 +37,17 @@ def refuse_foreign_artifact(
 
 
 def base_is_proven(documents: CheckDocuments, change: ChangeRequest, forge: Forge, root: Path) -> bool:
-    """Whether the base lies on the target branch, and not before the commit where the change left it.
+    """Whether the base is on the target branch, and not older than the commit at which the change branched off.
 
-    So a change cannot choose a slow commit of long ago, or one of its own, to look good beside. False where neither the
-    forge nor the clone can tell. Raises DocumentError for a base that lies elsewhere.
+    This keeps a change from choosing an old slow commit, or one of its own, as its base. False if neither the forge nor the
+    clone knows. Raises DocumentError for any other base.
     """
     commit = documents.base.source.commit or ""
     if change.base_sha is not None and commit == change.base_sha:
         return True
     if change.target is None:
         return False
-    # Who may push, but not to this branch, can make a tag of its name.
+    # A developer who may push, but not to this branch, can create a tag of the same name.
     target = fetched_tip(root, change.target) or change.target
     fork = common_ancestor(forge, root, target, change.head_sha)
     if fork is None or commit == fork:
@@ -66,9 +66,9 @@ def base_is_proven(documents: CheckDocuments, change: ChangeRequest, forge: Forg
 
 
 def common_ancestor(forge: Forge, root: Path, first: str, second: str) -> str | None:
-    """The merge base of two commits; None where neither the forge nor the clone can tell.
+    """The merge base of two commits; None if neither the forge nor the clone knows.
 
-    Raises DocumentError where there is none.
+    Raises DocumentError if there is none.
     """
     try:
         return forge.merge_base(first, second) or merge_base(root, first, second)
@@ -86,7 +86,7 @@ def _refuse_foreign_session(session: Session, name: str, event: CiEvent, change:
     ci = _context(session, name)
     _refuse_foreign_head(ci, name, event)
     _refuse_different(name, "run id", ci.run_id, event.run_id)
-    # A job that is run again alone finds the artifact of an earlier attempt.
+    # If only this job is run again, it finds the artifact of an earlier attempt.
     if ci.run_attempt > event.run_attempt:
         raise DocumentError(f"{name} is of attempt {ci.run_attempt}, but this job of attempt {event.run_attempt}")
     if ci.change_request is not None and change is not None:
@@ -116,7 +116,7 @@ def _context(session: Session, name: str) -> CiContext:
 
 
 def _refuse_contradictions(run: RunDocument, name: str, side: str) -> None:
-    """Refuse a document that says two things: no run of perfgate writes such a one."""
+    """Refuse a document that contradicts itself: perfgate never writes one."""
     _refuse_different(name, "side", run.side, side)
     if run.testbed.fingerprint != fingerprint(run.testbed.comparable):
         raise DocumentError(f"{name} has a testbed whose fingerprint is not that of its fields")
@@ -137,9 +137,9 @@ def _refuse_contradictions(run: RunDocument, name: str, side: str) -> None:
 def _refuse_other_commit(
     documents: CheckDocuments, event: CiEvent, change: ChangeRequest | None, forge: Forge | None
 ) -> None:
-    """What was measured is the head itself, or the forge's merge of it into the base.
+    """Raise DocumentError unless the measured commit is the head itself, or the forge's merge of it into the base.
 
-    The merge is made anew whenever the target branch moves, so an older one is known by its parents.
+    The forge makes a new merge whenever the target branch moves, so an older merge is recognized by its parents.
     """
     for name, run in ((BASE, documents.base), (HEAD, documents.head)):
         if not COMMIT_ID.fullmatch(run.source.commit or ""):
