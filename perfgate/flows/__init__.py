@@ -1,1 +1,1 @@
-"""One folder a job. Jobs import no other job, only what is shared and what decides trust."""
+"""One folder per flow. A flow imports no other flow, only ``shared`` and ``trust``."""

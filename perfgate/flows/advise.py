@@ -1,4 +1,4 @@
-"""``perfgate advise``: what to try about a run, or about the change that a check judged."""
+"""``perfgate advise``: suggestions for a run, or for the change that a check judged."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _RESULTS = ("decision.json", "run.json")
 def suggestions_in(path: Path | None) -> list[Suggestion]:
     """The suggestions on a run document, or those of a decision document; a folder holds one or the other.
 
-    Without a path they are those of the newest result in the folders that perfgate writes to. Raises UsageError where there is
-    none, and DocumentError for one that cannot be read.
+    Without a path, the newest result in the folders that perfgate writes to is read. Raises UsageError if there is none, and
+    DocumentError for one that cannot be read.
     """
     if path is None:
         newest = newest_result(_RESULTS)

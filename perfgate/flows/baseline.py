@@ -1,4 +1,4 @@
-"""``perfgate baseline``: keep runs of main, and show what is kept."""
+"""``perfgate baseline``: keep runs of main, and list the stored ones."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ _WORSE = {"lower": "above", "higher": "below"}
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """What was kept, and where. ``suspected`` are the places that main's earlier runs show as slower.
+    """A run that was stored. ``suspected`` are the places that are slower than in main's earlier runs.
 
-    ``removed`` is how many old runs had to go for it.
+    ``removed`` is the number of old runs that were pruned to make room.
     """
 
     id: str
@@ -61,7 +61,7 @@ class RecordedRun:
 
 @dataclass(frozen=True)
 class Listed:
-    """The kept runs, newest first, and what of them cannot be read."""
+    """The stored runs, newest first, and a line for each unreadable one."""
 
     runs: list[StoredRun]
     damaged: list[str]
@@ -69,7 +69,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Copied:
-    """How much of a store was copied into another, and what of its runs could not be read."""
+    """The counts of entries copied from one store into another, and a line for each unreadable run."""
 
     runs: int
     acceptances: int
@@ -78,9 +78,9 @@ class Copied:
 
 
 def record_file(config: Config, environ: Mapping[str, str], path: Path, *, allow_dirty: bool) -> RecordedRun:
-    """Keep a run document that was measured before. Raises UsageError for one of another project.
+    """Keep an existing run document. Raises UsageError for one of another project.
 
-    In a CI job a store that others share takes only what its own pipeline measured of main.
+    In a CI job, a shared store accepts only runs of main measured by the same pipeline.
     """
     event = _trusted_event(config, environ)
     run = read_run(path)
@@ -93,7 +93,7 @@ def record_file(config: Config, environ: Mapping[str, str], path: Path, *, allow
 def keep(config: Config, environ: Mapping[str, str], run: RunDocument, *, allow_dirty: bool) -> RecordedRun:
     """Keep a run of this project. Raises UsageError for one of another.
 
-    A run that main's earlier ones show as slower is kept too, for the trend; the level leaves it out until it is accepted.
+    A run that is slower than main's earlier ones is kept too, for the trend; the level leaves it out until it is accepted.
     """
     if run.project != config.project:
         raise UsageError(
@@ -112,7 +112,7 @@ def keep(config: Config, environ: Mapping[str, str], run: RunDocument, *, allow_
 
 
 def refuse_failed(run: RunDocument, where: str = "its log") -> None:
-    """Raise MeasuringError for a run of which a part could not be measured."""
+    """Raise MeasuringError if a part of the run could not be measured."""
     if exit_code(run) == EXIT_MEASURING:
         raise MeasuringError(
             "a part of the checklist could not be measured, so the run is not kept; {where} says what failed",
@@ -123,7 +123,7 @@ def refuse_failed(run: RunDocument, where: str = "its log") -> None:
 def record_measured(
     config: Config, environ: Mapping[str, str], measure: Callable[[], RunDocument], out: Path, *, allow_dirty: bool
 ) -> RecordedRun:
-    """Keep what ``measure`` measures in the project's folder and writes to ``out``.
+    """Measure with ``measure``, which writes to ``out``, and keep the run.
 
     Raises MeasuringError when a part of it failed.
     """
@@ -145,7 +145,7 @@ def show_baseline(config: Config, environ: Mapping[str, str], run_id: str) -> Ru
 
 
 def prune_baseline(config: Config, environ: Mapping[str, str], *, keep: int) -> int:
-    """Remove all but the newest ``keep`` runs of each testbed of the project; return how many went."""
+    """Remove all but the newest ``keep`` runs of each testbed of the project; return how many were removed."""
     if _is_shared(config, environ):
         refuse_change_request(environ)
     return open_project_store(config, environ).prune(config.project, keep=keep)
@@ -161,9 +161,9 @@ def accept_regressions(
     accepted_by: str | None,
     folder: Path | None = None,
 ) -> list[Acceptance]:
-    """Record that regressions of one commit are meant: of metrics, or of causes by their numbers in a check of that commit.
+    """Accept regressions of one commit: of metrics, or of causes by their numbers in a check of that commit.
 
-    Without ``folder`` that is the newest check. Raises UsageError for an unknown metric or cause, or an empty reason.
+    The default of ``folder`` is the newest check. Raises UsageError for an unknown metric or cause, or an empty reason.
     """
     if _is_shared(config, environ):
         refuse_change_request(environ)
@@ -218,12 +218,12 @@ def _metrics_of(numbers: tuple[int, ...], commit: str, folder: Path | None, conf
 
 
 def list_accepted(config: Config, environ: Mapping[str, str]) -> list[Acceptance]:
-    """Every regression of the project that was accepted, newest first."""
+    """Every accepted regression of the project, newest first."""
     return open_project_store(config, environ).accepted(config.project)
 
 
 def copy_baseline(config: Config, environ: Mapping[str, str], *, source: str, target: str) -> Copied:
-    """Copy what a store keeps of the project into another; what is there already stays as it is."""
+    """Copy the project's entries of one store into another; existing entries of the target stay unchanged."""
     if target.startswith(PREFIX):
         refuse_change_request(environ)
     source_store, target_store = (open_store_at(location, config, environ) for location in (source, target))
@@ -231,7 +231,7 @@ def copy_baseline(config: Config, environ: Mapping[str, str], *, source: str, ta
     ids = [run.id for run in reversed(source_store.runs(config.project)) if run.id not in present]
     for start in range(0, len(ids), COPIED_AT_ONCE):
         some = [source_store.show(run_id) for run_id in ids[start : start + COPIED_AT_ONCE]]
-        target_store.record_all(some, allow_dirty=True)  # who recorded a dirty run meant it
+        target_store.record_all(some, allow_dirty=True)  # a dirty run was stored on purpose
     accepted, confirmed = target_store.accepted(config.project), target_store.confirmations(config.project)
     acceptances = [entry for entry in reversed(source_store.accepted(config.project)) if entry not in accepted]
     for acceptance in acceptances:
@@ -243,7 +243,7 @@ def copy_baseline(config: Config, environ: Mapping[str, str], *, source: str, ta
 
 
 def _bound(store: Store, config: Config, fingerprint: str) -> int:
-    """Remove the oldest runs once clearly more are there than are to stay: each removal begins a branch store anew."""
+    """Remove the oldest runs once the limit is clearly exceeded: each removal rewrites a branch store from scratch."""
     most = config.store.keep
     stored = sum(run.fingerprint == fingerprint for run in store.runs(config.project)) if most else 0
     return store.prune(config.project, keep=most) if stored > most + most // SLACK else 0
@@ -258,7 +258,7 @@ def _trusted_event(config: Config, environ: Mapping[str, str]) -> CiEvent | None
 
 
 def _suspected(config: Config, environ: Mapping[str, str], run: RunDocument) -> tuple[str, ...]:
-    history = stored_history(config, run, environ, warn=lambda _: None)  # `baseline list` says what cannot be read
+    history = stored_history(config, run, environ, warn=lambda _: None)  # `baseline list` names unreadable runs
     return tuple(
         f"{beside.metric} of {beside.workload}/{beside.shape} ({percent(beside.head / beside.typical - 1)})"
         for beside in compare_stored(run, history)
@@ -268,7 +268,7 @@ def _suspected(config: Config, environ: Mapping[str, str], run: RunDocument) -> 
 
 
 def _refuse_changes(config: Config) -> None:
-    """Refuse what the store would refuse after the measuring, before it."""
+    """Refuse uncommitted changes before measuring; the store would refuse them only afterwards."""
     try:
         changed = Repository(config.root).dirty_files()
     except RepositoryError:
@@ -282,7 +282,7 @@ def _refuse_changes(config: Config) -> None:
 
 @dataclass(frozen=True)
 class ArtifactRequest:
-    """Which artifact: the folder or zip at ``path``, or the one of the gate ``key`` that the forge keeps of the event's run."""
+    """The artifact to read: the folder or zip at ``path``, or the forge's artifact of gate ``key`` for the event's run."""
 
     path: Path | None = None
     key: str = DEFAULT_KEY
@@ -295,7 +295,7 @@ def record_artifact(
     """Keep the run in an artifact of this event's pipeline.
 
     Raises UsageError in a job that may not write to the store, InconclusiveError for an artifact that is missing, damaged or of
-    another run, MeasuringError where a part of it could not be measured.
+    another run, MeasuringError if a part of it could not be measured.
     """
     event = trusted_event(config, environ)
     if event is None:
@@ -333,7 +333,7 @@ def _connect(
 
 @contextmanager
 def _artifact(request: ArtifactRequest, event: CiEvent, forge: Forge | None) -> Iterator[Path]:
-    """Lend the artifact as a path."""
+    """The artifact as a path, valid inside the block."""
     if request.path is not None or forge is None:
         yield request.path or Path()
         return

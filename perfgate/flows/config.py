@@ -1,4 +1,4 @@
-"""``perfgate config``: every setting with its value, its default, and where the value comes from."""
+"""``perfgate config``: every setting with its value, its default and the origin of the value."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OVERRULED_BY = {
     ("report", "language"): "PERFGATE_LANG",
     ("store", "path"): STORE_VARIABLE,
 }
-# What no setting of the file says, and the place that each gives.
+# Variables without a setting in the file, each with the function that reads its value.
 VARIABLES: Mapping[str, Callable[[Mapping[str, str]], object]] = {
     "PERFGATE_LOCK": lock_path,
     "PERFGATE_CACHE": cache_folder,
@@ -38,8 +38,8 @@ Keys = tuple[str, ...]
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """One setting. ``origin`` is "default", the name of the file, or that of an environment variable.
 
-    ``table`` is empty at the top of the file, and "environment" for what a variable alone can set. A ``value`` of None is
-    unset. An entry of a table whose names are the project's own has no ``default``.
+    ``table`` is empty at the top of the file, and "environment" for settings that only a variable can set. A ``value`` of None
+    is unset. An entry of a table with names chosen by the project has no ``default``.
     """
 
     table: str
@@ -51,7 +51,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_settings(root: Path, environ: Mapping[str, str]) -> list[Setting]:
-    """Every setting of the project in ``root``, those without a table first. Raises ConfigError for a bad one."""
+    """Every setting of the project in ``root``, those without a table first. Raises ConfigError for an invalid one."""
     config = load_config(root, environ=environ, needs_workload=False)
     report_language(None, root, environ=environ)
     text = (root / CONFIG_NAME).read_text(encoding="utf-8")
@@ -68,9 +68,9 @@ def list_settings(root: Path, environ: Mapping[str, str]) -> list[Setting]:
 
 
 def statement_lines(text: str) -> dict[Keys, int]:
-    """The line on which each value and table of a TOML text begins, by the names that lead to it.
+    """The first line of each value and table of a TOML text, by its key path.
 
-    The parser itself tells statements apart: one ends where its lines are valid TOML.
+    The parser itself finds the statements: one ends as soon as its lines are valid TOML.
     """
     lines: dict[Keys, int] = {}
     header, statement, first = "", "", 1
@@ -96,7 +96,7 @@ def _names(table: Mapping[str, Any], above: Keys = ()) -> Iterator[Keys]:
 
 
 def _settings(file: Mapping[str, Any]) -> dict[Keys, Any]:
-    """The values of a ConfigFile by the names that lead to them."""
+    """The values of a ConfigFile by key path."""
     values: dict[Keys, Any] = {}
     for field in msgspec.structs.fields(ConfigFile):
         if isinstance(field.default, msgspec.Struct):
@@ -107,7 +107,7 @@ def _settings(file: Mapping[str, Any]) -> dict[Keys, Any]:
 
 
 def _places(config: Config, environ: Mapping[str, str]) -> dict[Keys, Any]:
-    """The defaults that depend on where the project and its user's data lie."""
+    """The defaults that depend on the folders of the project and of the user's data."""
     places: dict[Keys, Any] = {("project",): config.root.resolve().name}
     without_place = replace(config, store=msgspec.structs.replace(config.store, path=""))
     with suppress(StoreError):
@@ -118,7 +118,7 @@ def _places(config: Config, environ: Mapping[str, str]) -> dict[Keys, Any]:
 def _entries(
     keys: Keys, value: Any, default: Any, lines: Mapping[Keys, int], environ: Mapping[str, str]
 ) -> Iterator[Setting]:
-    """A setting, or each entry of a table whose names are the project's own."""
+    """A setting, or each entry of a table with names chosen by the project."""
     if default == {} and value:
         for name, entry in value.items():
             place = (*keys, name)
@@ -143,7 +143,7 @@ def _without_unset(entry: Any) -> Any:
 
 
 def _usual(keys: Keys, name: str) -> Any:
-    """The checklist's own mark for a limit, and the usual tolerance of a metric."""
+    """The default of a limit in the checklist, or of a metric's tolerance."""
     if keys == ("limits",) and name in LIMITS:
         return LIMITS[name].default
     if keys == ("gate", "tolerance") and name in METRICS and METRICS[name].tolerance is not None:

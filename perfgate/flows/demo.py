@@ -1,4 +1,4 @@
-"""``perfgate demo``: the whole journey on this machine, in a scratch repository, through the commands a user types."""
+"""``perfgate demo``: a complete tour on this machine, in a scratch repository, with the commands a user would type."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROJECT = PACKAGE / "demo"
 
 @dataclass(frozen=True)
 class DemoChange:
-    """A change of the demo and what the gate must say of it."""
+    """A change of the demo and the exit code that the gate must give."""
 
     name: str
     title: str
@@ -37,7 +37,7 @@ CHANGES = (
     DemoChange("refactor", "Give attention a file of its own and clearer names", EXIT_PASS),
 )
 
-# What people open first, and what it is.
+# The files worth opening first, with their labels.
 PAGES = {"report.html": "the report", "head/flame.html": "flame graph", "comment.md": "the comment"}
 LINE = "=" * 78
 
@@ -95,7 +95,7 @@ def _judge(
     repository.commit(change.title)
     echo(f"{LINE}\n{number}. A change request: {change.title}\n")
     echo(repository.git("diff", "--stat", "main"))
-    # What the command prints at its end is the comment once more, in its terminal form.
+    # Quiet, because the check ends by printing the comment in its terminal form; it follows below.
     code = _perfgate(["check", "--base", "main", "--out", str(out)], project, environment, echo, quiet=True)
     if code == EXIT_MEASURING or not (out / "comment.md").exists():
         raise MeasuringError(f"the demo could not be measured (perfgate check ended with {code}); see {out}")
@@ -107,7 +107,7 @@ def _judge(
 def _perfgate(
     arguments: list[str], project: Path, environment: dict[str, str], echo: Echo, *, quiet: bool = False
 ) -> int:
-    """Run a command of ours as a user would; what it says goes to the terminal, its result only unless ``quiet``."""
+    """Run perfgate as a user would. Messages go to the terminal; so does standard output, unless ``quiet``."""
     echo(f"$ perfgate {' '.join(arguments)}")
     command = [sys.executable, "-m", "perfgate", *arguments]
     stdout = subprocess.DEVNULL if quiet else None

@@ -22,7 +22,7 @@ from perfgate.locale import Language
 def judge_again(
     folder: Path, *, policy: Policy | None, out: Path | None, language: Language = "en"
 ) -> DecisionDocument:
-    """Judge the documents in ``folder`` again; the decision goes to ``out``, or nowhere."""
+    """Judge the documents in ``folder`` again; the decision goes to ``out``, if given."""
     decision = judge_folder_with_advice(folder, policy=policy)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
@@ -34,10 +34,10 @@ def judge_again(
 def judge_documents(
     base: Path, head: Path, *, policy: Policy, out: Path | None, language: Language = "en"
 ) -> DecisionDocument:
-    """Judge two run documents that were made apart; what has no pairs is compared by its counts alone.
+    """Judge two run documents that were made apart; metrics without pairs are compared by their counts alone.
 
     ``base`` and ``head`` are run.json files or their folders. The decision and copies of both documents go to ``out``, which
-    is then a check folder like any other. Raises DocumentError where the two have no workload in common.
+    is then a check folder like any other. Raises DocumentError if the two have no workload in common.
     """
     paths = [path / "run.json" if path.is_dir() else path for path in (base, head)]
     runs = [read_run(path) for path in paths]
@@ -58,9 +58,9 @@ def judge_documents(
 
 
 def judge_alone(head: Path, *, config: Path | None, out: Path | None, language: Language = "en") -> DecisionDocument:
-    """Hold a run document, or the one in a folder, to the rules of a perfgate.toml: of the nearest where none is named.
+    """Check a run document, or the one in a folder, against the rules of a perfgate.toml, by default the nearest one.
 
-    The decision and a copy of the document go to ``out``, or nowhere. Raises UsageError where there is no such rule.
+    The decision and a copy of the document go to ``out``, if given. Raises UsageError if the file has no such rule.
     """
     file = config or nearest_config(Path())
     if file is None:
@@ -88,7 +88,7 @@ def nearest_config(folder: Path) -> Path | None:
 
 
 def read_config(path: Path) -> Config:
-    """Read a perfgate.toml, by its own name or another, that may name no workload."""
+    """Read a perfgate.toml, under any file name; it needs no workload."""
     if path.is_dir():
         return load_config(path, needs_workload=False)
     try:

@@ -1,4 +1,4 @@
-"""``perfgate report``: what a check folder or a run folder says, in the forms that CI hosts show."""
+"""``perfgate report``: the results of a check folder or run folder in the formats that CI hosts display."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ from perfgate.judging.report.render.openmetrics import END, openmetrics
 from perfgate.locale import Language
 
 _FILES = {"decision": "decision.json", "comment": "comment.md", "report": "report.html"}
-# What a comment needs at least: title, table and end, in the smallest form.
+# The smallest budget for a comment: title, table and end, in the shortest form.
 _SMALLEST_COMMENT = 4_000
 
 
 @dataclass(frozen=True)
 class ReportRequest:
-    """What to say of ``folder``, which the command that ended with ``measured`` wrote for the project in ``directory``.
+    """The forms to write for ``folder``, the results of a command for ``directory`` that exited with ``measured``.
 
     ``csv`` is a path, or ``-`` for the standard output.
     """
@@ -73,9 +73,9 @@ class ReportRequest:
 
 @dataclass(frozen=True)
 class _Found:
-    """What the folder holds of this very job, a decision, a run or both; else ``why`` there is neither.
+    """The decision, the run or both that this very job left in the folder; ``why`` is set if there is neither.
 
-    A decision that nothing was measured for has no run; what `perfgate run` writes has a decision where rules judge it.
+    A SKIPPED decision has no run; a folder of `perfgate run` has a decision only if the project has rules.
     """
 
     decision: DecisionDocument | None = None
@@ -84,9 +84,9 @@ class _Found:
 
 
 def report(request: ReportRequest, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
-    """Write every form that is asked for; without any, print the comment.
+    """Write every requested form; without any, print the comment.
 
-    Raises UsageError where the host gives no file to write to, DocumentError where there is nothing to print.
+    Raises UsageError if the host gives no file to write to, DocumentError if there is nothing to print.
     """
     content = _find(request, environ)
     if request.asks_for_nothing:
@@ -117,7 +117,7 @@ def _write_files(content: _Found, request: ReportRequest, say: Callable[[str], N
 
 
 def spoken_language(option: str | None, directory: Path) -> Language:
-    """The language to write; a perfgate.toml that cannot be read is what there is to report, and no reason to fail."""
+    """The language of the report. A broken perfgate.toml must not fail here: the report itself shows that error."""
     try:
         return report_language(option, directory)
     except ConfigError:
@@ -131,10 +131,10 @@ def _find(request: ReportRequest, environ: Mapping[str, str]) -> _Found:
             decision = read_decision(folder / _FILES["decision"])
             _refuse_other_code(exit_code(decision), request.measured)
             if decision.verdict == "SKIPPED":
-                # Nothing was measured, so there is no run; a check removes what it finds before it writes such a decision.
+                # Nothing was measured, so there is no run; a check clears old results before it writes such a decision.
                 _refuse_other_commit(decision, event)
                 return _Found(decision)
-            # What `perfgate run` judges alone stands beside its decision.
+            # `perfgate run` writes its run.json beside the decision.
             alone = decision.comparing == "rules" and (folder / "run.json").exists()
             path = Path("run.json") if alone else Path("head", "run.json")
             head = read_run(folder / path)
@@ -187,7 +187,7 @@ def _summarise(content: _Found, request: ReportRequest, environ: Mapping[str, st
 
 
 def _markdown(content: _Found, request: ReportRequest, room: int = MAX_SUMMARY_BYTES) -> str:
-    """The comment, without the line that only finds it again, in at most ``room`` bytes where that is possible."""
+    """The comment without its marker line, in at most ``room`` bytes if possible."""
     if content.decision is None:
         if content.run is not None:
             return run_markdown(content.run, request.language)
@@ -207,7 +207,7 @@ def _annotation_lines(content: _Found, request: ReportRequest) -> list[str]:
         return [annotation_command("error", "perfgate", no_verdict(content.why, request.measured, request.language))]
     if content.decision is None:
         return []
-    # The way from the repository's root to the project's folder.
+    # The path from the repository's root to the project's folder.
     place = run_git(request.directory, ["rev-parse", "--show-prefix"], {})
     prefix = place.output if place.code == 0 else ""
     lines = [
@@ -226,8 +226,8 @@ def _command(annotation: Annotation, path: str, line: int) -> str:
 
 
 def _has_line(path: Path, line: int) -> bool:
-    """Tell whether a file of the checkout has a line: a host shows an annotation nowhere else."""
-    if not path.is_file():  # what was measured may have left a pipe there, which nobody would write to
+    """Whether a file of the checkout has this line; hosts show annotations only on existing lines."""
+    if not path.is_file():  # user code may have left a pipe there, and opening it would block
         return False
     try:
         with path.open("rb") as file:
@@ -245,7 +245,7 @@ def _junit(content: _Found, request: ReportRequest) -> str:
 
 
 def _csv(content: _Found, request: ReportRequest) -> str:
-    """Every number of the run or check. Raises DocumentError where there is neither: a table of nothing would say 0 rows."""
+    """Every number of the run or check. Raises DocumentError if there is neither: an empty table would look like 0 rows."""
     if content.why:
         raise DocumentError(f"{request.folder}: {content.why}")
     decision = content.decision

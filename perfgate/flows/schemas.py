@@ -25,7 +25,7 @@ RECORDS: dict[str, type[msgspec.Struct]] = {
 
 
 def write_schemas(folder: Path) -> list[Path]:
-    """Write one schema a record into ``folder`` and return the paths."""
+    """Write one schema per record into ``folder`` and return the paths."""
     paths = []
     for name, record in RECORDS.items():
         paths.append(folder / f"{name}.schema.json")

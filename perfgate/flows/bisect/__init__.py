@@ -1,1 +1,1 @@
-"""Bisection: gates that find the commit, the package, or the release of one, that makes a workload slower."""
+"""Bisection: find the commit, package or release that makes a workload slower, by gates."""

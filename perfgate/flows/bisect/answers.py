@@ -1,4 +1,4 @@
-"""What a gate of a bisection answers: whether the new state is slow, and how probably that is wrong."""
+"""The answer of one gate of a bisection: whether the new state is slow, with the probability of error."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _NORMAL = NormalDist()
 
 
 class Signal(NamedTuple):
-    """What a search follows, taken from the gate of all changes together.
+    """The metrics that a search follows, taken from the gate of all changes together.
 
-    ``counters`` are the exact metrics that regressed there, and are not noisy. Where there are none, ``time`` is the metric
-    that moved most clearly, by ``size``, the logarithm of the ratio.
+    ``counters`` are the exact metrics that regressed there; they have no noise. Without any, ``time`` is the metric that moved
+    most clearly, by ``size``, the logarithm of the ratio.
     """
 
     counters: frozenset[PlacePattern] = frozenset()
@@ -33,14 +33,14 @@ class Signal(NamedTuple):
 
 
 class TrialReading(NamedTuple):
-    """An answer, and the probability that it is wrong; that of an undecided one is 1."""
+    """An answer and the probability that it is wrong: 1 if undecided."""
 
     answer: Answer
     error: float = 0.0
 
 
 def regressed(decision: DecisionDocument, pattern: PlacePattern | None = None) -> list[Comparison]:
-    """The comparisons that regressed: of the metrics that match a pattern, gating or not, else of all that gate."""
+    """The regressed comparisons: of the metrics that match a pattern, gating or not, or else of all gating metrics."""
     return [
         one
         for one in decision.comparisons
@@ -49,7 +49,7 @@ def regressed(decision: DecisionDocument, pattern: PlacePattern | None = None) -
 
 
 def signal_of(decision: DecisionDocument, pattern: PlacePattern | None = None) -> Signal:
-    """What the gate of all changes together gives a search to follow; nothing where nothing regressed."""
+    """The signal in the gate of all changes together; empty if nothing regressed."""
     found = regressed(decision, pattern)
     if counters := frozenset(place_of(one) for one in found if one.method == "exact"):
         return Signal(counters)
@@ -61,9 +61,9 @@ def signal_of(decision: DecisionDocument, pattern: PlacePattern | None = None) -
 
 
 def read_first(decision: DecisionDocument, pattern: PlacePattern | None = None) -> TrialReading:
-    """Whether all changes together are slow. Any regression answers, even if the verdict is INCONCLUSIVE for something else.
+    """Whether all changes together are slow. Any regression decides, even if the verdict is INCONCLUSIVE for another reason.
 
-    Raises MeasuringError where the old state cannot be measured.
+    Raises MeasuringError if the old state cannot be measured.
     """
     found = regressed(decision, pattern)
     if found:
@@ -78,9 +78,9 @@ def read_first(decision: DecisionDocument, pattern: PlacePattern | None = None) 
 
 
 def read_next(decision: DecisionDocument, signal: Signal, allowed: float) -> TrialReading:
-    """Whether the new state is slow, by the signal alone; a time answers if it errs with ``allowed`` probability at most.
+    """Whether the new state is slow, by the signal alone; a time decides if its probability of error is at most ``allowed``.
 
-    Of a time the question is whether at least half of the slowdown is there. Raises as ``read_first`` does.
+    For a time, slow means that at least half of the slowdown is there. Raises as ``read_first`` does.
     """
     by_place = {place_of(one): one for one in decision.comparisons if one.method not in RULE_METHODS}
     if signal.counters:
@@ -104,7 +104,7 @@ def read_next(decision: DecisionDocument, signal: Signal, allowed: float) -> Tri
 
 
 def read_last(decision: DecisionDocument, signal: Signal) -> TrialReading:
-    """The answer where more time did not tell which half: of several slowdowns the first is looked for."""
+    """The answer if more time did not show which half is slow: with several slowdowns, the search goes for the first."""
     compared = next((one for one in decision.comparisons if place_of(one) == signal.time), None)
     if compared is not None and compared.outcome == "regressed":
         return TrialReading("slow", _chance(compared))
@@ -144,7 +144,7 @@ def _size(comparison: Comparison) -> float | None:
 
 
 def _standard_error(comparison: Comparison) -> float | None:
-    """Of the logarithm of the ratio, from the interval; None without one."""
+    """The standard error of the ratio's logarithm, from the interval; None without one."""
     if comparison.interval is None or comparison.confidence is None or comparison.interval[0] <= -1:
         return None
     low, high = map(math.log1p, comparison.interval)

@@ -29,7 +29,7 @@ _SUBJECT = 60
 class CommitStates:
     """The commits after a good one, oldest first: a state is the tree of the last of them that is applied.
 
-    ``good`` is compared with each. ``irrelevant`` commits change nothing that the workload runs, and are no states.
+    ``good`` is compared with each. ``irrelevant`` commits change nothing that the workload runs, and are not states.
     """
 
     config: Config
@@ -43,7 +43,7 @@ class CommitStates:
         return TrialSides(base=self.good, head=self.changes[max(applied)].commit)
 
     def sides_alone(self, position: int) -> TrialSides | None:
-        """A commit against the state just before it; None where that is the good commit."""
+        """A commit against the state just before it; None if that is the good commit."""
         if position == 0:
             return None
         return TrialSides(base=self.changes[position - 1].commit, head=self.changes[position].commit)
@@ -53,13 +53,13 @@ class CommitStates:
         return f"{change.commit[:10]} {change.subject[:_SUBJECT]}"
 
     def follow(self, signal: Signal, decision: DecisionDocument, folder: Path) -> None:
-        """Note what the search follows, and on which testbed the gate in ``folder`` measured it."""
+        """Remember the followed signal and the testbed of the gate in ``folder``."""
         if signal.counters:
             fingerprint = read_run(folder / "head" / "run.json").testbed.fingerprint
             self._stored = StoredCounters(self.config, self.good, signal, decision, fingerprint, os.environ)
 
     def stored_answer(self, applied: frozenset[int]) -> Answer | None:
-        """What stored runs of main say of a state; None where they do not know it."""
+        """The answer for a state from stored runs of main; None if they have none."""
         return self._stored.answer(self.changes[max(applied)].commit) if self._stored else None
 
 
@@ -85,7 +85,7 @@ class StoredCounters:
                 self._values.append({value.commit: value.value for value in values if value.commit})
         except StoreError:
             self._followed, self._values = [], []
-        # A stored count of the good commit that is not the measured one was counted in another way, and so were the others.
+        # If the good commit's stored count differs from the measured one, all stored counts were taken in another way.
         known = zip(self._followed, self._values)
         if any(values.get(good, one.base) != one.base for one, values in known):
             self._followed, self._values = [], []
@@ -115,7 +115,7 @@ def states_between(
 ) -> CommitStates:
     """The states after ``good`` up to ``bad``, without those that change nothing the workload runs, unless ``always``.
 
-    Raises UsageError where ``bad`` does not come after ``good``, or nothing between them is worth measuring.
+    Raises UsageError if ``bad`` does not come after ``good``, or nothing between them is worth measuring.
     """
     if good == bad or not repository.holds(bad, good):
         raise UsageError(

@@ -34,16 +34,16 @@ from perfgate.version import __version__
 
 RESULT = "bisection.json"
 CONFIRMATION = "gates/culprit"
-# What regresses is judged by these steps; the others inform, and a search needs no information.
+# Only these steps judge regressions; the others are informative, which a search does not need.
 _DECIDING_STEPS = (1, 2, 3, 4)
 
 
 @dataclass(frozen=True)
 class CommitSearch:
-    """Which commits are bisected, and for what; ``check.out`` is the folder for all of it.
+    """The commits to bisect and the metric to follow; ``check.out`` is the folder of all results.
 
-    ``metric`` may be a pattern, None stands for all that gate. ``error`` is the probability of a wrong result that noise
-    may cause over the whole search.
+    ``metric`` may be a pattern, None stands for all that gate. ``error`` is the allowed probability that noise leads the
+    whole search to a wrong result.
     """
 
     good: str
@@ -55,7 +55,7 @@ class CommitSearch:
 
 @dataclass(frozen=True)
 class StackSearch:
-    """What is bisected, and how each gate measures; ``check.out`` is the folder for all of it."""
+    """The packages to bisect and the options of each gate; ``check.out`` is the folder of all results."""
 
     wanted: NewPackages | ReleaseRange
     check: CheckOptions
@@ -63,7 +63,7 @@ class StackSearch:
 
 @dataclass(frozen=True)
 class Bisection:
-    """The result of a bisection, and the decision of the gate that shows it; None where no gate decided anything."""
+    """The result of a bisection, and the decision of the gate that shows it; None if no gate decided anything."""
 
     document: BisectionDocument
     decision: DecisionDocument | None
@@ -72,8 +72,8 @@ class Bisection:
 def bisect_commits(directory: Path, wanted: CommitSearch, check: Check, progress: Progress) -> Bisection:
     """Find the commit that makes a workload slower, and write ``bisection.json``; each gate has a folder in ``gates``.
 
-    Raises UsageError where there is nothing to bisect, RepositoryError for unknown commits, and MeasuringError where the good
-    commit cannot be measured.
+    Raises UsageError if there is nothing to bisect, RepositoryError for unknown commits, and MeasuringError if the good commit
+    cannot be measured.
     """
     began = time.monotonic()
     options = _prepared(wanted.check, wanted.metric)
@@ -94,9 +94,9 @@ def bisect_commits(directory: Path, wanted: CommitSearch, check: Check, progress
 
 
 def judge_commit(directory: Path, wanted: CommitSearch, check: Check, progress: Progress) -> Answer:
-    """Whether the checked-out commit is slower than the good one, by one gate: what ``git bisect run`` asks for.
+    """Whether the checked-out commit is slower than the good one, by one gate, for ``git bisect run``.
 
-    Raises RepositoryError for an unknown good commit, and MeasuringError where the good one or the machine fails.
+    Raises RepositoryError for an unknown good commit, and MeasuringError if the good one or the machine fails.
     """
     good = Repository(directory).resolve(wanted.good)
     options = replace(_prepared(wanted.check, wanted.metric), base=good, allow_dirty=True)
@@ -109,9 +109,9 @@ def judge_commit(directory: Path, wanted: CommitSearch, check: Check, progress: 
 
 
 def bisect_stack(directory: Path, wanted: StackSearch, check: Check, progress: Progress) -> Bisection:
-    """Find what makes the new stack slower, and write ``bisection.json``; each gate has a folder in ``gates``.
+    """Find the package that makes the new stack slower, and write ``bisection.json``; each gate has a folder in ``gates``.
 
-    Raises UsageError where there is nothing to bisect, and MeasuringError where the old stack or the package index fails.
+    Raises UsageError if there is nothing to bisect, and MeasuringError if the old stack or the package index fails.
     """
     began = time.monotonic()
     options = _prepared(wanted.check, None)
@@ -129,7 +129,7 @@ def bisect_stack(directory: Path, wanted: StackSearch, check: Check, progress: P
 
 
 def _prepared(options: CheckOptions, pattern: PlacePattern | None) -> CheckOptions:
-    """The options of every gate: its folder is made, and the steps are those that the search needs."""
+    """The options of every gate, limited to the steps that the search needs; creates the output folder."""
     out = prepare_out(options.out)
     remove_results(out, [RESULT])
     steps = options.steps
@@ -140,7 +140,7 @@ def _prepared(options: CheckOptions, pattern: PlacePattern | None) -> CheckOptio
 
 
 def _confirmed(search: Search, states: CommitStates, found: Culprits) -> BisectionTrial | None:
-    """A gate of the culprit against the commit before it, whose comment shows nothing but the culprit's own effect."""
+    """A gate of the culprit against the commit before it: its comment shows only the culprit's own effect."""
     if found.outcome != "found" or len(found.blocks[0]) != 1:
         return None
     (position,) = found.blocks[0]
@@ -175,7 +175,7 @@ def _written(document: BisectionDocument, search: Search, shown: BisectionTrial 
 
 @contextmanager
 def _checkout(repository: Repository, directory: Path, commit: str, config: Config) -> Iterator[Path]:
-    """Where the project's setup runs: a worktree of the commit, so that the user's own folder stays as it is."""
+    """The folder to run the project's setup in: a worktree of the commit, so that the user's own folder stays unchanged."""
     if not config.measure.setup:
         yield directory
         return

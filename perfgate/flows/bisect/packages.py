@@ -40,7 +40,7 @@ class PackageStates:
         return ", ".join(names[:_NAMED]) + (sentence(" and {more} more", more=more) if more > 0 else "")
 
     def _pins(self, applied: frozenset[int]) -> dict[str, str | None]:
-        """The version that every changed package must have where these changes are applied."""
+        """The required version of every changed package with these changes applied."""
         if self.cumulative:
             return self._new(applied)
         return {
@@ -56,7 +56,7 @@ class PackageStates:
 def states_between(maker: StackMaker, wanted: NewPackages | ReleaseRange) -> PackageStates:
     """The states from the old stack to the wanted one.
 
-    Raises UsageError where there is nothing to bisect, and MeasuringError where the old stack or the package index fails.
+    Raises UsageError if there is nothing to bisect, and MeasuringError if the old stack or the package index fails.
     """
     try:
         old = maker.old()

@@ -1,4 +1,4 @@
-"""What ``--bisect`` asks for: several packages in new versions, or the releases of one between two versions."""
+"""The value of ``--bisect``: several packages in new versions, or the releases of one between two versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search for culprits by gates: what each trial answered, what is followed, and how probably any answer is wrong."""
+"""The search for culprits by gates: the trials, the followed signal, and the probability that any answer is wrong."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from perfgate.flows.shared.options import NONE_GIVEN, CheckOptions, GivenInterpr
 from perfgate.locale import sentence
 from perfgate.stats.culprits import Answer, Culprits
 
-# An inconclusive gate is repeated once, with so many times its budget.
+# An inconclusive gate is repeated once, with its budget multiplied by this.
 MORE_BUDGET = 3.0
 _WORDS = {"slow": "slower", "fast": "not slower", "undecided": "not decided", "impossible": "cannot be tried"}
 
 
 class ImpossibleStateError(Exception):
-    """A state that cannot be made, and why."""
+    """A state cannot be made; the text gives the reason."""
 
 
 class TrialSides(NamedTuple):
-    """What a trial compares: two commits, or two interpreters under one commit."""
+    """The two sides of a trial: two commits, or two interpreters under one commit."""
 
     base: str | None = None
     head: str | None = None
@@ -40,20 +40,20 @@ class TrialSides(NamedTuple):
 
 
 class States(Protocol):
-    """The changes that lead from the old state to the new one, and how a state with some of them is compared with the old."""
+    """The changes that lead from the old state to the new one, and the comparison of a state with some of them to the old."""
 
     @property
     def changes(self) -> Sequence[PackageChange] | Sequence[CommitChange]: ...
 
     def sides(self, applied: frozenset[int], *, number: int) -> TrialSides:
-        """The old state and the one with these changes. Raises ImpossibleStateError where it cannot be made."""
+        """The old state and the one with these changes. Raises ImpossibleStateError if it cannot be made."""
         ...
 
     def words(self, applied: frozenset[int]) -> str: ...
 
 
 class StoredStates(States, Protocol):
-    """States that stored runs may know."""
+    """States with possible answers in stored runs."""
 
     def follow(self, signal: Signal, decision: DecisionDocument, folder: Path) -> None: ...
 
@@ -62,10 +62,10 @@ class StoredStates(States, Protocol):
 
 @dataclass
 class Search:
-    """Asks gates about sets of changes, and keeps what they answered.
+    """Runs gates on sets of changes, and keeps their answers.
 
-    ``pattern`` names the metrics that are searched for, None all that gate; ``error`` is the probability of a wrong result
-    that the whole search may have.
+    ``pattern`` names the metrics to search for, None stands for all that gate; ``error`` is the allowed probability of a wrong
+    result over the whole search.
     """
 
     directory: Path
@@ -99,7 +99,7 @@ class Search:
         return trial.answer
 
     def gate(self, sides: TrialSides, trial: BisectionTrial, folder: str) -> BisectionTrial:
-        """Answer a trial by a gate, and by a longer one if it stays inconclusive.
+        """Answer a trial by a gate, and by a longer one if the first is inconclusive.
 
         The first gate must succeed; a later state that cannot be measured is skipped. Raises MeasuringError as the check does.
         """
@@ -144,11 +144,11 @@ class Search:
         return read_next(decision, self.signal, self.error / planned)
 
     def wrong(self) -> float:
-        """A bound on the probability that any answer is wrong: the sum over those that were given."""
+        """A bound on the probability that any answer is wrong: the sum over all answers."""
         return min(1.0, sum(trial.error for trial in self.tried if trial.answer in ("slow", "fast")))
 
     def deciding(self, found: Culprits) -> int | None:
-        """The gate whose comment shows the result: of the smallest slow state, else the last one."""
+        """The gate with the comment to show: that of the smallest slow state, else the last one."""
         gates = [position for position, trial in enumerate(self.tried) if trial.folder]
         slow = [position for position in gates if self.tried[position].answer == "slow"]
         if found.outcome == "found" and slow:

@@ -1,4 +1,4 @@
-"""The environments of a bisection: what the project's own setup makes, with some packages in other versions."""
+"""The environments of a bisection, made by the project's own setup with some packages in other versions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def version(name):
         return None
 print(json.dumps({name: version(name) for name in sys.argv[1:]}))
 """
-# What pip writes when it gets no answer from an index, or refuses to ask (pip 23.2 and 26.3, tried with dead addresses).
+# pip's errors if an index does not respond or is refused (pip 23.2 and 26.3, tried with dead addresses).
 _UNREACHABLE = re.compile(
     r"connection broken by|Max retries exceeded|Could not fetch URL|is not a trusted or secure host and is being ignored"
 )
@@ -47,12 +47,12 @@ _SHOWN = 8
 
 
 class StackError(Exception):
-    """An environment cannot be made as it was asked for: its text is the last word of pip or of the project's setup."""
+    """An environment cannot be made as requested: the text is the last error of pip or of the project's setup."""
 
 
 @dataclass(frozen=True)
 class StackMaker:
-    """Makes environments of the project in ``checkout``; they are kept and used again, as those of a check are."""
+    """Makes environments of the project in ``checkout``; they are cached and reused, like those of a check."""
 
     config: Config
     checkout: Path
@@ -61,13 +61,13 @@ class StackMaker:
     environ: Mapping[str, str]
 
     def old(self) -> Path:
-        """The interpreter of the old stack: the one that runs perfgate, or what ``[measure] setup`` makes."""
+        """The interpreter of the old stack: the one that runs perfgate, or the one that ``[measure] setup`` makes."""
         return self._build([], "old-stack") if self.config.measure.setup else RUNNING
 
     def make(self, pins: Mapping[str, str | None], name: str) -> Path:
         """The interpreter of a stack with these versions; None is a package that must be absent.
 
-        Raises StackError where it cannot be made so, and MeasuringError where the package index cannot be reached.
+        Raises StackError if it cannot be made so, and MeasuringError if the package index cannot be reached.
         """
         python = self._build([f"{package}=={version}" for package, version in pins.items() if version], name)
         installed = versions_in(python, pins)
@@ -135,7 +135,7 @@ def versions_in(python: Path, packages: Iterable[str]) -> dict[str, str | None]:
 
 
 def releases_between(listed: Iterable[str], wanted: ReleaseRange) -> list[str]:
-    """The listed releases from the first to the last version, ascending. Raises UsageError where one of these is missing."""
+    """The listed releases from the first to the last version, ascending. Raises UsageError if one of these is missing."""
     known = {Version(text): text for text in listed if _is_version(text)}
     first, last = Version(wanted.first), Version(wanted.last)
     if missing := [str(version) for version in (first, last) if version not in known]:
@@ -157,7 +157,7 @@ def _is_version(text: str) -> bool:
 def _equal(found: str | None, wanted: str | None) -> bool:
     if found is None or wanted is None:
         return found == wanted
-    # "2.13" asks for 2.13.0, and for 2.13.0+cpu: a local version matches where none is asked for (PEP 440, "Version matching").
+    # "2.13" matches 2.13.0 and 2.13.0+cpu: without a local version in the request, any matches (PEP 440, "Version matching").
     have, want = Version(found), Version(wanted)
     return have == want or (want.local is None and Version(have.public) == want)
 

@@ -50,7 +50,7 @@ _VERSIONED = ("version", "driver", "firmware", "cann", "torch_npu")
 
 
 def examine_machine(progress: Progress, device: str = REQUIRED_DEVICE) -> list[FitnessCheck]:
-    """Look at the machine for some seconds and return every check; ``device`` is the configured one. Nothing is changed."""
+    """Examine the machine for some seconds, changing nothing; ``device`` is the configured one."""
     progress.status(sentence("examining the machine"))
     cpus = sorted(os.sched_getaffinity(0))
     machine = Machine()
@@ -68,7 +68,7 @@ def examine_machine(progress: Progress, device: str = REQUIRED_DEVICE) -> list[F
 
 
 def read_device(folder: Path | None) -> str:
-    """The configured device: of the perfgate.toml in ``folder``, else of the one here, else of PERFGATE_DEVICE."""
+    """The device configured in the perfgate.toml of ``folder``, else in the one here, else in PERFGATE_DEVICE."""
     root = folder or Path.cwd()
     if folder is not None or (root / CONFIG_NAME).is_file():
         return load_config(root).device
@@ -76,7 +76,7 @@ def read_device(folder: Path | None) -> str:
 
 
 def examine_device(device: str, progress: Progress, *, required: bool) -> list[FitnessCheck]:
-    """Probe a device without torch, then open it; of a device that is not there at all, one line says so."""
+    """Probe a device without torch, then open it; an absent device gives a single line."""
     progress.status(sentence("examining device {device}", device=device))
     with tempfile.TemporaryDirectory(prefix="perfgate-doctor-") as folder:
         environment = worker_environment(
@@ -92,7 +92,7 @@ def examine_device(device: str, progress: Progress, *, required: bool) -> list[F
 
 
 def required_device(check: FitnessCheck) -> FitnessCheck:
-    """The check of a device that is not there, where the project asks for it."""
+    """The check of an absent device that the project requires."""
     return msgspec.structs.replace(check, status="unfit", remedy=Message("fitness.device-remedy"))
 
 
@@ -104,7 +104,7 @@ def only_attention(check: FitnessCheck, opens: bool) -> FitnessCheck:
 
 
 def open_device(device: str, progress: Progress, *, required: bool) -> list[FitnessCheck]:
-    """Open a device in a worker process, as a gate does; one that opens also says which software it stands on."""
+    """Open a device in a worker process, as a gate does; if that works, check its software versions too."""
     with tempfile.TemporaryDirectory(prefix="perfgate-doctor-") as logs:
         try:
             config = replace(_planted_config(), device=device)
@@ -118,9 +118,9 @@ def open_device(device: str, progress: Progress, *, required: bool) -> list[Fitn
 
 
 def watch_load(bench: Bench, device: str, *, required: bool) -> list[FitnessCheck]:
-    """What an accelerator's clock does under load; of the CPU the kernel's files tell, see ``examine_kernel``.
+    """Watch an accelerator's clock under load; for the CPU, ``examine_kernel`` reads it from the kernel's files.
 
-    Only of the configured one: a card that nobody asks for may be somebody else's.
+    Only the configured device is loaded: any other card may be in use by someone else.
     """
     kind = device_kind(device)
     if kind == REQUIRED_DEVICE:
@@ -135,22 +135,22 @@ def watch_load(bench: Bench, device: str, *, required: bool) -> list[FitnessChec
 
 
 def judge_closed(device: str, why: str, *, required: bool) -> FitnessCheck:
-    """Judge a device that does not open: the CPU and the configured one must, of others it is said."""
+    """Judge a device that does not open: unfit for the CPU and the configured device, else only reported."""
     remedy = "fitness.torch-remedy" if device == REQUIRED_DEVICE else "fitness.device-closed-remedy"
     return FitnessCheck(
         name=f"device {device}",
         status="unfit" if required else "unavailable",
-        # The probe's own lines stand above; the error repeats them below its first.
+        # The probe's own lines are shown above; the error repeats them after its first line.
         seen=why if device == REQUIRED_DEVICE else why.partition("\n")[0],
         remedy=Message(remedy) if required else None,
     )
 
 
 def judge_versions(kind: str, testbed: Testbed) -> FitnessCheck:
-    """Judge the software of a device as its worker sees it: it must be the interpreter that we are, and have torch."""
+    """Judge the software of a device as its worker sees it: the worker must run our own interpreter, with torch."""
     worker, torch = testbed.comparable.get("python"), testbed.comparable.get("torch")
     parts = [f"perfgate {__version__}", f"Python {worker}", f"torch {torch or 'missing'}"]
-    # What a device's probe knows of its own software: drivers, toolkits, firmware.
+    # Software versions from the device's probe: drivers, toolkits, firmware.
     parts += [
         f"{name.partition('.')[2]} {value}"
         for name, value in testbed.comparable.items()
@@ -174,7 +174,7 @@ def is_unfit(fitness: list[FitnessCheck]) -> bool:
 
 
 def choose_changes(names: tuple[str, ...]) -> tuple[PlantedChange, ...]:
-    """The planted changes named, or all. Raises UsageError for a name that is not there."""
+    """The planted changes named, or all. Raises UsageError for an unknown name."""
     by_name = {change.name: change for change in CHANGES}
     for name in names:
         if name not in by_name:
@@ -194,7 +194,7 @@ def read_gate(folder: Path | None) -> GateSettings:
 def plant_changes(
     changes: tuple[PlantedChange, ...], settings: GateSettings, *, out: Path, say: Callable[[str], None]
 ) -> list[PlantedResult]:
-    """Gate every change in a repository of its own, one after the other; the folders of the checks lie in ``out``."""
+    """Gate every change in a repository of its own, one after the other; the check folders are written to ``out``."""
     results = []
     with tempfile.TemporaryDirectory(prefix="perfgate-doctor-") as scratch:
         for number, change in enumerate(changes):
@@ -217,7 +217,7 @@ def plant_changes(
 
 
 def resolutions_of(results: list[PlantedResult], out: Path) -> list[Resolution]:
-    """What the gate of unchanged code shows of this machine; nothing where it was not run or failed."""
+    """The smallest slowdowns that the gate of unchanged code can see here; empty if it failed or was not run."""
     unchanged = [result for result in results if result.metric is None and result.verdict is not None]
     return [
         resolution
@@ -231,7 +231,6 @@ def resolutions_of(results: list[PlantedResult], out: Path) -> list[Resolution]:
 
 
 def write_doctor(out: Path, document: DoctorDocument) -> None:
-    """Write ``doctor.json``."""
     write_text_atomically(out / "doctor.json", to_json(document) + "\n")
 
 
@@ -240,7 +239,7 @@ def to_json(document: DoctorDocument) -> str:
 
 
 def exit_code(document: DoctorDocument) -> int:
-    """4 where the machine is unfit, 1 where the gate did not answer as it must, 3 where it is too busy to tell, else 0."""
+    """4 if the machine is unfit, 1 if the gate gave a wrong verdict, 3 if the machine is too busy to decide, else 0."""
     if is_unfit(document.fitness):
         return EXIT_MEASURING
     outcomes = {result.outcome for result in document.planted}

@@ -1,4 +1,4 @@
-"""The changes `perfgate doctor` plants, the verdict each must get, and what the gate made of it."""
+"""The changes `perfgate doctor` plants, the verdict expected for each, and the gate's actual verdict."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from perfgate.judging.report.text.messages import word, word_all
 from perfgate.system.folders import PACKAGE
 
 PROJECT = PACKAGE / "doctor"
-# What a counter finds needs no clock, so those gates are short. The clock is asked all the same, as in every gate.
+# Counters need no clock, so their gates are short. Times are still measured and judged, as in every gate.
 _SHORT: dict[str, Any] = {"looks": [8], "aa_pairs": 5, "quads": 2, "block_seconds": 0.005}
 
 
@@ -31,8 +31,8 @@ _SHORT: dict[str, Any] = {"looks": [8], "aa_pairs": 5, "quads": 2, "block_second
 class PlantedChange:
     """A patch in ``perfgate/doctor/changes``, the verdict it must get and the metric that must regress for it.
 
-    ``alone``: nothing else may regress but what is in ``also``. ``line``: the gate must name the line in this file.
-    ``seconds`` is about what the gate takes on two cores.
+    ``alone``: only the metrics in ``also`` may regress besides. ``line``: the gate must name the line in this file.
+    ``seconds`` is the approximate duration of the gate on two cores.
     """
 
     name: str
@@ -50,14 +50,14 @@ class PlantedChange:
 
     @property
     def timed(self) -> bool:
-        """Whether the clock must answer, and not a counter."""
+        """Whether a time must regress, not a counter."""
         return self.metric is None or self.metric.startswith(("latency.", "throughput."))
 
 
-# The signer's call is 100 equal rounds and less than 1 % beside them, on any processor; matrix products grow in steps that
-# differ from one to the next. A call of the scorer takes a sixth of a millisecond: a gate sees twice the 500 calls of a P99.
-# More work in every call moves every quantile of the call and the time of a whole block. Whatever is done more shows in
-# instructions, where the machine counts them.
+# The signer's call is 100 equal rounds plus less than 1 % overhead, on any processor; the cost of matrix products grows in
+# steps that differ between processors. A call of the scorer takes 1/6 ms: a gate sees twice the 500 calls that a P99 needs.
+# More work in every call moves every quantile of the call and the time of a whole block. Any additional work also shows in
+# the instruction count, if the machine has one.
 _WHOLE_BLOCK = ("throughput.turnaround", "hardware.instructions")
 _SLOWER_CALL = ("latency.p50", "latency.p99", *_WHOLE_BLOCK)
 CHANGES = (
@@ -100,10 +100,10 @@ CHANGES = (
 def run_planted(
     change: PlantedChange, settings: GateSettings, *, scratch: Path, out: Path, say: Callable[[str], None]
 ) -> PlantedResult:
-    """Plant a change in a repository of its own below ``scratch`` and gate it; what the gate wrote is in ``out``."""
+    """Plant a change in a repository of its own below ``scratch`` and gate it, with the gate's files in ``out``."""
     project = scratch / change.name
     _make_repository(project, change, settings if change.timed else msgspec.structs.replace(settings, **_SHORT))
-    # An earlier doctor may have written there.
+    # An earlier run of the doctor may have left one.
     (out / "decision.json").unlink(missing_ok=True)
     arguments = [
         "check",
@@ -132,7 +132,7 @@ def run_planted(
 
 
 def judge(change: PlantedChange, decision: DecisionDocument | None, *, exit_code: int, seconds: float) -> PlantedResult:
-    """Hold what the gate decided against what it must decide."""
+    """Compare the gate's decision with the expected one."""
     fired = _fired(decision)
     line = next((part.line for c in fired.get(change.metric or "", []) for part in c.parts if part.line), None)
     problems = _problems(change, decision, exit_code, set(fired), line)
@@ -178,7 +178,7 @@ def _unexpected(change: PlantedChange, fired: set[str]) -> set[str]:
 
 
 def _is_undecided(change: PlantedChange, decision: DecisionDocument) -> bool:
-    """Whether the clock decided neither way. Counters need no clock, so a busy machine excuses none of them."""
+    """Whether the times were inconclusive. Counters need no clock, so a busy machine is no excuse for them."""
     if not change.timed or any(entry.kind == "code_changed" for entry in decision.invalid):
         return False
     if change.metric is None:
@@ -217,7 +217,7 @@ def _why_inconclusive(decision: DecisionDocument) -> str:
 def _make_repository(project: Path, change: PlantedChange, settings: GateSettings) -> None:
     shutil.copytree(PROJECT / "main", project, ignore=shutil.ignore_patterns("__pycache__"))
     with (project / CONFIG_NAME).open("a", encoding="utf-8") as config:
-        # What is planted must fail the gate, whether or not this machine shows what it costs.
+        # A planted change must fail the gate even if its cost is not visible on this machine.
         config.write(gate_table(msgspec.structs.replace(settings, strict=True)))
     repository = ScratchRepository(project, "doctor")
     repository.start("A scorer and a filter")
@@ -227,7 +227,7 @@ def _make_repository(project: Path, change: PlantedChange, settings: GateSetting
 
 
 def gate_table(settings: GateSettings) -> str:
-    """A ``[gate]`` table in TOML: numbers, lists of numbers and tables of names to numbers; nothing of what is unset."""
+    """A ``[gate]`` table in TOML: numbers, lists of numbers and tables of names to numbers; unset values are omitted."""
     values = msgspec.to_builtins(settings)
     return "\n[gate]\n" + "".join(f"{name} = {_toml(value)}\n" for name, value in values.items() if value is not None)
 

@@ -1,4 +1,4 @@
-"""Run msprof-analyze's advisor, where it is installed ([advisor]), on what Ascend's profiler wrote."""
+"""Run msprof-analyze's advisor, if it is installed (extra [advisor]), on recordings of Ascend's profiler."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from perfgate.judging.advice.advisor import Sheets, advisories
 from perfgate.locale import sentence
 
 TOOL = "msprof-analyze"
-# It takes 500 s of CPU a GB (benchmarks of version 26.2): what is larger would end at the time limit.
+# The advisor takes 500 s of CPU per GB (benchmarks of version 26.2): larger recordings would hit the time limit.
 TIME_LIMIT = 180.0
 MOST_BYTES = 300_000_000
 _TABLES = "ASCEND_PROFILER_OUTPUT"
-# Its last words where it found nothing; it then writes no workbook, as it does after an error, and exits 0 after both.
+# Printed at the end if there are no suggestions. No workbook is written then, nor after an error; both exit with 0.
 _NOTHING_FOUND = "no optimization suggestions"
-# A proxy that nobody listens on, where the kernel does not let us take the network away.
+# A proxy address without a listener, in case the kernel does not allow us to cut off the network.
 _NOWHERE = "http://127.0.0.1:9"
 
 Say = Callable[[str], None]
 
 
 class Advised(NamedTuple):
-    """What the advisor found, and why it is not all, where something went wrong."""
+    """The advisor's findings, and warnings if they are incomplete."""
 
     found: list[Advisory]
     warnings: list[Message]
 
 
 def advise_profile(profile: Path, workload: str, say: Say) -> Advised:
-    """Run the advisor on a folder of Ascend's profiler; nothing is found in any other folder or file."""
+    """Run the advisor on a folder of Ascend's profiler; any other folder or file gives no findings."""
     folders = sorted({path.parent for path in profile.rglob(_TABLES) if path.is_dir()}) if profile.is_dir() else []
     if profile.is_dir() and profile.name == _TABLES:
         folders = [profile.parent]
@@ -49,7 +49,7 @@ def advise_profile(profile: Path, workload: str, say: Say) -> Advised:
 
 
 def advise_run(run: RunDocument, folder: Path, say: Say) -> Advised:
-    """Run the advisor on the packed recordings of an NPU that a run kept."""
+    """Run the advisor on the packed NPU recordings among a run's artifacts."""
     advisories: list[Advisory] = []
     warnings: list[Message] = []
     for artifact in run.artifacts:
@@ -82,7 +82,7 @@ def _advise(folder: Path, workload: str, say: Say) -> Advised:
         return Advised([], [Message("notes.advisor-too-large", {"tool": TOOL, "size": size // 1000000})])
     say(sentence("running {tool} advisor", tool=TOOL))
     with tempfile.TemporaryDirectory(prefix="perfgate-advisor-") as scratch:
-        # It looks at files of other owners only when told to, and a recording mostly comes from elsewhere.
+        # Without --force the advisor skips files of other owners, and most recordings come from elsewhere.
         arguments = ["advisor", "all", "-d", str(folder.resolve()), "-o", scratch, "-l", "en", "--force"]
         printed = _run([*_without_network(), command, *arguments], Path(scratch))
         try:
@@ -106,7 +106,7 @@ def _source() -> str:
 
 
 def _run(command: list[str], scratch: Path) -> str:
-    """Run the tool with a time limit and return what it printed; what it starts ends with it."""
+    """Run the tool with a time limit and return its output; its child processes end with it."""
     log = scratch / "printed.txt"
     environ = {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -134,7 +134,7 @@ def _run(command: list[str], scratch: Path) -> str:
 
 @contextlib.contextmanager
 def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """End the process and all that it started, however the block is left."""
+    """End the process and all its children, however the block is left."""
     try:
         yield
     finally:
@@ -156,7 +156,7 @@ def _without_network() -> list[str]:
 
 
 def _workbook(scratch: Path) -> Sheets | None:
-    """The rows of every sheet of the advisor's workbook; None where it wrote none. Raises ValueError for no workbook."""
+    """The rows of every sheet of the advisor's workbook; None without one. Raises ValueError if it cannot be read."""
     path = next(iter(sorted((scratch / "log").glob("mstt_advisor_*.xlsx"))), None)
     if path is None:
         return None

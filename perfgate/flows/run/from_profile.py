@@ -1,4 +1,4 @@
-"""``perfgate run --from-profile``: a run document of what a profiler recorded elsewhere; nothing is measured."""
+"""``perfgate run --from-profile``: a run document made from a profiler recording; nothing is measured."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from perfgate.version import __version__
 
 DEFAULT_WORKLOAD = "profile"
 _SHOWN_REASONS = 3
-# What the readers call kernels whose rows were cut off or lack cells.
+# Prefix of the readers' name for kernels with rows that were cut off or lack cells.
 _INCOMPLETE = "kernels, some"
-# The steps whose values are the times of steps, kernels and collectives.
+# The checklist steps with times of training steps, kernels and collectives.
 _OF_TIMES = frozenset({1, 2, 3, 4, 16})
 _NAME = re.compile(r"\w[\w.-]{0,99}")
 
@@ -50,7 +50,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ProfileOptions:
-    """What the command line asks for; ``keep`` copies the recording's files into the run folder."""
+    """The command-line options; ``keep`` copies the recording's files into the run folder."""
 
     profile: Path
     out: Path
@@ -68,8 +68,8 @@ class _Project(NamedTuple):
 def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunDocument:
     """Read a recording and write ``run.json``.
 
-    ``directory`` is the project's folder, whose perfgate.toml gives name and limits where there is one. Raises
-    DocumentError for what is no recording, or one that says nothing.
+    ``directory`` is the project's folder; its perfgate.toml, if any, gives name and limits. Raises DocumentError if the path
+    is not a recording, or an empty one.
     """
     if not _NAME.fullmatch(options.workload):
         raise UsageError(
@@ -123,7 +123,7 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
 
 
 def _refuse_out_inside(options: ProfileOptions) -> None:
-    """What we write must not become part of what is read."""
+    """Raise UsageError if the output would become part of the recording."""
     profile, out = options.profile.resolve(), options.out.resolve()
     if profile.is_dir() and (out == profile or profile in out.parents):
         raise UsageError(
@@ -142,7 +142,7 @@ def _project(directory: Path) -> _Project:
 
 
 def _refuse_silent(recording: Recording, summaries: Sequence[DeviceSummary]) -> None:
-    """Raise DocumentError for a recording that holds neither steps nor anything that ran."""
+    """Raise DocumentError for a recording with neither steps nor any work."""
     if any(summary.totals or summary.lengths() or any(summary.works) for summary in summaries):
         return
     reasons = "".join(f"; {part}: {english(why)}" for part, why in list(recording.absent.items())[:_SHOWN_REASONS])
@@ -163,7 +163,7 @@ def _refuse_silent(recording: Recording, summaries: Sequence[DeviceSummary]) -> 
 
 
 def _refuse_cut_off(profile: Path, files: list[RecordingFile]) -> None:
-    """Raise DocumentError where a table of kernels ends in the middle of a line: its counts would be too low."""
+    """Raise DocumentError if a table of kernels ends in the middle of a line: its counts would be too low."""
     if names := cut_off_tables(files):
         raise DocumentError(
             "{profile}: {names} is cut off in its last line; copy the recording again, or have it analysed again",
@@ -227,7 +227,7 @@ def _without_values(step: StepResult, reason: Message) -> StepResult:
 def _warnings(
     recording: Recording, summaries: Sequence[DeviceSummary], not_said: Sequence[Message], incomplete: Sequence[Message]
 ) -> list[Message]:
-    """Say what the numbers are, what may not be equal without being seen, and what is missing."""
+    """The warnings on the origin of the numbers, on differences that a recording may hide, and on missing parts."""
     warnings = [
         Message("notes.from-recording"),
         *_counted_once(summaries),

@@ -1,4 +1,4 @@
-"""``perfgate run``: the checklist on this machine, one run document, held to the rules that need no base."""
+"""``perfgate run``: the checklist on this machine, one run document, judged by the rules that need no base."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ DECISION_FILES = ("decision.json", "comment.md", "report.html")
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What the command line asks for; what people read is written in ``language``.
+    """The command-line options; comment and report are written in ``language``.
 
-    ``as_a_check`` is whether the run shall compare with checks: its times then leave out what a process waited for a CPU.
+    ``as_a_check`` makes the run comparable with checks: its times then exclude the time a process waited for a CPU.
     """
 
     out: Path
@@ -64,13 +64,13 @@ class RunOptions:
 def run_and_judge(
     config: Config, options: RunOptions, progress: Progress
 ) -> tuple[RunDocument, DecisionDocument | None]:
-    """Run the checklist and hold the run to the rules; there is no decision where perfgate.toml has none.
+    """Run the checklist and judge the run by the rules; there is no decision if perfgate.toml has none.
 
-    The decision stands beside run.json, as comment.md and report.html do.
+    decision.json, comment.md and report.html are written beside run.json.
     """
     policy = config.policy()
     out = prepare_out(options.out)
-    if policy.judges_alone or not (out / "head" / "run.json").exists():  # else they are a check's
+    if policy.judges_alone or not (out / "head" / "run.json").exists():  # otherwise the files belong to a check
         remove_results(out, DECISION_FILES)
     run = run_here(config, options, progress)
     if not policy.judges_alone:
@@ -99,7 +99,7 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
         checkout = Checkout(root=config.root.resolve(), harness=config.root.resolve())
         with open_bench(config, logs=out / "logs", say=progress.status, foresee=progress.expect) as bench:
             testbed = bench.testbed()
-            if not in_ci(os.environ):  # there a run document says it, for whoever looks at the job
+            if not in_ci(os.environ):  # in CI, the run document records the failure for later readers
                 preflight(bench, checkout, references)
             findings = []
             for reference in references:
@@ -140,7 +140,7 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
 
 
 def _durations(path: Path) -> dict[str, dict[int, float]]:
-    """The seconds that each step took the last time, by workload; nothing where that run cannot be read."""
+    """The seconds that each step took the last time, by workload; empty if that run cannot be read."""
     durations: dict[str, dict[int, float]] = {}
     with suppress(DocumentError):
         for step in read_run(path).steps if path.exists() else ():

@@ -1,4 +1,4 @@
-"""The files of a recording: which they are, what they hash to, and a copy of them for who wants one."""
+"""The files of a recording: their list, their hashes, and an optional copy of them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from perfgate.errors import PerfgateError, UsageError
 from perfgate.trace.analysis.summary import DeviceSummary
 from perfgate.trace.model.recording import Recording
 
-# The folder of a profiler's analysed tables; what lies beside it (PROF_*, FRAMEWORK) is raw, many times larger, and not read.
+# The folder of a profiler's analysed tables; its siblings (PROF_*, FRAMEWORK) are raw data, many times larger, and not read.
 _ANALYSED = "ASCEND_PROFILER_OUTPUT"
 KEPT = "profile"
-# Of torch_npu and of msprof; every recorded sample ends its last line.
+# Written by torch_npu and by msprof; in every recorded sample, the last line is terminated.
 _KERNEL_TABLE = re.compile(r"(kernel_details|op_summary).*\.csv")
 MAX_FILES = 100_000
 
 
 @dataclass(frozen=True)
 class RecordingFile:
-    """One file of a recording, under its path inside it; ``ends_line`` says whether its last line is whole."""
+    """One file of a recording, under its path inside it; ``ends_line`` is whether its last line is complete."""
 
     path: Path
     name: str
@@ -36,7 +36,7 @@ class RecordingFile:
 
 
 def recording_files(path: Path) -> list[RecordingFile]:
-    """The files that a recording is read from, by name. Raises PerfgateError where one cannot be read."""
+    """The files that a recording is read from, by name. Raises PerfgateError if one cannot be read."""
     files = [path] if path.is_file() else sorted(_files(path))
     if len(files) > MAX_FILES:
         raise UsageError(
@@ -56,19 +56,19 @@ def recording_files(path: Path) -> list[RecordingFile]:
 
 
 def content_hash(files: list[RecordingFile]) -> str:
-    """One hash of all files and their names; of a single file it is the file's own."""
+    """One hash over all files and their names; for a single file, the file's own hash."""
     if len(files) == 1:
         return files[0].sha256
     return hashlib.sha256("".join(f"{file.sha256}  {file.name}\n" for file in files).encode()).hexdigest()
 
 
 def cut_off_tables(files: list[RecordingFile]) -> list[str]:
-    """The tables of kernels whose last line has no end: whatever wrote or copied them was stopped."""
+    """The tables of kernels with an unterminated last line: writing or copying them was interrupted."""
     return [file.name for file in files if _KERNEL_TABLE.fullmatch(file.path.name) and not file.ends_line]
 
 
 def keep(files: list[RecordingFile], out: Path, *, workload: str) -> list[Artifact]:
-    """Copy the files into the run folder and return them as artifacts. Raises PerfgateError where there is no room."""
+    """Copy the files into the run folder and return them as artifacts. Raises PerfgateError if the disk is full."""
     return [_kept(file, out, workload) for file in files]
 
 
@@ -79,7 +79,7 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from _files(analysed)
         return
     for child in folder.iterdir():
-        # A link may lead anywhere, and round in a circle.
+        # A link may lead anywhere, even in a circle.
         if child.is_symlink():
             continue
         if child.is_dir():
@@ -127,14 +127,14 @@ def _kept(file: RecordingFile, out: Path, workload: str) -> Artifact:
     )
 
 
-# A device's number says where a job was placed; its name is what must be equal.
+# The number of a device is a matter of job placement; only its name must be equal.
 _NUMBERED_DEVICE = re.compile(r"device\.[0-9]+")
-# How a launch on the host is called: by CUDA's and ROCm's runtimes; anything else is an NPU's.
+# Name prefixes of host launches in CUDA's and ROCm's runtimes; any other name is taken for an NPU's.
 _CUDA_CALLS = ("cuda", "cu", "hip")
 
 
 def recorded_testbed(recording: Recording, summaries: Sequence[DeviceSummary]) -> Testbed:
-    """The testbed. What the recording does not say is not in it; ``unknown`` names what that is."""
+    """The testbed, with the properties that the recording holds; ``unknown`` lists the missing ones."""
     kind = device_kind(recording, summaries)
     device_names = sorted({value for name, value in recording.settings.items() if _NUMBERED_DEVICE.fullmatch(name)})
     comparable = {
@@ -160,7 +160,7 @@ def recorded_testbed(recording: Recording, summaries: Sequence[DeviceSummary]) -
 
 
 def device_kind(recording: Recording, summaries: Sequence[DeviceSummary]) -> str:
-    """``npu``, ``cuda`` or ``cpu``, by who writes such a recording and what launched the kernels in it."""
+    """``npu``, ``cuda`` or ``cpu``, by the recording's format and the launches of its kernels."""
     if recording.format not in ("kineto", "chrome"):
         return "npu"
     if all(summary.on_host for summary in summaries):
@@ -173,7 +173,7 @@ def device_kind(recording: Recording, summaries: Sequence[DeviceSummary]) -> str
 
 
 def unknown(testbed: Testbed) -> list[Message]:
-    """What would tell two testbeds apart and is not in the recording."""
+    """The properties that distinguish testbeds but are missing from the recording."""
     fields = {"device.name": "notes.device-name", "software.": "notes.software-versions"}
     if testbed.device_kind == "npu":
         fields |= {"profiler.level": "notes.profiler-level", "profiler.aic_metrics": "notes.ai-core-metrics"}

@@ -1,4 +1,4 @@
-"""The jobs of ``perfgate run``: turns of the one side there is, whose numbers main's history keeps."""
+"""The jobs of ``perfgate run``: turns of the only side; their numbers go into main's history."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.document.run import FailedPair
 from perfgate.job_settings import JobReference
 
-# Two starts, because one shows its luck; a command starts anew for every turn.
+# Two starts, because a single one may be an outlier; a command starts anew for every turn.
 STARTS = 2
 TURNS = 8
 RUNS = 5
 
 
 def measure_alone(bench: Bench, reference: JobReference, checkout: Checkout) -> MeasuredJob:
-    """Take turns of one side; what fails is in the result by name."""
+    """Take turns of one side; failures are recorded in the result."""
     measured = MeasuredJob(record_of(reference))
     try:
         reference = at_highest_rate(bench, reference, checkout, "head", bench.say)

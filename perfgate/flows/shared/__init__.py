@@ -1,1 +1,1 @@
-"""What several jobs do: the session, judging, the store."""
+"""Code shared by several flows: the session, judging, the store."""

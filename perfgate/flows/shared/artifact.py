@@ -1,4 +1,4 @@
-"""Fetch what the measuring job of a CI run left, by its name: `perfgate-KEY-ATTEMPT`."""
+"""Fetch the artifact of a CI run's measuring job by its name: `perfgate-KEY-ATTEMPT`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from perfgate.document.message import Message, ReasonError
 from perfgate.errors import DocumentError, ForgeGoneError, ForgeTooLargeError
 from perfgate.judging.forge.forge import CiEvent, Forge, ForgeArtifact
 
-# The name of a gate, where a repository has only one.
+# The name of the gate in a repository with only one.
 DEFAULT_KEY = "default"
 
 
 def fetch_artifact(forge: Forge, event: CiEvent, key: str) -> bytes:
-    """The zip of the newest attempt that is not above the event's: a job that is run again alone leaves none.
+    """The zip of the newest attempt up to the event's own: if only this job is rerun, the new attempt has no artifact.
 
-    Raises DocumentError where there is none that can be had, ForgeError where the forge does not answer.
+    Raises DocumentError if none is available, ForgeError if the forge does not respond.
     """
     prefix = f"perfgate-{key}-"
     found = newest(forge.artifacts(), prefix, event.run_attempt)
@@ -35,7 +35,7 @@ def fetch_artifact(forge: Forge, event: CiEvent, key: str) -> bytes:
 
 
 def newest(artifacts: Iterable[ForgeArtifact], prefix: str, at_most: int, *, suffix: str = "") -> ForgeArtifact | None:
-    """The artifact named ``prefix``, an attempt and ``suffix`` with the highest attempt that is not above ``at_most``."""
+    """The artifact named ``prefix``, attempt, ``suffix`` with the highest attempt of at most ``at_most``."""
     candidates = [
         (int(attempt), artifact.id, artifact)
         for artifact in artifacts

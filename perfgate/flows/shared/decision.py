@@ -1,4 +1,4 @@
-"""The gate's decision with its advice, and the files of a check folder that it is written to."""
+"""The gate's decision with its advice, and its files in a check folder."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def decide_with_advice(
     chosen_because: Message | None = None,
     required: Required = NOTHING_REQUIRED,
 ) -> DecisionDocument:
-    """Judge head against base and say what to try; a pure function, as both its parts are."""
+    """Judge head against base and add suggestions; a pure function, like both its parts."""
     decision = decide(base, head, policy=policy, history=history, chosen_because=chosen_because, required=required)
     return advised(decision, base, head)
 
 
 def judge_folder_with_advice(folder: Path, *, policy: Policy | None = None) -> DecisionDocument:
-    """Judge the documents of a check folder again, and say again what to try."""
+    """Judge the documents of a check folder again, with new suggestions."""
     decision = judge_folder(folder, policy=policy)
     return advised(decision, read_run(folder / "base" / "run.json"), read_run(folder / "head" / "run.json"))
 
@@ -47,7 +47,7 @@ def decide_alone_with_advice(run: RunDocument, policy: Policy) -> DecisionDocume
 
 
 def copy_artifacts(run: RunDocument, source: Path, target: Path) -> None:
-    """Copy the files a document names, as far as they lie in its own folder; a document may come from anywhere."""
+    """Copy the files a document names if they lie in its own folder; a document may come from an untrusted source."""
     root = source.resolve()
     for artifact in run.artifacts:
         file = (root / artifact.path).resolve()
@@ -61,7 +61,7 @@ def copy_artifacts(run: RunDocument, source: Path, target: Path) -> None:
 def write_decision_folder(
     out: Path, decision: DecisionDocument, base: RunDocument | None, head: RunDocument, language: Language = "en"
 ) -> None:
-    """Write decision.json, comment.md and report.html; ``base`` is None where the head alone was judged."""
+    """Write decision.json, comment.md and report.html; ``base`` is None if the head alone was judged."""
     write_decision(out / "decision.json", decision)
     context = comment_context(decision, language, folder_to_name(out))
     write_text_atomically(out / "comment.md", render_comment(decision, context))
@@ -69,15 +69,15 @@ def write_decision_folder(
 
 
 def write_skipped(out: Path, decision: DecisionDocument, language: Language = "en") -> None:
-    """Write decision.json and comment.md of a decision not to measure; there is nothing for a page to show."""
+    """Write decision.json and comment.md of a decision not to measure; a report page would be empty."""
     write_decision(out / "decision.json", decision)
     write_text_atomically(out / "comment.md", render_comment(decision, comment_context(decision, language)))
 
 
 def comment_context(decision: DecisionDocument, language: Language, folder: str | None = None) -> CommentContext:
-    """The context of a comment that is not posted; ``folder`` is that of its check, as commands name it."""
+    """The context of a comment that is not posted; ``folder`` is its check folder as commands name it."""
     base = (decision.base.commit or "")[:12]
-    # Which interpreters an upgrade report compared is nobody's business but the machine's.
+    # An upgrade compares interpreters of this machine only, so no command would reproduce it elsewhere.
     reproduce = f"perfgate local --base {base}" if base and decision.comparing == "code" else None
     return CommentContext(
         marker=marker(decision.project),

@@ -1,4 +1,4 @@
-"""What a job is given: the ways out of the process, and where it says what goes on."""
+"""The arguments of a flow that reach outside the process, and its display of progress."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Doors:
 
 
 class Progress(Protocol):
-    """Where a flow says what goes on: ``status`` replaces the last line, ``note`` stays, ``expect`` is how long it takes."""
+    """The display of progress: ``status`` replaces the last line, ``note`` stays, ``expect`` gives the time left."""
 
     def status(self, text: str) -> None:
-        """Say what is being waited for; it may be replaced at once."""
+        """Show the current activity; the next status may replace it at once."""
 
     def note(self, text: str) -> None:
-        """Say something that stays."""
+        """Print a line that stays."""
 
     def expect(self, foresight: Foresight) -> None:
-        """Say what is known of the time left, in the place of what was known before."""
+        """Replace the estimate of the time left."""
 
 
-# What measures a change: `check_change`, which a job gets as an argument where it needs one.
+# The function that measures a change: `check_change`, passed as an argument to the flows that need it.
 Check = Callable[[Path, CheckOptions, Progress], DecisionDocument]

@@ -1,4 +1,4 @@
-"""Flame graphs of the traces that a run or a check kept, and the page they are drawn on."""
+"""Flame graphs of the stored traces of a run or a check, and their page."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class PairFlame(NamedTuple):
 
 
 def with_flame_graph(run: RunDocument, folder: Path, *, say: Callable[[str], None], language: Language) -> RunDocument:
-    """Write the flame graph of the traces that a run kept in its folder, and return its document that names it.
+    """Write the flame graph of the traces that a run kept in its folder, and return its document with the page listed.
 
-    It is a by-product: a trace that cannot be read costs the page, not the run.
+    It is a by-product: an unreadable trace costs only the page, not the run.
     """
     if not any(artifact.kind == "trace" for artifact in run.artifacts):
         return run
@@ -58,9 +58,9 @@ def with_pair_flames(
     out: Path,
     language: Language,
 ) -> RunDocument:
-    """Write the flame graphs of a check, with what it decided, into head's folder; return head's document that names them.
+    """Write the flame graphs of a check, with its decision, into head's folder; return head's document with the page listed.
 
-    Where no pair was traced in this job they are of the recordings that are kept.
+    If no pair was traced in this job, they are drawn from the stored recordings.
     """
     try:
         trees = [with_pairs(flame.tree, decision, flame.workload, flame.shape) for flame in flames] or with_decision(
@@ -85,7 +85,7 @@ def with_decision(trees: Sequence[FlameTree], decision: DecisionDocument, head: 
 
 
 def _with_page(run: RunDocument, folder: Path, trees: Sequence[FlameTree], language: Language) -> RunDocument:
-    # The page opens with the first: the one that the decision names a cause in.
+    # The page opens with the first tree, so put one with a cause from the decision there.
     ordered = sorted(trees, key=lambda tree: not any(mark.named for mark in tree.marks))
     page = render_flame([tree for tree in ordered if tree.parent], language)
     write_text_atomically(folder / FLAME_PAGE, page)
@@ -105,7 +105,7 @@ def _trees_of_run(run: RunDocument, folder: Path) -> list[FlameTree]:
 
 
 def pair_trees(base: Sequence[FlameTree], head: Sequence[FlameTree]) -> list[FlameTree]:
-    """The trees of both sides together, by label; a single one of each side is the same whatever it is called."""
+    """The trees of both sides, paired by label; if each side has only one, they are paired regardless of labels."""
     if len(base) == len(head) == 1:
         return [side_by_side(base[0], head[0])]
     before, after = {tree.label: tree for tree in base}, {tree.label: tree for tree in head}
@@ -119,13 +119,13 @@ def tree_of(timeline: Timeline, label: str) -> FlameTree:
 
 
 def label_of(path: str, timeline: Timeline, several: bool) -> str:
-    """E.g. ``minilm-short`` for trace-minilm-short.json.gz, with rank and device where they tell more."""
+    """E.g. ``minilm-short`` for trace-minilm-short.json.gz, with rank and device if they add information."""
     name = Path(path).name.partition(".json")[0].removesuffix(".zip").removeprefix("trace-")
     return f"{name}, {timeline.label}" if several and timeline.label != "all" else name
 
 
 def artifact_path(document: Path, name: str) -> Path:
-    """The path of a run's artifact; a document from elsewhere does not choose what is read."""
+    """The path of a run's artifact. A foreign document must not make us read files outside its folder."""
     folder = document.parent.resolve()
     path = document.parent / name
     if folder not in path.resolve().parents:

@@ -1,4 +1,4 @@
-"""What a command that measures is asked for: the options of a check, and steps of the checklist."""
+"""The options of commands that measure: those of a check, and the steps of the checklist."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from perfgate.locale import Language
 from perfgate.measuring.checklist import step_numbers
 
 AVAILABLE_STEPS = step_numbers()
-# What describes a run at a glance, and what a check measures of both sides where its time is short.
+# The steps that summarize a run; a check with little time measures only these on both sides.
 FIRST_STEPS = (1, 2, 3, 4, 5)
-# Three digits: a larger number is no step, and a range of it would fill the memory.
+# At most three digits: larger numbers are not steps, and a range up to one could fill the memory.
 _STEP_RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 
 
 class GivenInterpreters(NamedTuple):
-    """The interpreters named on the command line; None where none is."""
+    """The interpreters named on the command line; None if not named."""
 
     base: Path | None = None
     head: Path | None = None
@@ -34,15 +34,16 @@ NONE_GIVEN = GivenInterpreters()
 
 @dataclass(frozen=True)
 class CheckOptions:
-    """What the command line asks for.
+    """The command-line options of a check.
 
     ``work_tree`` measures uncommitted changes too (``perfgate local``); ``append`` adds pairs to those of an earlier job in
-    ``out``, where there are any. ``append_from`` is a folder with what earlier attempts of a CI job left: pairs are added to
-    theirs where they fit, else everything is measured anew. ``interpreters`` are those named for the sides; ``comparing``
-    the stack takes one commit for both sides (``perfgate upgrade``). ``steps`` of the checklist run on both sides, None is all;
-    ``checklist_budget`` are the seconds for their turns, None is what perfgate.toml says. Comment and report are written in
-    ``language``. ``head`` is another revision than the one that is checked out; ``always`` measures also what the path filter
-    would skip. After ``time_budget`` seconds nothing new is begun. The budgets of perfgate.toml are multiplied by ``budgets``.
+    ``out``, if any. ``append_from`` is a folder with the results of earlier attempts of a CI job: pairs are added to theirs if
+    they are compatible, else everything is measured anew. ``interpreters`` are those named for the sides; ``comparing``
+    ``stack`` takes one commit for both sides (``perfgate upgrade``). ``steps`` of the checklist run on both sides, None is all;
+    ``checklist_budget`` are the seconds for their turns, None is the value of perfgate.toml. Comment and report are written in
+    ``language``. ``head`` is another revision than the one that is checked out; ``always`` also measures changes that the path
+    filter would skip. After ``time_budget`` seconds nothing new is begun. The budgets of perfgate.toml are multiplied by
+    ``budgets``.
     """
 
     out: Path
@@ -66,7 +67,7 @@ class CheckOptions:
 
 
 def parse_steps(text: str | None) -> tuple[int, ...]:
-    """Read ``1,3-5`` or slugs; None means every step there is. Raises UsageError that lists the steps."""
+    """Read ``1,3-5`` or slugs; None means every step. Raises UsageError that lists the steps."""
     if text is None:
         return AVAILABLE_STEPS
     slugs = {card.slug: number for number, card in CARDS.items()}

@@ -1,4 +1,4 @@
-"""Try workloads before anything is measured, so that a mistake in setting them up costs seconds and one line."""
+"""Try workloads before measuring, so that a mistake in their setup costs only seconds and gives a one-line error."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def preflight(
 ) -> Collection[str]:
     """Load each workload, make one call of every shape and run its check.
 
-    With ``packages`` return the distributions that files were loaded of.
-    Raises SetUpError with what failed, where, and what to do, on one line.
+    With ``packages``, return the distributions of all loaded files.
+    Raises SetUpError with the failure, its place and the remedy on one line.
     """
     loaded: set[str] = set()
     for reference in references:
@@ -29,7 +29,7 @@ def preflight(
 
 
 def refuse_failed(reference: WorkloadReference, trial: WorkloadTrial) -> None:
-    """Raise SetUpError where a workload that was tried failed."""
+    """Raise SetUpError if the trial of a workload failed."""
     if trial.error is None:
         return
     what = {"load": "cannot be loaded", "call": "cannot be called", "check": "fails its own check"}[

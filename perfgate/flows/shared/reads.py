@@ -1,6 +1,6 @@
-"""Which files measured processes are known to read, so that a change of one is never skipped as documentation.
+"""The files that measured processes are known to read, so that a change of one is never skipped as documentation.
 
-Main's stored runs say it, and of what was measured in this clone a small file in its .git folder.
+The sources are main's stored runs and, for measurements in this clone, a small file in its .git folder.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from perfgate.flows.shared.store import open_project_store
 from perfgate.git.repository import Repository
 
 KEPT = "perfgate-reads.json"
-# So many measurements are remembered: one may have been of a single workload.
+# The measurements to remember: several, because one may have been of a single workload.
 _MOST = 20
 _NEWEST = 50
-# Code, and settings that code reads. What lies at the root, or in a folder that begins with a dot, configures tools: they name
+# Code, and settings that code reads. Files at the root, or in a folder that begins with a dot, configure tools: they name
 # the documentation that they build and package.
 _SOURCES = (
     ":(top)*.py",
@@ -32,12 +32,12 @@ _SOURCES = (
     ":(top,exclude).*/*",
 )
 _OF_PATHS, _FILLED_IN = frozenset("/.*"), frozenset("*{%")
-# A string without blanks in quotes, with the bracket or slash before it, or the value of a line of YAML; no address of a page.
+# A string without blanks in quotes, with the bracket or slash before it, or the value of a line of YAML; URLs do not match.
 _STRING = re.compile(r"""(?:([(/]\s*)?["']|[:-]\s+)([^"'\s:]+)(?=["']|\s*$)""")
 
 
 def together(first: list[str] | None, second: list[str] | None) -> list[str] | None:
-    """The files of both; None where neither is known."""
+    """The files of both; None if neither is known."""
     known = [files for files in (first, second) if files is not None]
     return sorted({file for files in known for file in files}) if known else None
 
@@ -45,19 +45,19 @@ def together(first: list[str] | None, second: list[str] | None) -> list[str] | N
 def files_that_may_be_read(
     files: Sequence[str], repository: Repository, config: Config, commits: Iterable[str], environ: Mapping[str, str]
 ) -> set[str]:
-    """Those of the files that code of the commits names, or that are like one that was read here or on main."""
+    """The subset of files that code of the commits names, or else that resemble one that was read here or on main."""
     if named := files_named_in_code(files, repository, commits):
         return named
     return files_read_here(files, repository) or like_those(files, files_read_on_main(config, environ))
 
 
 def files_read_here(files: Iterable[str], repository: Repository) -> set[str]:
-    """Those of the files that lie beside one that was read when something was measured in this clone, with its ending."""
+    """The subset of files in the folder, and with the suffix, of one that a measurement in this clone read."""
     return like_those(files, {file for read in _kept(repository) for file in read})
 
 
 def like_those(files: Iterable[str], read: Iterable[str]) -> set[str]:
-    """Those of the files that lie beside one that was read, with its ending: a pattern may find both."""
+    """The subset of files in the folder, and with the suffix, of one that was read: a glob may match both."""
     kinds = {_kind(file) for file in read}
     return {file for file in files if _kind(file) in kinds}
 
@@ -68,7 +68,7 @@ def _kind(file: str) -> tuple[str, str]:
 
 
 def files_named_in_code(files: Iterable[str], repository: Repository, commits: Iterable[str]) -> set[str]:
-    """Those of the files that a string in the code of a commit names: by name, by a folder, or by a pattern like ``*.md``.
+    """The subset of files that a string in a commit's code refers to: by name, by folder, or by a glob like ``*.md``.
 
     Before the first measurement there is no other sign that the workload reads them.
     """
@@ -85,9 +85,9 @@ def _words_for(file: str) -> set[str]:
 
 
 def _path_parts(line: str) -> Iterator[str]:
-    """The names of files and folders in a line of code; ``"docs"`` is a folder in ``Path("docs")``, and a key in brackets.
+    """The names of files and folders in a line of code; ``"docs"`` is a folder in ``Path("docs")``, a key in ``x["docs"]``.
 
-    A folder above a file that is named in full is none: nothing else is read from it.
+    The folders of a fully named file do not count: nothing else is read from them.
     """
     for before, string in _STRING.findall(line):
         if before or _OF_PATHS & set(string):
@@ -97,7 +97,7 @@ def _path_parts(line: str) -> Iterator[str]:
 
 
 def files_read_on_main(config: Config, environ: Mapping[str, str]) -> frozenset[str]:
-    """What the newest stored run of each choice of workloads read; empty where the store cannot be read."""
+    """The files read by the newest stored run of each set of workloads; empty if the store cannot be read."""
     newest: dict[tuple[str, ...], str] = {}
     try:
         store = open_project_store(config, environ)
@@ -110,7 +110,7 @@ def files_read_on_main(config: Config, environ: Mapping[str, str]) -> frozenset[
 
 
 def remember_reads(repository: Repository, runs: Iterable[RunDocument]) -> None:
-    """Keep in the clone what was read. Where that fails, nothing is lost but a note for the next check."""
+    """Remember the files read in the clone. A failure to write only costs the next check this information."""
     files = sorted({file for run in runs for file in run.files_read or ()})
     kept = [files, *(earlier for earlier in _kept(repository) if earlier != files)][:_MOST]
     with suppress(OSError, PerfgateError):

@@ -1,4 +1,4 @@
-"""A git repository of our own in a scratch folder: what the demo and the doctor gate."""
+"""A git repository of our own in a scratch folder, for the gates of the demo and the doctor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from perfgate.git.commands import run_git
 
 
 class ScratchRepository:
-    """A repository at ``root``, whose commits are by "perfgate NAME", whoever runs it."""
+    """A repository at ``root``; its commits are always by "perfgate NAME"."""
 
     def __init__(self, root: Path, name: str) -> None:
         self.root = root
@@ -17,18 +17,18 @@ class ScratchRepository:
         self._author = {f"GIT_{role}_{field}": text for role in ("AUTHOR", "COMMITTER") for field, text in fields}
 
     def start(self, message: str) -> None:
-        """Make a repository of the folder, with all that stands in it as the first commit on main."""
+        """Make a repository of the folder, with all its files in the first commit on main."""
         self.git("init", "--quiet")
-        # Older than 2.28, git has no --initial-branch.
+        # git before 2.28 has no --initial-branch.
         self.git("symbolic-ref", "HEAD", "refs/heads/main")
         self.commit(message)
 
     def branch(self, name: str) -> None:
-        """Make a branch of main and check it out."""
+        """Create a branch from main and check it out."""
         self.git("checkout", "--quiet", "-b", name, "main")
 
     def commit(self, message: str) -> None:
-        """Commit everything."""
+        """Commit all changes."""
         self.git("add", "--all")
         self.git("commit", "--quiet", "--no-gpg-sign", "--message", message)
 

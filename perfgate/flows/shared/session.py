@@ -1,4 +1,4 @@
-"""What every measuring flow writes into its run document: the session, the source, the pieces put together."""
+"""The parts of a run document common to all measuring flows, and its assembly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from perfgate.system.logs import bound_log
 from perfgate.version import __version__
 
 FLAME_PAGE = "flame.html"
-# The folders that are written in the output folder.
+# The subfolders written in the output folder.
 _FOLDERS = ("base", "head", "logs", "base/logs", "head/logs")
 
 
@@ -38,10 +38,10 @@ def start_session(command: str, seed: int, ci: CiContext | None) -> Session:
 
 
 def prepare_out(out: Path, environ: Mapping[str, str] = os.environ) -> Path:
-    """Create the output folder before anything is measured, so that a wrong path fails in second 0.
+    """Create the output folder before anything is measured, so that a wrong path fails at once.
 
-    Raises UsageError for one that a change has put there as a link, which would have us write elsewhere, or that would
-    carry a clone's .git, where credentials may stand, into the uploaded artifact.
+    Raises UsageError for a link, by which a change could make us write elsewhere, and for a folder that would carry a clone's
+    .git, which may hold credentials, into the uploaded artifact.
     """
     links = [path for path in (out, *(out / name for name in _FOLDERS)) if path.is_symlink()]
     if links:
@@ -70,7 +70,7 @@ def prepare_out(out: Path, environ: Mapping[str, str] = os.environ) -> Path:
         is_new = not out.exists()
         out.mkdir(parents=True, exist_ok=True)
         if is_new:
-            # What we write is no part of the project: `perfgate local` must not measure it as an uncommitted change.
+            # Our output is not part of the project: `perfgate local` must not measure it as an uncommitted change.
             (out / ".gitignore").write_text("*\n")
         probe = out / f".perfgate-{secrets.token_hex(4)}"
         probe.touch()
@@ -85,13 +85,13 @@ def prepare_out(out: Path, environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def remove_results(out: Path, names: Iterable[str]) -> None:
-    """Remove what an earlier run wrote into the same folder: where this one fails, nothing there may look like its result."""
+    """Remove the results of an earlier run in the same folder: if this run fails, they must not look like its own."""
     for name in names:
         _remove(out / name)
 
 
 def remove_traces(folder: Path, workloads: Iterable[str]) -> None:
-    """Remove the traces and the flame graph of an earlier run: a step takes a trace that lies there for one of its own run."""
+    """Remove the traces and the flame graph of an earlier run: a step would take an old trace for one of its own run."""
     traces = [trace for name in workloads for trace in folder.glob(f"trace-{name}-*") if trace.is_file()]
     for file in (*traces, folder / FLAME_PAGE):
         _remove(file)
@@ -121,7 +121,7 @@ def assemble_run(
     failed_pairs: list[FailedPair] | None = None,
     notes: Iterable[Message] = (),
 ) -> RunDocument:
-    """Make the run document of what was measured; logs in ``folder`` that say something are kept as artifacts."""
+    """Make the run document from the measured findings; non-empty logs in ``folder`` are kept as artifacts."""
     return RunDocument(
         perfgate_version=__version__,
         side=side,
@@ -165,7 +165,7 @@ def artifact_of(
     path: str | None = None,
     workload: str | None = None,
 ) -> Artifact:
-    """The record of a file of a run folder; ``path`` is its way from there, by default its name."""
+    """The record of a file of a run folder; ``path`` is relative to that folder, by default the file's name."""
     return Artifact(
         name=file.name,
         kind=kind,
@@ -186,9 +186,9 @@ def _warnings(findings: list[Findings]) -> list[Message]:
 
 
 def _device_warnings(testbed: Testbed) -> list[Message]:
-    """What the device said of itself that makes its times doubtful.
+    """A warning if the device reports bad health, because its times are then doubtful.
 
-    Other processes are the doctor's matter: npu-smi in a container may list our own under another number.
+    Other processes are left to the doctor: npu-smi in a container may list our own under another number.
     """
     health = testbed.observed.get("device.health")
     if health is None or health.upper() == "OK":

@@ -1,4 +1,4 @@
-"""The store of a project: how it is opened, and what it says of main's history and of accepted regressions."""
+"""The store of a project: opening it, and reading main's history and accepted regressions from it."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from perfgate.judging.store.remote import PREFIX, REMOTE_VARIABLE
 from perfgate.judging.store.store import GitAccess, HistoryValue, Store, StorePlace, open_location, store_location
 
 TOKEN_VARIABLE = "PERFGATE_TOKEN"  # noqa: S105 - the name of the variable
-# Whose password a token is (docs.github.com, "Authenticating as a GitHub App installation"; docs.gitlab.com, "Project access
-# tokens": any name will do there, and GitLab writes oauth2).
+# The user name that goes with a token (docs.github.com, "Authenticating as a GitHub App installation"; docs.gitlab.com,
+# "Project access tokens": any name will do there, and GitLab writes oauth2).
 _USERS = {"github": "x-access-token"}
 _ANY_USER = "oauth2"
 
 
 def open_project_store(config: Config, environ: Mapping[str, str]) -> Store:
-    """The store of a project; nothing is opened before its first use. Raises StoreError for a strange place."""
+    """The store of a project, opened on first use. Raises StoreError for an unsupported location."""
     return open_store_at(store_location(config, environ), config, environ)
 
 
 def open_store_at(location: str, config: Config, environ: Mapping[str, str]) -> Store:
-    """The store at a location, as the command line may name another one than the project's."""
+    """The store at a location, which the command line may set to another one than the project's."""
     access = _access_of_job(environ) if location.startswith(PREFIX) else None
     return open_location(location, StorePlace(config.root, environ, access))
 
@@ -52,9 +52,9 @@ def git_access(event: CiEvent, token: str) -> GitAccess:
 
 
 def _access_of_job(environ: Mapping[str, str]) -> GitAccess | None:
-    """How this CI job reaches its git server; None where it is none.
+    """The access to the CI job's git server; None if the environment gives none.
 
-    Where the forge says nothing of the job, PERFGATE_STORE_REMOTE names the repository that PERFGATE_TOKEN is for.
+    If no known forge is detected, PERFGATE_STORE_REMOTE names the repository that PERFGATE_TOKEN is for.
     """
     event = detect(environ)
     if event is not None:
@@ -80,10 +80,10 @@ def stored_history(
     *,
     warn: Callable[[str], None],
 ) -> History:
-    """The series that a run is shown beside and what was accepted of it; where the store cannot be read, that is said.
+    """The series to show a run beside, and the accepted regressions of its commit; warns if the store cannot be read.
 
-    What main's own history shows as regressed is left out of its series until somebody has accepted it. What was accepted
-    of the commit under review counts too, where the forge's merge of it was measured.
+    Runs that main's own history shows as regressed are left out of its series until the regression is accepted. If the forge's
+    merge commit was measured, regressions accepted for the commit under review count too.
     """
     try:
         store = open_project_store(config, environ)
@@ -102,7 +102,7 @@ def stored_history(
 
 
 class _Comparable:
-    """The stored values that were measured as those of a run were."""
+    """The stored values measured under the same conditions as those of a run."""
 
     def __init__(self, store: Store, project: str, run: RunDocument) -> None:
         self._store, self._project, self._fingerprint = store, project, run.testbed.fingerprint
@@ -114,7 +114,7 @@ class _Comparable:
         }
 
     def sessions(self, number: ChecklistNumber) -> tuple[list[HistoryValue], int]:
-        """The sessions whose value compares, oldest first, and how many others have one.
+        """The sessions with a comparable value, oldest first, and the number of the others.
 
         Exact counts and bytes are the same on a busy machine.
         """

@@ -1,1 +1,1 @@
-"""`perfgate trace`: questions to one recording or two."""
+"""`perfgate trace`: analyses of one recording or two."""

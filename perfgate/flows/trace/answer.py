@@ -1,4 +1,4 @@
-"""``perfgate trace REC``: what holds the device up, what costs most, and which operator and line are behind it."""
+"""``perfgate trace REC``: the bottleneck of the device, the largest costs, and the operators and lines that cause them."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _SHOWN = 3
 
 
 def trace_answer(path: Path, choice: Choice, *, base: Path | None = None) -> AnswerDocument:
-    """The first look at every chosen timeline, and what changed since ``base``.
+    """The overview of every chosen timeline, and its changes since ``base``.
 
-    Raises UsageError and DocumentError, with what to do.
+    Raises UsageError and DocumentError with a remedy.
     """
     chosen = choose(path, choice)
     limited = replace(choice, limit=choice.limit or _SHOWN)
@@ -86,7 +86,7 @@ def _answer(pick: ChosenTimeline, choice: Choice) -> AnswerTimeline:
 
 
 class _Work(NamedTuple):
-    """Seconds in which collectives and copies ran, and in which each sort of work ran and none of those before it.
+    """Seconds in which collectives and copies ran, and seconds of each kind of work outside those listed before it.
 
     The time of copies is None if they were not recorded.
     """
@@ -119,7 +119,7 @@ def _work(events: EventTable) -> _Work | None:
 
 
 def _work_of_steps(timeline: StepTimeline) -> _Work | None:
-    """The same by the profiler's table of steps, where it has no timeline."""
+    """The same from the profiler's table of steps, for recordings without a timeline."""
     steps = [step for step in timeline.steps if step.computing is not None and step.exposed_communication is not None]
     if not steps or len(steps) < len(timeline.steps):
         return None
@@ -149,7 +149,7 @@ def _shares(times: dict[WindowPartName, float]) -> list[WindowPart]:
 
 
 def _concurrent(spans: Intervals) -> int:
-    """Nanoseconds in which two or more of some spans were open."""
+    """The nanoseconds in which two or more spans overlap."""
     times = np.concatenate([spans.start, spans.end])
     steps = np.repeat([1, -1], spans.start.size)
     order = np.lexsort((steps, times))
@@ -158,7 +158,7 @@ def _concurrent(spans: Intervals) -> int:
 
 
 def _with_launchers(top: TopTimeline, launched: Launchers) -> TopTimeline:
-    """The same rows with the operator and the line that launched most of each."""
+    """The rows, each with the operator and the line that launched most of it."""
     events = launched.events
     places = {events.names[code]: code for code in np.unique(events.group).tolist()}
 

@@ -1,4 +1,4 @@
-"""``perfgate trace diff``: how the recordings of two sides differ, operator by operator or line by line."""
+"""``perfgate trace diff``: the differences between the recordings of two sides, by operator or by line."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from perfgate.trace.analysis.rows import UnitWork, unit_work
 from perfgate.trace.model.events import DEVICE_KINDS
 
 _NS = 1e9
-# Two recordings of one program differ by this much in the time of an operator on a machine that others use too.
+# On a shared machine, an operator's time differs by this much between two recordings of one program.
 TOLERANCE = 0.05
-# Names of kernels that were replaced, kept of each side.
+# The most names of replaced kernels to keep per side.
 _MOST_NAMES = 5
 
 
@@ -40,10 +40,10 @@ def trace_diff(
     tolerance: float = TOLERANCE,
     by: DiffKey = "operator",
 ) -> DiffDocument:
-    """The differences of every timeline that all recordings have.
+    """The differences in every timeline common to all recordings.
 
     Times are the same if their ratio is within ``tolerance`` of 1, and of several recordings if their ranges overlap. Raises
-    UsageError where the recordings have no timeline in common, or one counts by steps and another cannot.
+    UsageError if the recordings have no timeline in common, or one counts by steps and another cannot.
     """
     sides = [[_by_label(choose(path, choice)) for path in paths] for paths in (bases, heads)]
     recordings = [recording for side in sides for recording in side]
@@ -88,7 +88,7 @@ class _SideRow(NamedTuple):
 
 
 class _Pair(NamedTuple):
-    """What both sides have of one operator or line; rows that were replaced stand for several."""
+    """The rows of one operator or line on both sides; several if kernels were replaced."""
 
     base: Sequence[_SideRow]
     head: Sequence[_SideRow]
@@ -149,7 +149,7 @@ def _side(works: Sequence[UnitWork]) -> list[_SideRow]:
 
 
 def _pairs(base: Sequence[_SideRow], head: Sequence[_SideRow], tolerance: float) -> list[_Pair]:
-    """Every row of both sides once, most change of time first."""
+    """Every row of both sides once, the largest change of time first."""
     before, after = ({id(side.row): side for side in sides} for sides in (base, head))
     pairs, gone, new = [], [], []
     for aligned in align([side.row for side in base], [side.row for side in head]):
@@ -166,7 +166,7 @@ def _pairs(base: Sequence[_SideRow], head: Sequence[_SideRow], tolerance: float)
 
 
 def _change(aligned: AlignedRow, base: _SideRow, head: _SideRow, tolerance: float) -> DiffChange:
-    """Times whose ranges overlap do not differ by more than recordings of one program do."""
+    """Several recordings with overlapping ranges are the same: they differ no more than recordings of one program do."""
     change = aligned.change(tolerance=tolerance)
     overlap = max(base.times) >= min(head.times) and max(head.times) >= min(base.times)
     several = len(base.times) + len(head.times) > 2
@@ -174,7 +174,7 @@ def _change(aligned: AlignedRow, base: _SideRow, head: _SideRow, tolerance: floa
 
 
 def _replaced(gone: Sequence[_SideRow], new: Sequence[_SideRow]) -> Iterator[_Pair]:
-    """Kernels that only one side has: those under one operator and line were replaced, the others removed or added."""
+    """Kernels of only one side: replaced if the other side has some under the same operator and line, else removed or added."""
     places: dict[tuple[str, str | None, str | None], tuple[list[_SideRow], list[_SideRow]]] = defaultdict(
         lambda: ([], [])
     )
@@ -204,7 +204,7 @@ def _row(pair: _Pair, several: bool) -> DiffRow:
         base=_cost(pair.base, several),
         head=_cost(pair.head, several),
         delta=pair.delta / _NS,
-        # Other kernels do the work of those that they replace, however often they run.
+        # Replacing kernels do the same work, however often they run.
         by_count=0.0 if replaced else one.by_count / _NS,
         by_speed=pair.delta / _NS if replaced else one.by_speed / _NS,
         delta_range=_range(pair) if several else None,
@@ -214,13 +214,13 @@ def _row(pair: _Pair, several: bool) -> DiffRow:
 
 
 def _range(pair: _Pair) -> tuple[float, float]:
-    """The least and the largest difference of a recording of head and one of base."""
+    """The smallest and largest difference between a recording of head and one of base."""
     base, head = _times(pair.base), _times(pair.head)
     return (min(head) - max(base)) / _NS, (max(head) - min(base)) / _NS
 
 
 def _times(sides: Sequence[_SideRow]) -> list[float]:
-    """The time of all rows together in each recording; nothing at all if there is none."""
+    """The time of all rows together in each recording; a single 0 without rows."""
     return [sum(times) for times in zip(*(side.times for side in sides))] or [0.0]
 
 

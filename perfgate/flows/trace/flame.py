@@ -1,4 +1,4 @@
-"""Flame graphs: of any recording, of two of them side by side, and the page that a run or check keeps."""
+"""Flame graphs: of any recording, of two of them side by side, and the page of a run or check."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _EVERYTHING = Choice()
 
 
 def trace_flame(path: Path, head: Path | None, choice: Choice, *, note: Callable[[Message], None]) -> list[FlameTree]:
-    """A tree for every chosen timeline; with ``head`` each beside the same timeline of the other recording.
+    """A tree for every chosen timeline; with ``head``, each is beside the same timeline of the other recording.
 
-    ``note`` is told what of the recordings could not be read.
+    ``note`` receives the notes on unreadable parts of the recordings.
 
-    The folder of a check is both sides. Raises UsageError where nothing that can be drawn was recorded.
+    The folder of a check holds both sides. Raises UsageError if the recordings have nothing to draw.
     """
     check = path if head is None and path.is_dir() and (path / "head" / "run.json").is_file() else None
     if check is not None:

@@ -1,4 +1,4 @@
-"""``perfgate trace``: what takes the time, when the device idles, and how long steps are."""
+"""``perfgate trace``: the largest costs, the idle gaps of devices, and the lengths of steps."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _NO_STEPS = Message("trace.no-steps")
 
 @dataclass(frozen=True)
 class Choice:
-    """Which timelines are asked for, and how many rows of each; None means all."""
+    """The timelines to show, and the number of rows of each; None means all."""
 
     rank: int | None = None
     device: int | None = None
@@ -63,9 +63,9 @@ class ChosenTimeline(NamedTuple):
 
 
 def trace_top(path: Path, choice: Choice, *, by: TopKey, host: bool, longer: float | None = None) -> TopDocument:
-    """The rows of every chosen timeline, with ``longer`` only of single runs that took longer than so many seconds.
+    """The rows of every chosen timeline; with ``longer``, only those of single runs longer than that many seconds.
 
-    Raises UsageError and DocumentError, with what to do.
+    Raises UsageError and DocumentError with a remedy.
     """
     chosen = choose(path, choice)
     return TopDocument(
@@ -84,7 +84,7 @@ def trace_gaps(path: Path, choice: Choice, *, exposed: bool, shortest: float) ->
 
 
 def group_rows(timeline: Timeline, device: DeviceGaps, limit: int | None = None) -> list[GapGroupRow]:
-    """The gaps of a device by what fills them on the host."""
+    """The gaps of a device, grouped by the host's activity during them."""
     window = device.end_ns - device.start_ns
     return [
         GapGroupRow(
@@ -104,7 +104,7 @@ def group_rows(timeline: Timeline, device: DeviceGaps, limit: int | None = None)
 def trace_steps(path: Path, choice: Choice, *, step_by: str | None = None) -> StepDocument:
     """The steps of every chosen timeline, or its annotations that match ``step_by``.
 
-    Raises UsageError for a pattern that is no regular expression.
+    Raises UsageError for an invalid regular expression.
     """
     try:
         re.compile(step_by or "")
@@ -125,7 +125,7 @@ def trace_steps(path: Path, choice: Choice, *, step_by: str | None = None) -> St
 
 
 def notes_of(chosen: Sequence[ChosenTimeline]) -> list[Message]:
-    """What the recordings note of themselves, and where their files contradict each other."""
+    """The recordings' own notes, and contradictions between their files."""
     recordings = {id(pick.recording): pick.recording for pick in chosen}.values()
     several = len(chosen) > 1
     return [
@@ -139,7 +139,7 @@ def notes_of(chosen: Sequence[ChosenTimeline]) -> list[Message]:
 
 
 def choose(path: Path, choice: Choice) -> list[ChosenTimeline]:
-    """The timelines that are asked for. Raises UsageError where a recording holds none of them."""
+    """The chosen timelines. Raises UsageError if a recording holds none of them."""
     timelines = [
         ChosenTimeline(recording, timeline) for recording in recordings_of(path) for timeline in recording.timelines
     ]
@@ -159,7 +159,7 @@ def choose(path: Path, choice: Choice) -> list[ChosenTimeline]:
 
 
 def recordings_of(path: Path) -> list[Recording]:
-    """Read a recording, or the traces that a run of perfgate kept."""
+    """Read a recording, or the stored traces of a perfgate run."""
     if path.is_dir() and (path / "head" / "run.json").is_file():
         raise UsageError(
             "{path} holds the runs of two sides; name {head} or {base}",
@@ -170,7 +170,7 @@ def recordings_of(path: Path) -> list[Recording]:
     document = path / "run.json" if path.is_dir() else path
     if document.name != "run.json" or not document.is_file():
         return [recall(path)]
-    # Schemas and drawing take longer to import than a small recording to read.
+    # Importing schemas and drawing takes longer than reading a small recording.
     from perfgate.document.files import read_run
     from perfgate.flows.shared.flame import artifact_path
 
@@ -326,7 +326,7 @@ def _step(step: ProfilerStep, origin: int | None, batch: Batch | None) -> StepRo
 
 
 def _slowest(timelines: Iterable[Timeline]) -> SlowestRank | None:
-    import statistics  # no other question of a trace needs these
+    import statistics  # only this command needs these
 
     from perfgate.trace.analysis.ranks import FEWEST_RANKS, SLOW_RANK
 
@@ -334,7 +334,7 @@ def _slowest(timelines: Iterable[Timeline]) -> SlowestRank | None:
     for timeline in timelines:
         lengths = [length for step in timeline.steps or () if (length := _own_length(step)) is not None]
         if timeline.rank is not None and lengths:
-            # Of several devices of one rank the slowest makes the others wait.
+            # The slowest of several devices of one rank makes the others wait.
             own[timeline.rank] = max(own.get(timeline.rank, 0.0), statistics.median(lengths))
     rank = max(own, key=lambda rank_number: (own[rank_number], -rank_number), default=None)
     if rank is None or len(own) < FEWEST_RANKS or own[rank] <= SLOW_RANK * statistics.median_low(own.values()):

@@ -1,4 +1,4 @@
-"""The recordings below a folder, by name, and what is kept of those that were read."""
+"""The recordings below a folder, by name, with a cache of those already read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from perfgate.trace.readers.ascend.layout import OUTPUT
 from perfgate.trace.readers.reader import all_readers
 
 MOST_RECORDINGS = 10_000
-# Recordings are large: so many stay in memory, and of all others the ids of their requests.
+# Recordings are large: only this many stay in memory; of all others, only the ids of their requests do.
 _KEPT = 2
 _State = tuple[int, float]
 _Item = TypeVar("_Item")
@@ -42,9 +42,9 @@ class _Found(NamedTuple):
 
 
 class Library:
-    """Every recording has the name of its path below the folder; nothing that has no name can be asked for.
+    """Every recording is named by its path below the folder; nothing else can be requested.
 
-    Links are not followed. A recording that changed is read again. Not for several threads at a time.
+    Links are not followed. A recording that changed is read again. Not thread-safe.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -53,7 +53,7 @@ class Library:
         self._requests: dict[str, tuple[_State, frozenset[str]]] = {}
 
     def recordings(self) -> list[ServedRecording]:
-        """What there is, the latest first."""
+        """All recordings, the latest first."""
         found = [
             ServedRecording(name=name, kind=one.kind, size=one.state[0], modified=one.state[1])
             for name, one in self._found().items()
@@ -61,17 +61,17 @@ class Library:
         return sorted(found, key=lambda one: (-one.modified, one.name))
 
     def path(self, name: str) -> Path:
-        """Where a recording lies. Raises UsageError for a name that no recording has."""
+        """The path of a recording. Raises UsageError for an unknown name."""
         return self._named(name).path
 
     def job(self, name: str) -> Path:
-        """The folder of a job, of an empty name the whole library. Raises UsageError if it holds no recording."""
+        """The folder of a job; an empty name means the whole library. Raises UsageError if it holds no recording."""
         if not any(is_below(recording, name) for recording in self._found()):
             raise UsageError(f"no folder with recordings is named {name!r}; GET /api/recordings lists them")
         return self._folder / name
 
     def timelines(self, name: str) -> list[ChosenTimeline]:
-        """The timelines of a recording. Raises UsageError for a name that no recording has, DocumentError for a damaged one."""
+        """The timelines of a recording. Raises UsageError for an unknown name, DocumentError for a damaged recording."""
         found = self._named(name)
         kept = self._timelines.get(name)
         if kept is None or kept[0] != found.state:
@@ -83,7 +83,7 @@ class Library:
         return kept[1]
 
     def requests(self, name: str, *, request: str | None, limit: int | None) -> RequestDocument:
-        """The requests of a recording, or one of them with what ran for it. Raises UsageError where that is not in it."""
+        """The requests of a recording, or one of them with the work done for it. Raises UsageError if it is not in it."""
         document = requests_of(self.timelines(name), Choice(limit=limit), request)
         timelines = [
             msgspec.structs.replace(timeline, path=self.without_folder(timeline.path))
@@ -92,11 +92,11 @@ class Library:
         return msgspec.structs.replace(document, timelines=timelines)
 
     def without_folder(self, text: str) -> str:
-        """A text without where on this machine the folder lies."""
+        """A text without the path of the folder on this machine."""
         return text.replace(f"{self._folder}{os.sep}", "")
 
     def profiles(self, request: str | None, *, limit: int | None) -> ProfileList:
-        """What all recordings say of one request, or of all."""
+        """The profiles of one request, or of all, in all recordings."""
         profiles: list[RequestProfile] = []
 
         def add(name: str) -> None:
@@ -106,13 +106,13 @@ class Library:
         return ProfileList(request_id=request, unread=self._serving(request, add), profiles=profiles)
 
     def trace_events(self, request: str | None) -> ServedTrace:
-        """What served a request, or any, in all recordings. Raises UsageError where that are too many events."""
+        """The events that served a request, or any, in all recordings. Raises UsageError if they are too many."""
         sheet = EventSheet(request)
         unread = self._serving(request, lambda name: sheet.add(name, self.timelines(name)))
         return ServedTrace(trace_events=[*sheet.names, *sheet.events], other_data=UnreadRecordings(unread=unread))
 
     def _serving(self, request: str | None, use: Callable[[str], None]) -> list[str]:
-        """Use each recording in which something served the request, or any; returns those that are damaged."""
+        """Use each recording with events that served the request, or any; return the names of damaged ones."""
         unread, served = [], False
         for name, found in self._found().items():
             try:
@@ -164,7 +164,7 @@ class Library:
 
 
 def jobs_of(recordings: Sequence[ServedRecording]) -> list[ServedJob]:
-    """The folders that hold several of some recordings, the latest first."""
+    """The folders that hold several of the recordings, the latest first."""
     by_folder: dict[str, list[ServedRecording]] = defaultdict(list)
     for one in recordings:
         by_folder[folder_of(one.name)].append(one)
@@ -192,13 +192,13 @@ def is_below(name: str, folder: str) -> bool:
 
 
 def _members(folder: Path) -> list[Path]:
-    """What lies in a folder, by name; links are left out."""
+    """The members of a folder by name, without links."""
     with os.scandir(folder) as entries:
         return sorted(Path(entry.path) for entry in entries if not entry.is_symlink())
 
 
 def _is_one(folder: Path) -> bool:
-    """Whether a folder is one recording; one that holds several, of ranks or files, is none itself."""
+    """Whether a folder is one recording; a folder with several, of ranks or files, is not."""
     if (folder / OUTPUT).is_dir():
         return True
     several = any(
@@ -212,14 +212,14 @@ def _is_recognised(path: Path) -> bool:
 
 
 def _state(path: Path) -> _State:
-    """Bytes and time of the last change, of all files of a folder."""
+    """Size and modification time, of all files in case of a folder."""
     files = [path] if path.is_file() else [Path(parent) / name for parent, _, names in os.walk(path) for name in names]
     stats = [file.lstat() for file in files]
     return sum(stat.st_size for stat in stats), max((stat.st_mtime for stat in stats), default=path.stat().st_mtime)
 
 
 def within(action: Callable[[], _Item]) -> _Item:
-    """Do something with files that may disappear meanwhile. Raises UsageError where they do."""
+    """Read files that may disappear meanwhile. Raises UsageError if they do."""
     try:
         return action()
     except OSError as error:

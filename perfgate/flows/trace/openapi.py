@@ -1,4 +1,4 @@
-"""The interface of `perfgate serve` as OpenAPI 3.1: made of the documents that it answers with."""
+"""The interface of `perfgate serve` as OpenAPI 3.1, generated from the records of its responses."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def openapi_document() -> dict[str, Any]:
 
 
 def _get(summary: str, answer: str | None, *parameters: tuple[str, str, bool]) -> dict[str, Any]:
-    """``answer`` names the schema of the answer, or those of which it has one; None for a page."""
+    """``answer`` is the name of the response schema, or several separated by spaces; None for a page."""
     references = [{"$ref": f"#/components/schemas/{name}"} for name in (answer or "").split()]
     content = (
         {"text/html": {"schema": {"type": "string"}}}

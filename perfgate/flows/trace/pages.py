@@ -30,7 +30,7 @@ _MOST_PROCESSES = 4
 
 
 class PageRequest(NamedTuple):
-    """A page of the recording at ``path``, which people know by ``name``; of a flame graph perhaps beside ``head``."""
+    """A page of the recording at ``path``, shown as ``name``; a flame graph may compare it with ``head``."""
 
     kind: PageKind
     path: Path
@@ -40,13 +40,13 @@ class PageRequest(NamedTuple):
 
 
 class Drawers:
-    """Processes that draw pages; begun with the first page."""
+    """Processes that draw pages, started with the first page."""
 
     def __init__(self) -> None:
         self._pool: ProcessPoolExecutor | None = None
 
     async def draw(self, request: PageRequest) -> str:
-        """The page. Raises what reading and drawing raise, PerfgateError if the process was killed."""
+        """The page. Raises the errors of reading and drawing, and PerfgateError if the process was killed."""
         pool = self._pool = self._pool or _pool()
         try:
             return await asyncio.get_running_loop().run_in_executor(pool, draw_page, request)
@@ -63,7 +63,7 @@ class Drawers:
 
 
 def _pool() -> ProcessPoolExecutor:
-    # Forked from a process with threads, a child may inherit a lock that nobody releases.
+    # A child forked from a process with threads may inherit a lock that is never released.
     context = multiprocessing.get_context("forkserver")
     processes = min(os.cpu_count() or 1, _MOST_PROCESSES)
     ignore = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
@@ -71,7 +71,7 @@ def _pool() -> ProcessPoolExecutor:
 
 
 def draw_page(request: PageRequest) -> str:
-    """Read what is asked for and draw it. Raises UsageError where it has nothing to draw."""
+    """Read the recording and draw the page. Raises UsageError if it has nothing to draw."""
     return within(partial(_DRAWINGS[request.kind], request))
 
 
@@ -94,7 +94,7 @@ def _timeline(request: PageRequest) -> str:
 
 
 def _ranks(request: PageRequest) -> str:
-    # One process: the pages of others need the CPUs too.
+    # One process: other pages need the CPUs too.
     found = trace_ranks(request.path, workers=1, say=lambda _: None)
     return render_ranks_page(drawn_ranks(found, ()), request.language)
 

@@ -1,4 +1,4 @@
-"""``perfgate trace ranks``: every rank's folder is read by a process of a pool and reduced; only the small tables meet."""
+"""``perfgate trace ranks``: a pool of processes reduces each rank's folder; only the small tables are brought together."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ from perfgate.trace.readers.ascend.layout import analysed_folders
 from perfgate.trace.scanner.compressed import named
 from perfgate.version import __version__
 
-# Beside what it is made of; where nobody may write, it is made anew each time.
+# Written beside its recording; in a read-only folder, it is made anew each time.
 KEPT = ".perfgate-rank.msgpack"
-# The number rises with every change of what a table holds.
+# Increased with every change to the contents of a table.
 _LAYOUT = 3
-# Of glibc's mallopt(3): below these sizes memory stays with the process, which the next recording needs as well.
+# Parameters of glibc's mallopt(3): below these sizes the process keeps freed memory, which the next recording needs again.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _HELD_BYTES = -1, -3, 32 << 20
 _KINETO = named("*.pt.trace.json")
 _NS = 1e9
 _MOST_DIGITS = 7
-_MISSING = 64  # so many ranks that were not recorded are named
-_SKEWS = 100  # so many collectives are listed
+_MISSING = 64  # the most missing ranks to name
+_SKEWS = 100  # the most collectives to list
 
 
 class _Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """The tables of one recording, and what it was when they were made."""
+    """The tables of one recording, and the state of its files when they were made."""
 
     version: str
     files: list[tuple[str, int, int]]
@@ -61,7 +61,7 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ranks(NamedTuple):
-    """The tables of all ranks, by rank, how they came to their collectives, and what there is to say of them."""
+    """The tables of all ranks, ordered by rank, their arrivals at collectives, and the resulting document."""
 
     tables: list[RankTable]
     arrivals: Arrivals
@@ -69,9 +69,9 @@ class Ranks(NamedTuple):
 
 
 def trace_ranks(path: Path, *, workers: int | None, say: Callable[[str], None], strict: bool = False) -> Ranks:
-    """All ranks below a folder, and which is slow; a recording that cannot be read is listed.
+    """All ranks below a folder, and the slow ones among them; unreadable recordings are listed.
 
-    Raises UsageError where there is none, DocumentError where none can be read, or one cannot and ``strict`` is asked for.
+    Raises UsageError without a recording, and DocumentError if none can be read, or any cannot and ``strict`` is set.
     """
     reduced = _reduced(path, workers, say)
     left_out = [one for one in reduced if isinstance(one, LeftOutRecording)]
@@ -84,7 +84,7 @@ def trace_ranks(path: Path, *, workers: int | None, say: Callable[[str], None], 
 
 
 class ReducedFolder(NamedTuple):
-    """Where the tables of recordings are kept, and the recordings that could not be read."""
+    """The paths of the stored tables, and the recordings that could not be read."""
 
     tables: list[Path]
     left_out: list[LeftOutRecording]
@@ -95,8 +95,7 @@ def trace_reduce(
 ) -> ReducedFolder:
     """Write the small table of every recording below a folder beside it, or into ``out``.
 
-    Raises UsageError where there is no recording, or where nobody may write beside one, and DocumentError where none can be
-    read.
+    Raises UsageError without a recording, or if the folder of one is read-only, and DocumentError if none can be read.
     """
     reduced = _reduced(path, workers, say)
     left_out = [one for one in reduced if isinstance(one, LeftOutRecording)]
@@ -125,7 +124,7 @@ def _keep_in(out: Path, path: Path, reduced: _Reduced) -> Path:
 
 
 class _Reduced(NamedTuple):
-    """The tables of one recording, where they are kept, and whether they could be."""
+    """The tables of one recording, their path, and whether they could be written there."""
 
     tables: list[RankTable]
     kept_at: Path
@@ -154,7 +153,7 @@ def _reduced(path: Path, workers: int | None, say: Callable[[str], None]) -> lis
 
 def _begin_worker(patterns: tuple[str, ...]) -> None:
     add_communication(patterns)
-    # Else the kernel clears every page anew for each recording: a third of the time that one of 5 MB takes.
+    # Otherwise the kernel zeroes every page anew for each recording: a third of the time for a recording of 5 MB.
     with suppress(AttributeError, OSError):
         library = ctypes.CDLL(None)
         for threshold in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
@@ -162,13 +161,13 @@ def _begin_worker(patterns: tuple[str, ...]) -> None:
 
 
 def _kept_by() -> str:
-    """What made a table: the program, and the patterns that decide which of the kernels communicate."""
+    """The origin of a table: version of the program, and the patterns of communication kernels."""
     patterns = added_communication()
     return f"{__version__}, layout {_LAYOUT}" + (f", --comm {' '.join(patterns)}" if patterns else "")
 
 
 def _recordings(path: Path) -> list[Path]:
-    """What was recorded below a folder, and the tables of what lies elsewhere."""
+    """The recordings below a folder, and stored tables of recordings that are not there."""
     if not path.is_dir():
         return []
     recordings = analysed_folders(path) or sorted(file for pattern in _KINETO for file in path.rglob(pattern))
@@ -181,7 +180,7 @@ def _kept_at(recording: Path) -> Path:
 
 
 def _kept(recording: Path) -> _Reduced | LeftOutRecording | None:
-    """What was kept of a recording, where nothing has changed since."""
+    """The stored tables of a recording; None if they are missing or outdated."""
     if recording.name.endswith(KEPT):
         try:
             kept = _read_kept(recording)
@@ -208,7 +207,7 @@ def _reduce(recording: Path) -> _Reduced | LeftOutRecording:
 
 def _reduced_anew(recording: Path) -> _Reduced:
     kept_at, files = _kept_at(recording), _state(recording)
-    # A folder that is analysed has tables, which are read in a fraction of the time of its timeline.
+    # An analysed folder has tables, which take a fraction of the time to read that its timeline takes.
     read = read_rank(recording, tables_suffice=True) if recording.is_dir() else trace.read(recording)
     size = read.settings.get("world_size", "")
     world = int(size) if size.isdecimal() and len(size) < _MOST_DIGITS else None
@@ -221,7 +220,7 @@ def _reduced_anew(recording: Path) -> _Reduced:
 
 
 def _read_kept(path: Path) -> _Kept:
-    """Raises OSError, and DocumentError for a file that is damaged or of another perfgate."""
+    """Raises OSError, and DocumentError for a damaged file or one of another perfgate version."""
     try:
         return msgspec.msgpack.decode(path.read_bytes(), type=_Kept)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -231,7 +230,7 @@ def _read_kept(path: Path) -> _Kept:
 
 
 def _state(recording: Path) -> list[tuple[str, int, int]]:
-    """Name, size and time of change of every file that is read."""
+    """Name, size and modification time of every file that is read."""
     files: Iterable[Path] = recording.iterdir() if recording.is_dir() else [recording]
     stats = [(file.name, file.stat()) for file in files if file.is_file() and not file.name.endswith(KEPT)]
     return sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
@@ -306,7 +305,7 @@ def _delay_row(delay: Delay) -> DelayRow:
 
 
 def _missing(tables: Sequence[RankTable]) -> list[int]:
-    """The first ranks of the job that were not recorded, if at least half of them were: others were not meant to be."""
+    """The first missing ranks of the job, if at least half of its ranks were recorded: else a selection was intended."""
     recorded = {table.rank for table in tables if table.rank is not None}
     world = max((table.world or 0 for table in tables), default=0)
     if 2 * len(recorded) < world:
@@ -315,7 +314,7 @@ def _missing(tables: Sequence[RankTable]) -> list[int]:
 
 
 def _ended_early(tables: Sequence[RankTable]) -> Iterator[EarlyEnd]:
-    """The ranks whose last step is before that of most."""
+    """The ranks with an earlier last step than most."""
     ends = [(table, max(numbers)) for table in tables if (numbers := _numbers(table))]
     usual, count = Counter(last for _, last in ends).most_common(1)[0] if ends else (0, 0)
     for table, last in ends:
@@ -328,7 +327,7 @@ def _numbers(table: RankTable) -> list[int]:
 
 
 def _arrival(arrived: Arrivals, place: int) -> tuple[float | None, float | None]:
-    """How long after the first a rank comes to its collectives (mean), and the share of them to which it comes last."""
+    """A rank's mean delay behind the first rank at its collectives, and the share of them that it reaches last."""
     own = arrived.rank == place
     if not own.any():
         return None, None

@@ -20,16 +20,16 @@ from perfgate.trace.analysis.rank_table import RankTable
 from perfgate.trace.analysis.ranks import Arrivals, ranks_timeline, slow_ranks
 from perfgate.trace.pages.timeline import drawn_timeline
 
-_DRAWN = 16  # timelines beside each other, where nobody chooses
+_DRAWN = 16  # timelines beside each other by default
 _COLUMNS = 500  # of a heat map
 _LINKED = 512  # more ranks than these have more pairs than a page can show
 _PARTS: tuple[Literal["computing", "exposed", "free", "bubble"], ...] = ("computing", "exposed", "free", "bubble")
 
 
 def drawn_ranks(found: Ranks, chosen: Sequence[int]) -> DrawnRanks:
-    """The page's content; ``chosen`` are the ranks whose timelines are drawn, by default the slow ones and the first.
+    """The page's content; ``chosen`` are the ranks to draw timelines of, by default the slow ones and the first.
 
-    Raises UsageError where a chosen rank was not recorded.
+    Raises UsageError if a chosen rank was not recorded.
     """
     tables, arrived = found.tables, found.arrivals
     drawn = _chosen(tables, arrived, chosen)
@@ -90,7 +90,7 @@ def _late(arrived: Arrivals, ranks: int) -> Iterator[HeatMap]:
 
 
 def _links(tables: Sequence[RankTable]) -> Iterator[HeatMap]:
-    """A map for every kind of link between ranks; several devices of a rank are one end."""
+    """A map for every kind of link between ranks; all devices of a rank count as one end."""
     carried: dict[tuple[str, int, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for link in links_between(tables):
         if link.group is None:

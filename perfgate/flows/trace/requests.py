@@ -1,4 +1,4 @@
-"""``perfgate trace requests``: what each request of a server took, and what ran for one of them."""
+"""``perfgate trace requests``: the time of each request to a server, and the work done for one of them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _NONE = Message("trace.no-requests")
 
 
 def trace_requests(path: Path, choice: Choice, *, request: str | None = None) -> RequestDocument:
-    """The requests of every chosen timeline, or one of them. Raises UsageError where that one was not recorded."""
+    """The requests of every chosen timeline, or one of them. Raises UsageError if that one was not recorded."""
     return requests_of(choose(path, choice), choice, request)
 
 
 def requests_of(chosen: Sequence[ChosenTimeline], choice: Choice, request: str | None) -> RequestDocument:
-    """The same of timelines that are read."""
+    """The same for timelines that were already read."""
     timelines = [_timeline(pick, choice, request) for pick in chosen]
     if request is not None and not any(timeline.requests for timeline in timelines):
         raise UsageError(

@@ -1,8 +1,8 @@
 """``perfgate serve``: recordings over HTTP, as JSON and as pages.
 
-Only names that the library gives can be asked for, so that no request leads out of its folder. On the loopback interface
-nobody needs a token, and only requests to a name of this machine are answered, so that no foreign page can ask through a
-browser (DNS rebinding). On any other, every request needs one.
+Only recordings listed by the library can be requested, so no request leads out of its folder. On the loopback interface no
+token is needed, and only requests to a name of this machine are answered, so that no foreign page can send requests through
+a browser (DNS rebinding). On any other interface, every request needs a token.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _Handler = Callable[["web.Request"], Awaitable["web.StreamResponse"]]
 
 @dataclass(frozen=True)
 class ServeRequest:
-    """The folder of recordings, where to listen (port 0: any that is free), and the token; None: one is made if needed."""
+    """The folder of recordings, the address to listen on (port 0: any free one), and the token (None: made if needed)."""
 
     folder: Path
     host: str
@@ -63,7 +63,7 @@ class ServeRequest:
 
 
 def serve(request: ServeRequest, say: Callable[[str], None]) -> None:
-    """Serve until interrupted; ``say`` is told the address. Raises UsageError where that cannot be listened on."""
+    """Serve until interrupted; ``say`` receives the address. Raises UsageError if listening there fails."""
     if not request.folder.is_dir():
         raise UsageError(f"{request.folder} is no folder; name the one that the recordings lie in")
     asyncio.run(_serve(request, say))
@@ -153,9 +153,9 @@ class _Server:
             if host not in _LOCAL_NAMES:
                 return self._json(ServedError(error="this server answers to a name of its own machine alone"), 403)
         elif (given := request.query.get("token")) is not None and self._is_token(given):
-            # The address with the token stays in no history: the browser keeps it in a cookie and asks again.
+            # Keeps the token out of the browser's history: the browser stores it in a cookie and repeats the request.
             rest = [(name, value) for name, value in request.query.items() if name != "token"]
-            # Two slashes at the beginning would lead to another machine.
+            # Two leading slashes would redirect to another machine.
             location = "/" + str(request.rel_url.with_query(rest)).lstrip("/")
             response = self._web.Response(status=303, headers={"Location": location})
             response.set_cookie(_COOKIE, self._token, httponly=True, samesite="Strict")
@@ -176,7 +176,7 @@ class _Server:
             return response
 
     def _is_token(self, given: str) -> bool:
-        # Bytes of a header that are no text arrive as surrogates.
+        # Undecodable bytes of a header arrive as surrogates.
         sent = given.encode(errors="surrogateescape")
         return self._token is not None and hmac.compare_digest(sent, self._token.encode())
 
@@ -185,7 +185,7 @@ class _Server:
         return response
 
     async def _read(self, action: Callable[[], Any]) -> Any:
-        """The library is for one thread: it is asked in that one. Pages, which take seconds, are drawn elsewhere."""
+        """Run on the library's own thread, because it is not thread-safe. Pages, which take seconds, are drawn elsewhere."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, within, action)
 
     async def _index(self, request: web.Request) -> web.Response:
@@ -237,7 +237,7 @@ class _Server:
 
 
 class _BadParameterError(UsageError):
-    """A parameter is missing or no value of its kind."""
+    """A parameter is missing or invalid."""
 
 
 def _bearer(headers: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""What served requests as Chrome trace events, for Perfetto, chrome://tracing and programs that draw such events."""
+"""The events that served requests, as Chrome trace events for Perfetto, chrome://tracing and similar viewers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perfgate.trace.analysis.requests import Requests
 from perfgate.trace.model.events import DEVICE_KINDS, KINDS, NO_CORRELATION, NO_TEXT, EventKind
 
 MOST_EVENTS = 1_000_000
-# As Kineto calls them, which is how other tools tell operators from kernels.
+# Kineto's categories, by which other tools distinguish operators and kernels.
 _CATEGORIES: dict[EventKind, str] = {
     "host_op": "cpu_op",
     "compute": "kernel",
@@ -44,10 +44,10 @@ class EventSheet:
     _threads: dict[tuple[int, str], int] = field(default_factory=dict)
 
     def add(self, recording: str, chosen: Sequence[ChosenTimeline]) -> None:
-        """Raises UsageError where there are more events than one answer may hold."""
+        """Raises UsageError if there are more events than one answer may hold."""
         tables = [pick.timeline.events for pick in chosen if len(pick.timeline.events)]
         origin = min((int(events.start.min()) for events in tables), default=0)
-        # Timelines of several devices hold the same host: each of its events once.
+        # Timelines of several devices repeat the events of the same host: write each once.
         seen: set[tuple[object, ...]] = set()
         for pick in chosen:
             for event in self._of_timeline(recording, pick, origin):
@@ -88,7 +88,7 @@ class EventSheet:
             )
 
     def _place(self, recording: str, rank: int | None, process: str, thread: str) -> tuple[int, int]:
-        """The numbers of a track; the first time that one is asked for, its names are told."""
+        """The ids of a track; the first use also writes its name events."""
         key = (recording, rank, process)
         if key not in self._processes:
             self._processes[key] = len(self._processes) + 1

@@ -12,7 +12,7 @@ from perfgate.trace.pages.timeline import drawn_timeline
 
 
 def trace_timeline(path: Path, choice: Choice) -> list[DrawnTimeline]:
-    """Every chosen timeline with events. Raises UsageError where none has any."""
+    """Every chosen timeline with events. Raises UsageError if none has any."""
     chosen = choose(path, choice)
     several = len({pick.recording.path for pick in chosen}) > 1
     drawn = [

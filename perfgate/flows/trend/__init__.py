@@ -1,1 +1,1 @@
-"""`perfgate trend`: main over weeks."""
+"""`perfgate trend`: the performance of main over weeks."""

@@ -1,4 +1,4 @@
-"""Measure the two commits beside a suspected change side by side, as a check does, and keep what that gave."""
+"""Measure the two commits around a suspected change side by side, as a check does, and keep the result."""
 
 from __future__ import annotations
 
@@ -48,9 +48,10 @@ def confirm_suspected(
     max_seconds: float,
     clock: Callable[[], float],
 ) -> list[Confirmation]:
-    """Measure the commits beside every suspected change, the largest first; no pair begins after ``max_seconds``.
+    """Measure the commits around every suspected change, the largest first; no pair begins after ``max_seconds``.
 
-    One pair of commits is measured once, whatever moved between them. What cannot be measured is told and stays suspected.
+    A pair of commits is measured once for all changes between them. A failed measurement is noted and leaves the change
+    suspected.
     """
     pairs = _pairs(document)
     if not pairs:
@@ -90,9 +91,9 @@ def confirm_suspected(
 
 
 def read_confirmations(path: Path, document: TrendDocument, *, note: Callable[[str], None]) -> list[Confirmation]:
-    """What another job confirmed, believing of it only what answers a suspicion of ours.
+    """The confirmations by another job, restricted to plausible ones of our own suspicions.
 
-    The file comes from a job that ran the code of main, so it may say anything. Raises DocumentError for another file.
+    The file comes from a job that ran the code of main, so it is not trusted. Raises DocumentError for another file.
     """
     try:
         with path.open("rb") as file:
@@ -118,7 +119,7 @@ def read_confirmations(path: Path, document: TrendDocument, *, note: Callable[[s
 def keep_confirmations(
     config: Config, store: Store, confirmations: Sequence[Confirmation], *, note: Callable[[str], None]
 ) -> None:
-    """Keep confirmations in the store; where this job may not write to it, that is said and the file goes on."""
+    """Keep confirmations in the store; note it if this job may not write there, since the file still has them."""
     try:
         for confirmation in confirmations:
             store.confirm(config.project, confirmation)
@@ -184,7 +185,7 @@ def _measure(
 def confirmation_of(
     decision: DecisionDocument, good: str, bad: str, series: TrendSeries, fingerprint: str
 ) -> Confirmation | None:
-    """What a decision over two commits says of a series; None where it compared nothing that answers for it."""
+    """The confirmation of a series by a decision over two commits; None if the decision has no comparison for it."""
     compared = _compared(decision, series)
     if compared is None:
         return None

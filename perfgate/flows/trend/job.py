@@ -1,4 +1,4 @@
-"""``perfgate trend``: read main's histories, confirm what is suspected, write it up, post it."""
+"""``perfgate trend``: read main's histories, confirm suspected changes, write the report, post it."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _CONFIRMATIONS_FILE = "confirmations.json"
 _MOST_STATE_BYTES = 256 * 1024
 _GIT_SECONDS = 20.0
 _COMMIT_FORMAT = "%H%x1f%an%x1f%s%x1f%b%x1e"
-# How forges name the change request of a commit of main: GitHub squashed and merged, Gitee; GitLab in the body of the merge.
+# References to the change request in commits of main: GitHub (squash and merge), Gitee; GitLab in the merge commit's body.
 _REQUEST_IN_SUBJECT = re.compile(r"\((#\d+)\)$|^Merge pull request (#\d+) |^(!\d+) ")
 _REQUEST_IN_BODY = re.compile(r"^See merge request [\w./-]*(!\d+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class TrendRequest:
-    """What to look at and what to do with it; without ``metrics`` or ``workloads`` at all that ``Wanted`` takes."""
+    """The series to search and the outputs to write; without ``metrics`` or ``workloads``, the default of ``Wanted``."""
 
     root: Path
     metrics: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class TrendRequest:
 
 
 class _Remembering:
-    """Passes progress on, and remembers the notes: what went wrong on the way stands in the report too."""
+    """Passes progress on, and remembers the notes: the report lists the problems too."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -76,13 +76,13 @@ class _Remembering:
 
 
 def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Check) -> TrendDocument:
-    """Compute the trend and do what was asked with it; ``check`` measures the pairs of commits to confirm.
+    """Compute the trend and write the requested outputs; ``check`` measures the pairs of commits to confirm.
 
-    Raises UsageError where there is no run of main to look at.
+    Raises UsageError if there is no run of main.
     """
     config = load_config(request.root, environ=doors.environ)
     remembered = _Remembering(progress)
-    # What cannot be written or reached is better known before an hour of measuring than after it.
+    # Find unwritable folders and unreachable forges before an hour of measuring, not after it.
     out = prepare_out(request.out) if request.out else None
     issue = find_issue(request.key, request.token_variable, doors) if request.post else None
     before = _state_before(issue, out)
@@ -168,9 +168,9 @@ def _commit_names(config: Config) -> NameCommits:
 
 
 def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel], int]:
-    """Main's own commits after ``good`` up to ``bad``, newest first, and how many there are.
+    """Main's own commits after ``good`` up to ``bad``, newest first, and their total number.
 
-    Where history was rewritten, or the clone does not reach back far enough, git would list others, or some of them.
+    Empty if history was rewritten or the clone is too shallow, because git would then list other commits, or only some.
     """
     command = ["log", "--first-parent", f"--format={_COMMIT_FORMAT}", f"{good}..{bad}", "--"]
     try:
@@ -182,7 +182,7 @@ def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel]
     if listed.code:
         return [], 0
     entries = [entry.lstrip("\n").split("\x1f", 3) for entry in listed.output.split("\x1e")]
-    # A subject may hold such a character itself; that commit then has no label.
+    # A subject may contain a separator itself; that commit then has no label.
     labels = [_label(*entry) for entry in entries if len(entry) == 4 and COMMIT_ID.fullmatch(entry[0])]
     return labels[:MOST_COMMITS], len(labels)
 

@@ -1,4 +1,4 @@
-"""Which operators run more often since main moved, and from which line: what the exact counters of two runs say."""
+"""The operators that run more often since main moved, with their lines, by the exact counters of two runs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _MOST_OPERATORS = 12
 def with_operators(
     cause: TrendCause, series: Sequence[TrendSeries], documents: Mapping[str, RunDocument]
 ) -> TrendCause:
-    """A cause with the operators that run more often since then, where the runs on both sides were opened.
+    """A cause with the operators that run more often since then, if the runs on both sides were opened.
 
-    Those that most counters name come first: what makes the host wait is a call too.
+    Operators named by the most counters come first: an operator that makes the host wait counts as a call too.
     """
     if cause.direction != "worse":
         return cause
@@ -40,7 +40,7 @@ def with_operators(
 def _more_often(
     cause: TrendCause, series: Sequence[TrendSeries], documents: Mapping[str, RunDocument]
 ) -> Iterator[OperatorDelta]:
-    """Yield every part of every counter that grew in the workloads of the cause."""
+    """Yield the grown parts of every call counter in the workloads of the cause."""
     entries = [(series[place.series], series[place.series].changes[place.change].at) for place in cause.changes]
     workloads = {entry.workload for entry, _ in entries}
     for good, bad in dict.fromkeys((entry.points[at - 1].run_id, entry.points[at].run_id) for entry, at in entries):

@@ -1,4 +1,4 @@
-"""The posting half of ``perfgate trend``: our issue on the forge, what it told, and the new text."""
+"""The posting half of ``perfgate trend``: our issue on the forge, its last state, and the new text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEFAULT_KEY = "default"
 
 @dataclass(frozen=True)
 class OurIssue:
-    """The issue of this repository before we write: where it is, or that nothing can be posted here and why."""
+    """The issue of this repository before we write, or the reason why nothing can be posted here."""
 
     event: CiEvent | None = None
     forge: IssueForge | None = None
@@ -37,12 +37,12 @@ class OurIssue:
 
     @property
     def state(self) -> TrendState | None:
-        """What the issue told last."""
+        """The state that the issue last reported."""
         return self.found.state.trend if self.found.state else None
 
 
 def find_issue(key: str, token_variable: str | None, doors: Doors) -> OurIssue:
-    """Our issue as it stands now. Raises ForgeError where the forge refuses."""
+    """Our current issue. Raises ForgeError if the forge refuses."""
     event = detect(doors.environ)
     if event is None:
         return OurIssue(why_not="this is not a CI job of a forge that perfgate knows")
@@ -55,7 +55,7 @@ def find_issue(key: str, token_variable: str | None, doors: Doors) -> OurIssue:
 
 
 def post_trend(document: TrendDocument, issue: OurIssue, key: str, language: Language, doors: Doors) -> None:
-    """Write the report into our issue; where that cannot be done, print it."""
+    """Write the report into our issue, or print it if that is impossible."""
     context = TrendContext(
         language=language,
         artifact_url=issue.event.artifact_url if issue.event else None,

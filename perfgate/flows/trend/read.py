@@ -1,4 +1,4 @@
-"""Read main's histories from the store and say what moved in them: the trend document."""
+"""Read main's histories from the store and find the changes in them: the trend document."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from perfgate.judging.trend.standing import RECENT_DAYS, gone, is_recent, judged
 from perfgate.locale import sentence
 from perfgate.version import __version__
 
-# What the gate judges, and the throughput that goes with it; the numbers that a command names are its own.
+# The metrics that the gate judges, with their throughput; NUMBER* are the numbers that a command defines.
 GATED = (
     *(name for name, card in METRICS.items() if card.counted or card.trend or card.tolerance is not None),
     f"{NUMBER}*",
 )
-# The numbers that stand in the comment's table of the checklist: they inform.
+# The numbers in the comment's table of the checklist; they are informative only.
 INFORMING = frozenset(name for name, card in METRICS.items() if card.leading) - frozenset(GATED)
 # Documents are large; only the newest are opened, for their steps, warnings and intervals.
 RUNS_OPENED = 26
-# Of so many changes the runs on both sides are opened too, for what their counters say.
+# For this many changes, the runs on both sides are opened too, for their counters.
 _CHANGES_OPENED = 40
-# So many versions of a series are searched: what is older has been told.
+# The most versions of a series to search: older changes were already reported.
 MOST_POINTS = 1000
 _SMALLEST, _LARGEST = 1e-30, 1e30
 
@@ -56,9 +56,9 @@ NameCommits = Callable[[TrendChange], TrendChange]
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which series to look at: metrics and workloads by name or pattern.
+    """The series to search: metrics and workloads by name or pattern.
 
-    None given means what the gate judges and the leading numbers of the checklist, of all.
+    By default, the metrics that the gate judges and the leading numbers of the checklist, for all workloads.
     """
 
     metrics: tuple[str, ...] = ()
@@ -73,13 +73,13 @@ class Wanted:
         )
 
     def informs(self, series: Series) -> bool:
-        """Whether a series only informs: nobody asked for it, and the gate does not judge it."""
+        """Whether a series only informs: it was not requested by name, and the gate does not judge it."""
         return not self.metrics and series.metric in INFORMING
 
 
 @dataclass(frozen=True)
 class StoredHistories:
-    """What the store holds of a project: its runs, newest first, the series with what moved in them, and those left out."""
+    """A project's stored data: its runs, newest first, the series with their changes, and the series left out."""
 
     runs: list[StoredRun]
     series: list[TrendSeries]
@@ -89,10 +89,10 @@ class StoredHistories:
 def read_histories(
     config: Config, store: Store, selection: Wanted, progress: Progress, *, seconds_since_1970: float
 ) -> StoredHistories:
-    """The series of a project, one value a version, searched for changes.
+    """The series of a project, one value per version, searched for changes.
 
-    Raises UsageError where there is no run, or no such series. What cannot be read or cannot be right is left out, and that
-    is said: one run must not hide or move all others.
+    Raises UsageError if there is no run, or no such series. Unreadable or implausible data is left out with a note: one run
+    must not hide or move all others.
     """
     runs = _readable_runs(config, store, progress.note, datetime.fromtimestamp(seconds_since_1970, timezone.utc))
     there = store.series(config.project)
@@ -123,7 +123,7 @@ def find_trend(
     name_commits: NameCommits,
     documents: Mapping[str, RunDocument],
 ) -> TrendDocument:
-    """What moved. ``documents`` are the runs that were opened, by id; ``name_commits`` asks git for the commits."""
+    """The trend document. ``documents`` are the opened runs by id; ``name_commits`` looks up the commits in git."""
     newest = _newest(stored.runs)
     accepted = store.accepted(config.project)
     searched = [_with_intervals(entry, documents) for entry in stored.series]
@@ -165,11 +165,11 @@ def find_trend(
 
 
 def open_documents(store: Store, stored: StoredHistories, *, note: Callable[[str], None]) -> dict[str, RunDocument]:
-    """The newest runs, the first of every testbed, which says what it consists of, and those beside the newest changes.
+    """The newest runs, the first of every testbed, which describes it, and those on both sides of the newest changes.
 
-    A damaged one is named.
+    Damaged runs are noted.
     """
-    firsts = {run.fingerprint: run for run in stored.runs}  # the oldest of each stays, because runs are newest first
+    firsts = {run.fingerprint: run for run in stored.runs}  # keeps the oldest of each, because runs are newest first
     documents: dict[str, RunDocument] = {}
     for run_id in [
         *(run.id for run in [*stored.runs[:RUNS_OPENED], *firsts.values()]),
@@ -180,14 +180,14 @@ def open_documents(store: Store, stored: StoredHistories, *, note: Callable[[str
                 documents[run_id] = store.show(run_id)
             except StoreRefusedError as error:
                 note(f"the checklist over time has {len(documents)} runs alone: {error}")
-                break  # a server that is gone is not waited for once a run
+                break  # do not wait for an unreachable server once per run
             except StoreError as error:
                 note(f"a run is left out of the checklist over time: {error}")
     return documents
 
 
 def _beside_changes(series: Sequence[TrendSeries]) -> list[str]:
-    """The runs between which something moved, the newest first."""
+    """The runs on both sides of each change, the newest first."""
     pairs = {
         (change.first_seen, entry.points[change.at].run_id, entry.points[change.at - 1].run_id)
         for entry in series
@@ -202,7 +202,7 @@ def _readable_runs(config: Config, store: Store, note: Callable[[str], None], to
         raise StoreError(damaged[0])
     for why in damaged:
         note(f"a run is left out: {why}")
-    # With one run of next year, all that is measured until then would be long past; some days off only move a run.
+    # One run dated next year would make all others look outdated; an error of some days only moves a run.
     runs = [run for run in stored if moment(run.started_at) - today <= timedelta(days=RECENT_DAYS)]
     if len(runs) < len(stored):
         last = stored[0]
@@ -222,7 +222,7 @@ def _readable_runs(config: Config, store: Store, note: Callable[[str], None], to
 
 
 class _JobNumbers:
-    """What stored runs say of the numbers that their commands name: the store itself keeps no units."""
+    """The numbers that commands define, as described by stored runs: the store itself keeps no units."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
