@@ -8,10 +8,10 @@
     >>> trace.top(recording.timelines[0], by="type", host=False).rows[0].name
     'sgemm_kernel'
 
-``read`` takes what torch.profiler, torch_npu.profiler and msprof write, and Chrome trace events; ``salvage`` also what is whole
-of a damaged file of events. The tables of a
-``Timeline`` (``events``, ``kernels``, ``steps``, ``collectives`` …) are in integer nanoseconds and bytes; one that was not
-collected is None. ``top``, ``device_gaps`` and ``flame_tree(stacks_of(…))`` say what takes the time.
+``read`` reads recordings of torch.profiler, torch_npu.profiler and msprof, and Chrome trace events; ``salvage`` also recovers
+the intact events of a damaged file. The tables of a ``Timeline`` (``events``, ``kernels``, ``steps``, ``collectives`` …) are in
+integer nanoseconds and bytes; one that was not collected is None. ``top``, ``device_gaps`` and ``flame_tree(stacks_of(…))``
+show where the time goes.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Answers from a recording: where the time of devices, hosts and ranks goes."""
+"""Analyses of a recording: how devices, hosts and ranks spend their time."""

@@ -1,8 +1,8 @@
-"""Which rank delays the others, by how much, and why: what each rank adds to the wait of its collectives.
+"""Find stragglers: which rank delays the others, by how much and why, from its contribution to the wait of its collectives.
 
-Ranks end a collective together, so the one that spends least time in it came last. It may have been late itself, or it may have
-left the collective before late. The time between two collectives tells the two apart, and no clock is compared: a rank is
-blamed for what it takes longer than the middle rank between them, up to what it came later than the middle rank.
+Ranks end a collective together, so the one that spends least time in it came last. Either it was slow itself, or it had left
+the previous collective late. The time between two collectives distinguishes these cases without comparing clocks: a rank is
+blamed for its excess over the middle rank between the two, but for no more than its lateness relative to the middle rank.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from perfgate.trace.analysis.ranks import Arrivals
 from perfgate.trace.model.arithmetic import IntColumn
 from perfgate.trace.model.packed import NO_NUMBER
 
-# Perfgate's own marks. Whoever is blamed for less than a hundredth of the job, or for less than four times what the middle rank
-# is, is not named: the last of equal ranks is someone in every collective. Who comes nearly as late as the last is blamed too.
+# Perfgate's own thresholds. A rank is reported only if its blame is at least a hundredth of the job and four times that of the
+# middle rank: even among equal ranks one is last in every collective. A rank nearly as late as the last is blamed too.
 LEAST, TIMES_THE_MIDDLE, NEARLY = 0.01, 4.0, 0.8
-# A rank that is never late by much more than others are must be late more often than chance explains, over all ranks.
+# A rank without a delay far beyond the others' is reported only if it is late more often than chance explains, over all ranks.
 _CHANCE = 0.01
-# Late in so many of the steps is a rank that is slow, in fewer one that hiccups.
+# A rank late in at least this share of the steps is slow; in fewer, it had a hiccup.
 _MOST_STEPS = 0.5
 
 Why = Literal["computing", "free"]
@@ -34,9 +34,9 @@ class Delay(NamedTuple):
     """A rank that the others wait for; times are nanoseconds.
 
     ``share`` is the part of the job's time. ``steps`` are how many of ``of`` steps it delays, 0 of 0 if no steps are marked.
-    ``collective`` is the one that waits most for it in all, ``waiting`` how many ranks the largest of its groups has.
-    ``why`` is what takes longer than in the middle rank. ``worst`` is the longest single delay, in step ``step`` (None if
-    that is not marked).
+    ``collective`` is the one with the longest total wait for it, ``waiting`` the size of the largest of its groups.
+    ``why`` is the activity that takes longer than in the middle rank. ``worst`` is the longest single delay, in step ``step``
+    (None if that is not marked).
     """
 
     table: RankTable
@@ -61,14 +61,14 @@ class Delay(NamedTuple):
 
 
 class _Blame(NamedTuple):
-    """By row of the arrivals: nanoseconds that the rank is blamed for, and how much of its excess it did not compute."""
+    """Per row of the arrivals: nanoseconds that the rank is blamed for, and the part of its excess spent not computing."""
 
     time: IntColumn
     free: IntColumn
 
 
 def delays(tables: Sequence[RankTable], arrived: Arrivals) -> list[Delay]:
-    """The ranks that the others wait for, who costs the job most first; none if all are alike or no collectives were joined."""
+    """The ranks that the others wait for, the costliest first; empty if all are alike or no collectives were joined."""
     if not arrived.names:
         return []
     columns = [table.shares.unpacked() for table in tables]
@@ -84,7 +84,7 @@ def delays(tables: Sequence[RankTable], arrived: Arrivals) -> list[Delay]:
 
 
 def _stands_out(arrived: Arrivals, blamed: IntColumn, named: npt.NDArray[np.intp], ranks: int) -> npt.NDArray[np.bool_]:
-    """Which ranks are late by far more than the middle rank at its worst, or more often than chance has it."""
+    """The ranks whose delay far exceeds the worst of the middle rank, or that are late more often than by chance."""
     worst = np.zeros(ranks, dtype=np.int64)
     np.maximum.at(worst, arrived.rank, blamed)
     is_late = blamed > 0
@@ -100,7 +100,7 @@ def _stands_out(arrived: Arrivals, blamed: IntColumn, named: npt.NDArray[np.intp
 
 
 def _tail(least: int, trials: int, chance: float) -> float:
-    """The probability of ``least`` or more of so many independent events of equal chance."""
+    """The probability of ``least`` or more successes in ``trials`` independent trials with probability ``chance``."""
     return sum(
         math.comb(trials, count) * chance**count * (1 - chance) ** (trials - count)
         for count in range(least, trials + 1)
@@ -127,7 +127,7 @@ def _blame(columns: Sequence[ShareColumns], arrived: Arrivals) -> _Blame:
 
 
 def _middle(values: IntColumn) -> int:
-    """The lower median: of two ranks the faster one is the measure."""
+    """The lower median: of two ranks, the faster one is the reference."""
     return int(np.partition(values, (values.size - 1) // 2)[(values.size - 1) // 2])
 
 
@@ -138,7 +138,7 @@ def _of_rows(columns: Sequence[ShareColumns], arrived: Arrivals, field: str) -> 
 
 
 def _length(columns: Sequence[ShareColumns]) -> float:
-    """Nanoseconds from a rank's first collective to the end of its last, of the middle rank."""
+    """Nanoseconds from a rank's first collective to the end of its last; the median over the ranks."""
     spans = [int((column.start + column.elapsed).max() - column.start.min()) for column in columns if column.key.size]
     return float(np.median(spans))
 
@@ -159,7 +159,7 @@ def _delay(
     for number, blamed in zip(collective.tolist(), time.tolist()):
         by_name[arrived.names[number]] = by_name.get(arrived.names[number], 0) + blamed
     worst = int(np.argmax(time))
-    # Whoever is late in a step by less than a quarter of its worst is not late in it.
+    # A rank counts as late in a step if its delay there is at least a quarter of its worst.
     late_steps = np.unique(step[time >= time.max() / 4])
     return Delay(
         table=tables[rank],

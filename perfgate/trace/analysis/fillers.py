@@ -1,4 +1,4 @@
-"""What the host did while its device had nothing to do: the Python frame and the operator that fill each gap."""
+"""The host's activity while its device was idle: the Python frame and the operator that fill each gap."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from perfgate.trace.model.arithmetic import Codes, IntColumn
 from perfgate.trace.model.events import DEVICE_KINDS, EventTable
 from perfgate.trace.model.spans import NOT_RECORDED, launch_positions
 
-# What fills a gap covers at least half of it. The longest gaps are looked at, one by one.
+# A filler covers at least half of its gap. Only the longest gaps are examined, one by one.
 _FILLS, _MOST_GAPS = 0.5, 300
 # A function with its file: ``model.py(12): forward``; a built-in function has none.
 _IN_FILE = re.compile(r"\S+\.py\(\d+\): ")
 
 
 class GapGroup(NamedTuple):
-    """Gaps of one cause that the same frame and operator of the host fill, before the same kernel.
+    """Gaps with the same cause, the same host frame and operator filling them, and the same next kernel.
 
     ``frame`` is the innermost Python function, ``operator`` the innermost framework operator or driver call, and ``ended_by``
-    what the device ran next; None if not recorded.
+    the next event on the device; None if not recorded.
     """
 
     frame: str | None
@@ -38,7 +38,7 @@ class GapGroup(NamedTuple):
 
 
 def gap_groups(events: EventTable, gaps: Gaps) -> list[GapGroup]:
-    """The longest gaps by what fills them, the group that costs most first."""
+    """The longest gaps grouped by filler, the costliest group first."""
     longest = gaps.select(np.argsort(-gaps.duration, kind="stable")[:_MOST_GAPS])
     host = _Host(events, longest)
     ends = _Ends(events, longest)
@@ -76,10 +76,10 @@ class _Ends:
 
 
 class _Host:
-    """Events of the host that may fill one of some gaps, those of like length together and in the order of time.
+    """Host events that may fill a gap, grouped into classes of similar length and sorted by time.
 
-    An event that is less than twice as long as others of its class overlaps a gap only if it begins less than that before it:
-    a look at a gap is at a few events of each class, however many there are.
+    Lengths in a class differ by less than a factor of two, which bounds how long before a gap an overlapping event can begin:
+    a lookup examines only a few events of each class, however many there are.
     """
 
     def __init__(self, events: EventTable, gaps: Gaps) -> None:
@@ -102,7 +102,7 @@ class _Host:
         begins, end = events.start[near], gap.start_ns + gap.duration_ns
         inside = np.minimum(begins + events.duration[near], end) - np.maximum(begins, gap.start_ns)
         fills = near[inside >= _FILLS * gap.duration_ns]
-        # The innermost is the shortest, which comes last.
+        # The innermost event is the shortest, sorted last.
         fills = fills[np.lexsort((self._row[fills], -events.duration[fills]))]
         if track is not None and (events.track[fills] == track).any():
             fills = fills[events.track[fills] == track]
@@ -113,7 +113,7 @@ class _Host:
         )
 
     def _near(self, length: Codes) -> list[tuple[Codes, Codes]]:
-        """For each class of lengths, between which two of its events each gap's lie."""
+        """For each class of lengths, the range of its events that may overlap each gap."""
         ranges: list[tuple[Codes, Codes]] = []
         borders = np.flatnonzero(np.diff(length, prepend=0, append=0)).tolist() if length.size else []
         for begin, end in itertools.pairwise(borders):

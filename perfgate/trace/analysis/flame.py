@@ -22,7 +22,7 @@ from perfgate.trace.model.arithmetic import (
 )
 from perfgate.trace.model.events import KINDS, NO_TEXT, EventTable
 
-# A stack of generated code may be as deep as Python allows; what lies deeper is time of the frame at this depth.
+# A stack of generated code may be as deep as Python allows; deeper frames count as time of the frame at this depth.
 MOST_LEVELS = 256
 MOST_NODES = 100_000
 MOST_REQUESTS = 500
@@ -37,8 +37,8 @@ _THREAD, _STREAM = FLAME_KINDS.index("thread"), FLAME_KINDS.index("stream")
 def flame_tree(stacks: Stacks, label: str, *, most_nodes: int = MOST_NODES) -> FlameTree:
     """The stacks as one tree, a root for each thread and stream, with its costs as those of head.
 
-    Under a stream stand the calls that launched its work, without time of their own. Frames beyond ``most_nodes`` are folded
-    into those around them, the smallest first.
+    A stream contains the calls that launched its work, without time of their own. Frames beyond ``most_nodes`` are folded
+    into their parents, the smallest first.
     """
     frames = _Frames(stacks.events)
     nodes = _merge(stacks, frames.labels)
@@ -68,7 +68,7 @@ def flame_tree(stacks: Stacks, label: str, *, most_nodes: int = MOST_NODES) -> F
 
 
 class _Frames:
-    """The frames of a table's events: those that differ in ``of``, and ``labels`` as positions in it, event by event."""
+    """The frames of a table's events: the distinct ones in ``of``, and per event in ``labels`` a position in it."""
 
     def __init__(self, events: EventTable) -> None:
         first, row = group_rows(events.group, events.kind)
@@ -82,11 +82,11 @@ class _Frames:
 
 
 class _Rows(NamedTuple):
-    """What becomes a tree: all events, and behind them once more, without time, the calls above the work of each stream.
+    """The rows of a tree: all events, followed by a second entry, without time, for the calls above the work of each stream.
 
-    ``event`` is a position among the events, the same for a row below their number. ``parent`` is a row, or ~track of the
-    thread or stream that an outermost one belongs to; ``levels`` are the rows by how many lie above them, the outermost last.
-    There are several times as many rows as events at worst, so they take four bytes a number, and a level goes when it is done.
+    ``event`` is a position among the events; the first rows are the events in order. ``parent`` is a row, or ~track of the
+    thread or stream for an outermost one; ``levels`` are the rows by depth, the outermost last.
+    At worst there are several times as many rows as events, so numbers take four bytes, and each level is freed after use.
     """
 
     event: CodeColumn
@@ -109,7 +109,7 @@ def _with_calls_above(stacks: Stacks) -> tuple[CodeColumn, CodeColumn]:
     called_by, size = stacks.called_by, len(stacks.events)
     parent = np.where(stacks.around == NOTHING_AROUND, ~stacks.track, stacks.around)
     events, parents, rows = [np.arange(size, dtype=np.int32)], [parent], size
-    row_of = np.empty(size + 1, dtype=np.int32)  # the last place is for nothing above
+    row_of = np.empty(size + 1, dtype=np.int32)  # the last entry stands for no parent
     work = np.flatnonzero(stacks.on_device)
     for stream in np.unique(stacks.track[work]).tolist():
         launched = work[stacks.track[work] == stream]
@@ -124,13 +124,13 @@ def _with_calls_above(stacks: Stacks) -> tuple[CodeColumn, CodeColumn]:
 
 
 def _calls_above(around: CodeColumn, launches: CodeColumn) -> CodeColumn:
-    """Every call above some that launched work, themselves among them; once each, in their order."""
+    """The calls that launched work and all their callers, each once, in order."""
     above, last = np.zeros(around.size, dtype=bool), np.empty(around.size, dtype=np.int32)
     outer = launches[launches != NOTHING_AROUND]
     while outer.size:
         outer = outer[~above[outer]]
         above[outer] = True
-        # Of those that lie in one call, one goes on to it.
+        # Only one of the calls with the same caller continues to it.
         last[outer] = np.arange(outer.size)
         outer = around[outer[last[outer] == np.arange(outer.size)]]
         outer = outer[outer != NOTHING_AROUND]
@@ -140,7 +140,7 @@ def _calls_above(around: CodeColumn, launches: CodeColumn) -> CodeColumn:
 class _Nodes(NamedTuple):
     """The nodes of a tree, the ``roots`` first (their ``label`` is a track); and the node of each event.
 
-    An event without ``own_frame`` lies deeper than the tree is.
+    An event without ``own_frame`` is deeper than the tree.
     """
 
     parent: Codes
@@ -152,7 +152,7 @@ class _Nodes(NamedTuple):
 
 
 def _merge(stacks: Stacks, labels: Codes) -> _Nodes:
-    """Make one node of the rows that have the same stack, level by level, in each in the order in which they began."""
+    """Merge rows with the same stack into one node, level by level, within a level in order of their start."""
     events, rows = stacks.events, _rows(stacks)
     tracks = np.unique(~rows.parent[rows.parent < 0])
     streams = np.isin(tracks, np.unique(events.track[stacks.on_device]))
@@ -184,7 +184,7 @@ def _merge(stacks: Stacks, labels: Codes) -> _Nodes:
 
 
 def _costs(stacks: Stacks, nodes: _Nodes) -> tuple[FlameCosts, list[str]]:
-    """What each node took for each request, and the requests: those with most time, the rest under one name."""
+    """The time of each node per request, and the requests: those with most time, the rest under one name."""
     served = requests_served(stacks)
     real = np.flatnonzero(served != NO_TEXT)
     codes, at = np.unique(served[real], return_inverse=True)
@@ -209,7 +209,7 @@ def _costs(stacks: Stacks, nodes: _Nodes) -> tuple[FlameCosts, list[str]]:
 
 
 def _shapes(stacks: Stacks, nodes: _Nodes) -> tuple[IntColumn, IntColumn]:
-    """For each node the shapes that took most of its time, or NO_TEXT, and how many more it was run with."""
+    """For each node the shapes with most of its time, or NO_TEXT, and the number of its other shapes."""
     most, more = np.full(nodes.parent.size, NO_TEXT, dtype=np.int64), np.zeros(nodes.parent.size, dtype=np.int64)
     shape = stacks.events.shape
     shaped = np.flatnonzero(nodes.own_frame & (shape != NO_TEXT)).astype(np.int32)
@@ -223,7 +223,7 @@ def _shapes(stacks: Stacks, nodes: _Nodes) -> tuple[IntColumn, IntColumn]:
 
 
 def _track_names(stacks: Stacks, nodes: _Nodes) -> list[str]:
-    """A stream keeps its name; threads, whose ids mean nothing, are numbered by time."""
+    """Streams keep their names; threads are numbered by time, because their ids mean nothing."""
     tracks = nodes.label[: nodes.roots]
     totals = totals_by_name(np.searchsorted(tracks, stacks.track), stacks.own, tracks.size)
     names, number = [""] * tracks.size, 0
@@ -238,7 +238,7 @@ def _track_names(stacks: Stacks, nodes: _Nodes) -> list[str]:
 
 
 def _places(nodes: _Nodes, frames: _Frames) -> list[str]:
-    """A Python function stands where it begins, all else in the nearest function of the project."""
+    """The place of a Python function is its first line, that of any other node the nearest function of the project."""
     places, nearest = [""] * nodes.parent.size, [""] * nodes.parent.size
     for at in range(nodes.roots, nodes.parent.size):
         label, above = frames.of[nodes.label[at]], nearest[nodes.parent[at]]
@@ -248,7 +248,7 @@ def _places(nodes: _Nodes, frames: _Frames) -> list[str]:
 
 
 def _folded(tree: FlameTree, most: int) -> FlameTree:
-    """The tree with its ``most`` largest nodes; what the others took is own time of those above them."""
+    """The tree with its ``most`` largest nodes; the time of the others becomes own time of their nearest kept ancestor."""
     size, (costs,) = len(tree.parent), tree.sides
     if size <= most:
         return tree
@@ -258,7 +258,7 @@ def _folded(tree: FlameTree, most: int) -> FlameTree:
     for node in range(size - 1, -1, -1):
         if tree.parent[node] != NONE:
             total[tree.parent[node]] += total[node]
-    # A node is never larger than its parent and stands behind it, so all above a kept node are kept.
+    # A node is never larger than its parent and comes after it, so all ancestors of a kept node are kept.
     largest = sorted(sorted(range(size), key=lambda node: (-total[node], node))[:most])
     number = dict(zip(largest, range(most)))
     stays: list[int] = []

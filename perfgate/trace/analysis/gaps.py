@@ -1,6 +1,6 @@
-"""When a device had nothing to do, and why: exact integer nanoseconds over all its streams.
+"""The idle gaps of a device and their causes: exact integer nanoseconds over all its streams.
 
-What the device waited for is read from the event that ends a gap and the call on the host that launched it.
+The cause of a gap is inferred from the event that ends it and the host call that launched this event.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from perfgate.trace.model.spans import NOT_RECORDED, launch_starts
 CAUSES: tuple[GapCause, ...] = get_args(GapCause)
 
 # Calls that return when the device is done: cudaStreamSynchronize, hipDeviceSynchronize, AscendCL@aclrtSynchronizeStream…,
-# and copies that wait themselves (samples cuda-hta, msinsight-910B-alexnet-2501).
+# and blocking copies (samples cuda-hta, msinsight-910B-alexnet-2501).
 _WAIT = re.compile(r"synchroni[sz]e|hipMemcpyWithStream$|^(?:cuda|hip)Memcpy$|aclrtMemcpy$", re.IGNORECASE)
 
 
 class Gap(NamedTuple):
-    """A stretch in which nothing was computed, by the recording's clock."""
+    """An interval without computing, by the recording's clock."""
 
     start_ns: int
     duration_ns: int
@@ -34,7 +34,7 @@ class Gap(NamedTuple):
 
 
 class Gaps(Sequence[Gap]):
-    """Gaps in the order of time, as columns: nanoseconds, and a position among CAUSES."""
+    """Gaps in time order, as columns: nanoseconds, and a position among CAUSES."""
 
     def __init__(self, start: IntColumn, duration: IntColumn, cause: Codes) -> None:
         self.start, self.duration, self.cause = start, duration, cause
@@ -78,9 +78,9 @@ class DeviceGaps:
 
 
 def device_gaps(events: EventTable, *, exposed: bool = False) -> DeviceGaps | None:
-    """The gaps in which nothing ran on the device of a timeline; None where it shows no work at all.
+    """The gaps in which nothing ran on the device of a timeline; None if the timeline shows no work at all.
 
-    ``exposed`` adds the stretches in which only copies or collectives ran.
+    ``exposed`` adds the intervals in which only copies or collectives ran.
     """
     work = events.of_kind(*DEVICE_KINDS)
     busy = union(work.intervals)
@@ -108,7 +108,7 @@ def _in_order(*parts: Gaps) -> Gaps:
 
 def _causes(idle: Intervals, work: EventTable, runtime: EventTable) -> Codes:
     launched = launch_starts(work, runtime)
-    # Of what starts together the event that was launched first ends the gap.
+    # Of several events that start together, the one launched first ends the gap.
     first = np.where(launched == NOT_RECORDED, np.iinfo(np.int64).max, launched)
     order = np.lexsort((first, work.start))
     launch = launched[order][np.searchsorted(work.start[order], idle.end)]
@@ -121,9 +121,9 @@ def _causes(idle: Intervals, work: EventTable, runtime: EventTable) -> Codes:
 
 
 def _waiting(runtime: EventTable, idle: Intervals) -> npt.NDArray[np.bool_]:
-    """Whether the host was in a call that waits for the device when a stretch began, or for at least half of it.
+    """Whether the host was in a call that waits for the device when an idle interval began, or for at least half of it.
 
-    A blocking copy is such a call: it may begin after the device has run dry, and hold up everything behind it.
+    A blocking copy is such a call: it may begin after the device has run dry, and delay all later work.
     """
     waits = union(runtime.select(runtime.is_named(_WAIT.search)).intervals)
     if not waits.start.size:
@@ -135,7 +135,7 @@ def _waiting(runtime: EventTable, idle: Intervals) -> npt.NDArray[np.bool_]:
 
 
 def _exposed(intervals: Intervals, hiding: Intervals, cause: GapCause) -> Gaps:
-    """The stretches covered by the first and by none of those that hide them."""
+    """The parts of ``intervals`` that ``hiding`` does not cover."""
     alone = union(intervals)
     if alone.start.size:
         alone = intersection(alone, gaps(hiding, (int(alone.start[0]), int(alone.end[-1]))))

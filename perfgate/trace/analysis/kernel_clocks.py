@@ -1,4 +1,4 @@
-"""At which clock of the cores the kernels of a device ran, by type."""
+"""The core clock at which the kernels of a device ran, by type."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.packed import NO_NUMBER
 from perfgate.trace.model.readings import Readings
 
-# Units of the column Accelerator Core with a clock of their own: the device's CPU, and what makes random numbers.
+# Units of the column Accelerator Core with a clock of their own: the device's CPU and its random number generator.
 _OTHER_CLOCKS = ("AI_CPU", "DSA_SQE")
 
 
 class KernelClock(NamedTuple):
-    """All kernels of one type: their nanoseconds, and the hertz they ran at: the mean over that time, and the lowest."""
+    """All kernels of one type: their nanoseconds, and their clock in hertz: the mean over that time, and the lowest."""
 
     op: str
     time_ns: int
@@ -25,7 +25,7 @@ class KernelClock(NamedTuple):
 
 
 def kernel_clocks(table: KernelTable, clock: Readings) -> list[KernelClock]:
-    """The types that run on the cores, most time first; none where the table does not say when kernels ran."""
+    """The types that run on the cores, most time first; empty if the table has no start times of kernels."""
     others = [code for code, text in enumerate(table.texts) if text.upper() in _OTHER_CLOCKS]
     rows = table.select((table.start != NO_NUMBER) & (table.duration > 0) & ~np.isin(table.codes["core"], others))
     if not len(rows):

@@ -1,4 +1,4 @@
-"""How long the kernels of each recorded step took, and what the hardware counted of them: times that repeat."""
+"""Durations and hardware counters of the kernels of each recorded step: times that repeat."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _VEC = ("aiv_vec_time(us)", "vec_time(us)")
 
 
 class _Runs(NamedTuple):
-    """The kernels that belong to a step, those of collectives apart: the ``rows`` of a recording's work that they are.
+    """The kernels that belong to a step, without collectives, as ``rows`` of a recording's work.
 
     ``key`` indexes ``keys``, operator and inputs; ``owner`` is the step.
     """
@@ -34,7 +34,7 @@ class _Runs(NamedTuple):
 
 
 def kernel_times(summary: DeviceSummary, workload: str) -> KernelTimes | None:
-    """The times of the kernels in each step; None where the recording marks no steps or shows no kernel."""
+    """The times of the kernels in each step; None if the recording marks no steps or shows no kernel."""
     if summary.on_host or not summary.work or summary.unit == "whole recording":
         return None
     runs = _runs(summary)
@@ -61,7 +61,7 @@ def _runs(summary: DeviceSummary) -> _Runs:
         first, key = group_rows(events.group[rows])
         names = events.group[rows[first]].tolist()
         return _Runs(rows, [(events.names[code], "") for code in names], key, owners[rows])
-    # The events are those of the table, row by row.
+    # The events match the rows of the table one to one.
     kernels = KernelTable.of(summary.timeline.kernels)
     keys: dict[tuple[str, str], int] = {}
     key_of = [
@@ -72,7 +72,7 @@ def _runs(summary: DeviceSummary) -> _Runs:
 
 
 def _rows(runs: _Runs, seconds: FloatColumn, summary: DeviceSummary) -> Iterator[KernelWork]:
-    """Of each key the medians over the steps."""
+    """The medians over the steps for each key."""
     shape = len(runs.keys), summary.spans
     cell = runs.key.astype(np.int64) * summary.spans + runs.owner
     counts = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
@@ -86,7 +86,7 @@ def _rows(runs: _Runs, seconds: FloatColumn, summary: DeviceSummary) -> Iterator
 
 
 def _of_units(times: FloatColumn | None, cell: IntColumn, shape: tuple[int, int]) -> list[float | None]:
-    """The median over the steps for each key, None where nothing was counted."""
+    """The median over the steps for each key, None for a key without counts."""
     if times is None:
         return [None] * shape[0]
     known = ~np.isnan(times)
@@ -97,7 +97,7 @@ def _of_units(times: FloatColumn | None, cell: IntColumn, shape: tuple[int, int]
 
 
 def _first(kernels: KernelTable, names: Sequence[str], rows: npt.NDArray[np.intp]) -> FloatColumn | None:
-    """Seconds of the first of some counters, in microseconds, that has a number; None where there is no such counter."""
+    """Seconds of the first of some counters, in microseconds, that has a number; None if there is no such counter."""
     times: FloatColumn | None = None
     for column in kernels.counters.columns(*names).values():
         times = column if times is None else np.where(np.isnan(times), column, times)

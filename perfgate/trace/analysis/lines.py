@@ -1,4 +1,4 @@
-"""Which line and which operator launched the work of a timeline."""
+"""Attribute the work of a timeline to the line and the operator that launched it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from perfgate.trace.model.events import DEVICE_KINDS, EventKind, EventTable
 NO_LAUNCHER = -1
 
 
-# Operators of the profiler's own, around the one that the program called.
+# Operators that the profiler adds around the one that the program called.
 _NO_OPERATORS = frozenset({"record_param_comms"})
 
 
@@ -52,7 +52,7 @@ class Launchers(NamedTuple):
 
     @property
     def name(self) -> Codes:
-        """What stands for each piece of work by line: the function, else the operator, else its own name."""
+        """The name of each piece of work in a view by line: its function, else its operator, else its own name."""
         return np.where(self.line == NO_LAUNCHER, self.operator_or_own, self.line)
 
     @property
@@ -63,7 +63,7 @@ class Launchers(NamedTuple):
         return Launchers(self.events.select(chosen), self.time[chosen], self.line[chosen], self.operator[chosen])
 
     def heaviest(self, column: Codes, row: Codes, rows: int) -> list[str | None]:
-        """Of each row the name in a column that most of its time has."""
+        """For each row the name in a column with most of its time."""
         first, pair = group_rows(row, column)
         totals = totals_by_name(pair, self.time, first.size)
         best: list[str | None] = [None] * rows
@@ -74,7 +74,7 @@ class Launchers(NamedTuple):
 
 
 def launchers(stacks: Stacks, kinds: tuple[EventKind, ...]) -> Launchers:
-    """What launched the events of some kinds; of events of the host, what they lie in.
+    """The launching call of each event of some kinds; for events of the host, the enclosing one.
 
     The line is that of the innermost function of the project, else of any file; the operator is the innermost one.
     """
@@ -90,7 +90,7 @@ def launchers(stacks: Stacks, kinds: tuple[EventKind, ...]) -> Launchers:
     if not on_device:
         operator = np.where(stacks.events.is_kind("host_op")[work], stacks.events.name[work], operator)
     events = stacks.events.select(work.astype(np.intp))
-    # As everywhere, shares of the busy time are of whole spans on the device, and of self time on the host.
+    # As everywhere, shares of the busy time use whole spans on the device and self time on the host.
     time = events.duration if on_device else self_times(events.start, events.duration, events.track)
     return Launchers(events, time, line, operator)
 

@@ -1,8 +1,8 @@
-"""Links between ranks: what they carried, by global ranks, and which carry far less than others like them.
+"""Links between ranks: their traffic by global ranks, and the links that carry far less than comparable ones.
 
 Ascend's communication_matrix.json numbers ranks by their position in a group, and names groups by hashes that its metadata does
-not have. Each recording tells its own rank's position in each group, so the recordings together tell most members, and the
-lists of groups in the metadata the rest, if they allow one answer only.
+not have. Each recording contains its own rank's position in each group, so the recordings together give most members; the rest
+follow from the lists of groups in the metadata, if those allow one answer only.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 from perfgate.trace.analysis.rank_table import LinkTotal, RankTable
 
-# Perfgate's own marks: a link at half of the middle bandwidth of those like it. Fewer have no middle to speak of, smaller
-# transfers are a matter of latency, and sizes are alike within a factor of four.
+# Perfgate's own thresholds: a link at half of the median bandwidth of comparable ones. Fewer links have no meaningful median,
+# smaller transfers are dominated by latency, and sizes are comparable within a factor of four.
 SLOW_LINK, FEWEST_LINKS, SMALLEST, ALIKE = 0.5, 3, 1e6, 4.0
 LOCAL = "LOCAL"  # a rank's copies to itself
 
 
 class LinkTraffic(NamedTuple):
-    """What one rank sent another over one kind of link in operations of one sort: bytes and nanoseconds.
+    """Traffic from one rank to another over one kind of link in operations of one sort: bytes and nanoseconds.
 
-    ``source`` and ``target`` are global ranks; if the recordings do not tell those, positions in ``group``, else None.
+    ``source`` and ``target`` are global ranks; if the recordings do not contain those, positions in ``group``, else None.
     """
 
     source: int
@@ -36,19 +36,19 @@ class LinkTraffic(NamedTuple):
 
     @property
     def bandwidth(self) -> float:
-        """Bytes a second."""
+        """Bytes per second."""
         return self.size / self.transit * 1e9
 
 
 class SlowLink(NamedTuple):
-    """A link and the middle bandwidth of those like it, bytes a second."""
+    """A link and the median bandwidth of comparable ones, bytes per second."""
 
     link: LinkTraffic
     middle: float
 
 
 def links_between(tables: Sequence[RankTable]) -> list[LinkTraffic]:
-    """All links between different ranks that carried something, the numbers of groups replaced by global ranks."""
+    """All links between different ranks with traffic, positions in groups replaced by global ranks."""
     members = _members(tables)
     found = []
     for table in tables:
@@ -66,7 +66,7 @@ def links_between(tables: Sequence[RankTable]) -> list[LinkTraffic]:
 
 
 def _members(tables: Iterable[RankTable]) -> dict[tuple[str, int], int]:
-    """The global rank at each position of a group, as the ranks there tell; none if they contradict each other."""
+    """The global rank at each position of a group, from the ranks' own recordings; empty if they contradict each other."""
     told: dict[tuple[str, int], set[int]] = defaultdict(set)
     for table in tables:
         if table.rank is not None:
@@ -86,7 +86,7 @@ def _by_lists(table: RankTable, link: LinkTotal) -> int | None:
 
 
 def slow_links(links: Iterable[LinkTraffic], *, share: float = SLOW_LINK) -> list[SlowLink]:
-    """The links that carry far less than others of their kind in like operations of like size, the slowest first."""
+    """The links far slower than others of their kind in the same sort of operation at similar size, the slowest first."""
     kinds: dict[tuple[str, str], list[LinkTraffic]] = defaultdict(list)
     for link in links:
         if link.size >= SMALLEST:

@@ -50,7 +50,7 @@ class OperatorTotal:
 def operator_totals(events: EventTable, *, calls: int) -> list[OperatorTotal]:
     """Every operator among the events of ``calls`` calls, most self time first; equal ones by name.
 
-    Kernels are counted by their type where the profiler knows it (``EventTable.group``). One name on two kinds of event
+    Kernels are counted by their type if the profiler recorded it (``EventTable.group``). One name on two kinds of event
     (never seen) would count as the kind that comes first in the table.
     """
     own = self_times(events.start, events.duration, events.track)
@@ -67,7 +67,7 @@ def operator_totals(events: EventTable, *, calls: int) -> list[OperatorTotal]:
 
 
 def _typical(events: EventTable, own: IntColumn, chosen: CodeColumn, calls: int) -> float:
-    """The median over the calls; the mean where the events do not divide into calls of equally many."""
+    """The median over the calls; the mean if the calls do not have equally many events."""
     if chosen.size % calls:
         return float(own[chosen].sum()) / calls
     in_order = chosen[np.argsort(events.start[chosen], kind="stable")]

@@ -1,4 +1,4 @@
-"""Steps of serving engines, which mark no profiler steps: annotations that repeat, one for each batch that the engine ran."""
+"""Steps of serving engines, which mark no profiler steps: repeated annotations, one for each batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfgate.trace.model.steps import StepMark
 
 Phase = Literal["prefill", "decode", "mixed"]
 
-# execute_context_2(1024)_generation_5(5): requests that are read, and that generate (vllm/v1/worker/gpu_worker.py).
+# execute_context_2(1024)_generation_5(5): requests in prefill and in decode (vllm/v1/worker/gpu_worker.py).
 _VLLM = re.compile(r"execute_(?:\w+_)?context_(\d+)\(.*?\)_generation_(\d+)\(.*?\)")
 # step[EXTEND bs=15 toks=15360] (sglang/srt/managers/scheduler_profiler_mixin.py).
 _SGLANG = re.compile(r"step\[(\w+) bs=(\d+).*\]")
@@ -21,7 +21,7 @@ _SGLANG_PHASES: dict[str, Phase] = {"EXTEND": "prefill", "DECODE": "decode", "MI
 
 
 class Batch(NamedTuple):
-    """A batch that an engine ran: when the host was in it, its phase as the engine words it, and how many requests it had."""
+    """A batch that an engine ran: its time on the host, its phase in the engine's words, and its number of requests."""
 
     mark: StepMark
     phase: str | None
@@ -32,9 +32,9 @@ _Label = tuple[str | None, int | None]
 
 
 def batches(events: EventTable, pattern: str | None = None) -> list[Batch]:
-    """The annotations of an engine, in the order of time, or those whose names match a pattern (its first group is the phase).
+    """The annotations of an engine in time order, or those that match a pattern by name (its first group is the phase).
 
-    Without a pattern those of vLLM and SGLang are known; empty if there are none.
+    Without a pattern, the annotations of vLLM and SGLang are recognised; empty if there are none.
     """
     label = _labels(pattern) if pattern else _label_of_engine
     marks = events.of_kind("annotation")

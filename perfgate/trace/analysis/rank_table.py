@@ -1,7 +1,7 @@
-"""What is kept of one rank: its steps, its collectives, when it computed, and what it sent to whom.
+"""A rank's recording in condensed form: its steps, its collectives, its computing time and its traffic by peer.
 
-A rank is reduced to this by itself, in a process of its own or on the machine where its recording lies, so that thousands of
-ranks can be put together. Times are nanoseconds of the rank's own clock.
+Each rank is condensed separately, in a process of its own or on the machine that holds its recording, so that thousands of
+ranks can be combined. Times are nanoseconds of the rank's own clock.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.packed import NO_NUMBER
 from perfgate.trace.model.recording import Timeline
 
-# More stretches of computing than a page can show are of no use: the shortest gaps between them are closed.
+# A page cannot show more intervals of computing than this: the shortest gaps between them are closed.
 MOST_STRETCHES = 10_000
 # The kernel that computes a token's experts; its time is the load of the experts that a rank holds.
 _EXPERTS = "groupedmatmul"
 _COLUMN = np.dtype("<i8")
 # Operations between two ranks, by torch's names.
 _PAIRWISE = frozenset(("send", "recv", "isend", "irecv"))
-# Rows of communication_matrix.json that the row of the total adds up (allreduce-top1, allreduce-middle, allreduce-bottom2).
+# Rows of communication_matrix.json included in the row of the total (allreduce-top1, allreduce-middle, allreduce-bottom2).
 _PART_OF_TOTAL, _TOTAL = re.compile(r"-(?:top\d*|middle|bottom\d*)$"), "-total"
-# Cores of kernels that are shares of collectives in Ascend's tables.
+# Core types that mark a kernel as part of a collective in Ascend's tables.
 COLLECTIVE_CORES = ("HCCL", "COMMUNICATION")
 
 
 class StepParts(msgspec.Struct, frozen=True, array_like=True):
-    """A step in nanoseconds. ``exposed`` is communication that nothing hides, ``free`` that nothing ran, ``fused`` that
-    kernels alone ran which compute and communicate at once, and so may wait for other ranks.
+    """A step in nanoseconds. ``exposed`` is exposed communication, ``free`` idle time, ``fused`` the time in which only kernels
+    ran that both compute and communicate, and so may wait for other ranks.
 
-    ``bubble`` is the part of the exposed communication that is spent receiving from another stage of a pipeline, None where
-    the profiler says nothing of it.
+    ``bubble`` is the part of the exposed communication that is spent receiving from another stage of a pipeline, None if
+    the profiler does not record it.
     """
 
     number: int | None
@@ -55,9 +55,9 @@ class StepParts(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Waiting(msgspec.Struct, frozen=True, array_like=True):
-    """The collectives of a rank in nanoseconds: all of their time, while data moved, spent waiting, and neither.
+    """The collectives of a rank in nanoseconds: their total time, and its parts in transfer, in waiting, and in neither.
 
-    A part is None where it was not recorded of every collective.
+    A part is None unless it was recorded for every collective.
     """
 
     elapsed: int = 0
@@ -67,7 +67,7 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LinkTotal(msgspec.Struct, frozen=True, array_like=True):
-    """What a rank sent another over one kind of link in operations of one sort: bytes and nanoseconds.
+    """Traffic from one rank to another over one kind of link in operations of one sort: bytes and nanoseconds.
 
     Source and target are positions in ``group``; the source is the rank of the table.
     """
@@ -86,7 +86,7 @@ class ShareColumns(NamedTuple):
 
     ``key`` is the same on every rank of a collective; ``name`` and ``group`` are positions in the names and groups. ``own``
     is the time since the rank left its last communication (the first: since its steps began), ``computed`` the part of that
-    in which it computed. ``step`` is the number of the step, ``sent`` the bytes that the rank put in. NO_NUMBER if unknown.
+    in which it computed. ``step`` is the number of the step, ``sent`` the bytes the rank contributed. NO_NUMBER if unknown.
     """
 
     key: IntColumn
@@ -101,7 +101,7 @@ class ShareColumns(NamedTuple):
 
 
 class Group(msgspec.Struct, frozen=True, array_like=True):
-    """A group of ranks as a recording names it; ``ranks`` are empty and ``size`` None if it does not say more."""
+    """A group of ranks under its name in a recording; ``ranks`` is empty and ``size`` None if only the name is recorded."""
 
     name: str
     ranks: tuple[int, ...] = ()
@@ -109,7 +109,7 @@ class Group(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RankShares(msgspec.Struct, frozen=True, array_like=True):
-    """``ShareColumns`` as they are kept."""
+    """``ShareColumns`` in packed form."""
 
     names: list[str]
     groups: list[Group]
@@ -120,11 +120,11 @@ class RankShares(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RankTable(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of one device of one rank; ``path`` is the recording it is of.
+    """The condensed data of one device of one rank; ``path`` is the recording.
 
-    ``groups`` are the ranks of the groups that the recording lists, ``world`` how many ranks the job has. ``stage`` is its
-    place in the pipeline, ``experts`` the nanoseconds of the kernels that compute experts; None if the recording names none.
-    ``busy`` are the begins and ends of the stretches in which it computed, two columns of int64.
+    ``groups`` are the ranks of the groups that the recording lists, ``world`` is the number of ranks of the job. ``stage`` is
+    the rank's place in the pipeline, ``experts`` the nanoseconds of the kernels that compute experts; None if the recording
+    names none. ``busy`` holds the starts and ends of the intervals of computing, two columns of int64.
     """
 
     path: str
@@ -142,8 +142,8 @@ class RankTable(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def own(self) -> float | None:
-        """Nanoseconds of a typical (median) step without what may wait for other ranks: exposed communication and fused
-        kernels; None without steps."""
+        """Nanoseconds of a typical (median) step without the parts that may wait for other ranks: exposed communication and
+        fused kernels; None without steps."""
         return self._typical([step.length - step.exposed - step.fused for step in self.steps])
 
     @property
@@ -168,7 +168,7 @@ class RankTable(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stretches(self) -> Intervals:
-        """When it computed."""
+        """The intervals of computing."""
         return Intervals(*map(_column, self.busy))
 
     @staticmethod
@@ -177,7 +177,7 @@ class RankTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reduce_timeline(timeline: Timeline, path: str, *, world: int | None = None) -> RankTable:
-    """The small table of a timeline; ``world`` is how many ranks the job has."""
+    """The condensed table of a timeline; ``world`` is the number of ranks of the job."""
     totals: dict[tuple[int, int, str, str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     links = timeline.rank_links or ()
     added_up = {(link.operation, link.group) for link in links if link.operation.endswith(_TOTAL)}
@@ -229,8 +229,8 @@ def _sum(parts: Iterable[int | None]) -> int | None:
 
 
 class _Share(NamedTuple):
-    """One communication of a rank; ``identity`` names it on every rank, None for one between two ranks, whose ends need not
-    end together.
+    """One communication of a rank; ``identity`` is the same on every rank, and None for one between two ranks, because those
+    need not end together.
     """
 
     identity: str | None
@@ -243,7 +243,7 @@ class _Share(NamedTuple):
 
 
 def _communication(timeline: Timeline) -> Iterator[_Share]:
-    """All communication, whatever described it best: Ascend's table, torch's arguments of kernels, or the kernels alone."""
+    """All communication from the best source available: Ascend's table, torch's kernel arguments, or the kernels alone."""
     if timeline.collectives is not None:
         for one in timeline.collectives:
             if one.start_ns is not None and one.elapsed_ns:
@@ -266,7 +266,7 @@ def _communication(timeline: Timeline) -> Iterator[_Share]:
 
 
 def _of_kernels(timeline: Timeline) -> Iterator[_Share]:
-    """Kernels that communicate by themselves, which the table of collectives does not list: MoeDistributeDispatch."""
+    """Kernels that communicate without an entry in the table of collectives: MoeDistributeDispatch."""
     for kernel in timeline.kernels or ():
         if (
             kernel.start_ns is not None
@@ -278,7 +278,7 @@ def _of_kernels(timeline: Timeline) -> Iterator[_Share]:
 
 
 def _of_events(timeline: Timeline, described: Collection[tuple[int, str]]) -> Iterator[_Share]:
-    """Kernels that name no group: ranks that ran one as often as each other ran it together."""
+    """Kernels that name no group: ranks that ran one equally often are assumed to have run it together."""
     events = timeline.events.of_kind("comm", "fused")
     counts = Counter(events.name.tolist())
     for name, start, elapsed in zip(events.name.tolist(), events.start.tolist(), events.duration.tolist()):
@@ -292,7 +292,7 @@ def _shares(timeline: Timeline, busy: Intervals) -> RankShares:
     names: dict[str, int] = {}
     groups: dict[Group, int] = {}
     seen: Counter[str] = Counter()
-    # Before its first communication a rank is on its own since its first step began, or its device began to work.
+    # A rank's own time before its first communication starts with its first step, or with the first work of its device.
     began = [step.start_ns for step in timeline.steps or () if step.start_ns is not None] or busy.start[:1].tolist()
     ended: int | None = min(began, default=None)
     rows = []
@@ -319,7 +319,7 @@ def _shares(timeline: Timeline, busy: Intervals) -> RankShares:
 
 
 def _step_at(timeline: Timeline, times: IntColumn) -> IntColumn:
-    """The number of the step that each time lies in, NO_NUMBER outside of all."""
+    """The number of the step that contains each time, NO_NUMBER outside all steps."""
     steps = sorted(
         (step.start_ns, step.end_ns, step.number)
         for step in timeline.steps or ()
@@ -334,7 +334,7 @@ def _step_at(timeline: Timeline, times: IntColumn) -> IntColumn:
 
 
 def _stretches(timeline: Timeline) -> Intervals:
-    """When it computed, by its events, else by its table of kernels; the shortest gaps are closed where there are too many."""
+    """The intervals of computing, from events, else from the table of kernels; if too many, the shortest gaps are closed."""
     events = timeline.events.of_kind("compute")
     spans = events.intervals
     if not len(events) and timeline.kernels:
@@ -352,7 +352,7 @@ def _stretches(timeline: Timeline) -> Intervals:
 
 
 def _stage(timeline: Timeline) -> int | None:
-    """Its place among the ranks of its pipeline, where there is one of several."""
+    """The place of the rank in its pipeline; None without a pipeline of several ranks."""
     pipeline = timeline.groups.get("pp", ())
     return pipeline.index(timeline.rank) if len(pipeline) > 1 and timeline.rank in pipeline else None
 

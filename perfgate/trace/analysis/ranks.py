@@ -1,4 +1,4 @@
-"""Many ranks beside each other: which one takes longer on its own, and when each comes to its collectives."""
+"""Compare the ranks of a job: their own time, without waits, and their arrival at collectives."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from perfgate.trace.analysis.rank_table import RankTable, ShareColumns
 from perfgate.trace.model.arithmetic import IntColumn
 from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, NO_TEXT, EventKind, EventTable
 
-# Perfgate's own mark: a rank that takes a twentieth longer on its own than the middle one of its stage. Fewer have no middle.
+# Perfgate's own thresholds: a rank is slow if its own time is a twentieth above the median of its stage, which needs two ranks.
 SLOW_RANK = 1.05
 FEWEST_RANKS = 2
-_ANY = 1 << 62  # ranks of a group that does not say how many it has
+_ANY = 1 << 62  # ranks of a group of unknown size
 
 
 class SlowRank(NamedTuple):
-    """A rank, by how much it is behind the middle one of all (a ratio of times on its own), and the part that grew most."""
+    """A rank, its own time as a ratio to that of the middle rank, and the part that grew most."""
 
     table: RankTable
     behind: float
@@ -28,15 +28,15 @@ class SlowRank(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    """When each rank came to each collective.
+    """The arrival of each rank at each collective.
 
-    All ranks of a collective end it together, so it is aligned at its end: who spent least time in it came last, and by how
-    much does not depend on the ranks' clocks. Columns with an entry a share of a rank in a collective: positions of ``rank``
-    and ``collective``, and ``late``, nanoseconds after the first rank. Columns with an entry a collective, in the order of
-    time: its name in ``names``, ``skew``, nanoseconds from the first rank to the last, and which rank was ``last``.
-    ``clock`` is by how much each rank's clock is ahead of the first one's; None where no collective joins the two. ``share`` is
-    where each row stands among the shares of its rank. ``unjoined`` is how many collectives were left out because more ranks
-    seem to be in them than their group has: the recordings do not tell their groups apart.
+    All ranks of a collective end it together, so it is aligned at its end: the rank that spent least time in it came last, and
+    its delay does not depend on the ranks' clocks. Columns with one entry per share of a rank in a collective: positions of
+    ``rank`` and ``collective``, and ``late``, nanoseconds after the first rank. Columns with one entry per collective, in time
+    order: its name in ``names``, ``skew``, nanoseconds from the first rank to the last, and the rank that was ``last``.
+    ``clock`` is the lead of each rank's clock over the first one's; None if no collective joins the two. ``share`` is the
+    position of each row among the shares of its rank. ``unjoined`` is the number of collectives left out because they seem to
+    have more ranks than their group: the recordings do not distinguish their groups.
     """
 
     rank: IntColumn
@@ -51,9 +51,9 @@ class Arrivals(NamedTuple):
 
 
 def ranks_by_lag(tables: Iterable[RankTable]) -> list[SlowRank]:
-    """Every rank beside the middle one of its stage, who is furthest behind first; none where too few can be compared.
+    """Every rank compared with the middle one of its stage, the furthest behind first; empty if too few are comparable.
 
-    All ranks of a job take equally long, because the early ones wait in collectives: compared is what each takes without that.
+    All ranks of a job take equally long, because the early ones wait in collectives. Times without that wait are compared.
     """
     stages: dict[int | None, list[tuple[RankTable, float]]] = defaultdict(list)
     for table in tables:
@@ -64,7 +64,7 @@ def ranks_by_lag(tables: Iterable[RankTable]) -> list[SlowRank]:
 
 
 def _behind_the_middle(timed: Sequence[tuple[RankTable, float]]) -> Iterator[SlowRank]:
-    # Of two the faster one is the measure.
+    # Of two ranks, the faster one is the reference.
     middle = statistics.median_low([own for _, own in timed]) if len(timed) >= FEWEST_RANKS else 0.0
     if middle:
         parts = {name: _middle(getattr(table, name) for table, _ in timed) for name in ("computing", "free")}
@@ -74,7 +74,7 @@ def _behind_the_middle(timed: Sequence[tuple[RankTable, float]]) -> Iterator[Slo
 
 
 class SlowStage(NamedTuple):
-    """A stage of the pipeline that computes longer than the middle one (a ratio), and how long: nanoseconds of a step."""
+    """A stage of the pipeline that computes longer than the middle one: the ratio, and the nanoseconds per step."""
 
     stage: int
     behind: float
@@ -82,7 +82,7 @@ class SlowStage(NamedTuple):
 
 
 def slow_stages(tables: Iterable[RankTable], *, behind: float = SLOW_RANK) -> list[SlowStage]:
-    """The stages that hold the pipeline up, the slowest first; none where they are alike, or fewer than two were recorded."""
+    """The stages that hold the pipeline up, the slowest first; empty if they are alike or fewer than two were recorded."""
     times: dict[int, list[float]] = defaultdict(list)
     for table in tables:
         if table.stage is not None and table.computing:
@@ -96,12 +96,12 @@ def slow_stages(tables: Iterable[RankTable], *, behind: float = SLOW_RANK) -> li
 
 
 def slow_ranks(tables: Iterable[RankTable], *, behind: float = SLOW_RANK) -> list[SlowRank]:
-    """The ranks that the others wait for, the slowest first; none where all are alike, or too few can be compared."""
+    """The ranks that the others wait for, the slowest first; empty if all are alike or too few can be compared."""
     return [rank for rank in ranks_by_lag(tables) if rank.behind > behind]
 
 
 def arrivals(tables: Sequence[RankTable]) -> Arrivals:
-    """Put the ranks' shares in every collective beside each other; one that a single rank took part in is left out."""
+    """Join the ranks' shares in every collective; collectives with a single recorded rank are left out."""
     columns = [table.shares.unpacked() for table in tables]
     sizes = [column.key.size for column in columns]
     rank = np.repeat(np.arange(len(tables)), sizes)
@@ -113,7 +113,7 @@ def arrivals(tables: Sequence[RankTable]) -> Arrivals:
     most = np.concatenate([np.zeros(0, np.int64), *(_sizes(table, column) for table, column in zip(tables, columns))])
     _, collective, counts = np.unique(key, return_inverse=True, return_counts=True)
     crowded = counts[collective] > most
-    # By collective, then by rank; a rank's own order is that of its clock.
+    # By collective, then by rank; within a rank by its own clock.
     taking = np.flatnonzero((counts[collective] > 1) & ~crowded)
     taking = taking[np.lexsort((rank[taking], collective[taking]))]
     unjoined = np.unique(collective[crowded]).size
@@ -126,7 +126,7 @@ def arrivals(tables: Sequence[RankTable]) -> Arrivals:
         nothing = np.zeros(0, dtype=np.int64)
         return Arrivals(nothing, nothing, nothing, nothing, [], nothing, nothing, [None] * len(tables), unjoined)
     late = np.maximum.reduceat(elapsed, begins)[of] - elapsed
-    # The last rank of a collective is the last of its rows by lateness.
+    # The last rank of a collective is in its last row by lateness.
     ends = np.append(begins[1:], of.size) - 1
     last = rank[np.lexsort((late, of))[ends]]
     clock = _clocks(rank, of, start + elapsed, len(tables), begins.size)
@@ -147,18 +147,18 @@ def arrivals(tables: Sequence[RankTable]) -> Arrivals:
 
 
 def _sizes(table: RankTable, columns: ShareColumns) -> IntColumn:
-    """How many ranks can be in the collective of each share."""
+    """The largest possible number of ranks in the collective of each share."""
     sizes = [len(group.ranks) or group.size or _ANY for group in table.shares.groups]
     return np.array(sizes, dtype=np.int64)[columns.group] if sizes else np.zeros(0, dtype=np.int64)
 
 
 def _clocks(rank: IntColumn, collective: IntColumn, end: IntColumn, ranks: int, collectives: int) -> list[int | None]:
-    """By how much each clock is ahead of the first rank's: the median over what both ended together, or through others."""
+    """The lead of each clock over the first rank's: the median over collectives that both joined, else via other ranks."""
     by_rank = np.argsort(rank, kind="stable")
     rows = np.split(by_rank, np.searchsorted(rank[by_rank], np.arange(1, ranks)))
     by_collective = np.append(np.searchsorted(collective, np.arange(collectives)), collective.size)
     known, true = np.zeros(collectives, dtype=bool), np.zeros(collectives, dtype=np.int64)
-    shared = np.zeros(ranks, dtype=np.int64)  # how many known collectives each rank took part in
+    shared = np.zeros(ranks, dtype=np.int64)  # the number of known collectives of each rank
     clock: list[int | None] = [None] * ranks
     while None in clock:
         left = [one for one in range(ranks) if clock[one] is None]
@@ -177,8 +177,8 @@ def _clocks(rank: IntColumn, collective: IntColumn, end: IntColumn, ranks: int, 
 
 
 def ranks_timeline(tables: Sequence[RankTable], clock: Sequence[int | None]) -> EventTable:
-    """When the ranks computed and communicated, two tracks a rank, by the clock of the first one; by its own, where ``clock``
-    does not know it."""
+    """The computing and communicating intervals of ranks, two tracks a rank, on the clock of the first; a rank without an
+    entry in ``clock`` keeps its own."""
     names: dict[str, int] = {"computing": 0}
     tracks: list[tuple[str, str]] = []
     columns: dict[str, list[IntColumn]] = defaultdict(list)

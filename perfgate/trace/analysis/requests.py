@@ -1,7 +1,7 @@
-"""The requests of a recording of a server: what each took, on the host and on the device, and what it waited for.
+"""The requests of a recorded server: time on the host and on the device, and waiting time, of each.
 
-An event serves a request where its argument ``request_id`` says so, or where it is a span named ``request#ID``; what lies in
-such an event, and what it launched on a device, serves the same one. Times are nanoseconds.
+An event serves a request if its argument ``request_id`` names that request or it is a span named ``request#ID``; events nested
+in it, and work it launched on a device, serve the same one. Times are nanoseconds.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _ROW_KINDS: dict[str, TopKind] = {"compute": "compute", "copy": "copy", "comm": 
 
 
 class TracedRequest(NamedTuple):
-    """One request, from its first event to the end of its last: ``elapsed`` nanoseconds, in ``active`` of which something of it
-    ran anywhere, on the host for ``host`` and on the device for ``device``, which ran ``kernels``."""
+    """One request in nanoseconds: ``elapsed`` from its first event to the end of its last, ``active`` with work of it on the
+    host or the device, ``host`` and ``device`` on either one; and ``kernels``, the number run for it."""
 
     name: str
     start: int
@@ -38,7 +38,7 @@ class TracedRequest(NamedTuple):
 
 
 class RequestWork(NamedTuple):
-    """What ran for a request under one name: how often, and nanoseconds without what it called."""
+    """The events of one name that served a request: their count and their self time in nanoseconds."""
 
     name: str
     kind: TopKind
@@ -53,7 +53,7 @@ class Requests:
         stacks = stacks_of(events)
         request = requests_served(stacks)
         chosen = np.flatnonzero(request != NO_TEXT)
-        # By request; the order inside is that of the file.
+        # By request, within a request in file order.
         chosen = chosen[np.argsort(request[chosen], kind="stable")]
         self._events = replace(stacks.events.select(chosen), request=request[chosen])
         self._own = stacks.own[chosen]
@@ -62,18 +62,18 @@ class Requests:
         self._codes = {stacks.events.names[code]: code for code in codes.tolist()}
 
     def all(self) -> list[TracedRequest]:
-        """Every request, the one that took longest first."""
+        """Every request, the longest first."""
         return sorted(map(self._request, self._codes), key=lambda request: -request.elapsed)
 
     def events(self, name: str | None) -> EventTable:
-        """What served a request, or any, in the order of requests; each event says which."""
+        """The events of one request, or of all, in the order of requests; each event names its request."""
         begin, end = (
             (0, len(self._events)) if name is None else self._bounds.get(self._codes.get(name, NO_TEXT), (0, 0))
         )
         return self._events.select(np.arange(begin, end))
 
     def rows(self, name: str) -> list[RequestWork] | None:
-        """What ran for a request, most time first; None for one that was not recorded."""
+        """The work of a request, most time first; None if the request was not recorded."""
         if name not in self._codes:
             return None
         begin, end = self._bounds[self._codes[name]]

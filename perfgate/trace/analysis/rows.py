@@ -1,4 +1,4 @@
-"""The work of a timeline as rows: what takes the time of a whole recording, and what an average call or step did."""
+"""The work of a timeline as rows: the hot spots of a whole recording, and the work of an average call or step."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from perfgate.trace.model.recording import Kernel, Timeline
 if TYPE_CHECKING:
     from perfgate.document.flame import FlameUnit
 
-# What stands for the host's work: operators, else Python functions, else whatever was recorded (plain Chrome traces).
+# The events that represent the host's work: operators, else Python functions, else any events (plain Chrome traces).
 _HOST_KINDS: tuple[tuple[EventKind, ...], ...] = (("host_op",), ("python",), ("runtime", "other"))
 
 
 @dataclass(frozen=True)
 class TopOperator:
-    """One operator: how often, and nanoseconds over the recording. ``shapes`` are those of its inputs, by shape only.
+    """One operator: its count and its nanoseconds over the recording. ``shapes`` are set in rows by shape: those of the inputs.
 
-    By line the name is the function that launched, and ``operator`` the one that most of its time belongs to.
+    In rows by line the name is the launching function, and ``operator`` the operator with most of its time.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Top:
     """The rows of one timeline, most time first; of its device, or of its host.
 
     On a device a row's time is that of its events, and ``base_ns`` the time in which anything ran on any stream: shares of
-    it can add up to more than one where streams overlap. On the host both are self time.
+    it can add up to more than one if streams overlap. On the host both are self time.
     """
 
     side: Literal["device", "host"]
@@ -66,9 +66,9 @@ class Top:
 
 @dataclass(frozen=True)
 class UnitWork:
-    """What a timeline did in an average unit: nanoseconds, and rows with nanoseconds and counts of one unit.
+    """The work of a timeline in an average unit: nanoseconds, and rows with nanoseconds and counts of one unit.
 
-    The time of what was not recorded is None.
+    Times that were not recorded are None.
     """
 
     unit: FlameUnit
@@ -83,11 +83,11 @@ class UnitWork:
 
 
 def top(timeline: Timeline, *, by: TopKey, host: bool, longer_ns: int | None = None) -> Top:
-    """What took the time of a timeline's device; of its host where ``host`` is set, or no device was recorded.
+    """The rows of a timeline's device with most time; of its host if ``host`` is set or no device was recorded.
 
     With ``longer_ns`` rows have only single runs that took longer, the host's by self time; shares stay those of all time.
-    Where neither events nor kernels were collected, the profiler's own totals answer by type. Raises UsageError where
-    rows by shape or single runs are asked for and the recording has none.
+    If neither events nor kernels were collected, the rows by type come from the profiler's own totals. Raises UsageError if
+    rows by shape or single runs are requested and the recording has none.
     """
     return (None if host else _top_of_device(timeline, by, longer_ns)) or _top_of_host(timeline, by, longer_ns)
 
@@ -95,7 +95,7 @@ def top(timeline: Timeline, *, by: TopKey, host: bool, longer_ns: int | None = N
 def unit_work(timeline: Timeline, *, by: DiffKey = "operator") -> UnitWork:
     """Kernels come from the device's timeline, else from the profiler's table of them; by line from the timeline alone.
 
-    Raises UsageError where rows by line are asked for and no Python functions were recorded.
+    Raises UsageError if rows by line are requested and no Python functions were recorded.
     """
     stacks = stacks_of(timeline.events)
     device = stacks.on_device.any()
@@ -159,7 +159,7 @@ def _top_of_host(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top:
 def _top_rows_by_line(
     events: EventTable, kinds: tuple[EventKind, ...], longer_ns: int | None
 ) -> tuple[TopOperator, ...]:
-    """Rows by the function that launched; else by the operator, and what has neither by itself."""
+    """Rows by launching function, else by operator; work without either has a row by its own name."""
     found = launchers(stacks_of(events, whole=True), kinds)
     found.require_lines()
     if longer_ns is not None:
@@ -236,7 +236,7 @@ def _top_rows_of_kernels(kernels: Sequence[Kernel], by: TopKey, longer_ns: int |
 
 
 def _busy_of_kernels(kernels: Sequence[Kernel]) -> int:
-    """Nanoseconds in which any kernel ran; the sum of all where the table does not say when."""
+    """Nanoseconds in which any kernel ran; the sum of all durations if the table has no start times."""
     table = KernelTable.of(kernels)
     if (table.start == NO_NUMBER).any():
         return int(table.duration.sum())
@@ -246,7 +246,7 @@ def _busy_of_kernels(kernels: Sequence[Kernel]) -> int:
 def _added_up(
     table: KernelTable, name: Codes, inputs: Codes, longer_ns: int | None = None
 ) -> Iterator[tuple[int, int, int]]:
-    """Of each name, kind and form of inputs the position of the first kernel, how many there are, and their nanoseconds."""
+    """For each name, kind and form of inputs the position of the first kernel, the count, and the nanoseconds."""
     chosen = np.arange(len(table)) if longer_ns is None else np.flatnonzero(table.duration > longer_ns)
     first, row = group_rows(name[chosen], table.kind[chosen], inputs[chosen])
     totals, counts = totals_by_name(row, table.duration[chosen], first.size), counts_by_name(row, first.size)

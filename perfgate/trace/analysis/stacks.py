@@ -1,4 +1,4 @@
-"""Call stacks of a recording: host calls by how they nest, and the device's work under the calls that launched it."""
+"""Call stacks of a recording: host calls by nesting, and the device's work under the calls that launched it."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ from perfgate.trace.scanner.library import enclosing_calls
 if TYPE_CHECKING:
     from perfgate.document.flame import FlameUnit
 
-# torch.profiler words a Python function ``file.py(12): name``, 12 being the line where it begins (torch 2.13), a module
+# torch.profiler writes a Python function as ``file.py(12): name``, 12 being its first line (torch 2.13), a module
 # ``nn.Module: Linear_0``, and a function in C ``<built-in method relu of type object at 0x7f9a0a8cea40>``.
 _FUNCTION = re.compile(r"(?P<file>[^<].*?)\((?P<line>\d{1,9})\): (?P<name>.+)", re.DOTALL)
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-# Steps and requests are numbered; what happened in them makes one stack.
+# Steps and requests are numbered; their events make one stack without the number.
 _NUMBERED = re.compile(r"(ProfilerStep|request)#.*", re.DOTALL)
 _PACKAGES = re.compile(r"(?:.*/)?(?:site-packages|dist-packages|lib/python[\d.]+)/")
 _FRAMEWORKS = frozenset(
     {"torch", "torch_npu", "torchair", "torchvision", "torchaudio", "transformers", "accelerate", "numpy", "perfgate"}
 )
 _ENQUEUE = re.compile(r"Enqueue(@.*)?", re.DOTALL)
-# Calls of a thread that are open at once and do not hold the next one: two or three where a profiler wrote them.
+# Limit of open calls per thread that do not contain the next one: two or three in recordings of profilers.
 _MAX_OPEN_CALLS = 64
-# CANN's calls lie in torch_npu's of the same thread; the profilers of Ascend show it as a process of its own.
+# CANN's calls nest in torch_npu's of the same thread, although Ascend's profilers show CANN as a separate process.
 _ONE_PROCESS = frozenset({"Python", "CANN"})
-# What makes a stack. Where there is none of it (plain Chrome traces) everything does.
+# The kinds that make a stack. If a recording has none of them (plain Chrome traces), all events do.
 _CALL_KINDS: tuple[EventKind, ...] = ("host_op", "annotation", "runtime", "python")
 _Mask = npt.NDArray[np.bool_]
 
 
 class EventFrame(NamedTuple):
-    """What an event is called, without what differs from run to run; ``place`` is where its Python function begins."""
+    """The name of an event without parts that differ between runs; ``place`` is the first line of its Python function."""
 
     name: str
     place: str | None = None
@@ -70,12 +70,12 @@ class EventFrame(NamedTuple):
 
 @dataclass(frozen=True)
 class Stacks:
-    """The events of a timeline's units, and what each lies in on its thread or was launched by (a position, or -1).
+    """The events of a timeline's units, and for each the event around it on its thread or its launch (a position, or -1).
 
-    ``called_by`` says the same, but leads from what a thread took out of torch_npu's task queue to what put it there.
-    ``track`` is the thread or stream of each event, a position among the tracks. ``own`` are nanoseconds without those of
-    what lies inside. ``unlaunched`` counts work of a device whose launch was not recorded, ``cut`` calls that outlast one of
-    their own kind they began in: the profiler lost an end.
+    ``called_by`` is the same, but leads from a task taken out of torch_npu's task queue to the call that enqueued it.
+    ``track`` is the thread or stream of each event, a position among the tracks. ``own`` is self time in nanoseconds.
+    ``unlaunched`` counts work of a device without a recorded launch, ``cut`` calls that outlast the call of their own kind
+    that they began in: the profiler lost an end.
     """
 
     events: EventTable
@@ -93,12 +93,12 @@ class Stacks:
         return self.events.is_kind(*DEVICE_KINDS)
 
     def depth(self) -> int:
-        """How many calls lie in one another at most, work of the device among them."""
+        """The maximum nesting depth of calls, including work of the device."""
         return int(levels(self.called_by).max()) + 1 if len(self.events) else 0
 
 
 def stacks_of(events: EventTable, *, whole: bool = False) -> Stacks:
-    """The stacks of what happened in the calls or profiler steps of a timeline; of all of it with ``whole``, or if none is
+    """The stacks of the events in the calls or profiler steps of a timeline; of all its events with ``whole``, or if none is
     marked.
 
     Work of a device belongs to the unit in which it was launched, and lies under the call that launched it.
@@ -126,7 +126,7 @@ def stacks_of(events: EventTable, *, whole: bool = False) -> Stacks:
 
 
 def attributed_share(stacks: Stacks) -> float | None:
-    """Which part of the busy time has a known stack; None where nothing ran, or neither stack nor launch is recorded.
+    """The share of the busy time with a known stack; None if nothing ran, or neither stack nor launch is recorded.
 
     On a device that is its work under a recorded operator or function; on a CPU, operators under a Python function.
     """
@@ -143,13 +143,13 @@ def attributed_share(stacks: Stacks) -> float | None:
 
 
 def operators_above(stacks: Stacks) -> CodeColumn:
-    """For each event the nearest operator of the host that it lies in or was launched by, NOTHING_AROUND for none."""
+    """For each event the nearest host operator that contains or launched it, NOTHING_AROUND for none."""
     everything = np.arange(len(stacks.events), dtype=np.int32)
     return nearest_above(stacks, everything, stacks.events.is_kind("host_op"))
 
 
 def nearest_above(stacks: Stacks, positions: CodeColumn, wanted: _Mask) -> CodeColumn:
-    """For events at some positions the nearest of the wanted ones that they lie in or were launched by, or NOTHING_AROUND."""
+    """For the events at ``positions`` the nearest wanted event that contains or launched each, or NOTHING_AROUND."""
     nearest = np.full(positions.size, NOTHING_AROUND, dtype=np.int32)
     left, above = np.arange(positions.size), stacks.called_by[positions]
     while left.size:
@@ -162,7 +162,7 @@ def nearest_above(stacks: Stacks, positions: CodeColumn, wanted: _Mask) -> CodeC
 
 
 def requests_served(stacks: Stacks) -> Codes:
-    """Whose request each event served, a position among the names or NO_TEXT: its own, else that of what called it."""
+    """The request each event served, a position among the names or NO_TEXT: its own, else that of its caller."""
     request = stacks.events.request
     if (request == NO_TEXT).all():
         return request
@@ -175,7 +175,7 @@ def requests_served(stacks: Stacks) -> Codes:
 
 
 def levels(around: CodeColumn) -> CodeColumn:
-    """For each event how many lie around it, one in another."""
+    """The nesting depth of each event."""
     depth = np.zeros(around.size, dtype=np.int32)
     for active, _ in _upwards(around):
         depth[active] += 1
@@ -185,7 +185,7 @@ def levels(around: CodeColumn) -> CodeColumn:
 def frame(name: str, kind: EventKind) -> EventFrame:
     """The frame of an event by its name and kind.
 
-    The line is no part of the name: it moves when code above it comes or goes, and the function is the same.
+    The line is not part of the name: it changes with edits above the function.
     """
     if kind == "python" and (function := _FUNCTION.fullmatch(name)):
         return EventFrame(f"{function['file']}: {function['name']}", f"{function['file']}:{function['line']}")
@@ -198,7 +198,7 @@ def frame(name: str, kind: EventKind) -> EventFrame:
 def project_places(events: EventTable, around: CodeColumn) -> tuple[IntColumn, list[str]]:
     """For each event the nearest function of the project around it, as a position in the list of their places.
 
-    NOTHING_AROUND where there is none; ``around`` are positions as of ``Stacks``.
+    NOTHING_AROUND if there is none; ``around`` are positions as of ``Stacks``.
     """
     places: dict[str, int] = {}
     own = np.full(len(events.names) + 1, NOTHING_AROUND, dtype=np.int64)
@@ -216,7 +216,7 @@ def project_places(events: EventTable, around: CodeColumn) -> tuple[IntColumn, l
 
 
 def _units(events: EventTable) -> tuple[Intervals | None, FlameUnit]:
-    """The calls that perfgate marked, else the profiler's steps, without a last one in which nothing was done."""
+    """The calls that perfgate marked, else the profiler's steps, without an empty last one."""
     marks = events.is_kind("annotation", "host_op")
     calls = events.select(marks & events.is_named(CALL.__eq__))
     if len(calls):
@@ -244,7 +244,7 @@ def _of_units(events: EventTable, spans: Intervals | None) -> EventTable:
 
 
 def _threads(events: EventTable) -> Codes:
-    """A number for each track, the same for those of one thread."""
+    """A number for each track, equal for tracks of one thread."""
     first: dict[str, int] = {}
     numbers = [
         first.setdefault(thread, position) if process in _ONE_PROCESS else position
@@ -254,10 +254,10 @@ def _threads(events: EventTable) -> Codes:
 
 
 def _enclosing(events: EventTable, track: Codes, calls: CodeColumn) -> tuple[CodeColumn, int]:
-    """For each call the innermost one on its thread that holds all of it, and how many are cut off.
+    """For each call the innermost one on its thread that contains all of it, and the number of truncated calls.
 
-    Calls of one kind nest. Those of two need not: an annotation begins inside the Python function that opens it and goes on
-    behind its end, and the next call lies in the annotation alone.
+    Calls of one kind nest. Calls of two kinds need not: an annotation begins inside the Python function that opens it and
+    outlasts it, so the next call is in the annotation only.
     """
     around = np.full(len(events), NOTHING_AROUND, dtype=np.int32)
     order = nesting_order(calls[events.duration[calls] > 0], events.start, events.duration, track)
@@ -281,7 +281,7 @@ def _enclosing(events: EventTable, track: Codes, calls: CodeColumn) -> tuple[Cod
 
 
 def _own_times(events: EventTable, around: CodeColumn) -> IntColumn:
-    """The nanoseconds of each call without those of the calls directly inside it."""
+    """The self time of each call in nanoseconds."""
     own = events.duration.copy()
     inner = np.flatnonzero(around != NOTHING_AROUND)
     np.subtract.at(own, around[inner], events.duration[inner])
@@ -298,10 +298,10 @@ def _launches(events: EventTable, device: _Mask) -> IntColumn:
 
 
 def _over_the_queue(events: EventTable, around: CodeColumn) -> CodeColumn:
-    """What called each event, from ``Dequeue@NAME`` on to its ``Enqueue``.
+    """The caller of each event, with ``Dequeue@NAME`` leading to its ``Enqueue``.
 
-    The task queue is first in, first out, so the tasks are joined in order; where more came out than went in, or the other
-    way round, the recording began or ended amid them, and none is.
+    The task queue is first in, first out, so the tasks are joined in order. If the numbers of tasks enqueued and dequeued
+    differ, the recording began or ended amid them, and none is joined.
     """
     calls = events.is_kind(*_CALL_KINDS)
     enqueued = _by_start(events, calls & events.is_named(_ENQUEUE.fullmatch))
@@ -319,7 +319,7 @@ def _by_start(events: EventTable, chosen: _Mask) -> npt.NDArray[np.intp]:
 
 
 def _upwards(around: CodeColumn) -> Iterator[tuple[CodeColumn, CodeColumn]]:
-    """Level by level the events that have another so far above them, and that other."""
+    """Level by level, the events that have an ancestor at that distance, and the ancestor."""
     active, above = np.arange(around.size, dtype=np.int32), around
     while True:
         real = above != NOTHING_AROUND

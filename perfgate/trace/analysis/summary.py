@@ -1,6 +1,6 @@
-"""What a recording says of each device: its profiler steps, what ran in each of them, and how long.
+"""Summary of each device of a recording: its profiler steps, the work in each of them, and its duration.
 
-Nothing is guessed: what the recording does not hold is None. Times are integer nanoseconds.
+Nothing is guessed: values that the recording does not hold are None. Times are integer nanoseconds.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Unit = Literal["profiler step", "call", "whole recording"]
 
 
 class StepTotals(NamedTuple):
-    """Nanoseconds of all steps together: their length, and the parts that add up to it (``communication_ns`` is none)."""
+    """Nanoseconds of all steps together: their length, and the parts that add up to it (all but ``communication_ns``)."""
 
     length_ns: int
     computing_ns: int
@@ -67,7 +67,7 @@ class OwnedEvents(NamedTuple):
         return self.events if inside.all() else self.events.select(inside)
 
     def when(self, span: int, *kinds: EventKind) -> Intervals:
-        """When events of these kinds ran for a span."""
+        """The intervals in which events of these kinds ran for a span."""
         return self.events.select(self.owners == span).of_kind(*kinds).intervals
 
 
@@ -75,11 +75,10 @@ class OwnedEvents(NamedTuple):
 class DeviceSummary:
     """One device of one rank, under the name it has in documents.
 
-    ``spans`` is how many times the ``unit`` was recorded; ``steps`` has one entry a span, or none for a whole recording.
-    ``totals`` are the kernels, or where ``on_host`` is set the framework operators, and ``counted`` is how many events they
+    ``spans`` is the number of recordings of the ``unit``; ``steps`` has one entry per span, or none for a whole recording.
+    ``totals`` are the kernels, or the framework operators if ``on_host`` is set, and ``counted`` is the number of events they
     come from. The counters in ``absent`` were not recorded. ``collectives`` are the nanoseconds spent in each kind of
-    collective, over all spans. ``work`` is what ran, event by event: the kernels first, then copies where a table of kernels
-    has none.
+    collective, over all spans. ``work`` is event by event: the kernels first, then copies if a table of kernels lacks them.
     """
 
     shape: str
@@ -96,12 +95,12 @@ class DeviceSummary:
     work: tuple[OwnedEvents, ...]
 
     def lengths(self) -> list[int] | None:
-        """The nanoseconds of each span; None where one of them is not known."""
+        """The nanoseconds of each span; None if one of them is unknown."""
         lengths = [step.length_ns for step in self.steps if step.length_ns is not None]
         return lengths if lengths and len(lengths) == len(self.steps) else None
 
     def parts(self) -> StepTotals | None:
-        """What the device did of all spans together; None where that is not known of one of them."""
+        """The parts of all spans of the device together; None if those of one span are unknown."""
         lengths = self.lengths()
         if lengths is None or any(step.computing_ns is None for step in self.steps):
             return None
@@ -118,19 +117,19 @@ class DeviceSummary:
         )
 
     def kernels(self) -> KernelTable:
-        """The rows of the table of kernels that belong to a span; none where there is no such table."""
+        """The rows of the table of kernels that belong to a span; empty if there is no such table."""
         rows = KernelTable.of(self.timeline.kernels or ())
         return rows.select(self.work[0].owners != OUTSIDE) if len(rows) else rows
 
     @property
     def kernel_table(self) -> KernelTable:
-        """The same rows without those of collectives."""
+        """The rows of ``kernels`` without collectives."""
         rows = self.kernels()
         return rows.select(~rows.is_collective)
 
 
 class _Spans(NamedTuple):
-    """The units of a recording, in order. Profiler steps have ``numbers``; ``windows`` are None where nothing says when."""
+    """The units of a recording, in order. Profiler steps have ``numbers``; ``windows`` are None without times."""
 
     unit: Unit
     size: int
@@ -142,7 +141,7 @@ class _Spans(NamedTuple):
         return _Spans(self.unit, self.size - 1, self.numbers[:-1], windows)
 
     def marks(self) -> list[StepMark]:
-        """None at all where nothing says when the host was in them."""
+        """Empty if the times of the host in the steps are unknown."""
         if self.windows is None:
             return []
         numbers = self.numbers or (None,) * self.size
@@ -156,7 +155,7 @@ def summarize(timelines: Sequence[Timeline]) -> list[DeviceSummary]:
 def kernels_of(timeline: Timeline) -> KernelTable:
     """The kernels that ran for the profiler steps or calls of a recording, those of collectives included.
 
-    Where it has no table of kernels they are made of the device's events, which know name and duration and nothing else.
+    Without a table of kernels they come from the device's events, which have only a name and a duration.
     """
     spans = _spans(timeline)
     if timeline.kernels is not None:
@@ -173,9 +172,9 @@ def kernels_of(timeline: Timeline) -> KernelTable:
 
 
 def shape_names(timelines: Sequence[Timeline]) -> list[str]:
-    """What the timelines are called in a document: their rank where that tells them apart, else rank and device.
+    """The names of the timelines in a document: their rank if that is unique, else rank and device.
 
-    A device's number says where a job was placed, and two recordings of one program may differ in it.
+    A device's number depends on the placement of the job, so two recordings of one program may differ in it.
     """
     ranks = [timeline.rank for timeline in timelines]
     if ranks == [None]:
@@ -223,7 +222,7 @@ def _summarize(timeline: Timeline, shape: str) -> DeviceSummary:
 
 
 def _spans(timeline: Timeline) -> _Spans:
-    """The profiler steps, else the calls of a trace of perfgate's own, else the whole."""
+    """The profiler steps, else the calls of perfgate's own trace, else the whole recording."""
     windows = _step_windows(timeline)
     numbers = sorted(
         {step.number for step in timeline.steps or () if step.number is not None}
@@ -242,7 +241,7 @@ def _spans(timeline: Timeline) -> _Spans:
 
 
 def _step_windows(timeline: Timeline) -> dict[int, StepMark]:
-    """When each numbered profiler step was on the host, else on the device."""
+    """The interval of each numbered profiler step on the host, else on the device."""
     windows = {
         step.number: StepMark(step.number, step.start_ns, step.end_ns)
         for step in timeline.steps or ()
@@ -253,7 +252,7 @@ def _step_windows(timeline: Timeline) -> dict[int, StepMark]:
 
 
 def _device_work(timeline: Timeline, spans: _Spans) -> list[OwnedEvents]:
-    """What the device ran: the table of kernels where there is one, and the copies, which are never in it."""
+    """The work of the device: the table of kernels, if there is one, and the copies, which it never contains."""
     if timeline.kernels is None:
         parts = [_by_time(timeline.events.of_kind(*DEVICE_KINDS), timeline, spans)]
     else:
@@ -276,7 +275,7 @@ def _works(parts: Iterable[OwnedEvents], spans: _Spans) -> list[Work]:
 
 
 def _by_time(events: EventTable, timeline: Timeline, spans: _Spans) -> OwnedEvents:
-    """Give events to spans by when they were launched; where nothing says when a span was, only a single one owns all."""
+    """Assign events to spans by launch time; if the times of spans are unknown, a single span owns all events."""
     if spans.windows is not None:
         return OwnedEvents(events, span_of(events, spans.windows, launches=timeline.events.of_kind("runtime")))
     owner = 0 if spans.size == 1 else OUTSIDE
@@ -285,7 +284,7 @@ def _by_time(events: EventTable, timeline: Timeline, spans: _Spans) -> OwnedEven
 
 def _by_step(table: KernelTable, spans: _Spans, timeline: Timeline) -> OwnedEvents:
     """The rows of a table of kernels as events of the steps that own them."""
-    # Rows without a start would nest into each other on one track.
+    # Rows without a start would nest in each other on a shared track.
     row = np.where(table.start == NO_NUMBER, np.arange(len(table)), NO_NUMBER)
     cores, streams = table.codes.packed["core"], table.numbers.packed["stream"]
     first, track = distinct_rows([cores, streams, Packed.of(row)])
@@ -298,7 +297,7 @@ def _by_step(table: KernelTable, spans: _Spans, timeline: Timeline) -> OwnedEven
 
 
 def _owners(table: KernelTable, spans: _Spans, timeline: Timeline) -> Codes:
-    """The steps that the profiler ascribes kernels to; those in whose time they are where it names none at all."""
+    """The step of each kernel according to the profiler; by time if the profiler names no steps at all."""
     steps = table.steps
     if not steps:
         return _by_time(table.events, timeline, spans).owners
@@ -319,7 +318,7 @@ def _absent(timeline: Timeline, spans: _Spans, device: Sequence[OwnedEvents], *,
 
 
 def _steps(timeline: Timeline, spans: _Spans, *, on_host: bool) -> tuple[ProfilerStep, ...]:
-    """The steps of the recording, or the same of perfgate's own calls; none where it marks neither."""
+    """The steps of the recording, or equivalent entries for perfgate's own calls; empty if it marks neither."""
     marks = spans.marks()
     if spans.unit != "profiler step":
         return profiler_steps(timeline.events, marks) or ()
@@ -329,7 +328,7 @@ def _steps(timeline: Timeline, spans: _Spans, *, on_host: bool) -> tuple[Profile
 
 
 def _collective_works(timeline: Timeline, spans: _Spans) -> list[Work]:
-    """Count collectives by their own table, where there is no other."""
+    """Collectives counted from their own table; used if there is no other source."""
     works = [Work() for _ in range(spans.size)]
     positions: dict[int | None, int] = {step: position for position, step in enumerate(spans.numbers)}
     for collective in timeline.collectives or ():
@@ -340,7 +339,7 @@ def _collective_works(timeline: Timeline, spans: _Spans) -> list[Work]:
 
 
 def _collective_times(timeline: Timeline, device: Sequence[OwnedEvents]) -> Counter[str]:
-    """The nanoseconds of each kind of collective: as their own table has them, else as kernels."""
+    """The nanoseconds of each kind of collective: from their own table, else from kernels."""
     times: Counter[str] = Counter()
     if timeline.collectives is not None:
         for collective in timeline.collectives:

@@ -21,9 +21,9 @@ _KINDS = np.array([SPAN_KINDS.index(kind) for kind in KINDS], dtype=np.uint8)
 def drawn_timeline(
     events: EventTable, label: str, notes: Sequence[Message] = (), *, of_ranks: bool = False
 ) -> DrawnTimeline:
-    """All spans of a table of events, and the gaps of its device with what they are for; the device's tracks first.
+    """All spans of a table of events, and the gaps of its device with their causes; the device's tracks first.
 
-    Those of many ranks have a track or two a rank, and no gaps: one is idle while others are not.
+    A timeline of many ranks has one or two tracks per rank, and no gaps: one rank is idle while others are not.
     """
     texts = {name: number for number, name in enumerate(events.names)}
     origin = int(events.start.min()) if len(events) else 0
@@ -72,7 +72,7 @@ def drawn_timeline(
 def _tracks(
     events: EventTable, track: IntColumn, on_device: npt.NDArray[np.bool_], *, of_ranks: bool
 ) -> list[TimelineTrack]:
-    """The tracks in the order in which their spans come."""
+    """The tracks in the order of their spans."""
     numbers, first, counts = np.unique(track, return_index=True, return_counts=True)
     tracks = []
     for place in np.argsort(first).tolist():
@@ -84,7 +84,7 @@ def _tracks(
 
 
 def packed(values: IntColumn) -> bytes:
-    """Numbers from 0 on in LEB128, one behind the other."""
+    """Non-negative numbers in LEB128, concatenated."""
     rest = values.astype(np.uint64)
     size = np.ones(rest.size, dtype=np.int64)
     for more in range(1, 10):

@@ -1,1 +1,1 @@
-"""From files of profilers to a recording: the formats, and what is left of a damaged file."""
+"""Read profiler files into a recording: one module per format, and recovery of damaged files."""

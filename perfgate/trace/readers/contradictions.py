@@ -1,4 +1,4 @@
-"""Where the tables of a recording contradict each other or its timeline: then none of them can be counted on."""
+"""Find tables of a recording that contradict each other or its timeline; none of them is reliable then."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from perfgate.trace.model.arithmetic import counts_by_name
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.recording import Timeline
 
-# What torch_npu writes of steps went through a float: 0.25 us a kernel.
+# The step times of torch_npu went through a float, which costs 0.25 us per kernel.
 _TOLERANCE = 0.01
 _EXAMPLES = 3
 
 
 def contradictions(timeline: Timeline) -> list[Message]:
-    """What two of the tables, or a table and the timeline, say differently of one device."""
+    """Contradictions between two tables, or a table and the timeline, of one device."""
     return [*_of_types(timeline), *_of_events(timeline), *_of_steps(timeline)]
 
 
 def _of_types(timeline: Timeline) -> Iterator[Message]:
-    """Compare op_statistic.csv, which adds up the same kernels, with their table."""
+    """Compare op_statistic.csv, which sums the same kernels, with their table."""
     if not timeline.types or not timeline.kernels:
         return
     table = KernelTable.of(timeline.kernels)
@@ -48,7 +48,7 @@ def _of_events(timeline: Timeline) -> Iterator[Message]:
 
 
 def _of_steps(timeline: Timeline) -> Iterator[Message]:
-    """Compare the table of steps with what the kernels of each step add up to."""
+    """Compare the table of steps with the sum of the kernels of each step."""
     if not timeline.step_table:
         return
     steps = {step.number: step for step in timeline.steps or ()}

@@ -1,7 +1,7 @@
-"""What can be read of a damaged trace file: every event that is whole, and how much is lost, and where.
+"""Recover the intact events of a damaged trace file, and count the lost bytes.
 
-A job that was killed leaves a list without an end, torch writes a file name with quotes as no JSON, and NaN is none either. Who
-looks at a trace wants the rest of it; the gate refuses such a file.
+A killed job leaves a list without an end, torch writes a file name with quotes as invalid JSON, and NaN is not JSON either. A
+person viewing a trace wants the rest of it; the gate refuses such a file.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Timed(msgspec.Struct, gc=False):
 
 
 class Event(NamedTuple):
-    """The text of an event, or of what may have been some, and where it begins in the file as it is without compression."""
+    """The text of one event, or of the remains of some, and its offset in the uncompressed file."""
 
     text: bytes
     offset: int
@@ -50,7 +50,7 @@ class Event(NamedTuple):
 
 @dataclass
 class Repair:
-    """What was copied of a damaged file, in bytes; how many pieces were not, of how many bytes, and where the first began."""
+    """The bytes recovered from a damaged file; the number of lost pieces, their bytes, and the offset of the first."""
 
     size: int = 0
     pieces: int = 0
@@ -64,19 +64,19 @@ class Repair:
 
 
 def salvage(path: Path) -> Recording:
-    """As ``read``, but of a file of trace events that is damaged what is whole, with a note on what is missing.
+    """As ``read``, but recovers the intact events of a damaged file of trace events, with a note on the lost ones.
 
-    Raises DocumentError where no event is whole, and for every other damage.
+    Raises DocumentError if no event is intact, and for every other damage.
     """
     try:
         return read(path)
     except DocumentError:
         if not path.is_file() or not is_json(path):
             raise
-        import tempfile  # whole files need none
+        import tempfile  # intact files need none
 
         with tempfile.TemporaryDirectory(prefix="perfgate-salvage-") as folder:
-            # Readers tell formats and ranks by the name too.
+            # Keep the name: readers recognise formats and ranks by it too.
             copy = Path(folder, bare_name(path))
             repair = _copy_whole_events(path, copy)
             if repair.lost == repair.size:
@@ -114,14 +114,14 @@ def _copy_whole_events(path: Path, copy: Path) -> Repair:
 
 
 def _events(path: Path) -> tuple[bytes, Iterator[Event]]:
-    """The file up to its list of events, and the list's pieces."""
+    """The file up to its list of events, and the pieces of this list."""
     text = _readable(path)
     header, rest = header_and_rest(path, text)
     return header, _pieces(rest, text, len(header))
 
 
 def _readable(path: Path) -> Iterator[bytes]:
-    """Blocks of the file as far as it can be read; what is compressed may be cut off at any byte."""
+    """Blocks of the file as far as it can be read; compressed data may be cut off at any byte."""
     if path.suffix == ".json":
         yield from blocks(path, BLOCK_BYTES)
         return
@@ -152,7 +152,7 @@ def _pieces(buffer: bytes, more: Iterator[bytes], offset: int) -> Iterator[Event
 
 
 def _judged(text: bytes, borders: list[int], offset: int, *, is_end: bool) -> Iterator[Event]:
-    """The events between two borders; where they are no JSON together, each by itself, from border to border."""
+    """The events between two borders; if together they are not valid JSON, each by itself, from border to border."""
     begin = len(text) - len(text.lstrip(b", \r\n\t"))
     try:
         decoded = msgspec.json.decode(b"[%b]" % text[begin:], type=list[msgspec.Raw])
@@ -171,7 +171,7 @@ def _judged(text: bytes, borders: list[int], offset: int, *, is_end: bool) -> It
 
 
 def _last(piece: bytes, offset: int) -> Iterator[Event]:
-    """The last event, behind which the list ends and other members of the file may stand; or what was cut off of it."""
+    """The last event, which the end of the list and other members of the file may follow; or the remains of a truncated one."""
     ends = [place + 1 for place in range(len(piece)) if piece[place : place + 1] == b"}"][:64]
     whole = next((end for end in ends if _is_event(piece[:end])), None)
     if whole is not None:
@@ -181,7 +181,7 @@ def _last(piece: bytes, offset: int) -> Iterator[Event]:
 
 
 def _is_event(text: bytes) -> bool:
-    """Whether a text is an event whose times are some."""
+    """Whether a text is an event with valid times."""
     try:
         event = msgspec.json.decode(text, type=_Timed)
         if event.ph in _TIMED:

@@ -1,4 +1,4 @@
-"""Read what any profiler wrote: each member of ``formats`` says which files and folders it recognises."""
+"""Read recordings of any profiler: each member of ``formats`` recognises its own files and folders."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from perfgate.trace.readers import formats
 class Reader(Protocol):
     """A module in ``formats``, or one that another package names under the entry points ``perfgate.readers``.
 
-    ``READS`` says which files it reads, as a list of formats shows it. Of several readers that recognise a path the one with
-    the highest ``PRIORITY`` reads it.
+    ``READS`` describes its files for the list of formats. Of several readers that recognise a path, the one with the highest
+    ``PRIORITY`` reads it.
     """
 
     READS: str
     PRIORITY: int
 
     def recognises(self, path: Path) -> bool:
-        """A cheap look that raises nothing."""
+        """Whether the reader can read a path; cheap, and raises nothing."""
 
     def read(self, path: Path) -> Recording:
-        """Raises DocumentError, with what is wrong, where and what to do, for a damaged recording."""
+        """Raises DocumentError, which names the fault, its place and the next step, for a damaged recording."""
 
     def files(self, path: Path) -> Iterable[Path]:
-        """Every file that ``read`` opens, and every folder in which it looks for files: what is kept of the recording is used
-        for as long as none of them changes.
+        """Every file that ``read`` opens, and every folder in which it looks for files: a cached recording stays valid until
+        one of them changes.
         """
 
 
 def all_readers() -> list[Reader]:
-    """Highest priority first."""
+    """All readers, highest priority first."""
     members = cast(list[Reader], load_members(formats, READERS))
     return sorted(members, key=lambda reader: -reader.PRIORITY)
 
 
 def read(path: Path) -> Recording:
-    """Read a file or folder of a profiler, whichever profiler wrote it.
+    """Read a file or folder of any supported profiler.
 
-    Raises DocumentError, with what is wrong, where and what to do, where no reader can.
+    Raises DocumentError, which names the fault, its place and the next step, if no reader can.
     """
     return reader_of(path).read(path)
 
 
 def reader_of(path: Path) -> Reader:
-    """The reader of a file or folder. Raises DocumentError where there is none."""
+    """The reader of a file or folder. Raises DocumentError if there is none."""
     if not path.exists():
         raise DocumentError(
             "{path} does not exist; name a profiler's output folder or trace file",

@@ -1,1 +1,1 @@
-"""The files of Ascend's profilers, each read on its own; the readers beside this folder put them together."""
+"""Files of Ascend's profilers, one module per kind of file; the readers in ``formats`` combine them."""

@@ -1,4 +1,4 @@
-"""What a profile says of itself: who recorded it, with which versions and settings, on which cores."""
+"""Metadata of a profile: its profiler, versions, settings and cores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from perfgate.trace.readers.ascend.files import decode_file, member, plain_text
 
 _MAX_FILES = 64
-# What decides whether two profiles may be compared, by its name here.
+# The settings that decide whether two profiles are comparable, by their names here.
 _EXPERIMENTAL = {
     "level": "_profiler_level",
     "aic_metrics": "_aic_metrics",
@@ -45,7 +45,7 @@ def read_about(folder: Path) -> RecordingAbout:
     versions = {"torch_npu": info.get("torch_npu_version"), "cann": info.get("cann_version")}
     return RecordingAbout(
         rank=_rank(info.get("rank_id"), rank),
-        # "not known" is what torch_npu writes where it finds no CANN.
+        # torch_npu writes "not known" if it finds no CANN.
         software={name: version for name, version in texts(versions).items() if version != "not known"},
         settings={**texts(settings), **read_cores(folder), **texts({"world_size": world_size})},
         environment=texts(member(metadata, "ENV_VARIABLES")),
@@ -61,7 +61,7 @@ def _groups(communicators: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, 
 
 
 def texts(values: Mapping[str, object]) -> dict[str, str]:
-    """Those that are set; the profiler writes variables that are not as empty."""
+    """The values that are set, as text; the profiler writes unset variables as empty."""
     return {name: text for name, value in values.items() if (text := plain_text(value)) is not None}
 
 
@@ -84,6 +84,6 @@ def _info(folder: Path) -> tuple[str | None, dict[str, Any]]:
 
 
 def _rank(*candidates: object) -> int | None:
-    """The first that is a rank: a number in 2025-01, a text in CANN 8.3; -1 is none."""
+    """The first candidate that is a rank: a number in 2025-01, a text in CANN 8.3; -1 means none."""
     texts = (str(candidate) for candidate in candidates)
     return next((int(text) for text in texts if text.isdecimal() and len(text) < 10), None)

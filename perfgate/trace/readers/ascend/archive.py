@@ -1,4 +1,4 @@
-"""Archives of profiles: zips packed by us, zips and tars unpacked under limits, since somebody else may have made them."""
+"""Archives of profiles: zips packed by perfgate; zips and tars, which may come from anywhere, unpacked under limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_MEMBERS = 20_000
 MAX_MEMBER_BYTES = 2 << 30
 MAX_TOTAL_BYTES = 4 << 30
 MAX_DEPTH = 12
-# Traces shrink to a twentieth, repeated tables to a hundredth; deflate itself ends at 1032.
+# Traces shrink to a twentieth, repetitive tables to a hundredth; the maximum of deflate is 1032.
 MAX_RATIO = 400
 _ABOUT = ("profiler_info*.json", "profiler_metadata.json")
 _FREE_BYTES = 16 << 20
@@ -49,8 +49,8 @@ def pack(recording: Path, path: Path) -> None:
 def unpacked(path: Path) -> Iterator[Path]:
     """Yield a folder with the files of a zip or tar, removed afterwards.
 
-    Raises DocumentError for a damaged archive, one beyond the limits, and names or links that lead out of the folder; what is
-    raised inside names the archive in place of the folder.
+    Raises DocumentError for a damaged archive, one beyond the limits, and names or links that lead out of the folder; errors
+    raised by the caller's block name the archive in place of the folder.
     """
     with tempfile.TemporaryDirectory(prefix="perfgate-") as name:
         folder = Path(name)
@@ -64,7 +64,7 @@ def unpacked(path: Path) -> Iterator[Path]:
 
 
 class _Member(NamedTuple):
-    """A file or folder of an archive; ``most`` is how many bytes it may unpack to."""
+    """A file or folder of an archive; ``most`` is the limit of its unpacked bytes."""
 
     name: str
     is_folder: bool
@@ -87,7 +87,7 @@ def _unpack(path: Path, folder: Path) -> None:
             total += _copy(member, target, path)
             if total > MAX_TOTAL_BYTES:
                 raise DocumentError(f"{path}: more than {MAX_TOTAL_BYTES} bytes unpacked; profile fewer steps")
-    # RuntimeError is what an encrypted member raises, NotImplementedError one of an unknown method.
+    # zipfile raises RuntimeError for an encrypted member, NotImplementedError for an unknown compression method.
     except (
         zipfile.BadZipFile,
         tarfile.TarError,
@@ -137,7 +137,7 @@ def _checked_name(member: _Member, path: Path) -> PurePosixPath:
 
 
 def _copy(member: _Member, target: Path, path: Path) -> int:
-    """Write one file and return its size; what the header claims is not believed."""
+    """Write one file and return its size, counted here because the header may be wrong."""
     size = 0
     with member.open() as source, target.open("xb") as copy:
         while block := source.read(_BLOCK):

@@ -1,4 +1,4 @@
-"""The rates of l2_cache.csv as counters of the kernels that they are of."""
+"""The rates of l2_cache.csv as counters of their kernels."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RATES = {"l2_hit_rate": "hit rate", "l2_victim_rate": "victim rate"}
 
 
 def with_cache_rates(kernels: KernelTable, paths: Sequence[Path]) -> KernelTable:
-    """Add the rates to the counters of kernels where stream, task and name are those of a single row."""
+    """Add the rates to the counters of kernels whose stream, task and name match exactly one row."""
     tables = [columns_of(path, _COLUMNS) for path in paths]
     names = {text: code for code, text in enumerate(kernels.texts)}
     keys = [[kernels.numbers.packed["stream"], kernels.numbers.packed["task"], kernels.codes.packed["name"]]]
@@ -39,7 +39,7 @@ def with_cache_rates(kernels: KernelTable, paths: Sequence[Path]) -> KernelTable
     of_kernels, of_rows = number[: len(kernels)], number[len(kernels) :]
     place = np.full(first.size, -1)
     place[of_rows] = np.arange(of_rows.size)
-    # A number of a task comes again after 65536 others: then nobody knows whose rate it is.
+    # A task number repeats after 65536 others: the rate cannot be assigned then.
     place[np.bincount(of_rows, minlength=first.size) > 1] = -1
     if (place[of_kernels] < 0).all():
         return kernels

@@ -1,4 +1,4 @@
-"""Tables of an Ascend profile as columns: by the compiled scanner, else row by row, which says what is wrong and where."""
+"""Tables of an Ascend profile as columns: by the compiled scanner, else row by row with exact error messages."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from perfgate.trace.model.recording import Shapes
 from perfgate.trace.readers.ascend.files import MAX_NUMBER_TEXT, TableRow, clean_cell, plain_header, rows_of
 from perfgate.trace.scanner.table import CellKind, ScannedTable, scan_table
 
-# What a column holds. A timestamp that a spreadsheet rounded is none, a duration is not negative, and a counter that is no
-# number is none.
+# The content of a column. A timestamp rounded by a spreadsheet counts as absent, a duration is not negative, and a counter
+# that is not a number counts as absent.
 Kind = Literal["text", "shapes", "whole", "time", "timestamp", "duration", "number", "counter"]
 NO_TEXT = -1
 # torch_npu refuses tables of more than 5 GiB (Ascend/pytorch _file_manager.py); a recorded row of kernels has 330 bytes.
@@ -40,10 +40,10 @@ _Value = TypeVar("_Value", bound=Hashable)
 
 
 class TableColumns:
-    """Some columns of a table; of one that the table lacks every cell is empty.
+    """Some columns of a table; a column that the table lacks has empty cells only.
 
-    ``names`` are those of all its columns, ``texts`` the cells of text as written, each once, and ``short`` the places of rows
-    that lack cells and were left out.
+    ``names`` are the names of all columns of the table, ``texts`` the distinct text cells as written, and ``short`` the places
+    of rows that lack cells and were left out.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class TableColumns:
         return TableColumns(self.names, int(rows.size), columns, self.texts)
 
     def number(self, name: str) -> Packed:
-        """Whole numbers, or times in nanoseconds; NO_NUMBER where a cell holds none."""
+        """Whole numbers, or times in nanoseconds; NO_NUMBER for a cell without one."""
         column: Packed = self._columns[name] if name in self._columns else Packed.same(NO_NUMBER, self.rows)
         return column
 
@@ -71,7 +71,7 @@ class TableColumns:
         return self.number(name).unpacked()
 
     def real(self, name: str) -> FloatColumn:
-        """NaN where a cell holds no number."""
+        """Numbers, NaN for a cell without one."""
         return self.packed_real(name).unpacked()
 
     def packed_real(self, name: str) -> PackedReals:
@@ -79,12 +79,12 @@ class TableColumns:
         return column
 
     def place(self, name: str) -> Packed:
-        """The place of each cell among the texts, NO_TEXT where there is none."""
+        """The place of each cell among the texts, NO_TEXT for an empty one."""
         column: Packed = self._columns[name] if name in self._columns else Packed.same(NO_TEXT, self.rows)
         return column
 
     def coded(self, name: str, value: Callable[[str], _Value | None], numbers: dict[_Value, int]) -> Packed:
-        """The number of what each cell says, NO_TEXT for nothing; ``numbers`` takes in what is new in the order of the rows."""
+        """The number of each cell's value, NO_TEXT for an empty one; new values enter ``numbers`` in row order."""
         places, number_of = self.place(name), np.full(len(self.texts) + 1, NO_TEXT)
         for place in places.distinct():
             if place != NO_TEXT and (own := value(self.texts[place])) is not None:
@@ -95,8 +95,8 @@ class TableColumns:
 def columns_of(path: Path, wanted: Mapping[str, Kind], *, leave_short: bool = False) -> TableColumns:
     """The columns that are ``wanted``, by the names of ``files``.
 
-    Raises DocumentError with line and column where a cell is not what it must be; where ``leave_short``, a row that lacks cells
-    is then left out.
+    Raises DocumentError with line and column if a cell is invalid; with ``leave_short``, an invalid row that lacks cells is
+    left out instead.
     """
     try:
         return scan_columns(path, wanted) or read_columns(path, wanted, leave_short=leave_short)
@@ -105,7 +105,7 @@ def columns_of(path: Path, wanted: Mapping[str, Kind], *, leave_short: bool = Fa
 
 
 def scan_columns(path: Path, wanted: Mapping[str, Kind]) -> TableColumns | None:
-    """By the compiled scanner; None where that is not there, or the table is not plain. Raises OSError."""
+    """Read by the compiled scanner; None if that is missing or the table is not plain. Raises OSError."""
     header = plain_header(path)
     if header is None:
         return None
@@ -154,7 +154,7 @@ def read_columns(path: Path, wanted: Mapping[str, Kind], *, leave_short: bool = 
         try:
             cells = [read(row) for _, read in readers]
         except DocumentError:
-            # A row of 2023 lacks its duration, and what follows is shifted (sample msinsight-gpt3-cann7-2309).
+            # A row of 2023 lacks its duration, and the cells behind it are shifted (sample msinsight-gpt3-cann7-2309).
             if not (leave_short and row.is_short):
                 raise
             short.append(place)
@@ -167,7 +167,7 @@ def read_columns(path: Path, wanted: Mapping[str, Kind], *, leave_short: bool = 
 
 
 def _reader(name: str, kind: Kind, texts: dict[str, int]) -> Callable[[TableRow], float]:
-    """What reads a cell of a column."""
+    """The function that reads a cell of a column."""
     if kind in ("text", "shapes"):
 
         def read_text(row: TableRow) -> int:
@@ -201,7 +201,7 @@ def _column(cells: array[Any], kind: Kind) -> Any:
 
 
 def shapes_of(raw: str) -> Shapes | None:
-    """One shape a tensor of ``"64,3,11,11;;8"``, an empty one being a scalar; None for an empty cell.
+    """One shape per tensor of ``"64,3,11,11;;8"``, an empty one being a scalar; None for an empty cell.
 
     Raises ValueError for other text.
     """
@@ -215,7 +215,7 @@ def shapes_of(raw: str) -> Shapes | None:
 
 
 def words_of(raw: str) -> tuple[str, ...] | None:
-    """One word a tensor, dtypes and formats as one generation of CANN writes them; None for an empty cell.
+    """One word per tensor, dtypes and formats normalised across generations of CANN; None for an empty cell.
 
     ``DT_BF16`` is BF16 and ``FORMAT_ND`` is ND; ``NC1HWC0:1`` loses the sub-format behind the colon.
     """

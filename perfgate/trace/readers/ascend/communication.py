@@ -19,7 +19,7 @@ from perfgate.trace.readers.ascend.files import Device, decode_file
 
 Kind = Literal["collective", "p2p"]
 _KINDS: tuple[Kind, ...] = ("collective", "p2p")
-# 2064384 bytes of a task are 2.064384 MB here, unlike the tables of memory.
+# Decimal units: 2064384 bytes of a task are 2.064384 MB here, unlike in the tables of memory.
 _MEGABYTE, _GIGABYTE = 1e6, 1e9
 _MICROSECOND, _MILLISECOND = 1e3, 1e6
 _COUNT_AND_TIME = 2
@@ -31,7 +31,7 @@ _File = dict[str, dict[str, dict[str, _Entry]]]
 
 
 class _Times(msgspec.Struct):
-    # Text, so that a time since 1970 does not pass through a float here too.
+    # Text, so that a time since 1970 does not pass through a float.
     start: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Start Timestamp(us)")
     elapsed: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Elapse Time(ms)")
     transit: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Transit Time(ms)")
@@ -45,7 +45,7 @@ class _Link(msgspec.Struct):
     time: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Transit Time(ms)")
     bandwidth: float | None = msgspec.field(default=None, name="Bandwidth(GB/s)")
     transport: str = msgspec.field(default="", name="Transport Type")
-    # The size of a packet, how many there were and their time; what has another form is no count.
+    # Per packet size, the count of packets and their time; values of another form are not counts.
     packets: dict[str, list[float] | float] = msgspec.field(default_factory=dict, name="Size Distribution")
 
 
@@ -55,7 +55,7 @@ class _Operation(msgspec.Struct):
 
 
 def read_collectives(path: Path) -> tuple[Collective, ...]:
-    """Every operation of communication.json, in the order of the file; links that carried nothing are left out."""
+    """Every operation of communication.json, in file order; links without traffic are left out."""
     collectives = []
     for step, kind, name, operation in _entries(decode_file(path, _File[_Operation])):
         plain, _, group = name.partition("@")
@@ -98,8 +98,8 @@ def read_rank_links(path: Path) -> tuple[RankLink, ...]:
 def read_database_steps(path: Path) -> Iterator[tuple[Device, TabledStep]]:
     """The steps of analysis.db.
 
-    Huawei's description says milliseconds; recorded are microseconds: 8903.431 where the kernels of the same run take
-    8903431 ns (sample msinsight-910B-alexnet-2501).
+    Huawei's description specifies milliseconds, but the recorded values are microseconds: 8903.431 for kernels of the same
+    run that take 8903431 ns (sample msinsight-910B-alexnet-2501).
     """
     columns = (
         "deviceId",
@@ -118,7 +118,7 @@ def read_database_steps(path: Path) -> Iterator[tuple[Device, TabledStep]]:
 
 
 def read_database_collectives(path: Path) -> tuple[Collective, ...] | None:
-    """The operations of analysis.db with their links; None where it has none."""
+    """The operations of analysis.db with their links; None if it has none."""
     columns = (
         *("hccl_op_name", "group_name", "step", "type", "start_timestamp"),
         *("elapse_time", "transit_time", "wait_time", "synchronization_time", "idle_time"),
@@ -138,7 +138,7 @@ def read_database_collectives(path: Path) -> tuple[Collective, ...] | None:
                     kind="p2p" if kind == "p2p" else "collective",
                     group=None if group is None else str(group),
                     step=_step(step),
-                    # A float of the database itself: some 250 ns off.
+                    # Stored as a float in the database: some 250 ns off.
                     start_ns=_time(database, start, _MICROSECOND),
                     elapsed_ns=elapsed,
                     transit_ns=transit,

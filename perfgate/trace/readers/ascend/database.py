@@ -1,4 +1,4 @@
-"""A database that somebody else may have made, read table by table under limits."""
+"""An untrusted SQLite database, read table by table under limits."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from perfgate.trace.readers.ascend.files import Stamp, refuse_changed
 MAX_DATABASE_BYTES = 8 << 30
 MAX_TABLE_ROWS = 20_000_000
 _MAX_VALUE_BYTES = 16 << 20
-# Reading a row takes some ten instructions of SQLite's machine: a table is read in far fewer than this.
+# Reading a row takes some ten SQLite VM instructions: a whole table takes far fewer than this limit.
 _LOOK_EVERY = 1_000_000
 _MAX_LOOKS = 5_000
 _AT_ONCE = 2048
-# A text that is a whole number, as PYTORCH_API has its times: compared with a number it becomes one, where it is one as a whole
+# A text that is a whole number, as PYTORCH_API has its times: compared with a number it becomes one, if all of it is one
 # (SQLite, "Type Conversions Prior To Comparison").
 _WHOLE = "CASE WHEN {0} = CAST({0} AS INTEGER) THEN CAST({0} AS INTEGER) ELSE {0} END"
 
 
 class Database:
-    """Plain tables of a file; views, virtual tables and generated columns are as if they were not there."""
+    """Plain tables of a file; views, virtual tables and generated columns are ignored."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path, self._connection = path, connection
@@ -54,7 +54,7 @@ class Database:
         return table in self._columns and self._columns[table].keys() >= set(columns)
 
     def rows(self, table: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        """Some columns of a table, None for one it has not, nothing where there is no such table."""
+        """Rows of some columns of a table, None for a missing column; no rows if there is no such table."""
         if table not in self._columns:
             return
         present = self._columns[table]
@@ -66,16 +66,16 @@ class Database:
             yield row
 
     def columns(self, table: str, wholes: Sequence[str], *, reals: Sequence[str] = (), where: str = "") -> TableColumns:
-        """Columns of whole numbers and of real ones; ``where`` is SQL of ours.
+        """Columns of whole numbers and of real ones; ``where`` is trusted SQL.
 
-        Raises DocumentError where something else stands in one of them.
+        Raises DocumentError if a column holds anything else.
         """
         present = self._columns.get(table, {})
         columns: dict[str, Any] = {}
         for names, is_whole in ((wholes, True), (reals, False)):
             known = [name for name in names if name in present]
             cells = ", ".join(self._cell(name, present[name], whole=is_whole) for name in known)
-            # Without an index, which would give the rows in another order.
+            # NOT INDEXED, because an index would change the order of the rows.
             query = f'SELECT {cells} FROM "{table}" NOT INDEXED {where} LIMIT {MAX_TABLE_ROWS + 1}'  # noqa: S608 - ours
             if known:
                 columns.update(zip(known, self._numbers(query, len(known), whole=is_whole)))
@@ -91,7 +91,7 @@ class Database:
         keys = [f'"{name}"' if self.has(table, name) else "NULL" for name in by]
         highest = [f'max("{name}")' if self.has(table, name) else "NULL" for name in of]
         groups = ", ".join(str(place) for place in range(1, len(keys) + 1))
-        # Tables without row numbers are no profiler's.
+        # Profilers write no WITHOUT ROWID tables.
         return self._run(f'SELECT {", ".join(keys + highest)} FROM "{table}" GROUP BY {groups} ORDER BY min(rowid)')  # noqa: S608
 
     def distinct(self, table: str, column: str) -> list[int]:
@@ -119,24 +119,24 @@ class Database:
         raise self.wrong(f"{str(value)[:40]!r} stands where a number must be; export the profile again")
 
     def wrong(self, fault: str) -> DocumentError:
-        """The error that the database is not what it must be."""
+        """The error for a database that violates its format."""
         return DocumentError(f"{self._path}: {fault}")
 
     def _columns_of(self, table: str) -> dict[str, str]:
-        # The last value of a column is 0 unless it is computed.
+        # The last field of a column (hidden) is 0 unless it is generated.
         return {str(row[1]): str(row[2]) for row in self._run(f'PRAGMA table_xinfo("{table}")') if row[-1] == 0}
 
     def _cell(self, column: str, declared: str, *, whole: bool) -> str:
-        """SQL for a cell; NULL is NO_NUMBER, and infinite where real numbers are wanted."""
+        """SQL for a cell; NULL is NO_NUMBER, and infinite if real numbers are wanted."""
         if not whole:
             return f'ifnull("{column}", 9e999)'
         cell = _WHOLE.format(f'"{column}"') if "TEXT" in declared.upper() else f'"{column}"'
         return f"ifnull({cell}, {NO_NUMBER})"
 
     def _numbers(self, query: str, width: int, *, whole: bool) -> list[Any]:
-        """What a query answers, column by column."""
+        """The result of a query, column by column."""
         try:
-            # Where every cell is a number none is looked at here.
+            # The fast path: if every cell is a number, none is inspected here.
             with self._naming_damage():
                 cells = chain.from_iterable(self._connection.execute(query))
                 parts = list(self._batches(cells, width, whole=whole))
@@ -149,7 +149,7 @@ class Database:
         return [PackedReals(*columns) for columns in zip(*finite)] or [PackedReals()] * width
 
     def _batches(self, cells: Iterator[Any], width: int, *, whole: bool) -> Iterator[list[Any]]:
-        """The columns of some rows, and of the next ones. Raises TypeError for what is no number."""
+        """The columns of successive batches of rows. Raises TypeError for a cell that is not a number."""
         while batch := array("q" if whole else "d", list(islice(cells, width * _AT_ONCE))):
             columns = np.array(batch).reshape(-1, width).T
             yield [Packed.of(column) for column in columns] if whole else list(columns)
@@ -188,7 +188,7 @@ class Database:
 
 @contextmanager
 def open_database(path: Path) -> Iterator[Database]:
-    """Open a database read-only, as a file that nobody writes; no journal beside it is looked at."""
+    """Open a database read-only and as immutable, so that a journal beside it is ignored."""
     try:
         if path.stat().st_size > MAX_DATABASE_BYTES:
             raise DocumentError(f"{path}: more than {MAX_DATABASE_BYTES} bytes; profile fewer steps")
@@ -203,7 +203,7 @@ def open_database(path: Path) -> Iterator[Database]:
 
 @contextmanager
 def open_unchanged(path: Path, stamp: Stamp) -> Iterator[Database]:
-    """Open a database again. Raises DocumentError where it is another by now."""
+    """Open a database again. Raises DocumentError if it has changed since."""
     refuse_changed(path, stamp)
     with open_database(path) as database:
         yield database

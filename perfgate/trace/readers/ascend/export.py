@@ -2,7 +2,7 @@
 
 Schema 1.0.0 of 2025-01 is recorded (sample msinsight-910B-alexnet-2501), 1.2.0 adds columns (Huawei, CANN 9.1.0, data in
 ascend_pytorch_profiler_{Rank_ID}.db). Times are nanoseconds, memory is bytes, and names are numbers into STRING_IDS. Tables are
-read column by column, and what is said of a name is found out once.
+read column by column, and each name is classified once.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _WORDS = {
     "output_formats": "outputFormats",
 }
 _NAMED = ("name", "opType", "taskType", "opState", "hf32Eligible", *_SHAPES.values(), *_WORDS.values())
-# A schema has one of them.
+# A schema has one name of each group.
 _BLOCKS, _MIX_BLOCKS = ("blockDim", "blockNum", "block_dim"), ("mixBlockDim", "mixBlockNum")
 _COMMUNICATION = "COMMUNICATION"
 
@@ -65,7 +65,7 @@ _Value = TypeVar("_Value", bound=Hashable)
 
 
 class Export(NamedTuple):
-    """Timelines by device, and what else the database says."""
+    """Timelines by device, and the metadata of the database."""
 
     timelines: list[Timeline]
     environment: dict[str, str]
@@ -73,7 +73,7 @@ class Export(NamedTuple):
 
 
 def read_export(path: Path) -> Export:
-    """Raises DocumentError, with what is wrong, for a damaged or foreign database."""
+    """Raises DocumentError, which names the fault, for a damaged or foreign database."""
     with open_database(path) as database:
         if not (database.has("STRING_IDS") and (database.has("TASK") or database.has("PYTORCH_API"))):
             raise database.wrong(
@@ -83,7 +83,7 @@ def read_export(path: Path) -> Export:
 
 
 class _Words:
-    """STRING_IDS: texts by their numbers."""
+    """STRING_IDS: texts by id."""
 
     def __init__(self, database: Database) -> None:
         self.texts: list[str] = []
@@ -92,7 +92,7 @@ class _Words:
         self._take({number: text for number, text in rows.items() if number is not None})
 
     def places(self, column: Packed) -> Packed:
-        """The places of a column's texts, NO_TEXT for NULL; a number without a text is its own."""
+        """The places of a column's texts, NO_TEXT for NULL; an id without a text is its own text."""
         numbers = column.unpacked()
         at = np.searchsorted(self._numbers, numbers).clip(max=self._numbers.size - 1)
         strange = self._numbers[at] != numbers
@@ -117,7 +117,7 @@ class _Words:
 
 
 class _Verdict(NamedTuple):
-    """What is said of an event by its names."""
+    """The classification of an event by its names."""
 
     name: str
     group: str
@@ -125,7 +125,7 @@ class _Verdict(NamedTuple):
 
 
 class _Events(NamedTuple):
-    """Events of one table: columns of EventTable; names and tracks are those of the export."""
+    """Events of one table: columns of EventTable; names and tracks index those of the export."""
 
     start: Packed
     duration: Packed
@@ -137,7 +137,7 @@ class _Events(NamedTuple):
 
 
 class _Export:
-    """What is read of an export once, and a timeline for each of its devices."""
+    """The tables of an export that are read once, and a timeline for each of its devices."""
 
     def __init__(self, path: Path, database: Database) -> None:
         self._path, self._stamp = path, stamp_of(path)
@@ -195,7 +195,7 @@ class _Export:
     def _read(
         self, table: str, wholes: Sequence[str], *, named: Sequence[str], reals: Sequence[str] = ()
     ) -> TableColumns:
-        """Columns of a table; those that are ``named`` are places among the texts."""
+        """Columns of a table; the ``named`` ones become places among the texts."""
         columns = self._database.columns(table, wholes, reals=reals)
         found: dict[str, Any] = {name: columns.number(name) for name in wholes if name in columns.names}
         found.update((name, columns.packed_real(name)) for name in reals)
@@ -203,7 +203,7 @@ class _Export:
         return TableColumns(columns.names, columns.rows, found, self._words.texts)
 
     def _owned(self, columns: TableColumns, device: Device) -> TableColumns:
-        """The rows of a device; the only one there is owns what names none."""
+        """The rows of a device; a single device also owns the rows that name none."""
         owner = columns.wholes("deviceId")
         owned = owner == (NO_NUMBER if device is None else device)
         return columns.select(np.flatnonzero(owned | (owner == NO_NUMBER) if len(self._devices) == 1 else owned))
@@ -213,7 +213,7 @@ class _Export:
             title = self._words.text(place)
             if is_kernel:
                 return _Verdict(title, self._words.cell(kind) or type_by_name(title), kernel_kind(title))
-            # Parts of a kernel are tasks of their own: only what the table of kernels names is one.
+            # Parts of a kernel are tasks of their own: only tasks in the table of kernels are kernels.
             plain = task_kind(title, title)
             return _Verdict(title, title, "other" if plain == "compute" and self._computing.rows else plain)
 
@@ -236,7 +236,7 @@ class _Export:
         return self._events(collectives, keys, judge, group, collectives.wholes("connectionId"))
 
     def _cann_calls(self, launched: IntColumn) -> _Events:
-        """Those that launched something are joined with it."""
+        """Calls of CANN; a call that launched work shares its correlation."""
 
         def judge(place: int, level: int) -> _Verdict:
             title = f"{_LEVELS.get(level, 'CANN')}@{self._words.text(place)}"
@@ -250,7 +250,7 @@ class _Export:
         return self._events(calls, keys, judge, ("globalTid", lambda number: ("CANN", _thread(number))), joined)
 
     def _python_calls(self) -> _Events:
-        # What the task queue takes out again is an operator, as on the timeline.
+        # A call that the task queue later dequeues is an operator, as on the timeline.
         queued = {text.removeprefix("Dequeue@") for text in self._words.texts if text.startswith("Dequeue@")}
 
         def judge(place: int, level: int, has_inputs: int) -> _Verdict:
@@ -266,7 +266,7 @@ class _Export:
         return self._events(calls, keys, judge, ("globalTid", lambda number: ("Python", _thread(number))))
 
     def _ranges(self) -> _Events:
-        """What users marked."""
+        """The ranges marked by users."""
 
         def judge(place: int) -> _Verdict:
             title = self._words.text(place)
@@ -284,7 +284,7 @@ class _Export:
         track: tuple[str, Callable[[int], tuple[str, str]]],
         correlation: IntColumn | None = None,
     ) -> _Events:
-        """The rows of a table as events; ``judge`` is asked once for each combination of values in the keys."""
+        """The rows of a table as events; ``judge`` is called once per combination of values in the keys."""
         start, duration = self._spans(columns)
         first, number = distinct_rows(keys)
         verdicts = [judge(*values) for values in zip(*(key.select(first).unpacked().tolist() for key in keys))]
@@ -312,7 +312,7 @@ class _Export:
         return start, Packed.of(np.where(end == NO_NUMBER, 0, np.maximum(end - begin, 0)))
 
     def _computed(self, tasks: TableColumns, computing: TableColumns) -> KernelTable:
-        """Tasks with what COMPUTE_TASK_INFO says of each."""
+        """Tasks with the details of each in COMPUTE_TASK_INFO."""
         texts: dict[str, int] = {}
         shapes: dict[Shapes, int] = {}
         words: dict[tuple[str, ...], int] = {}
@@ -381,7 +381,7 @@ class _Export:
         return peaks
 
     def _memory(self) -> Iterator[tuple[object, str, object]]:
-        """Device, component and the most bytes."""
+        """Device, component and peak bytes."""
         rows, maxima, number = self._database.rows, self._database.maxima, self._database.number
         parts = {"allocated": "totalAllocated", "reserved": "totalReserved", "active": "totalActive"}
         for owner, component, *sizes in maxima("MEMORY_RECORD", ("deviceId", "component"), tuple(parts.values())):
@@ -401,7 +401,7 @@ class _Export:
         return self._words.text(int(places.unpacked()[0]))
 
     def _allocations(self, device: Device) -> tuple[AllocationTotal, ...] | None:
-        """What each operator allocated on a device; what names no operator is left out, as of a table of text."""
+        """The allocations of each operator on a device; those without an operator are left out, as in a CSV table."""
         if not self._database.has("OP_MEMORY"):
             return None
         wholes = ("deviceId", "name", "allocationTime", "releaseTime")
@@ -411,7 +411,7 @@ class _Export:
         return allocation_totals(self._words.texts, columns.wholes("name"), columns.real("size"), *times)
 
     def _readings(self, device: Device) -> Iterator[tuple[str, Readings]]:
-        """The clock of a device's AI core, and what its memories together read and write."""
+        """The clock of a device's AI core, and the reads and writes of all its memories together."""
         clock = self._database.columns("AICORE_FREQ", ("deviceId", "timestampNs"), reals=("freq",))
         own = (clock.wholes("deviceId") == device) & (clock.wholes("timestampNs") != NO_NUMBER)
         clock = clock.select(np.flatnonzero(own & ~np.isnan(clock.real("freq"))))
@@ -431,10 +431,10 @@ class _Export:
 
 
 class _TaskCounters:
-    """TASK_PMU_INFO, read when it is asked for."""
+    """TASK_PMU_INFO, read on demand."""
 
     def __init__(self, path: Path, stamp: Stamp, words: _Words, tasks: Packed) -> None:
-        """``tasks`` are the numbers of the kernels' tasks."""
+        """``tasks`` are the task ids of the kernels."""
         self._path, self._stamp, self._words, self._tasks = path, stamp, words, tasks
 
     @property
@@ -460,7 +460,7 @@ class _TaskCounters:
 
     @cached_property
     def _counters(self) -> dict[int, tuple[str, float]]:
-        """Name and factor of each counter by the number of its name."""
+        """Name and factor of each counter by the id of its name."""
         with open_unchanged(self._path, self._stamp) as database:
             numbers = database.distinct("TASK_PMU_INFO", "name")
         places = self._words.places(Packed.of(np.array(numbers, dtype=np.int64))).unpacked().tolist()
@@ -468,20 +468,20 @@ class _TaskCounters:
 
 
 def _joined(parts: Sequence[_Events], names: Mapping[str, int], tracks: Mapping[tuple[str, str], int]) -> EventTable:
-    """The events of all parts, one behind the other."""
+    """The events of all parts, concatenated."""
     columns = {name: np.concatenate([getattr(part, name).unpacked() for part in parts]) for name in _Events._fields}
     columns |= {name: constant(name, NO_TEXT, columns["start"].size) for name in ("request", "shape")}
     return EventTable(**columns, names=tuple(names), tracks=tuple(tracks))
 
 
 def _numbered(numbers: dict[_Value, int], values: Sequence[_Value], rows: Codes) -> Packed:
-    """The number of each row's value; ``numbers`` takes in what is new."""
+    """The number of each row's value; new values are added to ``numbers``."""
     codes = np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int64)
     return Packed.of(codes[rows])
 
 
 def _steps(work: EventTable, events: EventTable, marks: Sequence[StepMark]) -> IntColumn:
-    """The number of the step that launched each kernel, which the tables of text have."""
+    """The number of the step that launched each kernel, a column that only the CSV tables have."""
     owners = span_of(work, windows_of(marks), launches=events.of_kind("runtime"))
     numbers = [NO_NUMBER if mark.number is None else mark.number for mark in marks]
     return np.array([*numbers, NO_NUMBER])[np.where(owners == OUTSIDE, -1, owners)]
@@ -494,7 +494,7 @@ def _in_order(kernels: KernelTable, steps: IntColumn) -> KernelTable:
 
 
 def _first(columns: TableColumns, names: Sequence[str]) -> Packed:
-    """The first of several columns that says something, row by row."""
+    """The first non-empty value of several columns, row by row."""
     numbers = columns.number(names[0]).unpacked()
     for name in names[1:]:
         numbers = np.where(numbers == NO_NUMBER, columns.wholes(name), numbers)
@@ -513,7 +513,7 @@ def _cell(text: str) -> str | None:
 
 
 def _counter(name: str) -> tuple[str, float]:
-    """A counter's name as the tables write it, and what its numbers are multiplied by: times are nanoseconds here."""
+    """A counter's name as the tables write it, and the factor for its numbers: times are nanoseconds here."""
     if name.endswith("_total_time"):
         return ("aicore_time(us)" if name.startswith("aic_") else f"{name.partition('_')[0]}_time(us)"), 1e-3
     return (f"{name}(us)", 1e-3) if name.endswith("_time") else (name, 1.0)

@@ -1,7 +1,7 @@
 """Files of an Ascend profile: rows of csv tables by column name, and small JSON files, both under limits.
 
-Columns were renamed and added between CANN 7.0 and 9.0, times carry a trailing tab, rows may be short, and cells that are
-quoted hold quotes again (recorded samples msinsight-910B-alexnet-2501, msinsight-gpt3-cann7-2309, msprof-910B-20cores-2608).
+Columns were renamed and added between CANN 7.0 and 9.0, times carry a trailing tab, rows may be short, and quoted cells may
+contain quotes (recorded samples msinsight-910B-alexnet-2501, msinsight-gpt3-cann7-2309, msprof-910B-20cores-2608).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_JSON_BYTES = 256 << 20
 Device = int | None
 _ABSENT = frozenset(("", "N/A", "NA", "-"))
 
-# New name, in lower case, to the one used here. torch_npu's kernel_details is msprof's op_summary with other words
+# New name, in lower case, to the one used here. torch_npu's kernel_details is msprof's op_summary with renamed columns
 # (Ascend/pytorch _csv_headers.py); Block Dim became Block Num in CANN 9.0.
 _ALIASES = {
     "op name": "name",
@@ -45,7 +45,7 @@ _Item = TypeVar("_Item")
 
 
 class TableRow:
-    """One line of a table. A cell is None where the column, or the cell, is absent.
+    """One line of a table. A cell is None if the column or the cell is absent.
 
     ``columns`` maps the lower-case names of this module to their position.
     """
@@ -61,7 +61,7 @@ class TableRow:
         return len(self._cells) < len(self.columns)
 
     def raw(self, column: str) -> str:
-        """A cell as written, empty where there is none."""
+        """A cell as written, empty if absent."""
         index = self.columns.get(column)
         return self._cells[index].strip() if index is not None and index < len(self._cells) else ""
 
@@ -71,7 +71,7 @@ class TableRow:
 
     def whole(self, column: str) -> int | None:
         text = self.text(column)
-        # The plain case comes first: a table has millions of them.
+        # Fast path: a table has millions of plain integers.
         if text is not None and len(text) < 19 and text.isdecimal():
             return int(text)
         number = self._decimal(column)
@@ -94,14 +94,14 @@ class TableRow:
             raise self.wrong(column, "is no number of microseconds") from None
 
     def duration(self, column: str) -> int | None:
-        """As ``time``, and never negative."""
+        """As ``time``, but refuses negative values."""
         time = self.time(column)
         if time is not None and time < 0:
             raise self.wrong(column, "is negative")
         return time
 
     def timestamp(self, column: str) -> int | None:
-        """Microseconds since 1970 as nanoseconds; None where a spreadsheet has rounded them (1.69512E+15)."""
+        """Microseconds since 1970 as nanoseconds; None if a spreadsheet has rounded them (1.69512E+15)."""
         text = self.text(column)
         return None if text is None or "e" in text.lower() else self.time(column)
 
@@ -119,21 +119,21 @@ class TableRow:
             number = Decimal(text[: MAX_NUMBER_TEXT + 1])
         except InvalidOperation:
             raise self.wrong(column, "is no number") from None
-        # The bound comes first: an exponent of a billion must not become digits.
-        # copy_abs, because abs rounds to the context, which overflows.
+        # Check the bound before converting: an exponent of a billion must not be expanded into digits.
+        # copy_abs, because abs rounds to the context and overflows.
         if len(text) > MAX_NUMBER_TEXT or not number.is_finite() or number.copy_abs() > MAX_NUMBER:
             raise self.wrong(column, "is no number")
         return number
 
 
 def clean_cell(raw: str) -> str | None:
-    """The text of a cell, None where it says that there is none."""
+    """The text of a cell, None for a placeholder of an absent value."""
     text = raw.strip().strip('"')
     return None if text in _ABSENT else text
 
 
 class Header(NamedTuple):
-    """The first line of a table: positions by the names of this module, how many columns and how many bytes it has."""
+    """The first line of a table: positions by the names of this module, the number of columns, and its bytes."""
 
     names: dict[str, int]
     size: int
@@ -141,13 +141,13 @@ class Header(NamedTuple):
 
 
 def plain_header(path: Path) -> Header | None:
-    """None where the csv module must say what the first line is, or the table is too large. Raises OSError."""
+    """None if the first line needs the csv module or the table is too large. Raises OSError."""
     if path.stat().st_size > MAX_TABLE_BYTES:
         return None
     with path.open("rb") as stream:
         line = stream.readline(MAX_LINE_BYTES)
     text = line.decode("utf-8-sig", errors="replace")
-    # A line break that is none of csv's is for the module to refuse.
+    # Leave a line break that is not valid in csv to the csv module, which refuses it.
     if not line.endswith(b"\n") or {"\0", '"'} & set(text) or "\r" in text[:-2]:
         return None
     cells = next(csv.reader([text]), [])
@@ -155,9 +155,9 @@ def plain_header(path: Path) -> Header | None:
 
 
 def rows_of(path: Path, *, limit: int | None = None) -> Iterator[TableRow]:
-    """The rows of a table below its header, which must be there.
+    """The rows of a table below its required header.
 
-    Raises DocumentError where the file cannot be read, is no csv, or has more than ``limit`` rows.
+    Raises DocumentError if the file cannot be read, is not csv, or has more than ``limit`` rows.
     """
     try:
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
@@ -175,14 +175,14 @@ def rows_of(path: Path, *, limit: int | None = None) -> Iterator[TableRow]:
 
 
 class Stamp(NamedTuple):
-    """By which a file is known again: bytes, and when it was last written."""
+    """The identity of a file's version: its bytes and its modification time."""
 
     size: int
     written_ns: int
 
 
 def stamp_of(path: Path) -> Stamp:
-    """Raises DocumentError where there is no such file."""
+    """Raises DocumentError if there is no such file."""
     try:
         status = path.stat()
     except OSError as error:
@@ -191,7 +191,7 @@ def stamp_of(path: Path) -> Stamp:
 
 
 def refuse_changed(path: Path, stamp: Stamp) -> None:
-    """Raise DocumentError where a file that is read a second time is another by now."""
+    """Raise DocumentError if a file has changed since it was first read."""
     if stamp_of(path) != stamp:
         raise DocumentError(f"{path}: was written again while it was read; read the recording again")
 
@@ -204,7 +204,7 @@ def by_device(pairs: Iterable[tuple[Device, _Item]]) -> dict[Device, tuple[_Item
 
 
 def decode_file(path: Path, kind: type[_Item]) -> _Item:
-    """Raises DocumentError where a JSON file cannot be read or holds something else."""
+    """Raises DocumentError if a JSON file cannot be read or does not match ``kind``."""
     try:
         if path.stat().st_size > MAX_JSON_BYTES:
             raise DocumentError(f"{path}: more than {MAX_JSON_BYTES} bytes of JSON; profile fewer steps")
@@ -216,13 +216,13 @@ def decode_file(path: Path, kind: type[_Item]) -> _Item:
 
 
 def member(values: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """An object inside another, empty where there is none."""
+    """An object inside another, empty if absent."""
     inner = values.get(key)
     return inner if isinstance(inner, dict) else {}
 
 
 def plain_text(value: object) -> str | None:
-    """``true`` for True, a list with commas; None for what is absent or not plain."""
+    """``true`` for True, a list with commas; None for an absent or nested value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (str, int, float)):

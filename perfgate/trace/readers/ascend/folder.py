@@ -1,4 +1,4 @@
-"""What one folder of torch_npu.profiler says, and several as one recording."""
+"""Read one folder of torch_npu.profiler, and several as one recording."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _Item = TypeVar("_Item")
 
 @dataclass
 class Rank:
-    """What one folder says: timelines, and why what is not there is not there."""
+    """The contents of one folder: timelines, and the reasons for absent parts."""
 
     timelines: list[Timeline]
     absent: dict[str, Message] = field(default_factory=dict)
@@ -39,10 +39,10 @@ class Rank:
 
 
 def read_rank(output: Path, *, tables_suffice: bool = False) -> Rank:
-    """What the tables and the timeline of one folder say. Raises DocumentError for a damaged one.
+    """The tables and the timeline of one folder. Raises DocumentError for a damaged one.
 
-    Where ``tables_suffice``, a timeline is not read whose kernels and steps are in tables: those of the device are then known,
-    those of the host are not.
+    With ``tables_suffice``, a timeline is skipped if tables hold its kernels and steps: the events of the device are then
+    known, those of the host are not.
     """
     about = read_about(output.parent if output.name == OUTPUT else output)
     tables = Tables(lambda stem: _files(output, f"{stem}.csv"), kernels="kernel_details")
@@ -70,7 +70,7 @@ def read_rank(output: Path, *, tables_suffice: bool = False) -> Rank:
 
 
 def rank_of(about: RecordingAbout, tables: Tables, views: Sequence[Path]) -> Rank:
-    """What tables and timelines of one rank say together."""
+    """Tables and timelines of one rank combined."""
     devices = _devices(views, tables)
     if len(devices) > 1 and None in tables.kernels:
         tables.absent["kernels"] = Message("notes.devices-unknown", {"devices": len(devices)})
@@ -79,7 +79,7 @@ def rank_of(about: RecordingAbout, tables: Tables, views: Sequence[Path]) -> Ran
 
 
 def recording_of(path: Path, kind: str, names: Sequence[str], ranks: Sequence[Rank]) -> Recording:
-    """The ranks as one recording, by rank; repeats of a rank keep their order. ``names`` are those of their folders."""
+    """The ranks as one recording, by rank; repeats of a rank keep their order. ``names`` are the names of their folders."""
     timelines = [timeline for rank in ranks for timeline in rank.timelines]
     return Recording(
         path=path,
@@ -89,7 +89,7 @@ def recording_of(path: Path, kind: str, names: Sequence[str], ranks: Sequence[Ra
         settings=_merged(rank.settings for rank in ranks),
         environment=_merged(rank.environment for rank in ranks),
         absent={
-            # What only some folders lack is named with the folder.
+            # A part that only some folders lack is named with the folder.
             name if all(name in rank.absent for rank in ranks) else f"{name} of {folder}": reason
             for folder, rank in zip(names, ranks)
             for name, reason in rank.absent.items()
@@ -102,7 +102,7 @@ def _files(output: Path, *names: str) -> list[Path]:
 
 
 def _rank_of_export(about: RecordingAbout, tables: Tables, database: Path) -> Rank:
-    """What the database says, whose times are exact, and the tables where it says nothing."""
+    """The database, which has exact times, with the tables for values it lacks."""
     export = read_export(database)
     timelines = []
     for own in export.timelines:
@@ -132,7 +132,7 @@ def _rank_of_export(about: RecordingAbout, tables: Tables, database: Path) -> Ra
 
 
 def _devices(views: Sequence[Path], tables: Tables) -> list[DeviceEvents]:
-    """The events of each device, from the timelines where there are some, else from the tables."""
+    """The events of each device, from the timelines if there are any, else from the tables."""
     devices = []
     if views:
         kernels = joined_tables(list(tables.kernels.values()) or [KernelTable.of(())])
@@ -150,13 +150,13 @@ def _devices(views: Sequence[Path], tables: Tables) -> list[DeviceEvents]:
 
 
 def _events_of_tables(tables: Tables, device: int | None) -> EventTable:
-    """A table that names no device holds the rows of the only one."""
+    """The events of a device's tables; a table that names no device belongs to the only one."""
     kernels = tables.kernels.get(device) or tables.kernels.get(None) or KernelTable.of(())
     return events_of_tables(kernels, tables.tasks.get(device, tables.tasks.get(None)))
 
 
 def _merged(ranks: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """What the ranks agree on or one alone says; where they differ, all their values."""
+    """One value per key if the ranks that have it agree, else all their values."""
     values: dict[str, dict[str, None]] = {}
     for rank in ranks:
         for name, value in rank.items():

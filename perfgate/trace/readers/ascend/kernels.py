@@ -17,9 +17,9 @@ from perfgate.trace.model.recording import Shapes
 from perfgate.trace.readers.ascend.columns import Kind, TableColumns, columns_of, flag_of, shapes_of, words_of
 from perfgate.trace.readers.ascend.files import Device, clean_cell, refuse_changed, stamp_of
 
-# What CANN's GE_OP_MODEL_ID says of a kernel that belongs to no graph (msprof constant.py).
+# CANN's GE_OP_MODEL_ID of a kernel that belongs to no graph (msprof constant.py).
 EAGER_MODEL_ID = 4294967295
-# Columns by the names that Kernel has for them.
+# Columns by the field names of Kernel.
 _NUMBERS = {
     "start_ns": "start time(us)",
     "duration_ns": "duration(us)",
@@ -53,14 +53,14 @@ _NO_COUNTERS = frozenset((*KINDS, "model name", "infer id", "context id", "batch
 
 
 class KernelRows(NamedTuple):
-    """The kernels of a table by device, and how many rows lack what a kernel must have."""
+    """The kernels of a table by device, and the number of rows that lack a required cell."""
 
     by_device: dict[Device, KernelTable]
     incomplete: int
 
 
 def read_kernels(path: Path) -> KernelRows:
-    """The kernels of a table in the order of the file. Raises DocumentError for what is no such table."""
+    """The kernels of a table in the order of the file. Raises DocumentError for any other file."""
     counters = _TableCounters(path)
     columns = columns_of(path, KINDS, leave_short=True)
     if columns.names and not {"name", "duration(us)"} <= set(columns.names):
@@ -69,7 +69,7 @@ def read_kernels(path: Path) -> KernelRows:
 
 
 def kernel_rows(columns: TableColumns, counters: CounterColumns) -> KernelRows:
-    """The rows of a table as kernels; one without a duration is none."""
+    """The rows of a table as kernels; a row without a duration is left out."""
     texts: dict[str, int] = {}
     shapes: dict[Shapes, int] = {}
     words: dict[tuple[str, ...], int] = {}
@@ -92,12 +92,12 @@ def kernel_rows(columns: TableColumns, counters: CounterColumns) -> KernelRows:
 
 
 def of_graph(models: IntColumn) -> IntColumn:
-    """The numbers of models, NO_NUMBER for kernels that belong to none."""
+    """The ids of models, NO_NUMBER for kernels without one."""
     return np.where(models == EAGER_MODEL_ID, NO_NUMBER, models)
 
 
 class _TableCounters:
-    """The counters of a table's file, each column read when it is asked for."""
+    """The counters of a table's file, each column read on demand."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._stamp = path, stamp_of(path)

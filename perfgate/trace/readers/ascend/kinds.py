@@ -1,4 +1,4 @@
-"""Which kind of event a span of Ascend's profilers is, and the operator type of a kernel by its name."""
+"""Classify spans of Ascend's profilers by kind of event, and kernels by operator type from their names."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ HARDWARE = "Ascend Hardware"
 COLLECTIVES = ("HCCL", "Communication")
 HOST = ("Python", "CANN")
 
-# torch_npu gives operators, its own work and the ranges of record_function one category. An operator is named
+# torch_npu writes operators, its internal work and record_function ranges under one category. An operator is named
 # namespace::name, is a call of aclnn, or a node of autograd …
 _OPERATOR = re.compile(r"::|^aclnn|Backward\d+$")
-# … or one of these (samples msinsight-910B-alexnet-2501 and mstt-advisor), or what the task queue takes out again under
-# the same name (Dequeue@Conv2D).
+# … or one of these (samples msinsight-910B-alexnet-2501 and mstt-advisor), or a call that the task queue later dequeues
+# under the same name (Dequeue@Conv2D).
 _NATIVE = frozenset(
     (
         "detach",
@@ -34,13 +34,13 @@ _NATIVE = frozenset(
 # (random numbers), Other (2024).
 _COMPUTE_TASK = re.compile(r"AI_?C|AI_?V|MIX|DSA|VECTOR|^OTHER$")
 _COPY_TASK = re.compile(r"PCIE_DMA|SDMA_SQE|MEMCPY")
-# Tasks of a collective, whose whole span lies on the track of collectives.
+# Tasks of a collective; its whole span lies on the track of collectives.
 _PARTS_OF_COLLECTIVES = ("hcom_", "hccl", "aiv_")
 _COLLECTIVE = re.compile(r"hcom_|allreduce|allgather|reducescatter|alltoall|broadcast|sendrecv", re.IGNORECASE)
 
 
 def python_kind(category: str, name: str, *, has_inputs: bool) -> EventKind:
-    """The kind of an event of the process Python; what is neither operator nor internal is a user's range."""
+    """The kind of an event of the process Python; any event that is neither an operator nor internal is a user's range."""
     if category in ("enqueue", "dequeue"):
         return "runtime"
     if category == "python_function":
@@ -53,8 +53,8 @@ def python_kind(category: str, name: str, *, has_inputs: bool) -> EventKind:
 def task_kind(task_type: str, name: str) -> EventKind:
     """The kind of a task on the device.
 
-    SDMA without a suffix is a step of a collective, whose whole span lies on the track of collectives; a kernel that sends by
-    itself (MoeDistributeDispatch) has no other span. Events, notifies, place holders and writes of a value are no work.
+    SDMA without a suffix is a step of a collective, which has its whole span on the track of collectives; a kernel that sends
+    by itself (MoeDistributeDispatch) has no other span. Events, notifies, placeholders and value writes are not work.
     """
     word = task_type.upper()
     if name.startswith("MEMCPY") or _COPY_TASK.search(word):
@@ -62,18 +62,18 @@ def task_kind(task_type: str, name: str) -> EventKind:
     by_name = kernel_kind(name)
     if by_name != "compute" and not name.lower().startswith(_PARTS_OF_COLLECTIVES):
         return by_name
-    # Level0 tells no task type in some tables; its kernels are what is left.
+    # Some tables of Level0 have no task type; all tasks left at this point are kernels.
     return "compute" if not word or word == "N/A" or _COMPUTE_TASK.search(word) else "other"
 
 
 def collective_kind(thread: str, name: str) -> EventKind:
-    """Whether a span on the track of collectives is a whole one; planes hold its steps."""
+    """The kind of a span on the track of collectives: a whole collective, or one of its steps, which are on planes."""
     if thread.startswith("Plane"):
         return "other"
     return "comm" if thread.startswith("Group") or _COLLECTIVE.search(name) else "other"
 
 
 def device_of_label(label: str | None) -> int | None:
-    """The device of a process label, ``NPU 3``; None where it names none, ``NPU``."""
+    """The device of a process label, ``NPU 3``; None for a label without a number, ``NPU``."""
     match = re.fullmatch(r"NPU\s*(\d{1,6})", label or "")
     return int(match[1]) if match else None

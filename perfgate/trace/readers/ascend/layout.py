@@ -1,4 +1,4 @@
-"""Where torch_npu.profiler and msprof put what they write: the folders there are below a path."""
+"""The folder layouts of torch_npu.profiler and msprof: find their output folders below a path."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OUTPUT = "ASCEND_PROFILER_OUTPUT"
 MSPROF_OUTPUT = "mindstudio_profiler_output"
 MAX_FOLDERS = 4096
 MAX_FILES = 50_000
-# Any of these makes a folder an analysed one.
+# A folder with any of these is an analysed one.
 TRACE_VIEWS = named("trace_view.json")
 _ANALYSED = ("kernel_details.csv", *TRACE_VIEWS, "step_trace_time.csv", "analysis.db")
 _STAMP = re.compile(r"_(\d{14,17})_ascend_pt$")
@@ -34,7 +34,7 @@ def raw_folders(path: Path) -> list[Path]:
 
 
 def holds_profiles(path: Path) -> bool:
-    """Whether a folder holds analysed or recorded output; a cheap look, which raises nothing."""
+    """Whether a folder holds analysed or recorded output; cheap, and raises nothing."""
     try:
         return next(_analysed(path, _DEPTH), None) is not None or bool(raw_folders(path))
     except DocumentError:
@@ -42,7 +42,7 @@ def holds_profiles(path: Path) -> bool:
 
 
 def msprof_outputs(path: Path) -> Iterator[Path]:
-    """Yield the folders of exported files: the path, in it, or in the PROF folders in it."""
+    """Yield the folders of exported files: the path itself, a folder in it, or one in its PROF folders."""
     if path.name == MSPROF_OUTPUT or next(path.glob("op_summary*.csv"), None) is not None:
         yield path
     elif (path / MSPROF_OUTPUT).is_dir():
@@ -54,7 +54,7 @@ def msprof_outputs(path: Path) -> Iterator[Path]:
 
 
 def files_of_profile(path: Path) -> list[Path]:
-    """A file; or all folders and files below a folder, of an output folder those of the profile around it.
+    """The file itself, or all folders and files below a folder; for an output folder, those of the enclosing profile.
 
     Raises DocumentError for more than MAX_FILES.
     """
@@ -76,7 +76,7 @@ def _analysed(path: Path, depth: int) -> Iterator[Path]:
         yield path / OUTPUT
     elif depth:
         for child in _entries(path):
-            # PROF folders hold msprof's own export, which is read by its reader.
+            # PROF folders hold msprof's own export, which has its own reader.
             if child.is_dir() and not child.is_symlink() and not child.name.startswith("PROF_"):
                 yield from _analysed(child, depth - 1)
 

@@ -1,4 +1,4 @@
-"""What the msprof command exported: PROF_* folders with mindstudio_profiler_output, of one device or several."""
+"""Read exports of the msprof command: PROF_* folders with mindstudio_profiler_output, of one device or several."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _TABLES = ("kernels", "kernels, some", "types", "calls")
 
 
 def read_msprof(path: Path, *, table: str | None = None) -> Recording:
-    """What PROF folders say by device, or one ``table`` of kernels. Raises DocumentError, with what is wrong, where and what to
-    do.
+    """PROF folders by device, or one ``table`` of kernels. Raises DocumentError, which names the fault, its place and the
+    next step.
     """
     if table is not None:
         tables = Tables(lambda stem: [path] if stem == table else [], kernels=table)
@@ -36,7 +36,7 @@ def _read_output(output: Path) -> Rank:
 
 def _rank(tables: Tables, settings: dict[str, str], views: list[Path]) -> Rank:
     rank = rank_of(RecordingAbout(None, {}, settings, {}, {}), tables, views)
-    # Of what torch_npu would have written, msprof has no trace.
+    # msprof never writes the other parts that torch_npu has, so their absence needs no reason.
     rank.absent = {name: reason for name, reason in rank.absent.items() if name in _TABLES}
     if not views:
         rank.absent["host"] = Message("notes.no-msprof-timeline")

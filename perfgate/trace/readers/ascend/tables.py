@@ -42,7 +42,7 @@ _NO_DEVICE = Message("notes.no-device-recorded")
 _LEVEL1 = Message("notes.table-needs-level-1")
 _MEMORY = Message("notes.table-needs-memory")
 _PERCENT = 100.0
-# 1452.0 MB of memory_record.csv are 1522532352 bytes in the database of the same run, 18816.5 KB are 19268096.
+# Binary units: 1452.0 MB of memory_record.csv are 1522532352 bytes in the database of the same run, 18816.5 KB are 19268096.
 _MEBIBYTE, _KIBIBYTE = 1 << 20, 1 << 10
 _PARTS = {
     "total allocated(mb)": "allocated",
@@ -67,10 +67,10 @@ _OPERATOR_TIMES = (
 
 
 class Tables:
-    """The tables of one rank. ``absent`` says of each that is missing why that may be."""
+    """The tables of one rank. ``absent`` gives the likely reason for each missing one."""
 
     def __init__(self, find: Callable[[str], Sequence[Path]], *, kernels: str) -> None:
-        """Read all tables; ``find`` gives the files of a table by the stem of their names, ``kernels`` is one of them."""
+        """Read all tables; ``find`` gives the files of a table by the stem of their names, ``kernels`` is the kernels' stem."""
         self._find = find
         self.absent: dict[str, Message] = {}
         self.groups: Mapping[str, tuple[int, ...]] = {}
@@ -96,19 +96,19 @@ class Tables:
 
     @property
     def has_kernels_and_steps(self) -> bool:
-        """Whether its tables say when each kernel ran, and in which step."""
+        """Whether the tables give the time and the step of each kernel."""
         kernels = [kernel for rows in self.kernels.values() if len(rows) for kernel in rows[:1]]
         return bool(self._steps and kernels) and all(kernel.start_ns is not None for kernel in kernels)
 
     def add_steps(self, steps: Iterable[tuple[Device, TabledStep]]) -> None:
-        """Take the steps of analysis.db where there is no step_trace_time.csv."""
+        """Use the steps of analysis.db if there is no step_trace_time.csv."""
         if not self._steps:
             self._steps = by_device(steps)
             if self._steps:
                 self.absent.pop("steps", None)
 
     def timeline(self, rank: int | None, own: DeviceEvents, *, alone: bool) -> Timeline:
-        """The timeline of a device; what names no device is ``alone``'s."""
+        """The timeline of a device; with ``alone``, rows that name no device belong to it."""
         device, events = own.device, own.events
         steps, kernels = _of(self._steps, device, alone), _of(self.kernels, device, alone)
         return Timeline(
@@ -164,7 +164,7 @@ class Tables:
 
 
 def read_tasks(path: Path) -> Iterator[tuple[Device, EventTable]]:
-    """The events of task_time.csv, which holds copies, events and place holders too. Rows without times are left out."""
+    """The events of task_time.csv, including copies, events and placeholders. Rows without times are left out."""
     columns = columns_of(path, _TASKS)
     names: dict[str, int] = {"": 0}
     name, kind = (columns.coded(column, clean_cell, names).unpacked() for column in ("kernel_name", "kernel_type"))
@@ -186,7 +186,7 @@ def _of(table: Mapping[Device, _Item], device: Device, alone: bool) -> _Item | N
 def _steps(
     events: EventTable, kernels: Sequence[Kernel] | None, table: Sequence[TabledStep] | None
 ) -> tuple[ProfilerStep, ...] | None:
-    """The steps by the timeline where it shows the device at work in them, else by the tables."""
+    """The steps from the timeline if it shows work of the device in them, else from the tables."""
     marked = profiler_steps(events)
     if marked and any(step.computing_ns is not None for step in marked):
         return marked
@@ -194,7 +194,7 @@ def _steps(
 
 
 def read_steps(path: Path) -> Iterator[tuple[Device, TabledStep]]:
-    """step_trace_time.csv; a device of -1 is none (torch_npu writes it where it knows no rank)."""
+    """step_trace_time.csv; a device of -1 means none (torch_npu writes it if the rank is unknown)."""
     for row in rows_of(path, limit=MAX_ROWS):
         device = row.whole("device_id")
         step = TabledStep(
@@ -210,7 +210,7 @@ def read_steps(path: Path) -> Iterator[tuple[Device, TabledStep]]:
 
 
 def read_types(path: Path) -> Iterator[tuple[Device, TypeTotal]]:
-    """op_statistic.csv; collectives are not in it."""
+    """op_statistic.csv, which excludes collectives."""
     for row in rows_of(path, limit=MAX_ROWS):
         kind, total, count = row.text("type"), row.duration("total time(us)"), row.whole("count")
         if kind is None or total is None or count is None:
@@ -241,7 +241,7 @@ def read_calls(path: Path) -> Iterator[tuple[Device, CallTotal]]:
 
 
 def read_cpu_nodes(path: Path) -> Iterator[tuple[Device, CallTotal]]:
-    """data_preprocess.csv, added up by node and by device: what the device's own CPU ran."""
+    """data_preprocess.csv, summed by node and device: the work of the device's own CPU."""
     columns = columns_of(path, {"node": "text", "total_time(us)": "duration", "device_id": "whole"})
     names: dict[str, int] = {}
     node, device = columns.coded("node", clean_cell, names), columns.number("device_id")
@@ -256,23 +256,23 @@ def read_cpu_nodes(path: Path) -> Iterator[tuple[Device, CallTotal]]:
 
 
 def read_operators(path: Path) -> Iterator[tuple[Device, OperatorTime]]:
-    """operator_details.csv, added up by operator; it has a row a call, and call stacks over many lines."""
+    """operator_details.csv, summed by operator; it has one row per call, and multi-line call stacks."""
     columns = columns_of(path, {"name": "text", **dict.fromkeys(_OPERATOR_TIMES, "time")})
     names: dict[str, int] = {}
     name = columns.coded("name", clean_cell, names).unpacked()
     named = name != NO_TEXT
     sums = [counts_by_name(name[named], len(names))]
     for column in _OPERATOR_TIMES:
-        # Times of nested operators are differences, so that older builds write a self time a little below zero.
+        # Self times are differences, which are slightly below zero in older builds.
         time = columns.wholes(column)
         sums.append(totals_by_name(name[named], np.where(time == NO_NUMBER, 0, time)[named], len(names)))
     return ((None, OperatorTime(*row)) for row in zip(names, *(column.tolist() for column in sums)))
 
 
 def read_allocations(path: Path) -> Iterator[tuple[Device, AllocationTotal]]:
-    """operator_memory.csv, added up by operator; a negative size is a release.
+    """operator_memory.csv, summed by operator; a negative size is a release.
 
-    What was there before the recording has no time of allocation, and what outlives it none of release.
+    Memory allocated before the recording has no allocation time; memory that outlives it has no release time.
     """
     columns = columns_of(path, {"name": "text", "size(kb)": "number", **_OWNER, **dict.fromkeys(_HELD, "timestamp")})
     names: dict[str, int] = {}
@@ -287,7 +287,7 @@ def read_allocations(path: Path) -> Iterator[tuple[Device, AllocationTotal]]:
 def read_peaks(path: Path) -> Mapping[Device, dict[str, float]]:
     """The peak bytes by device of memory_record.csv, e.g. ``PTA.reserved``.
 
-    The times of the rows are not used, so that a table a spreadsheet has rounded them in still tells its peaks.
+    The times of the rows are not used, so the peaks stay valid even if a spreadsheet has rounded the times.
     """
     columns = columns_of(path, {"component": "text", **dict.fromkeys(_PARTS, "number"), **_OWNER})
     names: dict[str, int] = {}
@@ -305,9 +305,9 @@ def read_peaks(path: Path) -> Mapping[Device, dict[str, float]]:
 
 
 def read_module_peaks(path: Path) -> Mapping[Device, dict[str, float]]:
-    """The peak bytes by device of npu_module_mem.csv, e.g. ``module.HCCL.reserved``, without those of nothing.
+    """The peak bytes by device of npu_module_mem.csv, e.g. ``module.HCCL.reserved``, without zeros.
 
-    Its modules are some eighty, of which few hold memory; GE among them is not the GE of memory_record.csv.
+    Few of its some eighty modules hold memory; its GE is not the GE of memory_record.csv.
     """
     return {
         device: {f"module.{name}": peak for name, peak in peaks.items() if peak}
@@ -316,7 +316,7 @@ def read_module_peaks(path: Path) -> Mapping[Device, dict[str, float]]:
 
 
 def _owners(columns: TableColumns) -> Packed:
-    """The device of each row: that of ``NPU:3``, which the columns Device Type and Device hold, else of Device_id."""
+    """The device of each row: from ``NPU:3`` in the columns Device Type and Device, else from Device_id."""
     numbers: dict[int, int] = {}
     owner = columns.wholes("device_id")
     for column in ("device", "device type"):

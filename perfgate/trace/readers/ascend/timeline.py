@@ -37,7 +37,7 @@ from perfgate.trace.readers.ascend.kinds import (
 )
 from perfgate.trace.readers.ascend.view import Detail, View
 
-# Newer torch_npu writes the timeline's times through a float, so that they are up to 250 ns off those of the tables.
+# Newer torch_npu passes the timeline's times through a float, so they differ from the tables by up to 250 ns.
 _FLOAT_NS = 500
 _OVERLAP = "Overlap Analysis"
 # Names of compiled kernels: OnesLike_1c4543fdfe7149b6b0717bd88f061562_high_performance_210000000.
@@ -46,7 +46,7 @@ _Mask = npt.NDArray[np.bool_]
 
 
 class DeviceEvents(NamedTuple):
-    """The host's events and those of one device, None where the file names none; and its counters over time."""
+    """The events of the host and of one device, None if the file names no device; and the device's counters over time."""
 
     device: int | None
     events: EventTable
@@ -54,9 +54,9 @@ class DeviceEvents(NamedTuple):
 
 
 def device_events(view: View, kernels: KernelTable) -> list[DeviceEvents]:
-    """The events of every device of a timeline; of the host alone where there is no device.
+    """The events of every device of a timeline; of the host alone if there is no device.
 
-    ``kernels`` are those of the tables of all its devices; they give types and exact times.
+    ``kernels`` come from the tables of all its devices; they give types and exact times.
     """
     tracks = _Tracks(view)
     events = replace(view.events, kind=_kinds(view, tracks), correlation=_correlations(view, tracks))
@@ -68,7 +68,7 @@ def device_events(view: View, kernels: KernelTable) -> list[DeviceEvents]:
 
 
 def events_of_tables(kernels: KernelTable, tasks: EventTable | None) -> EventTable:
-    """What ran on a device where no timeline was exported: its kernels, and the tasks that are none of them."""
+    """The work of a device without an exported timeline: its kernels, and the tasks that are not kernels."""
     table = kernels.select(kernels.start != NO_NUMBER)
     track, tracks = _streams(table.numbers.packed["stream"])
     events = replace(table.events, track=track, tracks=tracks)
@@ -105,7 +105,7 @@ def task_events(
 
 
 def _streams(column: Packed) -> tuple[Codes, tuple[tuple[str, str], ...]]:
-    """The track of each row by its stream, and all tracks; what has no stream is a collective."""
+    """The track of each row by its stream, and all tracks; a row without a stream is a collective."""
     first, track = group_rows(column.ranks())
     numbers = column.select(first).unpacked().tolist()
     names = ("Communication" if number == NO_NUMBER else f"Stream {number}" for number in numbers)
@@ -113,7 +113,7 @@ def _streams(column: Packed) -> tuple[Codes, tuple[tuple[str, str], ...]]:
 
 
 class _Tracks:
-    """Which tracks are the host's, the hardware's, the collectives', and which device's."""
+    """Classification of tracks: the host's, the hardware's, the collectives', and the device of each."""
 
     def __init__(self, view: View) -> None:
         names = [view.processes.get(pid, "") for pid, _ in view.keys]
@@ -124,7 +124,7 @@ class _Tracks:
         self._shown = np.array([name != _OVERLAP for name in names], dtype=bool)
         owners = _owners(view)
         devices = {device for device in owners.values() if device is not None}
-        # A label NPU without a number stands for the only device there is.
+        # A label NPU without a number stands for the only device.
         only = next(iter(devices)) if len(devices) == 1 else None
         self._device = [owners.get(pid) if owners.get(pid) is not None else only for pid, _ in view.keys]
         present = {device for device, owned in zip(self._device, self.on_device.tolist()) if owned} or {None}
@@ -143,9 +143,9 @@ class _Tracks:
 
 
 def _owners(view: View) -> dict[str, int | None]:
-    """The device of each process that is one's.
+    """The device of each process that represents one.
 
-    Newer builds label the process (NPU 0); where several are labelled NPU alone, the process id ends in the device:
+    Newer builds label the process (NPU 0); if several are labelled NPU alone, the process id ends in the device:
     (host process << 10) | (sort index << 5) | device.
     """
     pids = [pid for pid, name in view.processes.items() if name == HARDWARE or name in COLLECTIVES]
@@ -157,7 +157,7 @@ def _owners(view: View) -> dict[str, int | None]:
 
 
 def _kinds(view: View, tracks: _Tracks) -> Codes:
-    """The kind of every event; each combination of track, detail and name is judged once."""
+    """The kind of every event; each combination of track, detail and name is classified once."""
     events = view.events
     queued = frozenset(name.removeprefix("Dequeue@") for name in events.names if name.startswith("Dequeue@"))
     first, row = group_rows(events.track, view.detail, events.name)
@@ -193,7 +193,7 @@ def _with_types(events: EventTable, table: KernelTable) -> EventTable:
     found = row >= 0
     start[chosen[found]], duration[chosen[found]] = table.start[row[found]], table.duration[row[found]]
 
-    # Where a span has no row of its own, the last row of its name says the type.
+    # A span without a row of its own gets its type from the last row of its name.
     any_row = np.full(len(table.texts) + 1, -1, dtype=np.int64)
     any_row[table.codes["name"]] = np.arange(len(table))
     row = np.where(found, row, any_row[code_of[events.name[chosen]]])
@@ -209,12 +209,12 @@ def _with_types(events: EventTable, table: KernelTable) -> EventTable:
 
 
 def _rows_of(table: KernelTable, name: IntColumn, start: IntColumn) -> IntColumn:
-    """The row of each span, by its exact start, else by its name and a start as a float would round it; -1 for none."""
+    """The row of each span, by its exact start, else by its name and its start within float rounding; -1 for none."""
     row = np.full(start.size, -1, dtype=np.int64)
     timed = np.flatnonzero(table.start != NO_NUMBER)
     if not timed.size:
         return row
-    # Of several kernels that start at once the last one of the table counts.
+    # Of several kernels with the same start, the last one of the table counts.
     starts, last = np.unique(table.start[timed][::-1], return_index=True)
     rows = timed[::-1][last]
     place = np.minimum(np.searchsorted(starts, start), starts.size - 1)
@@ -240,16 +240,16 @@ def _correlations(view: View, tracks: _Tracks) -> CodeColumn:
     """One number for a call that launched and everything it started on the device.
 
     An arrow starts inside the call that launched, which is the innermost span around it on its thread, and ends exactly
-    where a task starts on its track (sample msinsight-910B-alexnet-2501: 210 of 210, only 23 of them at a span's start).
-    One call may start several arrows and one arrow several tasks, so it is the call that gives the number: its position
-    among the events.
+    at the start of a task on its track (sample msinsight-910B-alexnet-2501: 210 of 210, only 23 of them at a span's start).
+    One call may start several arrows and one arrow several tasks, so the number is that of the call: its position among the
+    events.
     """
     events, starts, ends = view.events, view.starts, view.ends
     numbers = np.full(len(events), NO_CORRELATION, dtype=np.int32)
     tasks = np.flatnonzero(tracks.on_device[events.track])
     calls = np.append(_calls_of_arrows(view, tracks.host), NO_CORRELATION)
     of_ends = np.append(calls[last_rows(starts.flow, ends.flow)], NO_CORRELATION)
-    # A time as one of the few at which arrows end, so that a track and a time are one number.
+    # Replace each time by its index among the ends of arrows, so that a track and a time fit in one number.
     times, place = np.unique(ends.time, return_inverse=True)
     at = np.searchsorted(times, events.start[tasks])
     at[np.append(times, NO_NUMBER)[at] != events.start[tasks]] = times.size
@@ -261,14 +261,14 @@ def _correlations(view: View, tracks: _Tracks) -> CodeColumn:
 
 
 def _calls_of_arrows(view: View, on_host: _Mask) -> IntColumn:
-    """For every arrow the span it starts in, -1 where there is none."""
+    """For every arrow the span it starts in, -1 if there is none."""
     events = view.events
     track, time = view.starts.track, view.starts.time
     calls = np.full(track.size, -1, dtype=np.int64)
     for number in np.unique(track).tolist():
         spans = np.flatnonzero(events.track == number)
         if not spans.size:
-            # Level0 leaves the thread of CANN without spans: there the task queue's, on the same thread, made the call.
+            # At Level0 the thread of CANN has no spans; the task queue's span on the same thread made the call.
             same = [key[1] == view.keys[number][1] for key in view.keys]
             spans = np.flatnonzero((np.array(same, dtype=bool) & on_host)[events.track])
         arrows = np.flatnonzero(track == number)
@@ -277,14 +277,14 @@ def _calls_of_arrows(view: View, on_host: _Mask) -> IntColumn:
 
 
 def _innermost(events: EventTable, spans: IntColumn, times: IntColumn) -> IntColumn:
-    """The innermost of some nested spans around each time, -1 where there is none."""
+    """The innermost of some nested spans around each time, -1 if there is none."""
     spans = spans[np.lexsort((-events.duration[spans], events.start[spans]))]
     begun = np.searchsorted(events.start[spans], times, side="right")
     return np.append(spans, -1)[last_until(events.end[spans], begun, times)]
 
 
 def _track_names(view: View) -> tuple[tuple[str, str], ...]:
-    """Process and thread of each track by their names; two processes of one name keep their ids apart."""
+    """Process and thread of each track by their names; processes with the same name are distinguished by id."""
     names = [(view.processes.get(pid) or pid, view.threads.get((pid, tid)) or tid) for pid, tid in view.keys]
     owners: dict[str, set[str]] = {}
     for (process, _), (pid, _) in zip(names, view.keys):

@@ -20,12 +20,12 @@ from perfgate.trace.scanner.scanned import NO_TEXT, Mask, Names, ScannedEvents, 
 _FLOW = "HostToDevice"
 _FREQUENCY = "AI Core Freq"
 # HBM 0/Read, HBM 3/Write: one of the memories, every 20 ms (sample msinsight-910B-alexnet-2501). Its MB are MiB: every
-# number is a whole one of bytes over 2 ** 20.
+# value is a whole number of bytes divided by 2 ** 20.
 _MEMORY = re.compile(r"HBM \d+/(Read|Write)$")
 _MEBIBYTE = 1 << 20
-# No counter reads as much; what is more, or no number, is damage.
+# No counter reaches this; a larger value, or one that is not a number, is damage.
 _MOST = 1e15
-# All as written: what a word or a number is differs by version, and most events need none of them.
+# All as written: versions differ in which of them are words or numbers, and most events need none of them.
 _TASK_TYPE, _INPUTS, _MEGAHERTZ, _NAME, _LABELS, _REQUEST = (
     "Task Type",
     "Input Dims",
@@ -39,7 +39,7 @@ _Key = tuple[str, str]
 
 
 class Detail(NamedTuple):
-    """What an event says of its kind beside its name."""
+    """The arguments of an event that determine its kind, besides its name."""
 
     category: str
     task_type: str
@@ -47,7 +47,7 @@ class Detail(NamedTuple):
 
 
 class Flows(NamedTuple):
-    """One end of the arrows from host to device: which arrow, which track (its number in ``View.keys``), when."""
+    """One end of the arrows from host to device: the arrow's id, its track (number in ``View.keys``) and its time."""
 
     flow: IntColumn
     track: Codes
@@ -56,7 +56,7 @@ class Flows(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """A timeline as the file has it. Every event still has kind ``other``; ``detail`` indexes ``details``.
+    """A timeline as in the file. Every event still has kind ``other``; ``detail`` indexes ``details``.
 
     ``keys`` are process and thread id of each track; ``processes`` and ``threads`` their names, ``labels`` a process's
     label. ``readings`` are the counters of the device over time, by process id.
@@ -75,13 +75,13 @@ class View:
 
 
 def read_view(path: Path) -> View:
-    """Raises DocumentError, with what is wrong and where, for what is no such file."""
+    """Raises DocumentError, which names the fault and its place, for any other file."""
     rates = [argument for _, argument in _RATES.values()]
     keys = (_TASK_TYPE, _INPUTS, _MEGAHERTZ, _NAME, _LABELS, _REQUEST, *rates)
     texts, spans, others, read_arrows, _ = scan(path, texts=keys, advice="analyse the profile again")
     starts, ends = _flows(read_arrows())
-    del read_arrows  # there are as many arrows as spans, and memory for them once
-    # Arrows lie on threads that hold no span, so their tracks count too.
+    del read_arrows  # as many arrows as spans: free their memory first
+    # Arrows may be on threads without spans, so their tracks count too.
     (track, of_starts, of_ends), tracks = texts.number_tracks(spans, starts, ends)
     detail, details = _details(spans)
     view = View(
@@ -98,7 +98,7 @@ def read_view(path: Path) -> View:
 
 
 def _flows(arrows: ScannedEvents) -> Iterator[ScannedEvents]:
-    """The ends of the arrows from a call to what it started on a device."""
+    """The ends of the arrows from a call to the work it started on a device."""
     is_flow = arrows.of.flagged(arrows.category, _FLOW.__eq__)
     return (arrows.select(is_flow & arrows.is_phase(phase)) for phase in ("s", "f"))
 
@@ -124,7 +124,7 @@ def _events(spans: ScannedEvents) -> EventTable:
 
 
 def _details(spans: ScannedEvents) -> tuple[Codes, tuple[Detail, ...]]:
-    """The detail of each span, and all details in the order of the file."""
+    """The detail of each span, and all details in file order."""
     category, task_type, word = spans.category, spans.argument(_TASK_TYPE), spans.of.word
     has_inputs = spans.argument(_INPUTS) != NO_TEXT
     first, row = group_rows(category, task_type, has_inputs.astype(np.int8))
@@ -138,7 +138,7 @@ def _details(spans: ScannedEvents) -> tuple[Codes, tuple[Detail, ...]]:
 
 
 def _readings(counters: ScannedEvents) -> dict[str, dict[str, Readings]]:
-    """The clock of the core and the traffic of the memory, each by the process id that it is written under."""
+    """The clock of the core and the traffic of the memory, each by process id."""
     readings: dict[str, dict[str, Readings]] = {}
     flagged = counters.of.flagged
     for pid, clocks in _by_process(counters, flagged(counters.name, _FREQUENCY.__eq__), _MEGAHERTZ):
@@ -167,7 +167,7 @@ def _by_process(counters: ScannedEvents, chosen: Mask, argument: str) -> Iterato
 
 
 def _numbers(counters: ScannedEvents, argument: str) -> FloatColumn:
-    """The numbers of an argument. Raises DocumentError that names the first event whose argument is none."""
+    """The numbers of an argument. Raises DocumentError, which names the first event with an argument that is no number."""
     codes, back = np.unique(counters.argument(argument), return_inverse=True)
     numbers = np.zeros(codes.size)
     for place, code in enumerate(codes.tolist()):

@@ -14,7 +14,7 @@ _MAGIC = b"SQLite format 3\0"
 
 
 def recognises(path: Path) -> bool:
-    """Whether a file is a SQLite database; reading says whether it is a profiler's."""
+    """Whether a file is a SQLite database; ``read`` checks that it is a profiler's."""
     return path.is_file() and (
         _is_database(path) or (path.name.startswith(("ascend_pytorch_profiler", "msprof_")) and path.suffix == ".db")
     )
@@ -29,12 +29,12 @@ def _is_database(path: Path) -> bool:
 
 
 def files(path: Path) -> list[Path]:
-    """The database, and what SQLite has not yet written into it (sqlite.org/wal.html)."""
+    """The database, and the write-ahead log that SQLite has not merged yet (sqlite.org/wal.html)."""
     return [path, path.parent, *(path.parent.glob(f"{glob.escape(path.name)}-*"))]
 
 
 def read(path: Path) -> Recording:
-    """The timelines of each device. Raises DocumentError, with what is wrong, where and what to do."""
+    """The timelines of each device. Raises DocumentError, which names the fault, its place and the next step."""
     from perfgate.trace.readers.ascend.export import read_export
 
     export = read_export(path)

@@ -25,7 +25,7 @@ def files(path: Path) -> list[Path]:
 
 
 def read(path: Path) -> Recording:
-    """What the folders say, by rank. Raises DocumentError, with what is wrong, where and what to do."""
+    """The folders by rank. Raises DocumentError, which names the fault, its place and the next step."""
     if path.is_dir():
         return _read_folder(path)
     from perfgate.trace.model.kernel_table import KernelTable
@@ -33,7 +33,7 @@ def read(path: Path) -> Recording:
 
     with unpacked(path) as folder:
         recording = _read_folder(folder)
-        # The files of the counters are gone afterwards.
+        # The unpacked files behind the counters are removed afterwards, so keep their values.
         timelines = tuple(
             replace(own, kernels=None if own.kernels is None else KernelTable.of(own.kernels).kept())
             for own in recording.timelines
@@ -42,7 +42,7 @@ def read(path: Path) -> Recording:
 
 
 def _read_folder(path: Path) -> Recording:
-    # Not above: to recognise a trace every reader is imported, and most traces are not of Ascend.
+    # Imported here because recognising a trace imports every reader, and most traces are not Ascend's.
     from perfgate.trace.readers.ascend.folder import read_rank, recording_of
 
     folders = analysed_folders(path)

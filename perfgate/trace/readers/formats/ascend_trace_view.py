@@ -14,7 +14,7 @@ from perfgate.trace.scanner.compressed import bare_name, is_json
 READS = "trace_view.json of torch_npu.profiler, and msprof_*.json"
 PRIORITY = 20
 _NAMES = re.compile(r"(trace_view|msprof_[\w-]+).*\.json$")
-# A bare list, unlike Kineto's object, with what only Ascend's profilers write.
+# A bare list, unlike Kineto's object, with names that only Ascend's profilers write.
 _LIST = re.compile(rb"\A\s*\[")
 _OWN = re.compile(rb'"Ascend Hardware"|"enqueue_to_dequeue"|"async_npu"|"Overlap Analysis"|"name": ?"CANN"')
 
@@ -31,7 +31,7 @@ def files(path: Path) -> list[Path]:
 
 
 def read(path: Path) -> Recording:
-    """The events of each device. Raises DocumentError, with what is wrong, where and what to do."""
+    """The events of each device. Raises DocumentError, which names the fault, its place and the next step."""
     from perfgate.trace.model.kernel_table import KernelTable
     from perfgate.trace.readers.ascend.timeline import device_events
     from perfgate.trace.readers.ascend.view import read_view

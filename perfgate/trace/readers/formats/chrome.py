@@ -1,7 +1,7 @@
 """Read plain Chrome trace events, as converters of aclprof output and many other tools write them.
 
-Spans are complete events (``ph`` X) or pairs (B and E) of one thread. Beyond times and names little is promised by the
-format, so what an event is follows from its category, and from what its process and thread are called.
+Spans are complete events (``ph`` X) or pairs (B and E) of one thread. The format guarantees little beyond times and names, so
+the kind of an event is inferred from its category and the names of its process and thread.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from perfgate.trace.scanner.scan import scan
 from perfgate.trace.scanner.scanned import NO_TEXT, Names, ScannedEvents, requests_named
 
 READS = "Chrome trace events, *.json, *.json.gz and *.json.zst"
-# Every other format of JSON is asked first.
+# Tried after every other JSON format.
 PRIORITY = -10
 
-# How converters call the process of a device, and a stream of it: Ascend Hardware, NPU 0, GPU 1 (facts of msprof's
-# timeline and of Kineto), Stream 3.
+# Names that converters give the process of a device and its streams: Ascend Hardware, NPU 0, GPU 1 (from msprof's timeline
+# and Kineto), Stream 3.
 _DEVICE = re.compile(r"ascend hardware|\b(?:npu|gpu|cuda|device)\b", re.IGNORECASE)
 _NUMBER = re.compile(r"\b(?:npu|gpu|cuda|device)[ :]?(\d{1,6})\b", re.IGNORECASE)
 _STREAM = re.compile(r"^(?:\w+ )?stream\b", re.IGNORECASE)
@@ -63,7 +63,7 @@ def files(path: Path) -> list[Path]:
 
 
 def read(path: Path) -> Recording:
-    """Raises DocumentError, with what is wrong and what to do."""
+    """Raises DocumentError, which names the fault and the next step."""
     file = scan(path, texts=(_REQUEST, _NAME, _LABELS))
     pairs, unended = _pairs(file.others)
     start, duration = file.complete.times()
@@ -77,14 +77,14 @@ def read(path: Path) -> Recording:
 
 
 class _Track(NamedTuple):
-    """What the names of a process and a thread say: the device, HOST or UNNAMED, and whether it holds collectives."""
+    """A track classified by its process and thread names: the device, HOST or UNNAMED, and whether it holds collectives."""
 
     device: int
     collectives: bool
 
 
 def _pairs(others: ScannedEvents) -> tuple[ScannedEvents, int]:
-    """The events that begin a span of two, which counts where it ends; and how many never end."""
+    """The events that begin a span of two, in the order in which the spans end; and the number of spans without an end."""
     marks = others.select(others.is_phase("B", "E"))
     times, _ = marks.times(durations=False)
     (tracks,), _ = marks.of.number_tracks(marks)
@@ -95,7 +95,7 @@ def _pairs(others: ScannedEvents) -> tuple[ScannedEvents, int]:
     for row, (track, time, begins) in enumerate(zip(*columns)):
         if begins:
             open_spans.setdefault(track, []).append(row)
-        # An end closes what the thread began last; one without a beginning was cut off with it.
+        # An end closes the span that the thread began last; an end without one lost its beginning before the recording.
         elif open_spans.get(track):
             begun = open_spans[track].pop()
             if time < times[begun]:
@@ -138,7 +138,7 @@ def _table(spans: ScannedEvents, named: Mapping[_Key, Mapping[str, str]]) -> tup
 
 
 def _track_names(others: ScannedEvents) -> dict[_Key, dict[str, str]]:
-    """What processes and threads are called, by their numbers; a process has no thread's."""
+    """The names of processes and threads by their ids; a process has no thread id."""
     named: dict[_Key, dict[str, str]] = {}
     rows = others.select(others.is_phase("M"))
     (track,), keys = rows.of.number_tracks(rows)

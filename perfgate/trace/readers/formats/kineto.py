@@ -1,4 +1,4 @@
-"""Read what torch.profiler (Kineto) writes: Chrome trace events as JSON, times in microseconds with decimals."""
+"""Read traces of torch.profiler (Kineto): Chrome trace events as JSON, times in microseconds with decimals."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ from perfgate.trace.scanner.scanned import Names, ScannedEvents, ScannedTexts, r
 READS = "traces of torch.profiler (Kineto), *.json, *.json.gz and *.json.zst, or a folder of *.pt.trace.json"
 PRIORITY = 0
 
-# What args.type of a kernel on an NPU begins with (KERNEL_AICORE, KERNEL_MIX_AIV; sample torch-native-privateuse1).
+# Prefix of args.type of a kernel on an NPU (KERNEL_AICORE, KERNEL_MIX_AIV; sample torch-native-privateuse1).
 _NPU_KERNEL = b'"KERNEL_'
 _ALLOCATION = "[memory]"
-# A launch and its kernels are joined by a flow where they have no correlation (sample torch-native-privateuse1); the flow
-# stands right behind its event. This one joins operators of the forward and the backward pass.
+# A launch and its kernels without a correlation are joined by a flow (sample torch-native-privateuse1); the flow follows its
+# event directly. This one joins operators of the forward and the backward pass.
 _FLOW_OF_OPERATORS = "fwdbwd"
 _LOOKS = re.compile(
     rb'"(?:schemaVersion|deviceProperties|baseTimeNanoseconds)"\s*:'
@@ -62,10 +62,10 @@ _Scalar = int | float | str | None
 
 _CORRELATION, _DEVICE, _SHAPES, _REQUEST, _TYPE = "correlation", "device", "Input Dims", "request_id", "type"
 _STREAM = "stream"
-# What torch says of a kernel of a collective (torch/csrc/distributed/c10d/ParamCommsUtils.hpp).
+# torch's arguments for a kernel of a collective (torch/csrc/distributed/c10d/ParamCommsUtils.hpp).
 _GROUP, _GROUP_RANKS, _GROUP_SIZE = "Process Group Name", "Process Group Ranks", "Group size"
 _OPERATION, _DTYPE, _ELEMENTS = "Collective name", "dtype", "In msg nelems"
-_EXTERNALS = ("External id", "external id")  # today's, and that of 2021
+_EXTERNALS = ("External id", "external id")  # the current key, and that of 2021
 _LAUNCHING = np.isin(KINDS, ("runtime", *DEVICE_KINDS))  # by the code of a kind
 
 
@@ -96,8 +96,8 @@ def read(path: Path) -> Recording:
 def read_kineto(path: Path) -> EventTable:
     """The spans of a Kineto trace, all devices together, and its allocations as events without duration.
 
-    Times become integer nanoseconds without passing through a float. Raises DocumentError, with what is wrong, where,
-    and what to do, for a file that is missing, cut off, too large or not such a trace.
+    Times become integer nanoseconds without passing through a float. Raises DocumentError, which names the fault, its place
+    and the next step, for a file that is missing, cut off, too large or not such a trace.
     """
     return _spans(path).events
 
@@ -125,8 +125,8 @@ def _read_file(path: Path) -> Recording:
 
 class _Spans(NamedTuple):
     """The spans of a file, kernels with the shapes of the operator that launched them; the device of each: its number, HOST,
-    or UNNAMED; the collectives that it describes, by device; the file without its events; and notes on what of it is not
-    read.
+    or UNNAMED; the collectives that it describes, by device; the file without its events; and notes on the parts that were
+    skipped.
     """
 
     events: EventTable
@@ -151,7 +151,7 @@ def _spans(path: Path) -> _Spans:
     by_category[on_device] = KIND_CODES["compute"]
     correlation = _correlations(spans, read_arrows, np.flatnonzero(_LAUNCHING[by_category]))
     notes = (*others.ignored("BEbenC"), *_not_understood(path, spans, unknown & ~on_device))
-    del others, read_arrows  # a trace may have millions, and memory for them once
+    del others, read_arrows  # there may be millions: free their memory first
     devices = _devices(spans, on_device)
     start, duration = spans.times()
     kind = _kinds(texts, by_category, spans.name)
@@ -178,7 +178,7 @@ def _spans(path: Path) -> _Spans:
 def _collective_kernels(
     events: EventTable, spans: ScannedEvents, devices: IntColumn
 ) -> dict[int | None, tuple[CollectiveKernel, ...]]:
-    """What kernels of collectives say of their group, by device; nothing of a device whose kernels say none."""
+    """The collectives described by their kernels, by device; no entry for a device if its kernels name no group."""
     described = np.zeros(len(events), dtype=bool)
     described[spans.arguments[_GROUP].rows] = True
     rows = np.flatnonzero(described & events.is_kind("comm"))
@@ -206,7 +206,7 @@ def _collective_kernels(
     return {device: tuple(collective_kernels) for device, collective_kernels in found.items()}
 
 
-# Bytes of an element by c10::ScalarType's names (c10/core/ScalarType.h).
+# Bytes per element by c10::ScalarType's names (c10/core/ScalarType.h).
 _BYTES = {
     **dict.fromkeys(("byte", "char", "bool", "int8", "uint8", "float8_e4m3fn", "float8_e5m2"), 1),
     **dict.fromkeys(("half", "bfloat16", "short"), 2),
@@ -216,7 +216,7 @@ _BYTES = {
 
 
 def _rank_list(text: str) -> tuple[int, ...]:
-    """``[0, 1]``; of a long list torch writes only the beginning, which names no group."""
+    """The ranks in ``[0, 1]``; empty for a long list, because torch truncates it."""
     try:
         return tuple(msgspec.json.decode(text, type=list[int]))
     except (msgspec.MsgspecError, UnicodeEncodeError):
@@ -224,7 +224,7 @@ def _rank_list(text: str) -> tuple[int, ...]:
 
 
 def _allocations(others: ScannedEvents) -> ScannedEvents:
-    """The allocations as spans that take no time."""
+    """The allocations as spans of zero duration."""
     chosen = others.is_phase("i")
     chosen[chosen] = others.of.flagged(others.name[chosen], _ALLOCATION.__eq__)
     allocations = others.select(chosen)
@@ -232,8 +232,8 @@ def _allocations(others: ScannedEvents) -> ScannedEvents:
 
 
 _OTHER = KIND_CODES["other"]
-# Kinds that a name tells, and of what kind the event then is by its category; None for any. In 2021 the steps were operators,
-# and allocations had no category.
+# Kinds recognised by name, and the kind that the event must have by its category; None for any. In 2021 the steps were
+# operators, and allocations had no category.
 _ADDED_BY_NAME: tuple[tuple[EventKind, EventKind | None], ...] = (
     ("memory", None),
     ("annotation", "host_op"),
@@ -254,7 +254,7 @@ def _is_known(word: str) -> bool:
 
 
 def _told_to_run_on_a_device(spans: ScannedEvents, unknown: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Which spans of unknown categories name a device and a stream, as only what runs on one does."""
+    """The spans of unknown categories that name a device and a stream, as only work on a device does."""
     named = np.zeros((2, len(spans)), dtype=bool)
     for place, key in enumerate((_DEVICE, _STREAM)):
         named[place, spans.arguments[key].rows] = True
@@ -262,7 +262,7 @@ def _told_to_run_on_a_device(spans: ScannedEvents, unknown: npt.NDArray[np.bool_
 
 
 def _not_understood(path: Path, spans: ScannedEvents, chosen: npt.NDArray[np.bool_]) -> tuple[Message, ...]:
-    """A note on spans whose category nobody here knows; nothing where there are none."""
+    """A note on spans of unknown categories; empty if there are none."""
     codes, counts = np.unique(spans.category[chosen], return_counts=True)
     if not codes.size:
         return ()
@@ -280,7 +280,7 @@ def _kind_by_name(word: str) -> int:
 
 
 def _kinds(texts: ScannedTexts, by_category: Codes, name: CodeColumn) -> Codes:
-    """The kind of each span by its category, and by what its name adds to that."""
+    """The kind of each span by its category, refined by its name."""
     kind = by_category.copy()
     by_name = texts.judged(name, lambda code: _kind_by_name(texts.words[code]), otherwise=_OTHER, dtype=np.uint8)
     for by, of in _ADDED_BY_NAME:
@@ -297,7 +297,7 @@ def _limited(column: Codes) -> Codes:
 
 
 def _groups(spans: ScannedEvents, names: Names, name: CodeColumn) -> CodeColumn:
-    """What a table counts each span under: of a kernel on an NPU its type, of all else its name."""
+    """The text each span is counted under in tables: the type of a kernel on an NPU, the name of any other span."""
     texts, words, types = spans.of.texts, spans.of.words, spans.arguments[_TYPE]
     on_npu = spans.of.judged(
         types.values, lambda code: texts[code].startswith(_NPU_KERNEL), otherwise=0, dtype=np.bool_
@@ -326,9 +326,9 @@ def _correlations(
 def _join_by_flows(
     spans: ScannedEvents, arrows: ScannedEvents, bare: npt.NDArray[np.intp], correlation: IntColumn
 ) -> None:
-    """Give launches and kernels without a correlation the number of the flow that stands behind them, at their start.
+    """Give launches and kernels without a correlation the number of the flow that follows them at their start time.
 
-    Each flow belongs to the last such span before it that begins when and where it does.
+    Each flow belongs to the last such span before it with the same start and track.
     """
     of_operators = arrows.of.flagged(arrows.category, _FLOW_OF_OPERATORS.__eq__)
     flows = arrows.select(arrows.is_phase("s", "f") & ~of_operators & (arrows.event > spans.event[bare[0]]))
@@ -350,7 +350,7 @@ def _join_by_flows(
 
 
 def _devices(spans: ScannedEvents, on_device: npt.NDArray[np.bool_]) -> IntColumn:
-    """What the arguments say, else the process, which for a device is its number; HOST for what does not run on one."""
+    """The device by the arguments, else by the process id, which for a device is its number; HOST for spans of the host."""
     unsaid, texts = -3, spans.of.texts
 
     def by_argument(code: int) -> int:
@@ -380,7 +380,7 @@ def _operator_type(name: str) -> str:
 
 
 def _give_shapes(table: EventTable, spans: ScannedEvents) -> None:
-    """Give what an operator launched the operator's shapes; both carry the operator's external id."""
+    """Copy an operator's shapes to the work it launched; both carry the operator's external id."""
     shaped = table.shape != NO_TEXT
     bare = np.flatnonzero(table.is_kind(*DEVICE_KINDS) & ~shaped)
     operators = np.flatnonzero(shaped)
@@ -398,7 +398,7 @@ def _give_shapes(table: EventTable, spans: ScannedEvents) -> None:
 
 
 def _externals(spans: ScannedEvents) -> Codes:
-    """The number that each event shares with the operator it is of."""
+    """The external id that each event shares with its operator."""
     today, former = _EXTERNALS
     external = _limited(spans.numbers(today))
     if not spans.arguments[former].rows.size:
@@ -406,7 +406,7 @@ def _externals(spans: ScannedEvents) -> Codes:
     return np.where(external == NO_CORRELATION, _limited(spans.numbers(former)), external)
 
 
-# The file's name has it where the header has not (sampled_rank-0.json.gz, rank3_trace.json).
+# The rank in a file's name, for headers without it (sampled_rank-0.json.gz, rank3_trace.json).
 _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])rank[-_]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _SETTINGS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 _VERSION = "_version"
@@ -440,7 +440,7 @@ class _Properties(msgspec.Struct):
 
 
 class KinetoHeader:
-    """The members of a trace's object other than its events; one that is not as expected counts as not there."""
+    """The members of a trace's object other than its events; a malformed member counts as absent."""
 
     def __init__(self, text: bytes, path: Path) -> None:
         self._path = path
@@ -453,7 +453,7 @@ class KinetoHeader:
 
     @property
     def rank(self) -> int | None:
-        """The rank of the process, by the header, else by the file's name, None where neither says."""
+        """The rank of the process, by the header, else by the file's name, else None."""
         if self._distributed.rank is not None and 0 <= self._distributed.rank < _MAX_RANK:
             return self._distributed.rank
         match = _RANK_IN_NAME.search(self._path.name)
@@ -461,7 +461,7 @@ class KinetoHeader:
 
     @property
     def groups(self) -> dict[str, tuple[int, ...]]:
-        """The ranks of each process group by its name, and of the pipeline's by ``pp``."""
+        """The ranks of each process group by name; the pipeline's group is also under ``pp``."""
         listed = self._member("distributedInfo", _Groups)
         groups = listed.pg_config if listed else []
         named = {group.pg_name: tuple(group.ranks) for group in groups if group.ranks}
@@ -470,7 +470,7 @@ class KinetoHeader:
 
     @property
     def software(self) -> dict[str, str]:
-        """Versions by name: ``kineto.schema``, ``nccl``, ``cuda_runtime`` and what else ends in ``_version``."""
+        """Versions by name: ``kineto.schema``, ``nccl``, ``cuda_runtime`` and any other key that ends in ``_version``."""
         versions = {"kineto.schema": self._scalar("schemaVersion"), "nccl": self._distributed.nccl_version}
         for name in self._members:
             if name.endswith(_VERSION):
@@ -478,7 +478,7 @@ class KinetoHeader:
         return {name: version for name, version in versions.items() if version}
 
     def settings(self, devices: Collection[int]) -> dict[str, str]:
-        """What the profiler was told and on what: shapes, stacks, world size, the names of these devices."""
+        """The profiler's settings and hardware: shapes, stacks, world size, the names of these devices."""
         settings = {name: self._scalar(name) for name in _SETTINGS}
         settings["backend"] = self._distributed.backend
         if self._distributed.world_size is not None:

@@ -1,4 +1,4 @@
-"""Read what the msprof command exports: PROF_* folders with mindstudio_profiler_output, of one device or several."""
+"""Read exports of the msprof command: PROF_* folders with mindstudio_profiler_output, of one device or several."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def recognises(path: Path) -> bool:
 
 
 def _header(path: Path) -> str | None:
-    """Which table of kernels a file is by its header: op_summary, or torch_npu's kernel_details; None if it is neither."""
+    """The table of kernels a file is, by its header: op_summary, or torch_npu's kernel_details; None if neither."""
     try:
         with path.open("rb") as file:
             first = file.readline(_LONGEST_HEADER).decode("utf-8-sig", "replace")
@@ -41,8 +41,8 @@ def files(path: Path) -> list[Path]:
 
 
 def read(path: Path) -> Recording:
-    """What PROF folders say by device. Raises DocumentError, with what is wrong, where and what to do."""
-    # Not above: to recognise a trace every reader is imported, and most traces are not of Ascend.
+    """The PROF folders by device. Raises DocumentError, which names the fault, its place and the next step."""
+    # Imported here because recognising a trace imports every reader, and most traces are not Ascend's.
     from perfgate.trace.readers.ascend.msprof import read_msprof
 
     return read_msprof(path, table=_header(path) if path.is_file() else None)
