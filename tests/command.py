@@ -19,8 +19,12 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from perfgate.conductor.workers.environment import find_secrets
+
 COMMAND = (sys.executable, "-m", "perfgate.cli.main")
 SERVER = Path(__file__).with_name("command_server.py")
+# These start themselves anew without tokens, by their own command line, which is not that of a fork.
+_MEASURING = frozenset({"bisect", "check", "doctor", "local", "run", "trend", "upgrade"})
 _OF_PYTHON = ("PYTHON", "LD_", "TZ", "PATH", "GIT_PYTHON_")
 
 
@@ -29,7 +33,8 @@ def run_perfgate(
 ) -> subprocess.CompletedProcess[str]:
     """Run `perfgate` to its end, as ``subprocess.run`` would with ``capture_output`` and ``text``."""
     environment = dict(os.environ if environment is None else environment)
-    if _starts_python_otherwise(environment):
+    drops_tokens = _MEASURING & set(arguments[:1]) and find_secrets(environment).names
+    if drops_tokens or _starts_python_otherwise(environment):
         return subprocess.run(
             [*COMMAND, *arguments],
             cwd=cwd,

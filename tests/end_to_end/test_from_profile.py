@@ -111,7 +111,7 @@ def test_gate__a_conversion_more_in_every_step__fail_that_names_it(perfgate: Per
     assert done.returncode == 1, done.stderr
     _same_as_golden(done.stdout, "terminal-recordings-fail.txt")
     comment = (tmp_path / "gate" / "comment.md").read_text()
-    assert "format conversions per call of `profile/rank 0`: 2 → 3" in comment
+    assert "format conversions per call 2 → 3 (exact)" in comment
     assert f"1 more `{TO_NHWC}`" in comment
     assert "recorded, not compared" in comment
     assert _document(tmp_path / "gate", "decision.json")["recorded"] is True

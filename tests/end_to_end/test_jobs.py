@@ -88,8 +88,9 @@ def test_command__its_number_by_name(perfgate: Perfgate, clone: Clone, seconds: 
     if verdict == "FAIL":
         assert "step of bench" in done.stdout
         comment = (clone.root / "perfgate-out" / "comment.md").read_text()
-        assert " perfgate: FAIL – `step` of `bench`" in comment
-        assert "perfgate baseline accept number.step" in comment
+        assert " perfgate: FAIL – `step` " in comment
+        assert "perfgate baseline accept 1 --from " in comment
+        assert [one["accepts"] for one in decision(clone)["regressions"]] == [["number.step"]]
     (row,) = [one for one in decision(clone)["comparisons"] if one["metric"] == "number.step"]
     assert (row["method"], row["unit"]) == ("turns", "s")
     assert perfgate.processes() == []

@@ -79,7 +79,7 @@ def COMMAND(
     language: str | None,
     directory: Path,
 ) -> None:
-    """Find the commit between a good and a bad one that made main slower.
+    """Find the commit that made a workload slower.
 
     METRIC may be a pattern, and name a workload and shape: latency.p50@encoder/long. Without it any regression counts.
 

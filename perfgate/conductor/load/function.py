@@ -91,6 +91,8 @@ async def _read(reader: asyncio.StreamReader, answers: dict[str, asyncio.Future[
             if (future := answers.get(answer.id)) is not None and not future.done():
                 future.set_result(answer)
         error = _ENDED
+    except ConnectionResetError:  # it ended with unread requests
+        error = _ENDED
     except (OSError, ValueError) as failure:  # a line that is none, or too long
         error = f"the process of the function answered something else: {failure}"
     for future in answers.values():
