@@ -204,8 +204,7 @@ def test_comment__new_and_gone_findings__before_the_folds_and_counted_in_the_tit
     )
     above_folds, _, folds = rendered(decision).partition("<details>")
     new, _, gone = above_folds.partition("**Better: no longer in the checklist**")
-    assert "\n- New in the checklist: step 6, Operator fusion\n" in new
-    assert "(`model.py:25`)" in folds
+    assert "\n- New in the checklist: step 6, Operator fusion (`model.py:25`)\n" in new
     assert "(`model.py:4`)" in gone
     assert "model.py:10" not in above_folds
     assert " · 2 to look at · 1 new · 1 gone</summary>" in folds
