@@ -1,7 +1,7 @@
-"""Pair the operators of base with those of head: by name, shape and source line, and by less where one of them changed.
+"""Pair the operators of base with those of head: by name, shape and source line, and by fewer of these if one changed.
 
-Pure arithmetic on rows, for documents and for recordings alike. Times and counts are in whatever both sides share: seconds
-a call, nanoseconds of a recording.
+Pure arithmetic on rows, for documents and for recordings alike. Times and counts are in any unit that both sides share: seconds
+per call, nanoseconds of a recording.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Literal, NamedTuple
 
 Change = Literal["added", "removed", "more", "fewer", "slower", "faster", "same"]
 
-# Where so many rows of one operator are left over, they are paired in order: to look for the nearest would take long, and
-# with the document of a stranger very long.
+# If more rows than this of one operator remain, they are paired in order: searching for the nearest would take long, and
+# very long on a hostile document.
 _MOST_COMPARED = 64
 _FAR = 1_000_000_000
 
 
 @dataclass(frozen=True)
 class TimedRow:
-    """What one operator took on one side: ``time`` over ``count`` runs of it.
+    """The cost of one operator on one side: ``time`` over ``count`` runs of it.
 
-    ``shape`` are the shapes of its inputs, ``line`` (``model.py:88``) is what called it and ``code`` the text of that line;
-    None where it is not known. ``kind`` tells operators of one name apart (a kernel from the host's operator), ``operator`` is
+    ``shape`` are the shapes of its inputs, ``line`` (``model.py:88``) is its caller and ``code`` the text of that line;
+    None if unknown. ``kind`` distinguishes operators of the same name (a kernel from the host's operator), ``operator`` is
     the one that launched a kernel.
     """
 
@@ -39,14 +39,14 @@ class TimedRow:
 
 
 class AlignedRow(NamedTuple):
-    """One operator of both sides; a side that has none is None, and never both."""
+    """One operator of both sides; a side without it is None, never both."""
 
     base: TimedRow | None
     head: TimedRow | None
 
     @property
     def row(self) -> TimedRow:
-        """The head's row, of a removed operator the base's."""
+        """The head's row; the base's for a removed operator."""
         row = self.head or self.base
         assert row is not None
         return row
@@ -57,9 +57,9 @@ class AlignedRow(NamedTuple):
 
     @property
     def by_count(self) -> float:
-        """The part of ``delta`` that comes of running more or less often, at what one run took in base.
+        """The part of ``delta`` due to running more or less often, at the time of one run in base.
 
-        What is only in head, or only in base, is all of it count. With ``by_speed`` it adds up to ``delta``.
+        A row that only one side has is all count. With ``by_speed`` it adds up to ``delta``.
         """
         if self.base is None or self.head is None or not self.base.count:
             return self.delta
@@ -67,11 +67,11 @@ class AlignedRow(NamedTuple):
 
     @property
     def by_speed(self) -> float:
-        """The part of ``delta`` that comes of each run taking more or less time."""
+        """The part of ``delta`` due to each run taking more or less time."""
         return self.delta - self.by_count
 
     def change(self, *, tolerance: float = 0.0) -> Change:
-        """What became of the operator; times whose ratio is within ``tolerance`` of 1 are the same."""
+        """The sort of change of the operator; times with a ratio within ``tolerance`` of 1 are the same."""
         if self.base is None:
             return "added"
         if self.head is None:
@@ -83,8 +83,8 @@ class AlignedRow(NamedTuple):
         return "faster" if self.base.time > self.head.time * (1 + tolerance) else "same"
 
 
-# What two rows must share, from everything to the name alone; None: the row does not have what is asked for. By its code a
-# line is found again when lines above it came or went. Where a shape changed, the place tells which operator it was.
+# The fields that two rows must share, from all of them to the name alone; None: the row lacks one of the fields. The code
+# finds a line again after lines above it came or went. If a shape changed, the place identifies the operator.
 _Key = Callable[[TimedRow], Hashable | None]
 _TIERS: tuple[_Key, ...] = (
     lambda row: (row.shape, row.line, row.code),
@@ -99,10 +99,10 @@ _TIERS: tuple[_Key, ...] = (
 
 
 def align(base: Iterable[TimedRow], head: Iterable[TimedRow]) -> list[AlignedRow]:
-    """Every row of both sides once, paired where they are the same operator; most change of time first.
+    """Every row of both sides once, paired if they are the same operator; largest change of time first.
 
-    Rows that share name, shape and line are paired before those that share less, each row with one other at most. Of
-    several that could be the same, those whose lines and counts are nearest are.
+    Rows that share name, shape and line are paired before those that share less, each row with at most one other. Among
+    several candidates, those with the nearest lines and counts are paired.
     """
     before, after = sorted(base, key=_order), sorted(head, key=_order)
     pairs: list[AlignedRow] = []

@@ -1,7 +1,7 @@
-"""What is read of an artifact: a few documents under fixed names, from a folder or a zip that anybody may have made.
+"""Read an artifact: a few documents under fixed names, from a folder or a zip of untrusted origin.
 
-The job that makes an artifact runs the change's own code, so nothing of it is believed: not its names, not its sizes, not
-what it announces. Every refusal is a DocumentError in words that name no path of this machine.
+The job that makes an artifact runs the change's own code, so nothing in it is trusted: neither names, nor sizes, nor
+declared lengths. Every refusal is a DocumentError that names no path of this machine.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from perfgate.errors import DocumentError
 # The artifact of the demo's check (one workload, 21 pairs) has 0.4 MB with its traces, in 13 files and 3 folders.
 MAX_ARCHIVE_BYTES = 20 * 1024 * 1024
 MAX_ENTRIES = 256
-# What the entries announce together.
+# The declared sizes of all entries together.
 MAX_EXPANDED_BYTES = 200 * 1024 * 1024
 # The demo's documents have 0.1 MB. A shape at 50 us a call, measured in all 71 pairs, has 2 MB.
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
 # Documents shrink to a quarter, a log of one repeated line to a fiftieth. Deflate at its best makes 1 of 1032.
 MAX_RATIO = 100
-# Where a small file may shrink more: its whole size is harmless.
+# Up to this size a file may have any ratio: it is harmless.
 HARMLESS_BYTES = 1024 * 1024
 MAX_NAME_LENGTH = 512
-# Samples are packed again inside the document, where 1 MB may announce a gigabyte. That shape has 0.9 million.
+# Samples are packed again inside the document: 1 MB may declare a gigabyte. That shape has 0.9 million.
 MAX_SAMPLES = 20_000_000
 # The history of each is looked up, in a database that takes its milliseconds.
 MAX_SHAPES = 1_000
@@ -47,7 +47,7 @@ _CHUNK = 65536
 _ENTRY_SIGNATURE = b"PK\x01\x02"
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-# What zipfile and zlib raise for an archive that is none, is cut off or lies about itself.
+# Errors of zipfile and zlib for data that is no archive, or a truncated or inconsistent one.
 _DAMAGES = (
     zipfile.BadZipFile,
     zipfile.LargeZipFile,
@@ -123,7 +123,7 @@ def _read(artifact: Path | bytes, names: tuple[str, ...]) -> dict[str, bytes]:
 
 
 def _of_folder(root: int, name: str) -> bytes:
-    """Read one file below a folder, through no link: what a link names lies outside the artifact."""
+    """Read one file below a folder without following links: their targets lie outside the artifact."""
     opened: list[int] = []
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
@@ -161,7 +161,7 @@ def _regular(descriptor: int, name: str, most: int) -> bytes:
 def _of_archive(data: bytes, names: tuple[str, ...]) -> dict[str, bytes]:
     if len(data) > MAX_ARCHIVE_BYTES:
         raise DocumentError(f"the archive has more than {MAX_ARCHIVE_BYTES} bytes")
-    # Counted before the list is read: an entry costs half a kilobyte of memory, and the count an archive gives may lie.
+    # Counted before the list is read: an entry costs half a kilobyte of memory, and the archive's own count may be false.
     if data.count(_ENTRY_SIGNATURE) > MAX_ENTRIES:
         raise DocumentError(f"the archive has more than {MAX_ENTRIES} entries")
     try:
@@ -213,7 +213,7 @@ def _root(entries: Iterable[str], name: str) -> str:
 
 
 def _entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo | None, name: str) -> bytes:
-    """Expand one entry piece by piece, so that a bomb is noticed before it has gone off."""
+    """Expand one entry piece by piece, so that a zip bomb is noticed before it has expanded."""
     if entry is None:
         _missing(name)
     if entry.flag_bits & _ENCRYPTED:

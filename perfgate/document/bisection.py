@@ -11,7 +11,7 @@ from perfgate.stats.culprits import Answer, Outcome
 BISECTION_SCHEMA: Literal["perfgate/bisection"] = "perfgate/bisection"
 BISECTION_SCHEMA_VERSION = 1
 
-# What answered a trial: a gate of its own, exact counters of stored runs, or nothing where the state could not be made.
+# The source of a trial's answer: a gate of its own, exact counters of stored runs, or nothing if the state could not be made.
 AnsweredBy = Literal["gate", "store", "nothing"]
 
 
@@ -33,10 +33,10 @@ class CommitChange(msgspec.Struct, frozen=True, kw_only=True, tag="commit", tag_
 
 
 class BisectionTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """The old state with some of the changes, and what a comparison of the old state with it answered.
+    """One trial: the old state with some of the changes applied, compared with the old state.
 
     ``changes`` are positions in the document's list. ``folder`` holds the gate's documents and comment, below that of this
-    document; None where no gate ran. ``repeated`` is set where a first gate was inconclusive and a second one had more time.
+    document; None if no gate ran. ``repeated`` is set if a first gate was inconclusive and a second one had more time.
     ``reason`` is why the state could not be tried, in the words of git, pip or the workload. ``error`` bounds the probability
     that the answer is wrong: 0 for exact counters.
     """
@@ -51,16 +51,17 @@ class BisectionTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BisectionDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What a bisection found.
+    """The result of a bisection.
 
     ``commit`` is the commit of all stacks, or the last of the searched commits, and ``good`` the commit before the first; None
     for stacks. With ``cumulative`` a change contains those before it. ``culprits`` are positions in ``changes``: the
-    lists are slow together only, and the members of one list could not be tried apart. ``suspects`` are what is left where a
-    gate could not decide. ``followed`` is what alone decides about each state: the exact counters that regress with all changes
-    together, or else the time that moved most clearly; where it is empty, any regression does. ``irrelevant`` is the number of
-    commits that change nothing the workload runs; they are not among the changes. ``deciding`` is the position in ``tried`` of
-    the gate whose comment shows the result. ``confirmation`` is a gate of the culprit against the state just before it, None
-    where it was compared with that already. ``error`` bounds the probability that any answer of the search is wrong.
+    lists are slow together only, and the members of one list could not be tried apart. ``suspects`` remain if a
+    gate could not decide. ``followed`` are the only metrics that decide about each state: the exact counters that regress with
+    all changes together, or else the time that moved most clearly; if it is empty, any regression does. ``irrelevant`` is the
+    number of commits that change nothing the workload runs; they are not among the changes. ``deciding`` is the position in
+    ``tried`` of the gate with the comment that shows the result. ``confirmation`` is a gate of the culprit against the
+    state just before it, None if that comparison was made already. ``error`` bounds the probability that any answer of the
+    search is wrong.
     """
 
     commit: str

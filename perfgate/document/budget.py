@@ -1,4 +1,4 @@
-"""What perfgate.toml bounds: budgets, written as people say them, margins and tolerances, and expected kernels."""
+"""The bounds in perfgate.toml: budgets, written in units for people, margins and tolerances, and expected kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 from perfgate.catalogue.names import SUBROUTINE_TIMES
 from perfgate.catalogue.records import Metric
 
-# Every unit a budget may be written in, as a factor of the base unit it stands for.
+# Every unit a budget may be written in: its base unit and the factor to it.
 _UNITS: dict[str, tuple[str, float]] = {
     "s": ("s", 1.0),
     "ms": ("s", 1e-3),
@@ -49,7 +49,7 @@ _ANY = "*"
 
 
 class PlacePattern(NamedTuple):
-    """A metric, and the workloads and shapes it is meant for: patterns, of which ``*`` takes all."""
+    """A metric and the workloads and shapes it applies to, as patterns; ``*`` matches all."""
 
     metric: str
     workload: str = _ANY
@@ -62,7 +62,8 @@ class PlacePattern(NamedTuple):
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
     """A bound on one metric, in its base unit; ``workload`` and ``shape`` are patterns.
 
-    ``at_most`` tells an upper from a lower bound. With ``rate`` the bound holds for open-loop calls at so many a second.
+    ``at_most`` distinguishes upper from lower bounds. With ``rate`` the bound holds for open-loop calls at that many per
+    second.
     """
 
     metric: str
@@ -87,7 +88,7 @@ def parse_place(key: str) -> PlacePattern:
 
 
 def parse_budget(key: str, written: str | float | int, metric: Metric) -> Budget:
-    """Read one entry of ``[budget]``. Raises ValueError that says what is wrong and what a budget looks like."""
+    """Read one entry of ``[budget]``. Raises ValueError with the mistake and an example of a budget."""
     place, signs = parse_place(key), {"lower": "<", "higher": ">"}
     sign, rate = signs.get(metric.better), None
     if isinstance(written, (int, float)):
@@ -112,15 +113,15 @@ def parse_budget(key: str, written: str | float | int, metric: Metric) -> Budget
     )
 
 
-# The slowdown that must be excluded before a time is called unchanged: the smaller one while there is time, where layouts move,
-# and the larger one in the end.
+# The slowdown that must be excluded before a time is called unchanged: the smaller margin while time is left, if layouts
+# move, and the larger one in the end.
 SOUGHT_OK_MARGIN, OK_MARGIN = 0.01, 0.02
 
 
 def judges_subroutines(tolerances: Iterable[str], kinds: tuple[str, ...] = SUBROUTINE_TIMES) -> bool:
     """Whether the times of single operators, modules or functions are to be judged, or of these kinds of them.
 
-    They are judged only where a tolerance names them.
+    They are judged only if a tolerance names them.
     """
     return any(key.startswith(kinds) for key in tolerances)
 
@@ -128,7 +129,7 @@ def judges_subroutines(tolerances: Iterable[str], kinds: tuple[str, ...] = SUBRO
 _NEAREST = 3
 # Of difflib's similarities, from 0 to 1; below this names have little more than letters in common.
 _SIMILAR = 0.4
-# What a pattern and a name may differ in and still mean one kernel: FlashAttention* and flash_attention_score.
+# Characters in which a pattern and a name may differ and still mean one kernel: FlashAttention* and flash_attention_score.
 _WORD = re.compile(r"[^a-z0-9]")
 
 

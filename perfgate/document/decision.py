@@ -1,4 +1,4 @@
-"""The decision document: what the gate made of run documents. It is step 20 of the checklist."""
+"""The decision document: the gate's judgement of run documents, which is step 20 of the checklist."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from perfgate.document.run import ErrorDetail, Evidence, Finding, Severity
 DECISION_SCHEMA: Literal["perfgate/decision"] = "perfgate/decision"
 DECISION_SCHEMA_VERSION = 1
 
-# Few looks, each twice the last: every further one takes from the others, and unchanged code mostly needs the first alone.
+# Few looks, each twice the last: every further look costs the others power, and unchanged code mostly needs only the first.
 DEFAULT_LOOKS = (8, 16, 32, 64, 128)
 MOST_LOOKS = 12
 
@@ -43,28 +43,28 @@ InvalidKind = Literal[
 ]
 MissingSide = Literal["base", "head", "both"]
 NamedBy = Literal["configuration", "store", "document"]
-# What timed a call: the clock on the wall, the CPU time of its thread, the device's own, or the wall without waiting for CPUs.
+# The clock of a call's time: wall clock, CPU time of its thread, the device's clock, or wall time minus waiting for CPUs.
 Clock = Literal["wall", "cpu", "device", "awake"]
 Method = Literal["exact", "paired", "repeated", "turns", "check", "budget", "limit", "expect", "profiled", "recorded"]
-# Why a time of a job that is left open on a busy host decides nothing.
+# Why a time of a job that stays undecided on a busy host cannot change the verdict.
 CPU_DECIDES = "gate.cpu-decides"
 # The methods that hold the head alone to a rule of perfgate.toml.
 RULE_METHODS = frozenset({"budget", "limit", "expect"})
-# Both sides measured by turns: of these a difference is worth nothing without its interval.
+# Both sides measured in turns: a difference of these means nothing without its interval.
 SIDE_BY_SIDE = frozenset({"paired", "repeated", "turns"})
 Comparing = Literal["code", "stack", "rules"]
 Standing = Literal["new", "unchanged", "as_measured"]
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """What the gate tolerates.
+    """The tolerances, bounds and error rates of the gate.
 
     ``tolerances`` maps a metric, or a pattern (``latency.*``, ``latency.p99@encoder/long``), to its allowed relative
     worsening (0.01 = 1 %); ``budgets`` are absolute bounds, ``limits`` the bounds of those limits of the checklist that gate,
     and ``kernels`` patterns of the names of kernels that every workload must run; ``ok_margin`` is the slowdown that must be
     excluded before a time metric is called unchanged (None: pairs are measured until 1 % is, and 2 % is enough in the end);
     ``alpha`` the chance of a false alarm of the whole gate, and ``alpha_ok`` that of a wrong "unchanged" per comparison.
-    ``strict`` is whether a count that grew fails also where calls are shown not to be slower.
+    ``strict`` is whether a count that grew fails even if calls are shown not to be slower.
     ``looks`` are the numbers of pairs after which the gate may decide; both errors are spent over all of them and over the
     reruns that add pairs.
     """
@@ -85,7 +85,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.budgets or self.limits or self.kernels)
 
     def __post_init__(self) -> None:
-        """Refuse what no test can be made with. Raises ValueError, which reading a document turns into its own error."""
+        """Refuse policies that no test can be built for. Raises ValueError; the document reader turns it into its own error."""
         if not self.looks or self.looks[0] < 1 or self.looks != sorted(set(self.looks)) or len(self.looks) > MOST_LOOKS:
             raise ValueError(
                 f"looks must be 1 to {MOST_LOOKS} growing numbers of pairs, found {self.looks[:MOST_LOOKS]}"
@@ -111,23 +111,23 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """One metric on both sides.
 
-    ``delta`` is head/base - 1, None where base is 0; ``interval`` its confidence interval at level ``confidence`` (None for
-    exact metrics). Only a ``gating`` comparison can fail the gate. ``pairs`` is how many process pairs it rests on,
+    ``delta`` is head/base - 1, None if base is 0; ``interval`` its confidence interval at level ``confidence`` (None for
+    exact metrics). Only a ``gating`` comparison can fail the gate. ``pairs`` is the number of process pairs behind it,
     ``pairs_needed`` an estimate of how many would decide an inconclusive one, and ``detectable`` the smallest slowdown that
-    these pairs would have shown with 95 % power, None where they are too few to show any. ``p_adjusted`` is corrected for
+    these pairs would have shown with 95 % power, None if they are too few to show any. ``p_adjusted`` is corrected for
     all looks, reruns and other metrics.
-    ``accepted`` is who accepted a regression and why: it then does not gate. ``costless`` is a count that grew where calls are
-    shown not to be slower: it then warns.
-    With method ``repeated`` a pair is a number of the checklist, measured by a process a side in turns. With method
-    ``turns`` it is a quad of turns of a job, of ``starts`` pairs of fresh processes.
+    ``accepted`` gives the author and reason of an accepted regression, which then does not gate. ``costless`` marks a count
+    that grew although calls are shown not to be slower: it then warns.
+    With method ``repeated`` a pair is a number of the checklist, measured by one process per side in turns. With method
+    ``turns`` it is a quad of turns of a job, from ``starts`` pairs of fresh processes.
     With method ``profiled`` it is a time of kernels on the device in two recordings, each with the steps it has.
-    With method ``budget`` or ``limit`` the head is held against an absolute bound, and that is what ``base`` is; ``limit`` is
-    the limit's name. With method ``expect`` ``base`` is how many kernels are expected, ``head`` how many of them ran, and
+    With method ``budget`` or ``limit`` the head is held against an absolute bound, which is stored as ``base``; ``limit`` is
+    the limit's name. With method ``expect`` ``base`` is the number of expected kernels, ``head`` how many of them ran, and
     ``parts`` are those that did not.
-    ``excluded`` is the slowdown that "unchanged" excludes. ``effects`` are what the judge took from each pair, head/base - 1 in
-    the order of measuring, of the fast paths alone.
-    ``clock`` is what a time was taken by: times of two clocks are not to be compared with each other.
-    ``cause`` is the number of what made it worse among the decision's causes, None where nothing explains it.
+    ``excluded`` is the slowdown that "unchanged" excludes. ``effects`` are the judge's values of the pairs, head/base - 1 in
+    measuring order, of the fast paths alone.
+    ``clock`` is the clock of a time: times of two clocks are not comparable with each other.
+    ``cause`` is the number of the cause among the decision's causes, None if nothing explains it.
     The outcome ``informs`` is that of numbers which no test compares.
     """
 
@@ -189,13 +189,13 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Regression(msgspec.Struct, frozen=True, kw_only=True):
-    """What got worse by one cause: reports list, number and link it, and people accept it as one.
+    """All that got worse by one cause: reports list, number and link it as one regression, and it is accepted as one.
 
     ``causes`` are numbers of the decision's causes, the leading one first, empty if nothing explains it. ``comparisons`` are
     numbers of the comparisons that got worse, the one that names it first. ``slower`` are the numbers of the times among them;
-    without any, those of the fast paths that certainly take longer, in too few pairs for an alarm. ``apart`` are the seconds a
-    call that the cause adds by itself, None if the slower calls show as much. ``at_most`` is the slowdown that is still
-    possible if no call is shown to be slower. ``accepts`` are the metrics that accept exactly this
+    without any, those of the fast paths that certainly take longer, in too few pairs for an alarm. ``apart`` are the seconds
+    per call that the cause adds by itself, None if the slower calls show as much. ``at_most`` is the slowdown that is still
+    possible if no call is shown to be slower. ``accepts`` are the metrics to accept for exactly this regression
     (``counters.copies@encoder/long``). ``suggestion`` is the number of the suggestion about it.
     """
 
@@ -209,14 +209,14 @@ class Regression(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """A number that a step of the checklist is read by, on both sides of a check. It informs and judges nothing.
+    """A key number of a checklist step on both sides of a check. Informational: it is not judged.
 
     ``method`` is how it was compared: ``exact`` counts, ``paired`` samples, or ``repeated`` in turns, ``pairs`` of them; None
     if each side measured it once, which shows no difference. ``interval`` bounds the relative difference ``delta`` at level
     ``confidence``; too few turns give neither. ``pairs_needed`` is about how many would show a difference of the measured size,
-    None if the interval excludes no change already, or if no planned number would. ``leads`` marks the number that says most of
-    its step and workload: the largest resolved difference, else the narrowest interval. ``labels`` are those beside the shape.
-    ``bound`` is the budget or limit on the number, ``tolerance`` the relative worsening that is allowed.
+    None if the interval already excludes no change, or if no planned number would. ``leads`` marks the most informative number
+    of its step and workload: the largest resolved difference, else the narrowest interval. ``labels`` are those beside the
+    shape. ``bound`` is the budget or limit on the number, ``tolerance`` the relative worsening that is allowed.
     """
 
     step: int
@@ -248,7 +248,7 @@ class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuantileComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """P50, P90 and P99 in seconds of all requests or steps of a job, over its turns. It informs and judges nothing."""
+    """P50, P90 and P99 in seconds of all requests or steps of a job, over its turns. Informational: not judged."""
 
     workload: str
     metric: str
@@ -258,11 +258,11 @@ class QuantileComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """The head's own value of a metric beside those of main's stored runs on the same testbed. It informs and judges nothing.
+    """The head's own value of a metric beside those of main's stored runs on the same testbed. Informational: not judged.
 
     ``head`` is the value of the step's first turn, which the runs of main measured by the same procedure. ``typical`` is the
-    median of ``runs`` values, None if there is none; ``interval`` is where one more run of the same code lies, at level
-    ``confidence``, None where the runs are too few to say. ``left_out`` runs do not compare: measured on a busy machine, or by
+    median of ``runs`` values, None without any; ``interval`` is the range in which one more run of the same code falls, at
+    level ``confidence``, None if the runs are too few. ``left_out`` runs do not compare: measured on a busy machine, or by
     another procedure. ``values`` are those of the newest runs, oldest first, and ``labels`` those beside the shape.
     """
 
@@ -281,17 +281,17 @@ class StoredComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def outside(self) -> Literal["above", "below"] | None:
-        """Which end of the interval the head lies beyond."""
+        """The end of the interval that the head lies beyond."""
         if self.interval is None or self.interval[0] <= self.head <= self.interval[1]:
             return None
         return "above" if self.head > self.interval[1] else "below"
 
 
 class NoiseFloor(msgspec.Struct, frozen=True, kw_only=True):
-    """What the A/A arm of the same job shows for one metric: half the width of its interval, as a share.
+    """The noise of one metric in the A/A arm of the same job: half the width of its interval, as a share.
 
-    ``differs`` is true when base against base came out different: then the job proves nothing. ``effects`` are those of its
-    pairs, as of a comparison.
+    ``differs`` is true if base against base came out different: then the job proves nothing. ``effects`` are those of its
+    pairs, as in a comparison.
     """
 
     workload: str
@@ -305,7 +305,7 @@ class NoiseFloor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Invalid(msgspec.Struct, frozen=True, kw_only=True):
-    """Why the times of a shape prove nothing: what disturbed them, or who lies about them. Exact counters still count."""
+    """Why the times of a shape prove nothing: a disturbance, or evidence of tampering. Exact counters still count."""
 
     workload: str
     shape: str
@@ -314,12 +314,12 @@ class Invalid(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
-    """What a verdict needs and a document lacks.
+    """Data that a verdict needs and a document lacks.
 
-    ``metric`` names a metric, or a part of a run document as it is called there (``seen_ns``, ``settings.threads``); it is
-    empty where nothing is there of a shape, and the shape is where nothing is there of a workload. ``pairs`` are the numbers
-    of the pairs that lack it, where others have it. ``named_by`` is what says that it must be there: the base's configuration,
-    main's stored run, or the documents themselves. ``differs`` is whether it is there, and is not what that says.
+    ``metric`` names a metric, or a part of a run document by its name there (``seen_ns``, ``settings.threads``); it is
+    empty if a whole shape is missing, and ``shape`` is empty if a whole workload is. ``pairs`` are the numbers
+    of the pairs that lack it although others have it. ``named_by`` is the source of the requirement: the base's configuration,
+    main's stored run, or the documents themselves. ``differs`` is set if it is present but not as that source requires.
     """
 
     workload: str
@@ -340,17 +340,17 @@ class TestbedDifference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PackageDifference(TestbedDifference, frozen=True, kw_only=True):
-    """A package whose version differs; ``loaded`` is False where the workloads load no file of it on either side."""
+    """A package in two versions; ``loaded`` is False if the workloads load no file of it on either side."""
 
     loaded: bool = True
 
 
 class HarnessChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What a change of the workload file changed about what is measured; the head's measured both sides.
+    """How an edit of the workload file changed the measurement; the head's file measured both sides.
 
     ``removed`` and ``changed`` may hide a regression and ``added`` hides none; with ``unknown`` the base's own file could not
-    be read, and with ``not_comparable`` the base's code does not run under the head's file. ``lines`` are where the file
-    changed, whatever of that made this change.
+    be read, and with ``not_comparable`` the base's code does not run under the head's file. ``lines`` are all changed places
+    of the file, whichever of them caused this change.
     """
 
     workload: str
@@ -376,10 +376,10 @@ class SideSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gain(msgspec.Struct, frozen=True, kw_only=True):
-    """What following a suggestion makes of a call (or of what ``of`` names): ``speedup`` times as fast.
+    """The effect of a suggestion on a call (or on the part named by ``of``): ``speedup`` times as fast.
 
-    A ``measured`` one was tried in turns with what there is; ``interval`` is that of the speed-up, where it has one. An
-    ``estimated`` one is an upper bound by Amdahl's law: ``share`` of the time goes altogether, and the rest stays.
+    A ``measured`` gain was tried in turns with the current state; ``interval`` is that of the speed-up, if it has one. An
+    ``estimated`` one is an upper bound by Amdahl's law: ``share`` of the time disappears entirely, and the rest stays.
     """
 
     kind: Literal["measured", "estimated"]
@@ -390,15 +390,16 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def saved(self) -> float:
-        """The share of the time that is saved: of what was measured at least, of what is estimated at most."""
+        """The share of the time that is saved: the lower bound of a measured gain, the upper bound of an estimated one."""
         return 1 - 1 / (self.interval[0] if self.interval else self.speedup)
 
 
 class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
-    """What to try, tied to the evidence that asks for it.
+    """Something to try, tied to the evidence for it.
 
-    ``step`` is the step of the checklist that noticed it, None where a comparison did. ``code`` is what to write, ``command``
-    shows what it brings. ``source`` is who says so. ``introduced`` is what the change brought; the rest was there before.
+    ``step`` is the step of the checklist that noticed it, None if a comparison did. ``code`` is the code to write, ``command``
+    measures the effect. ``source`` is the reference for the advice. ``introduced`` is set if the change brought the problem in;
+    otherwise it was there before.
     """
 
     rule: str
@@ -417,7 +418,7 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JudgedFinding(Finding, frozen=True, kw_only=True):
-    """A finding of the head: ``new`` or ``unchanged`` against the base, or as it was measured if nothing shows which.
+    """A finding of the head: ``new`` or ``unchanged`` against the base, or as measured if nothing shows which of the two.
 
     ``cause`` is the number of the decision's cause that a new one belongs to.
     """
@@ -452,7 +453,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Procedure(msgspec.Struct, frozen=True, kw_only=True):
-    """How the decision was made; with the run documents it is enough to make it again."""
+    """How the decision was made; together with the run documents it is enough to repeat it."""
 
     name: str
     version: int
@@ -470,22 +471,22 @@ class ArtifactLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The gate's decision. It holds nothing that the run documents, the policy and the history do not determine.
+    """The gate's decision. It is fully determined by the run documents, the policy and the history.
 
     ``comparing`` is ``stack`` in an upgrade report: the same commit on both sides, on two software stacks; it is ``rules``
-    where there is no base and the head alone was held to budgets, limits and expected kernels.
-    ``package_differences`` are the installed distributions that differ where each side has an environment of its own.
+    if there is no base and the head alone was held to budgets, limits and expected kernels.
+    ``package_differences`` are the installed distributions that differ if each side has an environment of its own.
 
-    ``comparisons`` are in reading order: what regressed, the worst first; what improved; what is undecided; then the rest. So
-    are ``explanations``. ``causes`` are what made calls worse, of every shape the likeliest first, and ``regressions`` what got
-    worse by each, the most important first. ``operators`` are those whose count changed, what weighs most first; then those
-    that were tested, what lost most first; then what else the pairs profiled. ``replaced`` are operators that took the place
-    of others, whether or not that costs anything.
-    ``unmoved`` are the workloads whose weights and inputs lay in one place in all quads of a pair.
-    ``waited`` is the share of the measured time in which workers, or else threads of jobs, waited for a CPU; None where the
-    kernel did not say. ``recorded`` is set where both sides were made from a profiler's recording: times of kernels are
-    compared (method ``profiled``), the others are shown (method ``recorded``) and compared with nothing. ``in_ci`` is set
-    where a CI job measured: run again, it adds to what it measured before.
+    ``comparisons`` are in reading order: regressed ones, the worst first; improved ones; undecided ones; then the rest. So
+    are ``explanations``. ``causes`` are the causes of worse calls, for every shape the likeliest first, and ``regressions``
+    group the worse comparisons by cause, the most important first. ``operators`` are those with a changed count, by weight;
+    then those that were tested, the largest loss first; then the others that the pairs profiled. ``replaced`` are operators
+    that took the place of others, whether or not that costs anything.
+    ``unmoved`` are the workloads with weights and inputs in one place in all quads of a pair.
+    ``waited`` is the share of the measured time in which workers, or else threads of jobs, waited for a CPU; None if the
+    kernel does not count it. ``recorded`` is set if both sides were made from a profiler's recording: times of kernels are
+    compared (method ``profiled``), the others are shown (method ``recorded``) without a comparison. ``in_ci`` is set
+    if a CI job measured: a rerun adds to its earlier measurements.
     """
 
     schema: Literal["perfgate/decision"] = DECISION_SCHEMA
@@ -530,7 +531,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def excluded(self) -> float:
-        """The slowdown that every unchanged time of a call excludes, up to what its tolerance allows."""
+        """The slowdown that every unchanged time of a call excludes, up to the tolerance of that time."""
         from perfgate.catalogue.lookup import FAST_PATHS
 
         calls = [c.excluded for c in self.comparisons if c.metric in FAST_PATHS and c.excluded is not None]

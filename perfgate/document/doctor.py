@@ -1,4 +1,4 @@
-"""What `perfgate doctor` found: how fit the machine is, and whether the gate answers planted changes as it must."""
+"""The results of `perfgate doctor`: how fit the machine is, and whether the gate detects planted changes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ PlantedOutcome = Literal["agrees", "differs", "too_busy"]
 
 
 class FitnessCheck(msgspec.Struct, frozen=True):
-    """One thing about the machine: what was seen, and what to do about it.
+    """One property of the machine: the observation, and the advice.
 
-    ``attention`` costs precision, ``unfit`` means that nothing can be measured, ``unavailable`` that nobody can tell; none
+    ``attention`` costs precision, ``unfit`` means that nothing can be measured, ``unavailable`` that the state is unknown; none
     of the three is ok. Texts are a device's own.
     """
 
@@ -30,11 +30,11 @@ class FitnessCheck(msgspec.Struct, frozen=True):
 
 
 class PlantedResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What the gate made of one planted change.
+    """The gate's answer to one planted change.
 
     ``metric`` is the one that must regress, None for a change that must pass; ``fired`` are the metrics that regressed and
-    count; ``line`` is the source line named with the metric. ``verdict`` is None where the check ended without a decision.
-    ``outcome`` is ``too_busy`` if the clock on this machine could decide neither way. ``seconds`` is what the gate took.
+    count; ``line`` is the source line named with the metric. ``verdict`` is None if the check ended without a decision.
+    ``outcome`` is ``too_busy`` if the clock on this machine could decide neither way. ``seconds`` is the duration of the gate.
     """
 
     name: str
@@ -51,10 +51,10 @@ class PlantedResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resolution(msgspec.Struct, frozen=True, kw_only=True):
-    """The smallest slowdown of one metric that this machine shows in 95 of 100 gates; None where the pairs are too few.
+    """The smallest slowdown of one metric that this machine shows in 95 of 100 gates; None if the pairs are too few.
 
     Shares of the base. ``spread`` is the robust standard deviation of one pair's effect, ``pairs`` how many there were,
-    ``seconds`` what the whole gate took, ``timed`` how many of them were timed blocks of base and head.
+    ``seconds`` the duration of the whole gate, ``timed`` how many of them were timed blocks of base and head.
     """
 
     workload: str
@@ -68,7 +68,7 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DoctorDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it. ``planted`` is empty where only the machine was looked at, or it is unfit."""
+    """All results. ``planted`` is empty if only the machine was examined, or if it is unfit."""
 
     schema: Literal["perfgate/doctor"] = DOCTOR_SCHEMA
     schema_version: int = DOCTOR_SCHEMA_VERSION

@@ -1,4 +1,4 @@
-"""What operators add to the difference between base and head, as the decision document says it."""
+"""The contributions of operators to the difference between base and head, as the decision document stores them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import msgspec
 from perfgate.catalogue.terms import Amount
 from perfgate.document.run import OUTSIDE_OPERATORS
 
-# What a counter tells of an operator besides that it runs: its result is kept in memory, a repeated input saves it, it runs
-# after the call returned, or it computes in full precision.
+# An effect of an operator that a counter shows besides its running: its result is kept in memory, a repeated input saves it,
+# it ran after the call returned, or it computes in full precision.
 Aspect = Literal["kept", "saved", "deferred", "full precision"]
 Compiling = Literal["graph_break", "recompilation"]
-# How a change reaches a line: it changed the line itself, one that calls it, the function around it; or one elsewhere.
+# How a change reaches a line: it changed the line itself, one that calls it, or the function around it; or a place elsewhere.
 Reach = Literal["line", "caller", "function", "elsewhere"]
 
 PartKind = Literal[
@@ -24,12 +24,12 @@ Bottleneck = Literal["compute", "memory", "scheduling", "synchronisation", "tran
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """What a comparison is made of: an operator's count on both sides and the line that calls it, or a stage's seconds.
+    """One part of a comparison: an operator's count on both sides and the line that calls it, or a stage's seconds.
 
-    ``sites`` are the lines of the head where it grew, the one to name first, each with its own counts; ``line`` is that one, or
-    if it only fell, one at which it is or was. ``tensor`` is the form of the largest tensor that a site holds
-    (``float32[8,96]``), of a part that is memory. ``ranks`` is the number of the rank that a count is of, or ``each`` if every
-    rank has it.
+    ``sites`` are the lines of the head at which it grew, the one to name first, each with its own counts; ``line`` is the
+    first of them, or if it only fell, one at which it is or was. ``tensor`` is the form of the largest tensor that a site
+    holds (``float32[8,96]``), of a part that is memory. ``ranks`` is the number of the rank that a count is of, or ``each``
+    if every rank has it.
     """
 
     name: str = ""
@@ -43,12 +43,12 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OperatorDelta(msgspec.Struct, frozen=True, kw_only=True):
-    """What the change did to one operator of a shape: how often a call runs it, what it takes, and what the pairs prove.
+    """The effect of the change on one operator of a shape: its calls, its time, and the evidence of the pairs.
 
     ``base_count`` and ``head_count`` are its calls in one call, None if they are not known to differ. ``base`` and ``head`` are
-    its self seconds in a call, None if no pair profiled it. ``seconds`` is what it is shown to add to a call, below zero if it
-    saves time: that of the explanation, else of its own test, else the paired estimate (Hodges-Lehmann). It is the only
-    estimate of the operator's change; ``head`` is ``base`` and that.
+    its self seconds in a call, None if no pair profiled it. ``seconds`` is the time that it is shown to add to a call,
+    below zero if it saves time: that of the explanation, else of its own test, else the paired estimate (Hodges-Lehmann).
+    It is the only estimate of the operator's change; ``head`` is ``base`` plus ``seconds``.
 
     Its own test informs and never fails the gate. ``delta``, ``interval`` and ``confidence`` are as in Comparison; ``p`` is
     one-sided, in the direction of ``delta``; ``q`` is it adjusted for false discoveries among all operators of the decision
@@ -89,7 +89,7 @@ class OperatorDelta(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def profiled(self) -> str:
-        """The name under which the pairs profiled what it is about."""
+        """The name under which the pairs profiled the operator."""
         return OUTSIDE_OPERATORS if self.kind in ("waiting", "outside", "launching") else self.op
 
     @property
@@ -100,12 +100,13 @@ class OperatorDelta(msgspec.Struct, frozen=True, kw_only=True):
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a call takes longer, or less: the parts of the measured difference, in seconds a call.
 
-    ``measured`` is head - base of ``metric``, None where no time moved; without a metric it
+    ``measured`` is head - base of ``metric``, None if no time moved; without a metric it
     is that of a unit of work in the profiles of a job. ``contributions`` are the differences of operators,
-    and of the time outside them, that the pairs show beyond doubt, what explains most first; ``explained`` is their sum and
-    may be more than was measured, because the profiler slows what it watches. ``base_bound`` and ``head_bound`` are what
-    holds the call up on either side, None where nothing tells. ``other_inputs`` are the operators that run as often as before
-    on inputs of another shape, dtype or layout, whether or not that took time; nobody measured by itself what it took.
+    and of the time outside them, that the pairs show beyond doubt, the largest contribution first; ``explained`` is their
+    sum and may exceed the measured difference, because the profiler slows the code it observes. ``base_bound`` and
+    ``head_bound`` are the bottleneck of the call on either side, None if unknown. ``other_inputs`` are the operators that
+    run as often as before on inputs of another shape, dtype or layout, whether or not that took time; their cost was not
+    measured separately.
     """
 
     workload: str
@@ -120,7 +121,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """The place of the change that a cause goes back to: ``line`` of the head, in ``function`` where it is in one.
+    """The place of the change that a cause goes back to: ``line`` of the head, in ``function`` if it is in one.
 
     ``code`` is the text of the line.
     """
@@ -134,14 +135,14 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """One operator that came, went or changed, or one slower ``stage`` of the preprocessing, in a shape of a workload.
 
-    A module or function that is judged by itself stands like a stage, its time ``inclusive`` of what it calls.
+    A module or function that is judged by itself is treated like a stage, with the time of everything it calls (``inclusive``).
 
-    Counts are per call, ``more_time`` seconds per call (None where nothing says); ``mentions`` is how many regressed counters
+    Counts are per call, ``more_time`` seconds per call (None if unknown); ``mentions`` is how many regressed counters
     name the operator, ``counted`` whether one of them is exact. ``rank`` is its place in the explanation of a slower call,
-    None if that does not name it; ``kind``, ``function`` and its inputs are as in OperatorDelta. ``compiling`` is what
-    happened to a compiled graph, where ``op`` is the reason of that. ``aspect`` is what a counter tells of the operator besides
-    that it runs, ``also`` such a thing of one that runs more often too. ``sites`` are the lines that add more than before with
-    their own counts, ``line`` being the first of them if there are any. ``amount`` is what the counts count. ``origin`` is the
+    None if that does not name it; ``kind``, ``function`` and its inputs are as in OperatorDelta. ``compiling`` is the event of
+    a compiled graph, and ``op`` then the reason of that. ``aspect`` is an effect of the operator that a counter shows besides
+    its running, ``also`` such an effect of one that runs more often too. ``sites`` are the lines that add more than before with
+    their own counts, ``line`` being the first of them if there are any. ``amount`` is the quantity counted. ``origin`` is the
     changed place behind it. ``tested`` is an operator that explains a slower call because its own test found it slower.
     ``code`` is the text of ``line``. ``group`` is the number of the decision's first cause that is one with this one: both
     act on one line of the change, or on one chain of values through consecutive changed lines. ``same_as`` is the number of the

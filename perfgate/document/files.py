@@ -1,7 +1,7 @@
 """Documents as files: checked on the way in and on the way out, written whole or not at all.
 
 Reading is a trust boundary: a document may come from a change request's own job. Every refusal is a DocumentError that
-names the file, the place and what to do.
+names the file, the place and the remedy.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def read_decision(path: Path) -> DecisionDocument:
 
 
 def parse_run(data: bytes, *, name: str, complete: bool = False) -> RunDocument:
-    """The run document in ``data``; ``name`` is what errors call it.
+    """The run document in ``data``; ``name`` stands for the file in errors.
 
-    Where it must be ``complete``, each field that perfgate writes has to be there: no default stands in for one.
+    With ``complete`` each field that perfgate writes has to be present: no default replaces one.
     """
     run = _parse(data, RunDocument, name, complete=complete)
     refuse_misfits(run, name=name)
@@ -60,7 +60,7 @@ def parse_run(data: bytes, *, name: str, complete: bool = False) -> RunDocument:
 
 
 def refuse_misfits(run: RunDocument, *, name: str) -> None:
-    """Raise DocumentError for columns that do not fit each other, and for values that nothing measures."""
+    """Raise DocumentError for columns that do not fit each other, and for values that cannot have been measured."""
     for number, replicate in enumerate(run.replicates):
         for lane, blocks in (("shapes", replicate.shapes), ("preprocess", replicate.preprocess)):
             for shape, columns in blocks.items():
@@ -97,7 +97,7 @@ def content_sha256(document: Document) -> str:
 def canonical_bytes(document: Document, *, name: str) -> bytes:
     """The only bytes a document is written as. Raises DocumentError when it breaks its own schema.
 
-    Records do not check their fields, so 0 may stand where 0.0 is meant; the conversion makes them one.
+    Records do not check their fields, so a 0 may stand for 0.0; the conversion turns both into the same bytes.
     """
     try:
         check_values(msgspec.to_builtins(document), name, remedy=_BUG)
@@ -118,7 +118,7 @@ def write_text_atomically(path: Path, text: str) -> None:
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file under a temporary name in its folder, make it durable, rename it: a reader sees all of it or none.
 
-    Raises PerfgateError when it cannot be written; nothing of the attempt is left then.
+    Raises PerfgateError if it cannot be written; no temporary file is left then.
     """
     try:
         target = Path(os.path.realpath(path))
@@ -206,7 +206,7 @@ def _remedy(error: OSError) -> str:
 
 
 def left_out(value: Any, record: msgspec.Struct) -> str | None:
-    """The JSON path of a field of ``record`` that the parsed ``value`` it was read from lacks, None where none is."""
+    """The JSON path of a field of ``record`` that is missing in ``value``, the parsed JSON it was read from; else None."""
     return _left_out(value, msgspec.to_builtins(record), "$")
 
 
@@ -224,7 +224,7 @@ def _left_out(value: Any, whole: Any, path: str) -> str | None:
 
 
 def misfit(columns: BlockColumns) -> str | None:
-    """What does not fit, None where all does; samples are counted by their announcement, not unpacked."""
+    """The mismatch, None if all fit; samples are counted by the declared length, not unpacked."""
     blocks = len(columns.calls)
     whole = (columns.quad, columns.sequence, columns.start_ns, columns.end_ns)
     counted = (columns.involuntary_switches, columns.minor_faults)

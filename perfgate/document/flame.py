@@ -1,4 +1,4 @@
-"""A flame graph: what ran under what, of one recording or of base and head in one tree. Times are integer nanoseconds."""
+"""A flame graph: the stacks of one recording, or of base and head in one tree. Times are integer nanoseconds."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import msgspec
 from perfgate.document.decision import Comparison
 
 FlameKind = Literal[
-    "thread",  # the root of what a host thread did
-    "stream",  # the root of what a stream of a device did, under the calls that launched it
+    "thread",  # the root of all work of a host thread
+    "stream",  # the root of all work of a stream of a device, under the calls that launched it
     "python",
     "host_op",
     "annotation",
@@ -25,14 +25,14 @@ FlameKind = Literal[
 ]
 FLAME_KINDS: tuple[FlameKind, ...] = get_args(FlameKind)
 FlameUnit = Literal["call", "profiler step", "whole recording"]
-# Why the frames of two sides are compared by how often they ran: the pairs did not time the call, or what was traced says
-# that it became slower where they say faster (or the other way round), or differs by an amount that they exclude.
+# Why the frames of two sides are compared by how often they ran: the pairs did not time the call, or the trace shows it slower
+# although they show it faster (or the other way round), or the trace differs by an amount that they exclude.
 WhyCounts = Literal["unpaired", "sign", "outside"]
 NONE = -1
 
 
 class FlameCosts(msgspec.Struct, frozen=True, kw_only=True):
-    """What one side spent, cell by cell: the node, the request it served (NONE: of none), its own time, how often it ran.
+    """The costs of one side, cell by cell: the node, the request it served (NONE: of none), its own time, how often it ran.
 
     ``units`` calls, steps or recordings were added up.
     """
@@ -60,14 +60,14 @@ class FlameTree(msgspec.Struct, frozen=True, kw_only=True):
     """One timeline, or the same one of base and head: a node for each distinct stack, parents before children.
 
     ``parent`` is a position or NONE, ``kind`` indexes FLAME_KINDS; ``name``, ``place`` and ``shape`` index ``texts`` or are
-    NONE. A place is ``file.py:12``: where a Python function begins; of all else where the nearest function around it does
-    that is no framework's. ``shape`` are the shapes of inputs that took most time, ``more_shapes`` how many others there
-    were. ``folded`` is how many frames were too small to keep, with their names: their time is their parents' own.
-    ``cut`` is how many lay deeper than the tree goes. Of frames with one parent, those that began earlier come first. A side
-    that was not recorded is None.
+    NONE. A place is ``file.py:12``: the beginning of a Python function; for any other frame the beginning of the nearest
+    function around it outside all frameworks. ``shape`` are the shapes of inputs that took most time, ``more_shapes`` how
+    many others there were. ``folded`` is how many frames were too small to keep, with their names: their time is their
+    parents' own. ``cut`` is how many lay deeper than the tree goes. Of frames with one parent, those that began earlier
+    come first. A side that was not recorded is None.
 
-    Of the two sides of a check, ``call`` is what the pairs say of the call, and ``by_counts`` why times do not say what
-    changed, where they do not; ``marks`` are the operators that the decision names or whose times the pairs decided.
+    For the two sides of a check, ``call`` is the pairs' result for the call, and ``by_counts`` the reason why times cannot show
+    the change, if they cannot; ``marks`` are the operators that the decision names or whose times the pairs decided.
     """
 
     label: str
@@ -96,7 +96,7 @@ class FlameTree(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class FlameTotal:
-    """What one node, or all nodes of one name, took in a unit: its own seconds, with all it called, and how often."""
+    """The totals of one node, or of all nodes of one name, per unit: its own seconds, with all it called, and how often."""
 
     own: float
     total: float
@@ -110,7 +110,7 @@ def side_by_side(base: FlameTree, head: FlameTree) -> FlameTree:
 
 
 def merged(trees: Sequence[FlameTree]) -> FlameTree:
-    """One tree of several recordings of one side, whose units and costs are added up."""
+    """One tree of several recordings of one side; their units and costs are added up."""
     union = _Union()
     sides = [union.add(tree) for tree in trees]
     cells: dict[tuple[int, int], list[int]] = {}
@@ -130,7 +130,7 @@ def merged(trees: Sequence[FlameTree]) -> FlameTree:
 
 
 class _Union:
-    """Nodes by parent, kind and name. What a later tree says of place and shape stands: head is added last."""
+    """Nodes by parent, kind and name. A later tree's place and shape replace earlier ones: head is added last."""
 
     def __init__(self) -> None:
         self.texts: dict[str, int] = {}
@@ -175,7 +175,7 @@ class _Union:
 
 
 def node_totals(tree: FlameTree, costs: FlameCosts | None) -> list[FlameTotal]:
-    """What each node of a tree took in a unit of one side; zeros where that side was not recorded."""
+    """The totals of each node of a tree per unit of one side; zeros if that side was not recorded."""
     size = len(tree.parent)
     own, count = [0] * size, [0] * size
     if costs is not None:

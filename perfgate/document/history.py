@@ -1,4 +1,4 @@
-"""What the store knew at a check: values of main, and what was accepted. Kept beside the documents, to judge again."""
+"""The store's content at the time of a check: values of main, and acceptances. Kept beside the documents, to judge again."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class HistorySeries(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
-    """The word of somebody that a regression of one commit is meant.
+    """A statement by a person that a regression of one commit is intended.
 
-    ``metric`` is a metric or pattern, ``METRIC@WORKLOAD/SHAPE`` where it is meant for one place; ``accepted_at`` is ISO 8601.
+    ``metric`` is a metric or pattern, ``METRIC@WORKLOAD/SHAPE`` if it applies to one place; ``accepted_at`` is ISO 8601.
     """
 
     commit: str
@@ -44,7 +44,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
-    """What measuring two commits of main side by side gave for one metric: a suspected change point confirmed, or not.
+    """The result for one metric of measuring two commits of main side by side: a suspected change point confirmed, or not.
 
     ``low`` and ``high`` bound the relative change of ``after`` over ``before``, 0.03 is 3 % more; ``confirmed_at`` is ISO 8601.
     """
@@ -88,7 +88,7 @@ def write_history(path: Path, history: History) -> None:
 
 
 def moment(text: str) -> datetime:
-    """A point in time of ISO 8601, in UTC where it does not say. Raises ValueError for anything else."""
+    """Parse a point in time of ISO 8601, as UTC if it has no zone. Raises ValueError for anything else."""
     # Python 3.10 does not read the Z of ISO 8601.
     read = datetime.fromisoformat(f"{text[:-1]}+00:00" if text.endswith("Z") else text)
     return read if read.tzinfo else read.replace(tzinfo=timezone.utc)

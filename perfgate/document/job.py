@@ -1,4 +1,4 @@
-"""What a job gave: a server, ranks or a command of base and head that took turns, each with its numbers and raw samples."""
+"""The results of a job: a server, ranks or a command of base and head that took turns, with numbers and raw samples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfgate.catalogue.names import RANKS_CPU, RANKS_MEMORY
 from perfgate.document.samples import SampleSet, unpack
 
 JobKind = Literal["command", "ranks", "server"]
-# How the turns of a command call the lines of Python that a run executes.
+# The name in a command's turns for the lines of Python that a run executes.
 PYTHON_LINES = "python_lines"
 # The quantiles of all requests, steps or samples of a job that are reported.
 QUANTILES = (0.5, 0.9, 0.99)
@@ -33,12 +33,12 @@ class JobNumber(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The job as it was measured: what was started, and which numbers its turns have.
+    """The job as it was measured: its start, and the numbers of its turns.
 
     ``reference`` is the line that starts it and ``sha256`` that of all its settings, the same on both sides. ``fits`` is how
-    they shared the devices: both at once, the one asleep whose turn it is not, each on one half and then on the other
-    (``swap``: the later turns of a quad are those after it), or in processes of their own for every turn. ``rate`` is the
-    highest rate, in requests a second, at which base was found to hold the SLA, where that was searched.
+    they shared the devices: both at once; the idle side asleep; each on one half and then on the other
+    (``swap``: the later turns of a quad are those after it); or in processes of their own for every turn. ``rate`` is the
+    highest rate, in requests per second, at which base met the SLA, if it was searched for.
     """
 
     name: str
@@ -51,7 +51,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CollectiveCount(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a rank called a collective, and of how many elements together."""
+    """How often a rank called a collective, and the number of elements in all calls together."""
 
     name: str
     count: int
@@ -59,11 +59,11 @@ class CollectiveCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What one rank did in ``steps`` steps that were profiled: operators, copies of one number to the host, collectives.
+    """The activity of one rank in ``steps`` profiled steps: operators, copies of one number to the host, collectives.
 
-    Where it could not be profiled there are 0 steps. ``calls`` is how often it called a collective, whichever: then one that
-    is left out is missing. ``communication`` is how many seconds of a step it communicated,
-    ``exposed`` for how many of these nothing computed. ``by_name`` is how often each operator ran, collectives left out.
+    If it could not be profiled there are 0 steps. ``calls`` is how often it called any collective, which shows whether one is
+    missing. ``communication`` is how many seconds of a step it communicated,
+    ``exposed`` for how many of these nothing computed. ``by_name`` is how often each operator ran, without collectives.
     """
 
     rank: int
@@ -80,8 +80,8 @@ class RankCounts(msgspec.Struct, frozen=True, kw_only=True):
 class CpuTime(msgspec.Struct, frozen=True, kw_only=True):
     """CPU time of all processes of a side while it worked for ``seconds``.
 
-    ``used`` is how much they had, and ``waited`` how long their threads were ready to run and other threads had the CPUs, None
-    where the kernel does not count that.
+    ``used`` is how much they had, and ``waited`` how long their threads were ready to run while other threads had the CPUs,
+    None if the kernel does not count that.
     """
 
     used: float
@@ -90,21 +90,21 @@ class CpuTime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """What one side did while the turn was its own.
+    """One turn of one side.
 
-    Turns of base and head with the same ``quad`` are compared with each other; ``place`` is which of them came first, second
-    and so on. ``start`` counts the pairs of fresh processes; where every turn is a fresh process, the start is the quad.
-    ``values`` maps metrics to numbers in base units. ``work`` is what must be equal on both sides of a quad, such as
-    ``requests`` and ``output_tokens``; ``output`` is the SHA-256 of what came out, empty where nothing is compared.
-    ``texts`` are hashes of what a server answers to requests that are the same in every start, sent before its first turn.
-    ``out_of_turn`` is how many CPUs the side used on average between its last turn and this one, None where nothing tells.
-    ``counts`` are what ranks did in steps that were profiled before the first turn of a start, which is no part of its times.
-    ``counters`` is what a server counted of itself in the turn, under perfgate's names; with the last turns of a command, how
+    Turns of base and head with the same ``quad`` are compared with each other; ``place`` is their order in it: first, second
+    and so on. ``start`` counts the pairs of fresh processes; if every turn is a fresh process, the start is the quad.
+    ``values`` maps metrics to numbers in base units. ``work`` must be equal on both sides of a quad, such as
+    ``requests`` and ``output_tokens``; ``output`` is the SHA-256 of the output, empty if nothing is compared.
+    ``texts`` are hashes of a server's answers to requests that are the same in every start, sent before its first turn.
+    ``out_of_turn`` is how many CPUs the side used on average between its last turn and this one, None if unknown.
+    ``counts`` are the ranks' activity in steps that were profiled before the first turn of a start, outside its times.
+    ``counters`` are a server's own counts in the turn, under perfgate's names; with the last turns of a command, how
     many lines of Python a run of it executes, counted after them: 0 if none, or if they could not be counted. ``late`` is how
-    late requests were sent, as a share of how long they took, None where none were sent. ``requests`` is the SHA-256 of what
-    was asked, empty where nothing was. Requests went ``without`` what a server does not take, by its name: a field of
+    late requests were sent, as a share of their duration, None if none were sent. ``requests`` is the SHA-256 of the
+    requests, empty without any. Requests went ``without`` the features that a server does not accept, by name: a field of
     perfgate's own, or ``keep-alive``. ``resent`` of them met a connection that the server had closed, and were sent once more.
-    ``cpu`` is the CPU time of the measured work; None of a command, whose CPU time is one of its values.
+    ``cpu`` is the CPU time of the measured work; None for a command, as its CPU time is one of its values.
     ``begun`` and ``seconds`` are when the turn began, by the job's clock, and how long it took.
     """
 

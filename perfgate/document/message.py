@@ -1,4 +1,4 @@
-"""A sentence of ours in a document: a code of ``catalogue/messages`` and the values in it, worded where somebody reads it."""
+"""A sentence of perfgate in a document: a code of ``catalogue/messages`` and its values, put into words at display time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from perfgate.errors import DocumentError, MeasuringError, PerfgateError
 
-# Carries a text of somebody else (an exception, a tool's answer) as ``text``; it is never translated.
+# Carries a text from outside (an exception, a tool's answer) as ``text``; it is never translated.
 QUOTE = "quote"
 
 MessageValue = Union[str, int, float, "Message", Sequence[Union[str, int, float, "Message"]]]
@@ -28,7 +28,7 @@ def quote(text: str) -> Message:
 
 
 def message_from(code: str, evidence: Mapping[str, MessageValue]) -> Message:
-    """A message with as much of the evidence as its sentence names. Raises KeyError where that is not all there."""
+    """A message with the part of the evidence that its sentence names. Raises KeyError if any of that is missing."""
     from perfgate.catalogue.lookup import MESSAGES  # as long to load as numpy, and most programs word nothing
 
     places = [name for _, name, _, _ in Formatter().parse(MESSAGES[code].other) if name]
@@ -40,7 +40,7 @@ def as_message(text: Message | str) -> Message:
 
 
 def together(reasons: Iterable[Message]) -> Message:
-    """One reason made of several, each said once."""
+    """Several reasons combined into one, without duplicates."""
     (first, *more) = distinct(reasons)
     return Message("notes.together", {"reasons": [first, *more]}) if more else first
 

@@ -1,4 +1,4 @@
-"""Where the Python code of a job spends its time: the stacks of its processes, sampled in turns that count for nothing else."""
+"""A profile of the Python code of a job: the stacks of its processes, sampled in turns that count for nothing else."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ ProfileUnit = Literal["token", "request", "step", "run"]
 class CalledFunction(msgspec.Struct, frozen=True, kw_only=True):
     """A function of the project that a call runs: lines ``first`` to ``last`` of its file.
 
-    ``callers`` are the lines of the project from which it is called (``model.py:88``), the most frequent first; what lies
-    between, such as the framework's own code, is left out.
+    ``callers`` are the lines of the project from which it is called (``model.py:88``), the most frequent first; frames in
+    between, such as the framework's own code, are left out.
     """
 
     name: str
@@ -24,7 +24,7 @@ class CalledFunction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProfiledLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the project, with the time of all that it calls outside of the project, in seconds a unit.
+    """A line of the project, with the time of all its calls into other code, in seconds per unit.
 
     ``cpu`` is CPU time, ``waited`` how long the line itself slept or waited, and ``samples`` how many samples of either there
     are. ``code`` is the text of the line, by which the lines of two sides are matched. ``function`` is the qualified name.
@@ -42,8 +42,8 @@ class ProfiledOperator(msgspec.Struct, frozen=True, kw_only=True):
     """An operator that a function of the project calls: how often in a unit, and the seconds of all calls in one.
 
     Seconds are those of the device's work, if any was recorded (``on_device``), else of the host, without calls that
-    lie far above the others; ``spread`` is the standard deviation of a single call of these. ``line`` is where the function
-    begins; ``function`` and ``line`` are empty of an operator that no function of the project calls.
+    lie far above the others; ``spread`` is the standard deviation of a single call of these. ``line`` is the beginning of the
+    function; ``function`` and ``line`` are empty for an operator that no function of the project calls.
     """
 
     name: str

@@ -13,7 +13,7 @@ HeatKind = Literal["computing", "exposed", "free", "bubble", "late", "bandwidth"
 
 
 class HeatMap(msgspec.Struct, frozen=True, kw_only=True):
-    """A number for every rank and column, None where there is none: seconds of a step, seconds after the first to come to a
+    """A number for every rank and column, None if missing: seconds of a step, seconds after the first to come to a
     collective, or bytes a second over one kind of ``link`` to another rank.
 
     ``left_out`` is how many columns are not drawn: those of the steps before, and collectives with a smaller skew.
@@ -27,9 +27,9 @@ class HeatMap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DrawnRanks(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is to say of the ranks, the heat maps with a row for each of ``labels``, and the timelines of some of them.
+    """The findings about the ranks, the heat maps with a row for each of ``labels``, and the timelines of some of them.
 
-    ``unaligned`` are the ranks among those drawn whose clock no collective joins with that of the others.
+    ``unaligned`` are the drawn ranks with a clock that no collective relates to those of the others.
     """
 
     document: RanksDocument

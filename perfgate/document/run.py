@@ -1,4 +1,4 @@
-"""The run document: what was measured, immutable, with raw samples, testbed and findings.
+"""The run document: the measurements of one run, immutable, with raw samples, testbed and findings.
 
 All numbers are in base units (s, B, 1, items/s) except packed samples and clocks, which are integer nanoseconds.
 """
@@ -27,8 +27,8 @@ Side = Literal["base", "head"]
 ErrorKind = Literal["exception", "exit", "signal", "timeout", "memory", "protocol"]
 Evidence = MessageValue
 RowKind = Literal["compute", "copy", "comm", "fused", "host", "python"]
-# Where the time of a call goes. On a device with a timeline of its own: what ran there, then why nothing did. On a CPU:
-# operators of the framework, and everything outside them (Python, the host code between two operators).
+# The parts of a call's time. On a device with a timeline of its own: the work that ran there, then the causes of idle time.
+# On a CPU: operators of the framework, and everything outside them (Python, the host code between two operators).
 CallPart = Literal[
     "compute",
     "fused",  # kernels that compute and communicate at once
@@ -43,7 +43,7 @@ CallPart = Literal[
 ]
 # The metric of a workload's own check of its output.
 CORRECTNESS = "correctness"
-# The label of a number that was measured again because a tolerance names it: which turn it is of, from the second on.
+# The label of a number that was measured again because a tolerance names it: the number of its turn, from the second on.
 REPEAT = "repeat"
 # The pairs of round N have the numbers from N times this on, so that those of two rounds never meet.
 PAIRS_PER_ROUND = 100_000
@@ -52,10 +52,10 @@ OUTSIDE_OPERATORS = "outside operators"
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
-    """One number of one metric. ``value`` None means not available, and ``reason`` then says why.
+    """One number of one metric. ``value`` None means not available; ``reason`` then gives the cause.
 
     ``interval`` is a confidence interval at level ``confidence``; an end that no order statistic can give is None.
-    ``labels`` say what the number is of, e.g. ``{"shape": "long", "batch": "8"}``.
+    ``labels`` describe the measured configuration, e.g. ``{"shape": "long", "batch": "8"}``.
     """
 
     metric: str
@@ -68,7 +68,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step noticed: the rule it broke, how bad, and the values that it saw, in base units.
+    """An observation of a step: the broken rule, its severity, and the values observed, in base units.
 
     ``message`` is the sentence of a step that another package brings, for a rule without an entry in the catalogue.
     """
@@ -79,16 +79,16 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: dict[str, Evidence] = {}
 
 
-# What a check with --time-budget says of what it did not begin.
+# The message of a check with --time-budget for work that it did not begin.
 TIME_SPENT = Message("gate.not-measured-in-time")
-# The code of what it says of a workload whose pairs do not fit into any time it has; ``budget`` is one that they fit into.
+# The code for a workload with pairs too slow for the available time; ``budget`` is one that they fit into.
 TOO_SLOW = "gate.call-too-slow"
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
     """How a worker or its workload failed.
 
-    ``kind`` is one word: exception, exit, signal, timeout, memory, protocol. A ``message`` that is a text is somebody else's.
+    ``kind`` is one word: exception, exit, signal, timeout, memory, protocol. A plain-text ``message`` is not perfgate's own.
     """
 
     kind: ErrorKind
@@ -99,9 +99,9 @@ class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShapeKernels(msgspec.Struct, frozen=True, kw_only=True):
-    """What ran in the traced calls of a shape: every name that a kernel or operator goes by, sorted.
+    """The work that ran in the traced calls of a shape: every name of a kernel or operator, sorted.
 
-    A kernel has its own name and its type's where the profiler knows it. ``left_out`` names were too many to keep.
+    A kernel has its own name, and its type's if the profiler knows it. ``left_out`` names were too many to keep.
     ``longest`` is the operator of which one run takes longest.
     """
 
@@ -112,10 +112,10 @@ class ShapeKernels(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What one step of the checklist measured on one workload.
+    """The result of one step of the checklist on one workload.
 
-    ``duration`` is what it cost, in seconds, and ``waited`` the share of it in which the worker was ready to run and another
-    process had the CPU, None where the kernel does not say.
+    ``duration`` is its cost in seconds, and ``waited`` the share of it in which the worker was ready to run and another
+    process had the CPU, None if the kernel does not report it.
     """
 
     number: int
@@ -135,7 +135,7 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
 class CorrectnessResult(msgspec.Struct, frozen=True, kw_only=True):
     """The workload's own check of its output for one input shape.
 
-    A ``message`` that is a text is the check's own. ``signature`` is structure, dtypes and shapes of the output, e.g.
+    A plain-text ``message`` is the check's own. ``signature`` is structure, dtypes and shapes of the output, e.g.
     ``(float32[8,48],)``.
     """
 
@@ -149,7 +149,7 @@ class CorrectnessResult(msgspec.Struct, frozen=True, kw_only=True):
 class OpCount(msgspec.Struct, frozen=True, kw_only=True):
     """How often one call dispatches an operator, and from which line of the project (``model.py:88``) most often.
 
-    A ``view`` only describes memory anew and launches nothing.
+    A ``view`` only describes existing memory differently and launches nothing.
     """
 
     op: str
@@ -160,7 +160,7 @@ class OpCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CounterSite(msgspec.Struct, frozen=True, kw_only=True):
-    """One place that adds to a counter: how much (in the counter's unit), by what, and from which line.
+    """One place that adds to a counter: the amount (in the counter's unit), its origin, and the line.
 
     ``name`` is the operator, or the reason of a graph break or recompile. ``code`` is the text of the line: a line keeps it
     when lines above it come or go, so it is by the code that the sites of two runs are matched.
@@ -178,12 +178,12 @@ class CounterSet(msgspec.Struct, frozen=True, kw_only=True):
     """Exact counters of one call for one workload and shape.
 
     ``repeats`` single calls were counted; a metric in ``unstable`` differed between them and must not be compared exactly, one
-    in ``steady`` did not, and each is in one of the two. What has no meaning here is in ``not_applicable``, as the graph breaks
-    of a workload that compiles nothing.
-    With 0 repeats the counts are of a whole recording that does not tell one call from the next.
-    ``values`` maps a metric name to its count; what the device cannot count is left out. ``sites`` say where they come from,
-    ``functions`` which functions of the project ran. ``ranges`` are the least and the most of every unstable value.
-    ``uncounted`` is what the calls themselves, or the machine, kept from being counted.
+    in ``steady`` did not, and each is in one of the two. Metrics without meaning here are in ``not_applicable``, such as the
+    graph breaks of a workload that compiles nothing.
+    With 0 repeats the counts are of a whole recording in which single calls cannot be distinguished.
+    ``values`` maps a metric name to its count; metrics that the device cannot count are left out. ``sites`` are the origins of
+    the counts, ``functions`` the functions of the project that ran. ``ranges`` are the minimum and maximum of every
+    unstable value. ``uncounted`` lists metrics that the calls themselves, or the machine, kept from being counted.
     """
 
     workload: str
@@ -215,8 +215,8 @@ class OperatorRow(msgspec.Struct, frozen=True, kw_only=True):
 class KernelWork(msgspec.Struct, frozen=True, kw_only=True):
     """The kernels of one operator on inputs of one shape in a step: how many, and the seconds that they took.
 
-    ``inputs`` is empty where the recording does not tell shapes. ``mac`` is how long the matrix units of the cores computed as
-    the hardware counted, ``vec`` the vector units; None where that was not counted.
+    ``inputs`` is empty if the recording has no shapes. ``mac`` is the time in which the matrix units of the cores computed, as
+    counted by the hardware, ``vec`` that of the vector units; None if not counted.
     """
 
     op: str
@@ -230,7 +230,7 @@ class KernelWork(msgspec.Struct, frozen=True, kw_only=True):
 class KernelTimes(msgspec.Struct, frozen=True, kw_only=True):
     """How long the kernels of a recorded step took on the device, those of collectives apart.
 
-    ``seconds`` are the sum of each of ``steps`` steps; ``mac`` and ``vec`` are what the ``rows`` add up to. Numbers of rows
+    ``seconds`` are the sum of each of ``steps`` steps; ``mac`` and ``vec`` are the sums over ``rows``. Numbers of rows
     are medians over the steps.
     """
 
@@ -248,7 +248,7 @@ class CallRow(msgspec.Struct, frozen=True, kw_only=True):
 
     ``self_time`` (seconds) and ``count`` are of one call. ``inputs`` are dtypes, shapes and layouts as one text
     (``float32[32,256], float32[256,256]``); ``line`` is the project's, ``code`` its text. ``flops`` and ``moved_bytes`` are
-    what all ``count`` runs compute, and read and write at least; None where no formula says so. Of ``python`` rows ``op`` is
+    the minimum for all ``count`` runs together; None without a formula. Of ``python`` rows ``op`` is
     a function of the project, with the time of everything it runs outside operators and outside other such functions.
     """
 
@@ -264,14 +264,14 @@ class CallRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Roof(msgspec.Struct, frozen=True, kw_only=True):
-    """What the device does at best, measured once a run: a product of float32 matrices, and a copy (read and write)."""
+    """The best rates of the device, measured once a run: a product of float32 matrices, and a copy (read and write)."""
 
     flops_per_second: float
     bytes_per_second: float
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``count`` operators of a call each compute, and read and write at least."""
+    """The operations of ``count`` operators of a call: the minimum that each computes, reads and writes."""
 
     flops: float
     moved_bytes: float
@@ -279,12 +279,13 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the time of a typical traced call goes, in seconds; ``parts`` add up to ``wall``.
+    """The parts of the time of a typical traced call, in seconds; ``parts`` add up to ``wall``.
 
-    It is the mean of the faster half of ``calls`` traced calls, under the profiler, so its shares say more than its seconds.
-    ``rows`` are the heaviest; ``more_rows`` others took ``more_time`` together. ``no_lines`` says why rows have no line.
+    It is the mean of the faster half of ``calls`` traced calls, under the profiler, so its shares are more reliable than
+    its seconds. ``rows`` are the heaviest; ``more_rows`` others took ``more_time`` together. ``no_lines`` explains why rows
+    have no line.
 
-    ``work`` is that of the dispatched operators, for the roofline; ``roof`` is None where the machine's was not measured.
+    ``work`` is that of the dispatched operators, for the roofline; ``roof`` is None if the machine's was not measured.
     """
 
     workload: str
@@ -301,9 +302,9 @@ class CallAccount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailedPair(msgspec.Struct, frozen=True, kw_only=True):
-    """A pair that gave no samples, and why. It is counted, never compared.
+    """A pair that gave no samples, with the reason. It is counted, never compared.
 
-    ``side`` is set of a job: its turns ended where that side failed.
+    ``side`` is set for a job: its turns ended because that side failed.
     """
 
     pair: int
@@ -314,7 +315,7 @@ class FailedPair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CodeChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines ``first`` to ``last`` of a file of the head, whose code the base does not have; of a deletion, the line after it.
+    """Lines ``first`` to ``last`` of a file of the head with code that the base does not have; for a deletion, the line after.
 
     ``function`` is the function that holds them, from line ``begins`` to line ``ends``; None outside functions. ``chains`` are
     its statements as first and last line, those together that pass values on to each other; ``text`` are its lines, and
@@ -335,7 +336,7 @@ class CodeChange(msgspec.Struct, frozen=True, kw_only=True):
 class Source(msgspec.Struct, frozen=True, kw_only=True):
     """The code that was measured. ``commit`` is None outside git; ``dirty`` means uncommitted changes are included.
 
-    ``changes`` are, of a head, the places whose code differs from the base's; comments and formatting are no difference.
+    ``changes`` are, for a head, the places with code that differs from the base's; comments and formatting are no difference.
     """
 
     commit: str | None = None
@@ -347,7 +348,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CiContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The CI job a run belongs to, as the job's environment tells it; ``publish`` checks it against its own event."""
+    """The CI job a run belongs to, according to the job's environment; ``publish`` checks it against its own event."""
 
     forge: str
     repository: str
@@ -369,7 +370,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkloadRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The workload that was measured: where it stands, the hash of its file, its batch size and shapes.
+    """The measured workload: its place, the hash of its file, its batch size and shapes.
 
     ``sla_p99`` is the P99 it promises, with ``sla_rate`` that of calls which come in at so many a second. ``steps`` are the
     numbers of those that were asked for, and ``quick`` whether they took the short measurements of a check; None in documents
@@ -389,14 +390,14 @@ class WorkloadRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Harness(msgspec.Struct, frozen=True, kw_only=True):
-    """What one side's own workload file measures, for a workload whose file or entry differs between base and head.
+    """The contents of one side's own workload file, for a workload with a different file or entry in base and head.
 
     ``shapes`` maps each shape to its arguments as text; ``functions`` maps the optional and required functions that are given
-    (``build``, ``check``, ...) to a hash of their code, ``settings`` those of a job to what is written in perfgate.toml.
+    (``build``, ``check``, ...) to a hash of their code, ``settings`` those of a job to their text in perfgate.toml.
     ``file_sha256`` is that of the code of the file and of the modules beside it that it imports, without comments and
-    docstrings. ``changed_lines`` are, of head, the places where this code differs from the base's (``perf.py:12``). ``error``
-    says why the file could not be read. ``added`` names, in head's, what the base's has not: shapes, functions,
-    ``sla_p99``, and the workload itself where it is new.
+    docstrings. ``changed_lines`` are, for head, the places at which this code differs from the base's (``perf.py:12``).
+    ``error`` is the reason why the file could not be read. ``added`` names, for head, additions over the base: shapes,
+    functions, ``sla_p99``, and the workload itself if it is new.
     """
 
     workload: str
@@ -425,10 +426,10 @@ class Artifact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Advisory(msgspec.Struct, frozen=True, kw_only=True):
-    """What another tool makes of a recording of a workload, in its own words; ``source`` is its name and version.
+    """Another tool's finding about a recording of a workload, in its own words; ``source`` is its name and version.
 
-    ``category`` is what it calls the problem, ``description`` what it found, ``suggestion`` what it says to do. ``evidence``
-    holds what its tables say besides, such as ``op`` and ``count``.
+    ``category`` is its name for the problem, ``description`` its finding, ``suggestion`` its advice. ``evidence``
+    holds further values of its tables, such as ``op`` and ``count``.
     """
 
     source: str
@@ -443,9 +444,9 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     """One pass of the checklist over the workloads of a project on one testbed.
 
     ``earlier_sessions`` are the jobs whose pairs this one added to, oldest first; ``session`` is the latest. ``environment``
-    and ``harness`` are there where base and head differ in them, and ``seal`` where they were measured side by side.
-    ``files_read`` are the files of the commit that were read while it was measured, or whose access times perfgate could not
-    follow, relative to the repository; None where the file system keeps no access times.
+    and ``harness`` are present if base and head differ in them, and ``seal`` if they were measured side by side.
+    ``files_read`` are the files of the commit that were read while it was measured, or with access times that perfgate
+    could not follow, relative to the repository; None if the file system keeps no access times.
     """
 
     schema: Literal["perfgate/run"] = RUN_SCHEMA

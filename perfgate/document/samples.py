@@ -33,7 +33,7 @@ class PackedArray(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pack(values: npt.NDArray[np.integer] | list[int], *, unit: str = "ns") -> PackedArray:
-    """Pack non-negative integers; 4 bytes each where the largest fits, else 8."""
+    """Pack non-negative integers; 4 bytes each if the largest fits, else 8."""
     array = np.asarray(values, dtype=np.uint64)
     width: Literal[4, 8] = 8 if array.size and int(array.max()) > 0xFFFFFFFF else 4
     raw = array.astype(f"<u{width}").view(np.uint8).reshape(-1, width).T.tobytes()
@@ -45,7 +45,7 @@ def pack(values: npt.NDArray[np.integer] | list[int], *, unit: str = "ns") -> Pa
 def unpack(packed: PackedArray) -> npt.NDArray[np.int64]:
     """The integers of a packed array.
 
-    Raises DocumentError when the data is not what its header says (a cut or hostile document); memory stays within the
+    Raises DocumentError if the data does not match its header (a truncated or hostile document); memory stays within the
     announced count, which itself is limited to MAX_SAMPLES.
     """
     if not 0 <= packed.count <= MAX_SAMPLES:
@@ -76,7 +76,7 @@ class SampleSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StageTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """What one stage of the preprocessing took in every call, in call order; ``line`` is where its function starts."""
+    """The times of one preprocessing stage in every call, in call order; ``line`` is the start of its function."""
 
     name: str
     wall: PackedArray
@@ -86,20 +86,19 @@ class StageTimes(msgspec.Struct, frozen=True, kw_only=True):
 class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
     """The blocks of one worker for one shape, column by column, in the order they ran.
 
-    ``wall`` and ``cpu`` hold every call of every block, one block after another; ``calls`` says where blocks end.
-    ``cpu`` is thread CPU time, or device time where the device has a clock of its own (``cpu_source``).
+    ``wall`` and ``cpu`` hold every call of every block, one block after another; ``calls`` is the number of calls per block.
+    ``cpu`` is thread CPU time, or device time if the device has a clock of its own (``cpu_source``).
 
-    What the conductor saw from outside, one entry a block: ``asked_ns`` when it asked and ``seen_ns`` until the reply, by its
-    own clock,
-    ``run_delay_ns`` in which the worker was ready to run and another process had the CPU, ``used_ns`` of CPU time that it and
-    the processes below it used, and ``out_of_turn_ns`` that they had used since its last block, while the turn was not
-    theirs for ``waited_ns``; ``conductor_delay_ns`` in which the conductor itself was ready to run without a CPU. What
-    the worker says of the same time: ``took_ns`` from the request to the reply by its clock, ``took_delay_ns`` of it in which
-    it was ready to run without a CPU, and the user-space ``instructions``, ``cycles`` and ``cache_misses`` of all its threads,
-    the unrecorded call of every block included. What the device reported: ``throttled``, ``clock_share`` (clock over rated
-    clock) and ``foreign_processes`` on it. A column that is empty, or a None in it, was not available.
+    Observed by the conductor from outside, one entry per block: ``asked_ns`` when it asked and ``seen_ns`` until the reply, by
+    its own clock, ``run_delay_ns`` in which the worker was ready to run and another process had the CPU, ``used_ns`` of CPU
+    time that the worker and its descendants used, and ``out_of_turn_ns`` that they had used since its last block, while it
+    was not their turn for ``waited_ns``; ``conductor_delay_ns`` in which the conductor itself was ready to run without a
+    CPU. Reported by the worker for the same time: ``took_ns`` from the request to the reply by its clock, ``took_delay_ns``
+    of it in which it was ready to run without a CPU, and the user-space ``instructions``, ``cycles`` and ``cache_misses``
+    of all its threads, the unrecorded call of every block included. Reported by the device: ``throttled``, ``clock_share``
+    (clock over rated clock) and ``foreign_processes`` on it. A column that is empty, or a None in it, was not available.
 
-    Where a call is one of the preprocessing it has ``stages``, whose times add up to its ``wall``.
+    Calls of the preprocessing also have ``stages``, with times that add up to ``wall``.
     """
 
     quad: list[int]
@@ -130,24 +129,24 @@ class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
     stages: list[StageTimes] = []
 
 
-# The setting that says how often a signal stopped a worker.
+# The setting that counts how often a signal stopped a worker.
 STOPPED = "stopped"
 
 
 class Replicate(msgspec.Struct, frozen=True, kw_only=True):
     """One worker process of a pair. In arm ``aa`` both members of the pair run the base.
 
-    ``round`` counts the jobs whose pairs were put together: 0 is the first, each job that added pairs is one more.
+    ``round`` counts the jobs that contributed pairs: 0 is the first, each job that added pairs is one more.
     ``operators`` maps shape and operator to the typical self time of the operator in one call, in seconds, and
     OUTSIDE_OPERATORS to the rest of the call; ``subroutines`` maps shape and ``module.NAME`` or ``function.FILE:NAME`` to the
     typical time of those in one call with all that they call, in seconds of the host.
-    ``settings`` are those that the worker had after its last block and that must be equal on both sides: the kernel's word on
-    its threads, the worker's on torch and the garbage collector.
+    ``settings`` are those that the worker had after its last block and that must be equal on both sides: of its threads as the
+    kernel reports them, of torch and the garbage collector as the worker does.
     ``preprocess`` holds blocks of the preprocessing alone, by shape; a call of them takes a raw batch made beforehand.
-    ``readings`` are what the device said of itself while the blocks ran, by the clock of their ``asked_ns``. ``moved`` is
-    whether weights and inputs lay elsewhere in every quad, at addresses drawn from ``layout_seed`` and the quad; None where
-    it is not said, which is held to what is stricter. ``start_up`` and ``warm_up_calls`` are those of the warm process of that
-    number that it was ``forked_from``; None where it loaded and warmed up by itself.
+    ``readings`` are the device's sensor values while the blocks ran, by the clock of their ``asked_ns``. ``moved`` is
+    whether weights and inputs lay elsewhere in every quad, at addresses drawn from ``layout_seed`` and the quad; None if
+    unknown, which is held to the stricter rules. ``start_up`` and ``warm_up_calls`` are those of the warm process of that
+    number that it was ``forked_from``; None if it loaded and warmed up by itself.
     """
 
     pair: int

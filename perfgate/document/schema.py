@@ -19,7 +19,7 @@ from jsonschema.validators import extend
 from perfgate.document.strict_json import MAX_BYTES, MAX_INTEGER, MIN_INTEGER, refuse
 from perfgate.errors import PerfgateError
 
-# Enough for any honest document; what a hostile one may cost its reader ends here.
+# Enough for any honest document; bounds the cost of reading a hostile one.
 MAX_TEXT = 64 * 1024
 MAX_LONG_TEXT = 1024 * 1024
 MAX_ITEMS = 1_000_000
@@ -58,7 +58,7 @@ def schema_text(record: type[msgspec.Struct], name: str) -> str:
 
 
 def schema_path(name: str) -> Path:
-    """Where a schema stands: in the package as the wheel lays it, else beside it (an editable install)."""
+    """The path of a schema: in the package as the wheel installs it, else beside it (an editable install)."""
     for folder in _PLACES:
         path = folder / f"{name}.schema.json"
         if path.is_file():
@@ -74,7 +74,7 @@ def load_schema(name: str) -> dict[str, Any]:
 
 
 def _close(title: str, component: dict[str, Any]) -> None:
-    """Turn what msgspec says about one record into a closed and bounded description."""
+    """Turn msgspec's description of one record into a closed and bounded one."""
     paragraphs = inspect.cleandoc(component.get("description", "")).split("\n\n")
     component["description"] = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
     component["additionalProperties"] = False
@@ -128,7 +128,7 @@ _Record = TypeVar("_Record", bound=msgspec.Struct)
 
 
 def convert_checked(value: Any, record: type[_Record], schema: str, *, name: str, remedy: str) -> _Record:
-    """A value as a record when ``schema`` allows it. Raises DocumentError with the place where it does not."""
+    """A value as a record if ``schema`` allows it. Raises DocumentError with the offending place otherwise."""
     error = next(_validator(schema).iter_errors(value), None)
     if error is not None:
         _refuse_invalid(error, name, remedy)
@@ -148,12 +148,12 @@ def _refuse_invalid(error: ValidationError, name: str, remedy: str) -> NoReturn:
 
 @cache
 def _validator(name: str) -> Any:
-    # An empty registry: jsonschema on its own fetches what a $ref points to over the network.
+    # An empty registry: by default jsonschema fetches the target of a $ref over the network.
     return _FastValidator(load_schema(name), registry=referencing.Registry())
 
 
 def _items(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    """Check an array of integers at once, as jsonschema takes 6 us for each; leave all else, errors too, to it."""
+    """Check an array of integers at once, as jsonschema takes 6 us for each; leave everything else, errors too, to it."""
     if isinstance(items, dict) and items.keys() == {"type", "minimum", "maximum"} and items["type"] == "integer":
         only_integers = isinstance(instance, list) and not set(map(type, instance)) - {int}
         if only_integers and (

@@ -1,4 +1,4 @@
-"""The proof that what a side ran stayed what it was: its checkout, what it imports, and what is linked into it."""
+"""Evidence that a side ran unmodified code: its checkout, its imports, and the libraries linked into it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import msgspec
 
 
 class Seal(msgspec.Struct, frozen=True, kw_only=True):
-    """What a side could read as code or weights, before code of the change ran and after the last turn.
+    """A side's readable code and weights, before code of the change ran and after the last turn.
 
-    ``entries`` files and folders were compared, by inode, size and times. ``before`` and ``after`` are SHA-256 of what was
-    expected and of what was found; they are equal where nothing else than the side itself changed anything. ``changed`` names
-    some of what differs (``base/model.py``; what is imported by its whole path), ``own`` some files that the side wrote into
+    ``entries`` files and folders were compared, by inode, size and times. ``before`` and ``after`` are SHA-256 of the expected
+    and of the found state; they are equal if nothing but the side itself changed anything. ``changed`` names
+    some of the differences (``base/model.py``; imported files by their whole path), ``own`` some files that the side wrote into
     its own checkout, and ``left_out`` folders with too many files to compare.
     """
 

@@ -1,4 +1,4 @@
-"""What `perfgate serve` answers."""
+"""The answers of `perfgate serve`."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ class RecordingList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """What a recording says of one request."""
+    """One request in one recording."""
 
     recording: str
     profile: RequestDocument
 
 
 class ProfileList(msgspec.Struct, frozen=True, kw_only=True):
-    """`GET /api/profile`: every recording in which something served the request. ``unread`` are those that are damaged.
+    """`GET /api/profile`: every recording in which something served the request. ``unread`` are the damaged ones.
 
-    Without a ``request_id`` each has all its requests, and no rows of what ran for one.
+    Without a ``request_id`` each has all its requests, and no rows of a single one.
     """
 
     request_id: str | None
@@ -77,7 +77,7 @@ class UnreadRecordings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServedTrace(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """`GET /api/profile?format=chrome`: what served the request, or any, in the object form of Chrome's trace events."""
+    """`GET /api/profile?format=chrome`: the events of the request, or of any, as an object of Chrome's trace events."""
 
     trace_events: list[ServedEvent]
     display_time_unit: Literal["ms"] = "ms"

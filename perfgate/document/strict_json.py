@@ -28,7 +28,7 @@ TRUNCATED = "the file is truncated; its writer was cut off, or the copy is incom
 
 
 def parse_json(data: bytes, *, name: str, max_bytes: int = MAX_BYTES) -> Any:
-    """The value of a JSON text. ``name`` is what errors call the file. Raises DocumentError only."""
+    """The value of a JSON text. ``name`` stands for the file in errors. Raises only DocumentError."""
     if len(data) > max_bytes:
         refuse(name, "$", f"more than {max_bytes} bytes; no document of perfgate is that large", DAMAGED)
     _scan(data, name)
@@ -62,7 +62,7 @@ def refuse(name: str, place: str, what: str, remedy: str) -> NoReturn:
 
 
 class _Refused:
-    """Stands in the parsed value where something was refused, so that its place can be found."""
+    """Stands in the parsed value for a refused one, so that its place can be found."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -74,7 +74,7 @@ _TOKEN = re.compile(rb'"[^"]*"?|[\[\]{}]')
 
 
 def _scan(data: bytes, name: str) -> None:
-    """Refuse what would cost the parser too much, and name a truncated text as such."""
+    """Refuse texts that would cost the parser too much, and report a truncated text as such."""
     if not data.strip():
         refuse(name, "$", "the file is empty", TRUNCATED)
     if data.count(b",") + data.count(b"[") + data.count(b"{") > MAX_VALUES:
@@ -82,7 +82,7 @@ def _scan(data: bytes, name: str) -> None:
         refuse(name, "$", f"more than {MAX_VALUES} values", DAMAGED)
     if data.count(b'"') > MAX_MARKS or data.count(b"\\") > MAX_MARKS:
         refuse(name, "$", f"more than {MAX_MARKS} quotation marks or backslashes", DAMAGED)
-    # A backslash escapes the next character: with the pairs gone from the left, what is left before a quote escapes it.
+    # A backslash escapes the next character: once pairs are removed from the left, one before a quote escapes the quote.
     if _refuse_depth(data.replace(b"\\\\", b"").replace(b'\\"', b""), name):
         refuse(name, "the end", "the text ends in the middle", TRUNCATED)
 

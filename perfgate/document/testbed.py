@@ -1,4 +1,4 @@
-"""The testbed: machine, device, software and settings, and the hash that says whether two are comparable."""
+"""The testbed: machine, device, software and settings, and the hash that decides whether two are comparable."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Literal
 
 import msgspec
 
-# What the vendor's tools call the device that a testbed was taken on, among what was observed.
+# The vendor tools' identifier of the device that a testbed was taken on, among the observed fields.
 IDENTITY = "device.identity"
 
 
 class Testbed(msgspec.Struct, frozen=True, kw_only=True):
     """Machine, device, software and settings.
 
-    ``comparable`` holds what must be equal for two runs to be compared, and ``fingerprint`` is its hash; ``observed`` holds
-    what is worth knowing and may differ (load, temperature, time of boot).
+    ``comparable`` holds the fields that must be equal for two runs to be compared, and ``fingerprint`` is their hash;
+    ``observed`` holds fields worth knowing that may differ (load, temperature, time of boot).
     """
 
     fingerprint: str
@@ -27,11 +27,11 @@ class Testbed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """The Python environment of one side, where base and head have one each.
+    """The Python environment of one side, if base and head have one each.
 
     ``kind``: ``running`` is that of perfgate itself, ``built`` was made by ``[measure] setup``, ``given`` was named on the
-    command line. ``requirements`` maps the files that define dependencies to a hash of what they say, ``packages`` every
-    installed distribution to its version. ``loaded`` are those that the workloads loaded a file of, None where that is unknown.
+    command line. ``requirements`` maps the files that define dependencies to a hash of their content, ``packages`` every
+    installed distribution to its version. ``loaded`` are those that the workloads loaded a file of, None if unknown.
     """
 
     kind: Literal["running", "built", "given"]

@@ -40,8 +40,8 @@ class DrawnTimeline(msgspec.Struct, frozen=True, kw_only=True):
     Every column but ``kind`` holds a number a span in LEB128: seven bits a byte, the lowest first, the highest bit set while
     more follow. ``start`` is the time since the span before on the same track began, of a track's first span since the
     recording began. ``name`` is a position in ``texts``. ``shape`` is one more than a position in ``texts``, and ``launch`` one
-    more than a position among the spans, 0 for none. ``kind`` has a byte a span, a position in SPAN_KINDS. ``notes`` say what
-    is not in it.
+    more than a position among the spans, 0 for none. ``kind`` has a byte a span, a position in SPAN_KINDS. ``notes`` list
+    missing parts.
     """
 
     label: str

@@ -1,4 +1,4 @@
-"""What `perfgate trace` says of a recording: top, gaps, steps and differences, per rank and device. Times are seconds."""
+"""Results of `perfgate trace`: top, gaps, steps and differences, per rank and device. Times are seconds."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ TopKind = Literal["compute", "copy", "comm", "fused", "host"]
 DiffChange = Literal[Change, "replaced"]
 DiffKey = Literal["operator", "line"]
 GapCause = Literal[
-    "host",  # what ends the gap was launched after the gap began: the host was late
-    "synchronization",  # so it was, and the host waited for the device when the device ran dry
+    "host",  # the event that ends the gap was launched after the gap began: the host was late
+    "synchronization",  # so was this event, and the host waited for the device when the device ran dry
     "queue",  # launched before the gap began, yet not started: a dependency, an event, or the device's own scheduling
     "copy",  # only copies ran
     "communication",  # only collectives ran: they send, or wait for other ranks
-    "unknown",  # no launch is recorded for what ends the gap
+    "unknown",  # no launch is recorded for the event that ends the gap
 ]
 
 
@@ -46,7 +46,7 @@ class TopTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """The rows of one device of one rank, most time first, or of its host; ``rows_in_all`` counts those cut off too.
 
     On a device ``base`` is the time in which anything ran on any of its streams, and overlapping streams make shares add
-    up to more than 1. On the host total and base are self time. Without rows ``reason`` says why.
+    up to more than 1. On the host total and base are self time. Without rows ``reason`` gives the cause.
     """
 
     path: str
@@ -60,7 +60,7 @@ class TopTimeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """`perfgate trace top --json`. ``notes`` say what of the recording could not be read, here and in the others."""
+    """`perfgate trace top --json`. ``notes`` list the parts of the recording that could not be read, here and in the others."""
 
     format: str
     by: TopKey
@@ -89,7 +89,7 @@ class GapGroupRow(msgspec.Struct, frozen=True, kw_only=True):
     """Gaps that the same frame and operator of the host fill for at least half of their time, before the same kernel.
 
     ``frame`` is the innermost Python function, ``operator`` the innermost framework operator or driver call, and ``ended_by``
-    what the device ran next; None if not recorded. ``share`` is of the window.
+    the next event on the device; None if not recorded. ``share`` is of the window.
     """
 
     frame: str | None
@@ -106,8 +106,8 @@ class GapTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """The gaps of one device of one rank, longest first; ``gaps_in_all`` counts those cut off too.
 
     ``origin_ns`` is when the timeline's first event began, host included, by the recording's clock. ``window`` is the time
-    from the device's first event to the end of its last, ``busy`` the part in which anything ran. All is None or empty where
-    nothing ran on a device, and ``reason`` then says why.
+    from the device's first event to the end of its last, ``busy`` the part in which anything ran. All is None or empty if
+    nothing ran on a device, and ``reason`` then gives the cause.
     """
 
     path: str
@@ -132,9 +132,9 @@ class GapDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One profiler step; ``number`` is None for what the profiler ascribes to no step, a part None where it is not known.
+    """One profiler step; ``number`` is None for work that the profiler ascribes to no step, a part None if unknown.
 
-    ``fused`` is the time of kernels that compute and communicate at once, where nothing else computed; None if there are none.
+    ``fused`` is the time of kernels that compute and communicate at once while nothing else computed; None if there are none.
     A batch of a serving engine is a step too: ``phase`` is prefill, decode or mixed, or as ``--step-by`` names it, and
     ``requests`` how many requests the batch has.
     """
@@ -164,7 +164,7 @@ class PhaseTotal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepTimeline(msgspec.Struct, frozen=True, kw_only=True):
-    """The steps of one device of one rank, in order. Without any, ``reason`` says why."""
+    """The steps of one device of one rank, in order. Without any, ``reason`` gives the cause."""
 
     path: str
     rank: int | None
@@ -189,7 +189,7 @@ class SlowestRank(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """`perfgate trace steps --json`. ``slowest_rank`` is None where all are alike, or fewer than two can be compared."""
+    """`perfgate trace steps --json`. ``slowest_rank`` is None if all are alike, or fewer than two can be compared."""
 
     format: str
     slowest_rank: SlowestRank | None
@@ -201,8 +201,8 @@ class DiffTotals(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds of one side in one unit: on the device by sort (``fused``: computing and communicating at once), in which
     nothing ran there, and on the host.
 
-    ``host`` is self time of operators, or of functions where none were recorded. ``gap`` lies between the device's first and
-    last event. What was not recorded is None.
+    ``host`` is self time of operators, or of functions if no operators were recorded. ``gap`` lies between the device's
+    first and last event. Values that were not recorded are None.
     """
 
     kernel: float | None
@@ -214,7 +214,7 @@ class DiffTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DiffCost(msgspec.Struct, frozen=True, kw_only=True):
-    """What one operator took on one side in one unit, in seconds, how often it ran, and on what and from where.
+    """The cost of one operator on one side per unit, in seconds, how often it ran, and on which inputs and from which line.
 
     Of several recordings of the side it is the median, and ``times`` has the time in each of them.
     """
@@ -283,14 +283,14 @@ class DiffDocument(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[Message] = []
 
 
-# What a device does, or why it does nothing.
+# The work of a device, or the cause of its idle time.
 WindowPartName = Literal["computing", "fused", "communication", "copies", "host", "synchronization", "queue", "unknown"]
 
 
 class WindowPart(msgspec.Struct, frozen=True, kw_only=True):
     """A part of the time of a device; all parts add up to it.
 
-    Fused kernels, communication and copies count where nothing before them in this order ran, as the device's own time; the
+    Fused kernels, communication and copies count if nothing before them in this order ran, as the device's own time; the
     others are causes of gaps.
     """
 
@@ -310,7 +310,7 @@ class StepSpread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnswerTimeline(msgspec.Struct, frozen=True, kw_only=True):
-    """The first look at one device of one rank, or at its host: what holds it up, when it idles, and what takes most time.
+    """The first look at one device of one rank, or at its host: the bottleneck, the idle time, and the most expensive work.
 
     ``window`` is the time from the device's first event to the end of its last; without a timeline of it the profiler's steps
     together. ``busy`` is the part in which anything ran, ``bound`` the largest of ``parts``. ``communication`` and ``copies``
@@ -336,7 +336,7 @@ class AnswerTimeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnswerDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """`perfgate trace REC --json`. ``notes`` name what of the recording was not read.
+    """`perfgate trace REC --json`. ``notes`` name the parts of the recording that were not read.
 
     ``changes`` are the differences from another recording, if one was named.
     """
@@ -363,7 +363,7 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
 class RequestTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """The requests of one device of one rank, the longest first; ``requests_in_all`` counts those cut off too.
 
-    Where one request was asked for, ``rows`` say what ran for it: seconds without what it called, and shares of their sum.
+    If one request was asked for, ``rows`` list the work of it: seconds without callees, and shares of their sum.
     """
 
     path: str
@@ -385,13 +385,13 @@ class RequestDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One device of one rank: seconds of a typical (median) step, and of what its collectives took the shares that it waited,
-    that data moved, and that neither.
+    """One device of one rank: seconds of a typical (median) step, and for its collectives the shares in which it waited,
+    in which data moved, and in which neither happened.
 
     ``own`` is the step without exposed communication, ``bubble`` the part of that which is receiving from another stage of the
     pipeline, and ``stage`` its place there. ``late`` is how long after the first rank it comes to a collective (mean), ``last``
     the share of them to which it came last; ``experts`` the seconds of kernels that compute experts. ``fused``
-    is what kernels take that compute and communicate at once, which is not in ``own`` either. What was not recorded is None.
+    is the time of kernels that compute and communicate at once, which is not in ``own`` either. Values not recorded are None.
     """
 
     rank: int | None
@@ -414,7 +414,7 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SlowRankRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A rank that the others wait for: how much longer it takes on its own than the middle one, and what grew most."""
+    """A rank that the others wait for: how much longer its own work takes than the middle rank's, and the largest part."""
 
     rank: int | None
     device: int | None
@@ -425,10 +425,10 @@ class SlowRankRow(msgspec.Struct, frozen=True, kw_only=True):
 class DelayRow(msgspec.Struct, frozen=True, kw_only=True):
     """A rank that the others wait for in their collectives; times are seconds.
 
-    ``total`` is what it costs the job, ``share`` the part of the job's time, ``per_step`` the same of each of ``of`` steps, of
+    ``total`` is its cost to the job, ``share`` the part of the job's time, ``per_step`` the same of each of ``of`` steps, of
     which it delays ``steps`` (None and 0 if no steps are marked). ``once`` is whether it hiccups in few of them; ``worst`` is
-    its longest single delay, in ``step``. Up to ``waiting`` ranks wait, most in ``collective``. ``why`` is what takes longer
-    than in the middle rank: computing, or free time, in which its device has nothing to do.
+    its longest single delay, in ``step``. Up to ``waiting`` ranks wait, most in ``collective``. ``why`` is the part that takes
+    longer than in the middle rank: computing, or free time, in which its device has nothing to do.
     """
 
     rank: int | None
@@ -477,7 +477,7 @@ class LeftOutRecording(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EarlyEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """A rank whose recording ends in step ``last``, before those of the others."""
+    """A rank with a recording that ends in step ``last``, before those of the others."""
 
     rank: int | None
     device: int | None
@@ -499,12 +499,12 @@ class SkewRow(msgspec.Struct, frozen=True, kw_only=True):
 class RanksDocument(msgspec.Struct, frozen=True, kw_only=True):
     """`perfgate trace ranks --json`. ``delays`` are the ranks that the others wait for, ``slow_ranks`` those that take longer
     on their own, whether or not anyone waits; ``slow_stages`` hold up the pipeline. ``links`` is how many links between ranks
-    the recordings tell of. ``left_out`` could not be read, ``missing`` are ranks of the job that were not recorded, and
-    ``ended_early`` those whose recordings are shorter.
+    in the recordings. ``left_out`` could not be read, ``missing`` are ranks of the job that were not recorded, and
+    ``ended_early`` those with shorter recordings.
 
     ``collectives`` is how many collectives several of the ranks took part in, ``skew`` the seconds from the first to the last
     of them in the middle one (median), and ``skews`` those with the largest. ``unjoined`` is how many were left out because the
-    recordings do not tell their groups apart.
+    recordings do not distinguish their groups.
     """
 
     path: str

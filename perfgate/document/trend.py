@@ -1,6 +1,6 @@
-"""The trend document: what the stored runs of main say when they are read as histories, week by week.
+"""The trend document: changes found in the stored runs of main, read as histories, week by week.
 
-It is computed from the store alone and may be computed again at any time; what was told before stands in a ``TrendState``.
+It is computed from the store alone and may be computed again at any time; earlier reports are kept in a ``TrendState``.
 All numbers are in base units; relative changes are shares (0.03 is 3 % more).
 """
 
@@ -22,13 +22,13 @@ from perfgate.document.message import Message
 TREND_SCHEMA: Literal["perfgate/trend"] = "perfgate/trend"
 TREND_SCHEMA_VERSION = 1
 STATE_SCHEMA: Literal["perfgate/trend-state"] = "perfgate/trend-state"
-# What a state may remember; of more than these the weakest are forgotten, and told as new once more.
+# The most changes that a state remembers; beyond that the weakest are forgotten, and reported as new once more.
 MOST_KNOWN = 100
 
 Direction = Literal["worse", "better", "changed"]
 # exact: a counter that repetition does not change; confirmed, refuted: both commits were measured side by side.
 Evidence = Literal["exact", "confirmed", "suspected", "refuted"]
-# new: not told before; open: told before and still so; resolved: the level is back; accepted: somebody said it is meant.
+# new: not reported before; open: reported before and still so; resolved: the level is back; accepted: marked as intended.
 Standing = Literal["new", "open", "resolved", "accepted", "refuted"]
 
 
@@ -46,7 +46,7 @@ class TrendPoint(msgspec.Struct, frozen=True, kw_only=True):
 class CommitLabel(msgspec.Struct, frozen=True, kw_only=True):
     """A commit of main between the last good and the first bad run.
 
-    ``change_request`` is the number that git's own text gives it, ``#412`` or ``!412``; empty where it gives none.
+    ``change_request`` is the number in git's own text of the commit, ``#412`` or ``!412``; empty if the text has none.
     """
 
     commit: str
@@ -58,11 +58,11 @@ class CommitLabel(msgspec.Struct, frozen=True, kw_only=True):
 class TrendChange(msgspec.Struct, frozen=True, kw_only=True):
     """A shift of level. ``at`` is the place of the first point after it; ``before`` and ``after`` are the levels beside it.
 
-    ``delta`` is after/before - 1, None where before is 0; ``interval`` bounds it and is None for exact counters; what a side
-    by side measurement gave is in ``confirmation``. ``commits`` are those that may have done it, newest first, of
-    ``commit_count``; 0 where no clone could tell. ``accepted`` is who accepted it and why, ``resolved_by`` the first commit
-    at which the level was back. ``news`` is what the report before did not say: the change itself, or that it stands
-    otherwise now.
+    ``delta`` is after/before - 1, None if before is 0; ``interval`` bounds it and is None for exact counters; the result of a
+    side-by-side measurement is in ``confirmation``. ``commits`` are the possible culprits, newest first, of
+    ``commit_count``; 0 if no clone was available. ``accepted`` is the acceptance with author and reason, ``resolved_by`` the
+    first commit at which the level was back. ``news`` is the difference from the report before: the change itself, or its
+    new standing.
     """
 
     at: int
@@ -87,9 +87,9 @@ class TrendChange(msgspec.Struct, frozen=True, kw_only=True):
 class TrendSeries(msgspec.Struct, frozen=True, kw_only=True):
     """One metric of one workload and shape on one testbed, oldest point first.
 
-    ``noise`` is how much one version differs from the next without any change, as a share; None where it is not known.
-    ``current`` is false for what the last weeks of runs do not have: on a testbed, or of a workload, that is measured no more.
-    ``informing`` is a number of the checklist that the gate does not judge: what moved in it is no regression by itself.
+    ``noise`` is how much one version differs from the next without any change, as a share; None if unknown.
+    ``current`` is false for series without runs in the last weeks: their testbed or workload is no longer measured.
+    ``informing`` marks a number of the checklist that the gate does not judge: a shift of it is no regression by itself.
     """
 
     workload: str
@@ -109,7 +109,7 @@ class TrendSeries(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """What tells the series from every other, short: it stands in the hidden line of an issue."""
+        """A short unique identifier of the series; it stands in the hidden line of an issue."""
         place = [self.workload, self.shape, self.metric, sorted(self.labels.items()), self.fingerprint]
         return hashlib.sha256(json.dumps(place).encode()).hexdigest()[:12]
 
@@ -122,12 +122,12 @@ class TrendPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrendCause(msgspec.Struct, frozen=True, kw_only=True):
-    """What one version of main changed: all changes between the same two runs, which are one regression or improvement.
+    """All changes between the same two runs of main, which are one regression or improvement.
 
-    ``direction`` is worse where anything is worse that nobody repaired, accepted or refuted, ``standing`` how its most alive
-    change stands, and ``news`` says that any of them was not told before. ``changes`` begins with the one that says most to
-    people: what users wait for before exact counts. ``operators`` run more often since then, with the line that calls them;
-    they are known where both runs were read.
+    ``direction`` is worse if anything worse has not been repaired, accepted or refuted, ``standing`` that of the most active
+    change, and ``news`` is set if any of them was not reported before. ``changes`` begins with the most relevant one:
+    user-visible times before exact counts. ``operators`` run more often since then, with the line that calls them; they are
+    known if both runs were read.
     """
 
     direction: Direction
@@ -154,10 +154,10 @@ class TestbedSpan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """How one run went. ``steps`` maps the number of a step to the worst status that a workload had in it.
+    """The condition of one run. ``steps`` maps the number of a step to the worst status that a workload had in it.
 
     ``discarded`` is the share of the pairs that gave no samples, ``noise_floor`` the largest difference between base and base;
-    both are None where the run has no pairs, which a run of the checklist alone never has. ``temperature`` (Cel) and
+    both are None if the run has no pairs, as in every run of the checklist alone. ``temperature`` (Cel) and
     ``throttled`` (share) are the highest.
     """
 
@@ -176,14 +176,14 @@ class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Week(msgspec.Struct, frozen=True, kw_only=True):
-    """How many runs of main began in the week whose Monday is ``monday`` (ISO date)."""
+    """How many runs of main began in the week from Monday ``monday`` (ISO date)."""
 
     monday: str
     runs: int
 
 
 class NotLookedAt(msgspec.Struct, frozen=True, kw_only=True):
-    """What no change could be found in, and why: so many series of it."""
+    """A number of series in which no change could be found, with the reason."""
 
     reason: Literal["too_short", "not_measured", "old_testbed", "metric"]
     series: int
@@ -191,12 +191,12 @@ class NotLookedAt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrendDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What moved on main. ``since`` is the newest run of the report before.
+    """The changes on main. ``since`` is the newest run of the report before.
 
-    ``looked_at`` series with ``values`` points were searched, ``new_values`` of them of runs after ``since``, or of the last
-    weeks where this is the first report: the more there are, the more is found by chance. ``versions_needed`` is what a
-    noisy series must have. ``causes`` group the changes of ``series`` by the commits between which they began, what is to
-    be looked at first.
+    ``looked_at`` series with ``values`` points were searched, ``new_values`` of them from runs after ``since``, or from the
+    last weeks if this is the first report: the more there are, the more is found by chance. ``versions_needed`` is the
+    minimum for a noisy series. ``causes`` group the changes of ``series`` by the commits between which they began, the most
+    urgent first.
     """
 
     schema: Literal["perfgate/trend"] = TREND_SCHEMA
@@ -222,7 +222,7 @@ class TrendDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KnownChange(msgspec.Struct, frozen=True, array_like=True):
-    """A change that was told: of which series, at which commit, which way, how it stood, and how people call it."""
+    """A reported change: its series, commit, direction, standing, and the short name that people use for it."""
 
     series: str
     commit: str
@@ -232,7 +232,7 @@ class KnownChange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TrendState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a report leaves for the next one: ``newest`` is the newest run that it knew."""
+    """The state that a report leaves for the next one: ``newest`` is the newest run that it knew."""
 
     schema: Literal["perfgate/trend-state"] = STATE_SCHEMA
     schema_version: Literal[1] = 1
@@ -241,7 +241,7 @@ class TrendState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConfirmationsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a measuring job that may not write to the store hands to the job that may: confirmations.json."""
+    """Results of a measuring job without write access to the store, for the job that has it: confirmations.json."""
 
     schema: Literal["perfgate/confirmations"] = "perfgate/confirmations"
     schema_version: Literal[1] = 1
@@ -250,6 +250,6 @@ class ConfirmationsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 def place_of(workload: str, shape: str, labels: Mapping[str, str]) -> str:
-    """Where a series was measured, as people read it: ``encoder/long, batch 8``."""
+    """The place of a series in words for people: ``encoder/long, batch 8``."""
     place = f"{workload}/{shape}" if shape else workload
     return ", ".join([place, *(f"{name} {value}" for name, value in sorted(labels.items()))])

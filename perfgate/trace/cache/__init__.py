@@ -22,7 +22,7 @@ def use_cache(folder: Path | None) -> None:
 
 
 def cache_folder() -> Path | None:
-    """Where recordings are kept; None where they are not."""
+    """The folder of kept recordings; None if the cache is off."""
     return _FOLDER.get()
 
 
@@ -38,7 +38,7 @@ def default_folder(environ: Mapping[str, str]) -> Path | None:
 
 
 def recall(path: Path) -> Recording:
-    """As ``salvage``, from the columns that were kept if there are some. Raises what ``salvage`` raises."""
+    """Like ``salvage``, but from kept columns if there are any. Raises the errors of ``salvage``."""
     folder = _FOLDER.get()
     if folder is not None:
         from perfgate.trace.cache.folder import RecordingCache

@@ -27,7 +27,7 @@ class DamagedColumnsError(Exception):
 
 
 class _Place(msgspec.Struct, frozen=True, array_like=True):
-    """Where a column begins behind the header. A ``constant`` one has a single value for all its rows."""
+    """The begin of a column behind the header. A ``constant`` one has a single value for all its rows."""
 
     dtype: str
     rows: int
@@ -78,7 +78,7 @@ class ColumnWriter:
 
 
 class ColumnFile:
-    """A file of columns that somebody wrote. Raises OSError, and DamagedColumnsError unless every byte is what was written."""
+    """A file of columns, checked when opened. Raises OSError, and DamagedColumnsError unless every byte is as written."""
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
@@ -98,7 +98,7 @@ class ColumnFile:
             raise DamagedColumnsError("other bytes than were written")
 
     def column(self, number: int) -> AnyColumn:
-        """Nobody can write to it; the file stays mapped as long as it is used, also after it was removed."""
+        """A read-only column; the file stays mapped as long as the column is used, even after the file was removed."""
         if number not in self._columns:
             place = self._places[number]
             rows = min(place.rows, 1) if place.constant else place.rows

@@ -40,7 +40,7 @@ class CacheUse(NamedTuple):
 
 
 class _Entry(msgspec.Struct, frozen=True, array_like=True):
-    """``reader`` and ``question`` say what the columns are of, ``files`` in which state the files were."""
+    """``reader`` and ``question`` identify the content of the columns, ``files`` are the states of the files read."""
 
     reader: str
     question: tuple[str, ...]
@@ -62,15 +62,15 @@ class RecordingCache:
         self._folder, self._most, self._least, self._clock = folder, most_bytes, least_bytes, clock
 
     def read(self, path: Path) -> Recording:
-        """As ``salvage``, of which it raises what that raises."""
+        """Like ``salvage``, but from kept columns if there are any. Raises the errors of ``salvage``."""
         recalled = self._recalled(path)
         if recalled is not None:
             return recalled
-        from perfgate.trace.readers.damaged import salvage  # what is recalled needs no reader
+        from perfgate.trace.readers.damaged import salvage  # a cached recording needs no reader
 
         before = _files_of(path)
         recording = salvage(path)
-        # What changes while it is being read may be half of either.
+        # A file that changes during the read may be half old and half new.
         if before and self._is_worth(before) and before == _files_of(path):
             with suppress(OSError, ValueError):
                 self._keep(path, before, recording)
@@ -86,7 +86,7 @@ class RecordingCache:
         return CacheUse(len(sizes), sum(sizes), damaged)
 
     def clear(self) -> None:
-        """Remove all that is kept. Raises OSError where the folder cannot be written to."""
+        """Remove all entries. Raises OSError if the folder cannot be written to."""
         for file, _ in self._entries():
             file.unlink(missing_ok=True)
         (self._folder / _DAMAGES).unlink(missing_ok=True)
@@ -96,12 +96,12 @@ class RecordingCache:
         return sum(file.size for file in files) >= self._least and are_settled(files, self._clock())
 
     def _recalled(self, path: Path) -> Recording | None:
-        """The recording as it was kept; None where it was not, or anything has changed since."""
+        """The kept recording; None if there is none, or anything has changed since."""
         file = self._entry(path)
         try:
             columns = ColumnFile(file)
             if columns.owner != os.geteuid():
-                return None  # whoever may write to the folder could invent answers
+                return None  # another user with write access to the folder could forge entries
             entry = msgspec.msgpack.decode(columns.content, type=_Entry)
             if (entry.reader, entry.question) != (_reader(), _question(path)) or not are_unchanged(entry.files):
                 return None
@@ -116,7 +116,7 @@ class RecordingCache:
         return recording
 
     def _keep(self, path: Path, files: list[FileState], recording: Recording) -> None:
-        """Raises OSError where it cannot be written, ValueError for what no file of columns holds."""
+        """Raises OSError if it cannot be written, ValueError for data that a file of columns cannot hold."""
         columns = ColumnWriter()
         record = msgspec.Raw(msgspec.msgpack.encode(stored(recording, columns)))
         content = msgspec.msgpack.encode(_Entry(_reader(), _question(path), files, record))
@@ -137,7 +137,7 @@ class RecordingCache:
             raise
 
     def _make_room(self, size: int) -> bool:
-        """Remove what was not used for longest until ``size`` bytes more are within the bound; whether they fit at all."""
+        """Remove the least recently used entries until ``size`` more bytes are within the bound; return whether they fit."""
         disk = os.statvfs(self._folder)
         if size > self._most or disk.f_bavail * disk.f_frsize < size + _FREE_BYTES:
             return False
@@ -159,7 +159,7 @@ class RecordingCache:
 
     def _entry(self, path: Path) -> Path:
         question = "\0".join(_question(path)).encode("utf-8", "surrogateescape")
-        # Where two share a name, the later one replaces the other: an entry is checked against the whole question.
+        # If two share a name, the later one replaces the other: an entry is checked against the whole question.
         return self._folder / f"{zlib.crc32(question):08x}{zlib.adler32(question):08x}{_SUFFIX}"
 
     def _note_damage(self, file: Path) -> None:
@@ -170,7 +170,7 @@ class RecordingCache:
 
 
 def _question(path: Path) -> tuple[str, ...]:
-    """What decides beside the files what a recording says; notes have the path as it was written."""
+    """Everything besides the files that determines a recording's content; notes contain the path as it was written."""
     return (str(path), str(path.absolute()), *added_communication())
 
 
@@ -186,7 +186,7 @@ def _reader() -> str:
 
 
 def _files_of(path: Path) -> list[FileState]:
-    """The states of all that a reader looks at; none where there is no reader, or a file is gone."""
+    """The states of all files that a reader looks at; none if there is no reader, or a file is gone."""
     from perfgate.trace.readers.reader import reader_of
 
     with suppress(OSError, PerfgateError):

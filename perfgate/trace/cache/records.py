@@ -97,7 +97,7 @@ class StoredRecording(msgspec.Struct, frozen=True, array_like=True):
 
 
 def stored(recording: Recording, columns: ColumnWriter) -> StoredRecording:
-    """The records of a recording, whose columns are added to ``columns``. Raises ValueError for what cannot be stored."""
+    """The records of a recording; its columns are added to ``columns``. Raises ValueError for data that cannot be stored."""
     names = _Names()
     return StoredRecording(
         format=recording.format,

@@ -14,7 +14,7 @@ SETTLED_NS = 2_000_000_000
 
 
 class FileState(msgspec.Struct, frozen=True, array_like=True):
-    """What stat says of a file, or of a folder, which changes with the names in it.
+    """The stat fields of a file, or of a folder, which changes with the names in it.
 
     No program can set the time of the last change of an inode (``changed_ns``), so that it also shows a file which was
     replaced by one of the same size and time of modification.
@@ -34,7 +34,7 @@ def states_of(paths: Iterable[Path]) -> list[FileState]:
 
 def state_of(path: str) -> FileState:
     """The present state of a file or folder. Raises OSError for one that is missing."""
-    # NFS answers stat from its memory until somebody opens the file (nfs(5), "Close-to-open cache consistency").
+    # NFS answers stat from its cache until a process opens the file (nfs(5), "Close-to-open cache consistency").
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         stat = os.fstat(descriptor)

@@ -1,4 +1,4 @@
-"""What operators allocated on a device: how much in all, and how much of it when most was held."""
+"""Device memory allocated by operators: in total, and at the peak of all held memory."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def allocation_totals(
 ) -> tuple[AllocationTotal, ...]:
     """The allocations of a device by operator, in the order in which they first allocated.
 
-    Each has the position of its operator in ``names``, bytes, and nanoseconds from when until when. One without a start was
-    there before, one without an end outlives the recording: NO_NUMBER.
+    Each has the position of its operator in ``names``, its bytes, and its begin and end in nanoseconds. NO_NUMBER stands for
+    the start of one that existed before the recording and for the end of one that outlives it.
     """
     if not operator.size:
         return ()
     end = np.where(end == NO_NUMBER, np.iinfo(np.int64).max, end)
-    # What is released at a moment makes room for what is allocated then.
+    # At equal times releases come first: their memory is free for the allocations of that moment.
     times, changes = np.concatenate((end, start)), np.concatenate((-size, size))
     order = np.argsort(times, kind="stable")
     peak = times[order][np.argmax(np.cumsum(changes[order]))]

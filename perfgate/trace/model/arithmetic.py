@@ -15,7 +15,7 @@ FloatColumn = npt.NDArray[np.float64]
 CodeColumn = npt.NDArray[np.int32]
 Codes = npt.NDArray[np.integer[Any]]  # whole numbers of any width: positions in a list, or -1 for none
 NOTHING_AROUND = -1
-# Numbers are marked in a table of their own where it has at most so many places a row; else they are sorted.
+# Numbers are marked in a table of their own if it has at most this many places per row; else they are sorted.
 _PLACES_A_ROW = 8
 _FEWEST_PLACES = 1 << 16
 _FEW_VALUES = 32
@@ -35,7 +35,7 @@ class Intervals(NamedTuple):
 def union(intervals: Intervals) -> Intervals:
     """The time covered by any of the intervals: sorted, disjoint, not even touching.
 
-    Sorted by start, a new piece begins where a start lies beyond the largest end so far.
+    Sorted by start, a new piece begins at each start beyond the largest end so far.
     """
     start, end = _sorted(intervals)
     if (start[1:] > end[:-1]).all():
@@ -66,7 +66,7 @@ def joined(first: Intervals, second: Intervals) -> Intervals:
 
 
 class Covered:
-    """The time that intervals cover, to be asked for many windows at once."""
+    """The time that intervals cover, for queries of many windows at once."""
 
     def __init__(self, intervals: Intervals) -> None:
         self.intervals = union(intervals)
@@ -89,7 +89,7 @@ class Covered:
 
 
 def intersection(first: Intervals, second: Intervals) -> Intervals:
-    """What two lists of intervals, each sorted and disjoint, both cover."""
+    """The time that two lists of intervals, each sorted and disjoint, both cover."""
     starts = np.sort(np.concatenate((first.start, second.start)))
     ends = np.sort(np.concatenate((first.end, second.end)))
     # Each list covers a point once at most, so both cover it from the second start on until the first end after it.
@@ -145,7 +145,7 @@ def group_rows(*columns: Codes) -> Groups:
 def rows_by(column: Codes) -> list[CodeColumn]:
     """The rows of each value of a column, the least first."""
     if column.size and column.min() >= 0 and (most := int(column.max())) < _FEW_VALUES:
-        # To look for one after the other takes half the memory.
+        # Searching for one value after the other takes half the memory.
         rows = (np.flatnonzero(column == value).astype(np.int32) for value in range(most + 1))
         return [own for own in rows if own.size]
     short = _short(column)
@@ -155,7 +155,7 @@ def rows_by(column: Codes) -> list[CodeColumn]:
 
 
 def last_rows(column: IntColumn, values: IntColumn) -> IntColumn:
-    """Where each of some values stands last in a column, -1 for nowhere."""
+    """The last position of each of some values in a column, -1 if it has none."""
     if not column.size:
         return np.full(values.size, -1)
     order = np.argsort(column, kind="stable")
@@ -194,8 +194,8 @@ def counts_by_name(name: Codes, names: int) -> IntColumn:
 def self_times(start: IntColumn, duration: IntColumn, track: Codes) -> IntColumn:
     """The nanoseconds of each event without those of the events directly inside it on the same track.
 
-    Events of a track are expected to nest, as calls on a thread do. Where one outlasts the one it began in, only the
-    part inside is taken off, so that no self time is negative.
+    Events of a track are expected to nest, as calls on a thread do. If one outlasts the event it began in, only the
+    part inside is subtracted, so that no self time is negative.
     """
     own = duration.copy()
     if (order := _nested(start, duration, track)) is None:
@@ -221,7 +221,7 @@ def enclosing(start: IntColumn, duration: IntColumn, track: Codes) -> IntColumn:
 
 
 def _nested(start: IntColumn, duration: IntColumn, track: Codes) -> CodeColumn | None:
-    """Spans with a length in the order in which they nest; None where none does, as kernels of a stream do not."""
+    """Spans with a length in the order in which they nest; None if none does, as with kernels of a stream."""
     order = nesting_order(np.flatnonzero(duration > 0).astype(np.int32), start, duration, track)
     end = start[order]
     end += duration[order]
@@ -243,8 +243,8 @@ def _around(start: IntColumn, duration: IntColumn, track: Codes, order: CodeColu
 def last_until(end: IntColumn, begun: IntColumn, times: IntColumn) -> IntColumn:
     """The last of the first ``begun`` spans that ends at a time or later, -1 for none; for many times at once.
 
-    Spans are halved as in a tree that knows the latest end of each branch: upwards until a branch left of where one stands
-    reaches the time, and down again to its last span that does.
+    Spans are halved as in a tree that stores the latest end of each branch: upwards until a branch to the left of the current
+    one reaches the time, and down again to its last span that does.
     """
     latest = [end]
     while latest[-1].size > 1:
@@ -282,7 +282,7 @@ def nesting_order(spans: CodeColumn, start: IntColumn, duration: IntColumn, trac
 
 
 def _short(column: Codes) -> Codes:
-    """The column in two bytes a number, which numpy sorts by their digits, where they are enough."""
+    """The column in two bytes a number, which numpy sorts by radix, if its values fit."""
     fits = column.size and column.min() >= 0 and column.max() < 1 << 16
     return column.astype(np.uint16) if fits else column
 

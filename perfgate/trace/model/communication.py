@@ -18,7 +18,7 @@ KernelKind = Literal["compute", "comm", "fused"]
 
 
 class CommunicationLibrary(NamedTuple):
-    """A library's kernels that communicate; ``source`` is where its names are from."""
+    """A library's kernels that communicate; ``source`` is the origin of the names."""
 
     name: str
     pattern: str
@@ -81,9 +81,9 @@ _ADDED: ContextVar[tuple[str, ...]] = ContextVar("added_communication", default=
 
 
 def add_communication(patterns: Iterable[str]) -> None:
-    """Count kernels whose names match one of these patterns as communication too, from now on.
+    """From now on, count kernels with names that match one of these patterns as communication too.
 
-    Raises UsageError for a text that is no regular expression.
+    Raises UsageError for a text that is not a regular expression.
     """
     patterns = tuple(patterns)
     for pattern in patterns:
@@ -95,7 +95,7 @@ def add_communication(patterns: Iterable[str]) -> None:
 
 
 def added_communication() -> tuple[str, ...]:
-    """The patterns that count beside those of the libraries."""
+    """The patterns that count in addition to those of the libraries."""
     return _ADDED.get()
 
 

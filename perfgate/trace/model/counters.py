@@ -1,4 +1,4 @@
-"""The hardware counters of kernels: columns that are read when they are asked for, since they are most of a table."""
+"""The hardware counters of kernels: columns that are read on demand, since they are most of a table."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from perfgate.trace.model.packed import PackedReals, Rows
 
 
 class CounterSource(Protocol):
-    """Where the counters of a table of kernels are read from."""
+    """The source of the counters of a table of kernels."""
 
     @property
     def names(self) -> Sequence[str]:
         """As the file words them, in its order."""
 
     def read(self, names: Sequence[str]) -> list[PackedReals]:
-        """The columns of some of the names, NaN where a kernel has no number. Raises DocumentError."""
+        """The columns of some of the names, NaN for kernels without a number. Raises DocumentError."""
 
 
 class CounterColumns:
@@ -36,13 +36,13 @@ class CounterColumns:
         return () if self._source is None else self._source.names
 
     def columns(self, *names: str) -> Mapping[str, FloatColumn]:
-        """Those of some counters that there are, NaN where a kernel has no number. Raises DocumentError."""
+        """Those of the given counters that exist, NaN for kernels without a number. Raises DocumentError."""
         present = [name for name in names if name in self.names]
         read = self._source.read(present) if self._source is not None and present else []
         return _Columns(dict(zip(present, read)), self._rows)
 
     def of(self, row: int) -> Counters:
-        """Those of one kernel; they are read when one of them is looked up, and with them those of every other."""
+        """Those of one kernel; they are read on the first lookup, together with those of all other kernels."""
         return Counters(self, row)
 
     def select(self, rows: Rows) -> CounterColumns:
@@ -52,7 +52,7 @@ class CounterColumns:
         return CounterColumns(self._source, chosen.astype(np.int32) if self._rows is None else self._rows[chosen])
 
     def kept(self) -> CounterColumns:
-        """The same, read now: for a file that is gone later."""
+        """The same, read now: for a file that will be removed."""
         return CounterColumns(
             KeptCounters({name: PackedReals(column) for name, column in self.columns(*self.names).items()})
         )
@@ -76,7 +76,7 @@ class KeptCounters:
 
 
 class _Columns(Mapping[str, FloatColumn]):
-    """Each is unpacked anew when it is asked for."""
+    """Each column is unpacked anew on every access."""
 
     def __init__(self, packed: Mapping[str, PackedReals], rows: npt.NDArray[Any] | None) -> None:
         self._packed, self._rows = packed, rows
@@ -93,7 +93,7 @@ class _Columns(Mapping[str, FloatColumn]):
 
 
 class Counters(Mapping[str, float]):
-    """A kernel's hardware counters by column name; a column without a number is not there."""
+    """A kernel's hardware counters by column name; columns without a number are absent."""
 
     __slots__ = ("_columns", "_row")
 

@@ -1,4 +1,4 @@
-"""One table for every trace, whatever profiler wrote it: integer nanoseconds and interned names, column by column."""
+"""One table for every trace, independent of the profiler: integer nanoseconds and interned names, column by column."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from perfgate.trace.model.arithmetic import Codes, IntColumn, Intervals
 
-# The host event around every call that perfgate profiles, by which calls are told apart in a trace.
+# The host event around every call that perfgate profiles, which separates the calls in a trace.
 CALL = "perfgate.call"
 
 EventKind = Literal[
@@ -50,11 +50,11 @@ class EventTable:
 
     ``start`` and ``duration`` are nanoseconds on the trace's clock; ``track`` indexes ``tracks`` (process and thread,
     or device and stream), ``name`` indexes ``names``, ``kind`` indexes KINDS; ``correlation`` joins a launch on the
-    host with what it started on the device, NO_CORRELATION where there is none. ``group`` indexes ``names`` too: what a
-    table of operators counts the event under, a kernel's type where the profiler knows it, else its name. ``request``
-    (whose request it served) and ``shape`` (the shapes of its inputs as the profiler words them) index ``names`` or are
+    host with the work it started on the device, NO_CORRELATION for none. ``group`` indexes ``names`` too: the name under
+    which a table of operators counts the event, a kernel's type if the profiler knows it, else its name. ``request``
+    (the request it served) and ``shape`` (the shapes of its inputs in the profiler's notation) index ``names`` or are
     NO_TEXT. A trace may have many millions of events, so an index takes four bytes and a kind one: other columns are converted.
-    A correlation takes four where the reader knows that all fit. Arithmetic with them needs int64.
+    A correlation takes four if the reader knows that all fit. Arithmetic with them needs int64.
     """
 
     start: IntColumn
@@ -95,7 +95,7 @@ class EventTable:
         columns: dict[str, Any] = {
             column: _chosen(getattr(self, column), rows) for column in COLUMN_TYPES if column != "group"
         }
-        # Where every event stands for itself, the names are the groups, once in memory.
+        # If every event is its own group, names and groups share one array in memory.
         columns["group"] = columns["name"] if self.group is self.name else _chosen(self.group, rows)
         return replace(self, **columns)
 
@@ -113,7 +113,7 @@ class EventTable:
         return self if chosen.all() else self.select(chosen)
 
     def on_tracks(self, tracks: npt.NDArray[np.bool_]) -> EventTable:
-        """The events on some tracks, of which a mask tells."""
+        """The events on some tracks, given as a mask."""
         chosen = tracks[self.track]
         return self if chosen.all() else self.select(chosen)
 
@@ -189,7 +189,7 @@ class EventTableBuilder:
         columns["shape"].append(NO_TEXT if shape is None else self._number(shape))
 
     def table(self) -> EventTable:
-        """What was collected; the columns are views, so add nothing afterwards."""
+        """The events collected so far; the columns are views, so add nothing afterwards."""
         columns: dict[str, Any] = {
             column: np.frombuffer(values, COLUMN_TYPES[column]) for column, values in self._columns.items()
         }
@@ -206,7 +206,7 @@ _DIGITS = 19  # of microseconds since 1970 with three decimals
 def nanoseconds(text: bytes) -> int:
     """The nanoseconds of a JSON number (or string) of microseconds, exactly; below a nanosecond half to even.
 
-    Raises ValueError for what is no number, and outside of 146 years.
+    Raises ValueError for text that is not a number, and for times outside of 146 years.
     """
     whole, _, fraction = text.strip(b'"').partition(b".")
     digits = whole + fraction.ljust(3, b"0")

@@ -1,7 +1,7 @@
-"""How many floating-point operations a kernel has to do, where the shapes in its table tell that exactly.
+"""The number of floating-point operations of a kernel, if the shapes in its table determine it exactly.
 
-A multiplication and an addition are two. What attention does depends on its mask and layout, which no table has, and sizes in
-formats of blocks (FRACTAL_NZ, NC1HWC0) are padded: of these nothing is known.
+A multiplication and an addition are two. The work of attention depends on its mask and layout, which no table has, and sizes
+in formats of blocks (FRACTAL_NZ, NC1HWC0) are padded: both are treated as unknown.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _ARITHMETIC: dict[str, Arithmetic] = {
 }
 _MATRIX = 2
 _PLAIN_IMAGES = ("NCHW", "NHWC", "NCDHW", "NDHWC")
-# Where the output channels of a filter stand in it.
+# The axis of the output channels in a filter.
 _FILTER_OUTPUTS = {"NCHW": 0, "NHWC": 0, "NCDHW": 0, "NDHWC": 0, "HWCN": -1, "DHWCN": -1}
-# Of inputs and outputs, one after another: the filter, and what has its shape and that of the forward output.
+# The inputs or outputs with the shape of the filter and with that of the forward output.
 _CONVOLUTION_TENSORS = {None: ("in 1", "out 0"), "BackpropInput": ("in 1", "in 2"), "BackpropFilter": ("out 0", "in 2")}
 
 
 def arithmetic(kernel: Kernel) -> Arithmetic | None:
-    """What a product or convolution computes in; None for what has no place in the list."""
+    """The number format that a product or convolution computes in; None for one outside the list."""
     return next((_ARITHMETIC[dtype] for dtype in kernel.input_dtypes if dtype in _ARITHMETIC), None)
 
 
 def flops(kernel: Kernel) -> int | None:
-    """Of a product or convolution; None for any other kernel, and where the table does not tell."""
+    """The operations of a product or convolution; None for other kernels, and if the table does not determine them."""
     kind = kernel.type or ""
     if product := PRODUCT.fullmatch(kind):
         return _of_product(kernel, quantized=product["quantized"] is not None)
@@ -62,7 +62,7 @@ def _of_product(kernel: Kernel, *, quantized: bool) -> int | None:
     if rows not in (first, second):
         return None
     inner = second if first == rows else first
-    # Of a quantized product the right matrix may be packed.
+    # The right matrix of a quantized product may be packed.
     if not quantized and not _is_blocked(formats[1]) and sorted(right[-2:]) != sorted((inner, columns)):
         return None
     return 2 * prod(result) * inner

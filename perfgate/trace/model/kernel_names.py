@@ -11,7 +11,7 @@ _NUMBERED = re.compile(r"([A-Za-z]\w*?)\d+$")
 
 
 def type_by_name(name: str) -> str:
-    """The operator type that a kernel's name tells, the name itself where it tells none.
+    """The operator type contained in a kernel's name; the name itself if it contains none.
 
     ``aclnnAddmm_MatMulCommon_MatMulV2`` names call, stage and type; ``trans_TransData_1`` is inserted by the graph
     engine, ``Conv2DBackpropFilter6_MemSet`` before a kernel that adds up; ``Conv2D1`` is a type and its number;

@@ -1,4 +1,4 @@
-"""A table of kernels column by column: a kernel becomes an object when it is asked for."""
+"""A table of kernels column by column: a kernel becomes an object on access."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from perfgate.trace.model.recording import Kernel, Shapes, is_collective_core
 
 NUMBERS = ("start_ns", "duration_ns", "wait_ns", "step", "stream", "task", "model_id", "blocks", "mix_blocks")
 TEXTS = ("name", "type", "core", "state")
-# The names of lists here, by those that Kernel has for them.
+# Columns of lists here, and the fields of Kernel that they fill.
 SHAPES = {"inputs": "input_shapes", "outputs": "output_shapes"}
 WORDS = {
     "input_types": "input_dtypes",
@@ -45,8 +45,8 @@ class Alike(NamedTuple):
 class KernelTable(Sequence[Kernel]):
     """Kernels in the order of the file.
 
-    ``numbers`` are columns by the names that Kernel has for them, NO_NUMBER where one is not known. ``codes`` are positions in
-    ``texts``, in ``shapes`` or in ``words``, and of ``hf32`` 0 or 1; NO_TEXT where there is none.
+    ``numbers`` are columns by the names of Kernel's fields, NO_NUMBER for unknown values. ``codes`` are positions in
+    ``texts``, in ``shapes`` or in ``words``, and of ``hf32`` 0 or 1; NO_TEXT for none.
     """
 
     numbers: Columns[IntColumn]
@@ -58,7 +58,7 @@ class KernelTable(Sequence[Kernel]):
 
     @staticmethod
     def of(kernels: Sequence[Kernel]) -> KernelTable:
-        """The columns of kernels, whatever they are kept as."""
+        """The columns of kernels, from any sequence of them."""
         return kernels if isinstance(kernels, KernelTable) else _table_of(kernels)
 
     def __len__(self) -> int:
@@ -104,13 +104,13 @@ class KernelTable(Sequence[Kernel]):
 
     @property
     def group(self) -> CodeColumn:
-        """What a table of operators counts each kernel under: its type, else its name."""
+        """The name under which a table of operators counts each kernel: its type, else its own name."""
         kind = self.codes["type"]
         return np.where(kind == NO_TEXT, self.codes["name"], kind) if (kind == NO_TEXT).any() else kind
 
     @cached_property
     def events(self) -> EventTable:
-        """An event a kernel, in their order and on one track; one whose start is not known begins at 0."""
+        """One event per kernel, in their order and on one track; one without a known start begins at 0."""
         start, name, kind = self.start, self.codes["name"], self.codes["type"]
         numbers = {text: number for number, text in enumerate(self.texts)}
         if (kind == NO_TEXT).any():
@@ -134,7 +134,7 @@ class KernelTable(Sequence[Kernel]):
 
     @cached_property
     def kind(self) -> Codes:
-        """The kind of each as an event, as ``Kernel.kind`` says; each name and core is looked at once."""
+        """The kind of each as an event, as in ``Kernel.kind``; each name and core is examined once."""
         by_core = np.array([is_collective_core(text) for text in (*self.texts, "")], dtype=bool)
         by_name = np.array([KIND_CODES[kernel_kind(text)] for text in (*self.texts, "")], dtype=np.uint8)
         return np.where(by_core[self.codes["core"]], np.uint8(KIND_CODES["comm"]), by_name[self.codes["name"]])
@@ -151,12 +151,12 @@ class KernelTable(Sequence[Kernel]):
         return sorted(number for number in self.numbers.packed["step"].distinct() if number != NO_NUMBER)
 
     def of_types(self, *patterns: re.Pattern[str]) -> KernelTable:
-        """The kernels whose type, else whose name, one of the patterns describes in full."""
+        """The kernels with a type, else a name, that one of the patterns matches in full."""
         codes = [code for code, text in enumerate(self.texts) if any(pattern.fullmatch(text) for pattern in patterns)]
         return self.select(np.isin(self.group, codes))
 
     def alike(self, *, named: bool = True) -> tuple[Alike, ...]:
-        """All kernels by what they are, in the order of the first of each; else by type and what goes in and out alone."""
+        """All kernels grouped by their properties, in the order of their first members; else by type, inputs and outputs."""
         columns = (Packed.of(self.group), *(self.codes.packed[name] for name in (*SHAPES, *WORDS)))
         first, row = self._alike if named else distinct_rows(columns)
         numbers, totals = counts_by_name(row, first.size), totals_by_name(row, self.duration, first.size)
@@ -238,7 +238,7 @@ def kernel_table(
     words: Iterable[tuple[str, ...]] = (),
     counters: CounterColumns | None = None,
 ) -> KernelTable:
-    """A table of some columns; what they do not tell is not known. A kernel without a name has an empty one."""
+    """A table of some columns; values outside them are unknown. A kernel without a name has an empty one."""
     size = len(numbers["duration_ns"])
     if NO_TEXT in codes["name"].distinct():
         empty = texts.setdefault("", len(texts))

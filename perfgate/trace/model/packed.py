@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from perfgate.trace.model.arithmetic import CodeColumn, Codes, FloatColumn, Groups, IntColumn, group_rows
 
-# Instead of a number that is not known.
+# Stands for an unknown number.
 NO_NUMBER = -(1 << 63)
 _NARROW = (np.uint8, np.uint16, np.uint32)
 _AT_ONCE = 1 << 16
@@ -25,7 +25,7 @@ Rows = npt.NDArray[np.bool_] | npt.NDArray[np.intp]
 class Packed:
     """Whole numbers from ``low`` to ``high``, NO_NUMBER among them.
 
-    ``values`` are the numbers themselves in int64; or in fewer bytes how much more than ``low`` - 1 they are, 0 for NO_NUMBER.
+    ``values`` are the numbers themselves in int64; or in fewer bytes their distance from ``low`` - 1, 0 for NO_NUMBER.
     """
 
     values: npt.NDArray[Any]
@@ -53,7 +53,7 @@ class Packed:
         return int(self.values.size)
 
     def unpacked(self) -> IntColumn:
-        """The numbers in int64; read only where they are kept so."""
+        """The numbers in int64; read-only if they are stored as such."""
         return self._numbers(self.values)
 
     def codes(self) -> CodeColumn:
@@ -64,7 +64,7 @@ class Packed:
         return numbers
 
     def changed(self, change: Callable[[IntColumn], IntColumn]) -> Packed:
-        """What a function makes of the numbers, of some rows after the others."""
+        """The results of a function for the numbers, applied to a chunk of rows at a time."""
         starts = range(0, max(len(self), 1), _AT_ONCE)
         return joined_columns([Packed.of(change(self._numbers(self.values[at : at + _AT_ONCE]))) for at in starts])
 
@@ -93,7 +93,7 @@ class Packed:
         return replace(self, values=self.values[rows])
 
     def write(self, room: npt.NDArray[Any], low: int) -> None:
-        """Write the numbers into ``room`` as how much more they are than another ``low``, or as they are into int64."""
+        """Write the numbers into ``room``: as distances from another ``low``, or unchanged into int64."""
         if np.int64 in (room.dtype, self.values.dtype):
             column = self.unpacked()
             room[:] = column if room.dtype == np.int64 else _packed(column, column != NO_NUMBER, low, self.high).values
@@ -129,7 +129,7 @@ def joined_columns(parts: Sequence[Packed]) -> Packed:
 
 
 class PackedReals:
-    """Real numbers, NaN where there is none. Where all have three decimals at most they are kept as thousandths, exactly."""
+    """Real numbers, NaN for none. If all have at most three decimals they are stored as thousandths, exactly."""
 
     def __init__(self, *parts: FloatColumn) -> None:
         self._parts = [_thousandths(part) for part in parts]
@@ -168,7 +168,7 @@ _Column = TypeVar("_Column")
 
 
 class Columns(Mapping[str, _Column]):
-    """Columns by their names; each is unpacked anew when it is asked for."""
+    """Columns by their names; each is unpacked anew on every access."""
 
     def __init__(self, packed: Mapping[str, Packed], unpack: Callable[[Packed], _Column]) -> None:
         self.packed, self._unpack = packed, unpack
@@ -209,7 +209,7 @@ def _dtype(low: int, high: int) -> Any:
 
 
 def _packed(column: npt.NDArray[Any], known: npt.NDArray[np.bool_] | None, low: int, high: int) -> Packed:
-    """The numbers as bytes that are as narrow as may be; ``known`` is None where all are."""
+    """The numbers in the narrowest bytes that hold them; ``known`` is None if all are known."""
     dtype = _dtype(low, high)
     if dtype == np.int64:
         return Packed(column.astype(np.int64), low, high)

@@ -1,4 +1,4 @@
-"""What counters of a device read over time: the clock of its cores, the traffic of its memory."""
+"""Counters of a device over time: the clock of its cores, the traffic of its memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEMORY_WRITE: Final = "memory write"
 
 
 class Mean(NamedTuple):
-    """The mean and the highest of so many readings that cover a window."""
+    """The mean and the highest of the readings that cover a window, and their number."""
 
     mean: float
     highest: float
@@ -26,7 +26,7 @@ class Mean(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Readings:
-    """``time`` are nanoseconds, rising; ``value`` is what was read at each."""
+    """``time`` are nanoseconds, rising; ``value`` is the reading at each."""
 
     time: IntColumn
     value: FloatColumn
@@ -56,7 +56,7 @@ class Readings:
         return lowest
 
     def mean_within(self, start: int, end: int) -> Mean | None:
-        """What rates read in a window, each the mean since the reading before; None where none lies in it whole."""
+        """The mean of rates in a window, each the mean since the reading before; None if none lies in it entirely."""
         begins, ends = self.time[:-1], self.time[1:]
         overlap = np.minimum(ends, end) - np.maximum(begins, start)
         inside = overlap > 0

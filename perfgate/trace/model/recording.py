@@ -1,7 +1,7 @@
-"""What a profiler left behind, whichever profiler it was: a timeline for each rank and device, and the tables beside it.
+"""A profiler's recording, independent of the profiler: a timeline for each rank and device, and its tables.
 
-Times are integer nanoseconds of the recording's own clock. What was not collected is None or left out, and ``absent`` says
-why; it is never an empty table and never zero.
+Times are integer nanoseconds of the recording's own clock. Data that was not collected is None or left out, with the reason
+in ``absent``; it is never an empty table and never zero.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Shapes = tuple[tuple[int, ...], ...]
 class Kernel(NamedTuple):
     """One run of a kernel as the profiler's table of kernels has it.
 
-    ``type`` is the operator type (``MatMulV2``), ``core`` the unit it ran on as the file words it (``AI_CORE``). Shapes,
+    ``type`` is the operator type (``MatMulV2``), ``core`` the unit it ran on as named in the file (``AI_CORE``). Shapes,
     dtypes and formats have one entry a tensor; an empty shape is a scalar. ``wait_ns`` is the idle time before it,
     ``blocks`` the number of cores it was split over, ``model_id`` None for an eager kernel. ``counters`` are the hardware
     counters that were asked for, by column name as written, numbers as written.
@@ -57,12 +57,12 @@ class Kernel(NamedTuple):
 
     @property
     def kind(self) -> KernelKind:
-        """What it does; the core tells collectives, at level 0 only the name does."""
+        """Its kind as an event; collectives are recognized by the core, at level 0 only by the name."""
         return "comm" if is_collective_core(self.core) else kernel_kind(self.name)
 
     @property
     def inputs(self) -> str:
-        """The shapes of its inputs as the profiler's tables word them: ``32,1000;1000,4096``."""
+        """The shapes of its inputs in the notation of the profiler's tables: ``32,1000;1000,4096``."""
         return ";".join(",".join(map(str, shape)) for shape in self.input_shapes)
 
 
@@ -71,13 +71,13 @@ def is_collective_core(core: str | None) -> bool:
 
 
 class ProfilerStep(NamedTuple):
-    """What lies between two calls of the profiler's ``step()``; usually one call of the workload.
+    """The time between two calls of the profiler's ``step()``; usually one call of the workload.
 
-    ``number`` is None for what the profiler ascribes to no step. ``start_ns`` and ``end_ns`` are those of its work on the
+    ``number`` is None for work that the profiler ascribes to no step. ``start_ns`` and ``end_ns`` are those of its work on the
     device's timeline. The parts are nanoseconds that add up to its length: computing, communication and copies that no
     kernel hides, ``preparing_ns`` before the first kernel, and ``free_ns``, in which the device did nothing after that.
-    ``fused_ns`` is that of kernels that compute and communicate at once, where nothing else computed. ``communication_ns``
-    is all of it, hidden or not. Where copies were not recorded, they are in the time of the last two.
+    ``fused_ns`` is that of kernels that compute and communicate at once while nothing else computed. ``communication_ns``
+    is all communication, hidden or not. If copies were not recorded, their time is in ``preparing_ns`` and ``free_ns``.
     """
 
     number: int | None
@@ -126,9 +126,9 @@ class Packets(NamedTuple):
 
 
 class LinkUse(NamedTuple):
-    """What one kind of link (``HCCS``, ``SDMA``, ``RDMA`` …) carried of a collective: bytes, nanoseconds, bytes a second.
+    """The traffic of a collective over one kind of link (``HCCS``, ``SDMA``, ``RDMA`` …): bytes, nanoseconds, bytes a second.
 
-    SDMA repeats what HCCS, PCIE and SIO carried, without its packets.
+    SDMA repeats the traffic of HCCS, PCIE and SIO, without its packets.
     """
 
     link: str
@@ -172,7 +172,7 @@ class CollectiveKernel(NamedTuple):
 
 
 class RankLink(NamedTuple):
-    """What a rank sent another in collectives of one sort (``allreduce-total``): bytes, nanoseconds, bytes a second.
+    """The transfers of a rank to another in collectives of one sort (``allreduce-total``): bytes, nanoseconds, bytes a second.
 
     ``source`` and ``target`` are positions in the group, which older versions of CANN number as all ranks are. The source is
     the rank that was recorded.
@@ -220,7 +220,7 @@ class CallTotal:
 
 @dataclass(frozen=True)
 class OperatorTime:
-    """All calls of one framework operator: on the host with and without what it called, and what it ran on the device."""
+    """All calls of one framework operator: on the host with and without callees, and the device time of its kernels."""
 
     name: str
     count: int
@@ -243,10 +243,10 @@ class AllocationTotal:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What one device of one rank did, and its host; ``rank`` and ``device`` are None where the recording names none.
+    """One device of one rank, and its host; ``rank`` and ``device`` are None if the recording names none.
 
     ``events`` holds the host's events and those of this device alone. A table that was not collected is None; ``steps`` are
-    made of what there is, ``step_table`` is what the profiler's own table of them says. ``groups`` are the ranks that this one
+    derived from the available data, ``step_table`` is the profiler's own table of them. ``groups`` are the ranks that this one
     works with, by the framework's name for them (``tp``, ``pp``, ``dp``). ``readings`` are the device's counters over time.
     """
 
@@ -283,19 +283,19 @@ class Timeline:
 
     @property
     def tells_of_device(self) -> bool:
-        """Whether a table tells of a device, whose events may not have been recorded."""
+        """Whether a table describes a device, even one without recorded events."""
         computed = any(step.computing_ns is not None for step in self.steps or ())
         return bool(self.kernels or self.types or self.collectives) or computed
 
 
 @dataclass(frozen=True)
 class Recording:
-    """Everything one file or folder of a profiler says.
+    """The whole content of a profiler's file or folder.
 
     ``format`` is its reader's name for it: ascend-pytorch, ascend-db, ascend-trace-view, msprof, kineto, chrome or another's.
-    ``software`` are versions by name (``torch_npu``, ``cann``), ``settings`` what the profiler was told (``level``,
-    ``aic_metrics``), ``environment`` the variables it wrote down. ``absent`` maps what was not collected to the reason;
-    ``notes`` say what else who reads the numbers must know, such as that part of the file is lost.
+    ``software`` are versions by name (``torch_npu``, ``cann``), ``settings`` the profiler's options (``level``,
+    ``aic_metrics``), ``environment`` the variables it wrote down. ``absent`` maps data that was not collected to the reason;
+    ``notes`` are caveats for readers of the numbers, such as that part of the file is lost.
     """
 
     path: Path

@@ -1,4 +1,4 @@
-"""Which call or step each event of a device belongs to, by its launch on the host, and what ran in each."""
+"""Assign each event of a device to its call or step, by its launch on the host, and count the work of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfgate.trace.model.arithmetic import Codes, IntColumn, Intervals, counts_
 from perfgate.trace.model.events import DEVICE_KINDS, KINDS, NO_CORRELATION, EventKind, EventTable
 
 NOT_RECORDED = -1
-_PLACES_A_LAUNCH = 8  # in a table of launches by their number; where numbers lie further apart they are sorted
+_PLACES_A_LAUNCH = 8  # in a table of launches by their number; if numbers lie further apart they are sorted
 OUTSIDE = -1
 # The counters that a recording of a device gives, by metric name.
 KERNELS = "counters.kernels"
@@ -22,7 +22,7 @@ DEVICE_COPIES = "counters.device_copies"
 COLLECTIVES = "counters.collectives"
 KERNEL_METRICS = (KERNELS, FORMAT_CONVERSIONS, DEVICE_COPIES, COLLECTIVES)
 
-# TransData on Ascend (also as trans_TransData_3 where the profiler knows no types; sample msinsight-910B-alexnet-2501), and
+# TransData on Ascend (also as trans_TransData_3 if the profiler knows no types; sample msinsight-910B-alexnet-2501), and
 # cuDNN's nchwToNhwcKernel and nhwcToNchwKernel.
 _FORMAT_CONVERSION = re.compile(r"transdata|nchwtonhwc|nhwctonchw", re.IGNORECASE)
 # Launching one kernel: Node@launch of CANN, cudaLaunchKernel, cuLaunchKernelEx, hipLaunchKernel …
@@ -40,7 +40,7 @@ Work = Counter[WorkItem]
 
 
 def work_by_span(events: EventTable, spans: Intervals) -> list[Work]:
-    """What the device ran for each span, in the order of the spans, which must be sorted and not overlap."""
+    """The device's work for each span, in the order of the spans, which must be sorted and must not overlap."""
     device = events.of_kind(*DEVICE_KINDS)
     owners = span_of(device, spans, launches=events.of_kind("runtime"))
     works = [Work() for _ in range(spans.start.size)]
@@ -49,7 +49,7 @@ def work_by_span(events: EventTable, spans: Intervals) -> list[Work]:
 
 
 def count_work(works: Sequence[Work], events: EventTable, owners: Codes) -> None:
-    """Add to the work of each span what ran in it; ``owners`` are the numbers of their spans, event by event."""
+    """Add events to the work of their spans; ``owners`` are the numbers of the spans, event by event."""
     first, row = group_rows(owners, events.kind, events.group)
     order = np.argsort(first)
     counts, first = counts_by_name(row, first.size)[order], first[order]
@@ -64,8 +64,8 @@ def count_work(works: Sequence[Work], events: EventTable, owners: Codes) -> None
 def span_of(events: EventTable, spans: Intervals, *, launches: EventTable) -> IntColumn:
     """The number of the span that each event belongs to, OUTSIDE for none.
 
-    Work belongs to the span in which the host launched it, where the trace joins the two: the device may run it when the
-    host is a call further. Else it belongs to the span in which it began.
+    Work belongs to the span in which the host launched it, if the trace links the two: the device may run it when the
+    host is already in a later call. Else it belongs to the span in which it began.
     """
     began = launched_or_began(events, launch_starts(events, launches))
     number = np.searchsorted(spans.start, began, side="right") - 1
@@ -75,15 +75,15 @@ def span_of(events: EventTable, spans: Intervals, *, launches: EventTable) -> In
 
 
 def launched_or_began(work: EventTable, launched: IntColumn) -> IntColumn:
-    """When each event was launched, or where its launch was not recorded, when it began itself."""
+    """The time at which each event was launched or, if its launch was not recorded, began."""
     return np.where(launched == NOT_RECORDED, work.start, launched)
 
 
 def launch_starts(work: EventTable, launches: EventTable) -> IntColumn:
     """For each event of a device the nanosecond at which the host began to launch it, or NOT_RECORDED.
 
-    A launch without a length at the very moment of its kernel is the profiler's placeholder, as PrivateUse1 runtimes have
-    it (sample torch-native-privateuse1), and tells nothing.
+    A launch of length zero at the very moment of its kernel is the profiler's placeholder, as in PrivateUse1 runtimes
+    (sample torch-native-privateuse1), and carries no information.
     """
     starts = np.full(len(work), NOT_RECORDED, dtype=np.int64)
     launch = launch_positions(work.correlation, launches.correlation, launches.start)
@@ -98,7 +98,7 @@ def launch_positions(work: Codes, launches: Codes, begun: IntColumn) -> IntColum
     """For each event of a device the position of the call that launched it, or NOT_RECORDED.
 
     ``work`` and ``launches`` are the correlations of both, ``begun`` when each call began: one launch is seen at several levels
-    of the runtime, and the first is what the program did.
+    of the runtime, and the first is the program's own call.
     """
     positions = np.full(work.size, NOT_RECORDED, dtype=np.int64)
     candidates = np.flatnonzero(launches != NO_CORRELATION)

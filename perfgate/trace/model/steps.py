@@ -1,7 +1,7 @@
-"""Steps of a recording, and what the device did in each: parts in nanoseconds that add up to the step's length exactly.
+"""Steps of a recording, and the device's time in each: parts in nanoseconds that add up to the step's length exactly.
 
-A step begins where the host began it, or where the device had done the step before. It ends when the last of its work on the
-device has ended. This is the same whatever the steps are read from: a timeline, an export or tables.
+A step begins when the host began it, or when the device had finished the step before. It ends when the last of its work on
+the device has ended. This is the same for all sources of steps: a timeline, an export or tables.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from perfgate.trace.model.packed import NO_NUMBER
 from perfgate.trace.model.recording import Kernel, ProfilerStep, TabledStep
 from perfgate.trace.model.spans import OUTSIDE, span_of
 
-# What torch.profiler and torch_npu.profiler name the span between two calls of step().
+# The name that torch.profiler and torch_npu.profiler give the span between two calls of step().
 STEP_NAME = re.compile(r"ProfilerStep#(\d{1,18})")
 _LATEST = int(np.iinfo(np.int64).max)
 
 
 class StepMark(NamedTuple):
-    """When the host was in a step or a call, by the recording's clock; ``start_ns`` is None where nothing says."""
+    """The host's time in a step or a call, by the recording's clock; ``start_ns`` is None if unknown."""
 
     number: int | None
     start_ns: int | None
@@ -49,9 +49,9 @@ def step_marks(events: EventTable, *kinds: EventKind) -> list[StepMark]:
 
 
 def profiler_steps(events: EventTable, marks: Sequence[StepMark] | None = None) -> tuple[ProfilerStep, ...] | None:
-    """The steps that the host marked, in time order; None where it marked none.
+    """The steps that the host marked, in time order; None if it marked none.
 
-    Work belongs to the step that launched it. Where the device shows no work at all, a step has a length and no parts.
+    Work belongs to the step that launched it. If the device shows no work at all, a step has a length and no parts.
     """
     marks = step_marks(events) if marks is None else marks
     if not marks:
@@ -63,14 +63,14 @@ def profiler_steps(events: EventTable, marks: Sequence[StepMark] | None = None) 
 
 
 class MarkedSteps(Sequence[ProfilerStep]):
-    """The steps that the host marked, worked out when one is asked for: most questions of a trace ask for none."""
+    """The steps that the host marked, computed on access: most questions about a trace need none."""
 
     def __init__(self, events: EventTable, marks: Sequence[StepMark]) -> None:
         self._events, self.marks = events, tuple(marks)
 
     @classmethod
     def of(cls, events: EventTable) -> MarkedSteps | None:
-        """None where the host marked none."""
+        """None if the host marked none."""
         marks = step_marks(events)
         return cls(events, marks) if marks else None
 
@@ -92,7 +92,7 @@ class MarkedSteps(Sequence[ProfilerStep]):
 
 
 def windows_of(marks: Iterable[StepMark | _Window]) -> Intervals:
-    """When the host was in each of some steps whose begin and end are known."""
+    """The time of the host in each of some steps with known begin and end."""
     table = np.array([(mark.start_ns, mark.end_ns) for mark in marks], dtype=np.int64).reshape(-1, 2)
     return Intervals(table[:, 0], table[:, 1])
 
@@ -100,9 +100,9 @@ def windows_of(marks: Iterable[StepMark | _Window]) -> Intervals:
 def device_steps(
     marks: Sequence[StepMark], work: EventTable, owners: Codes, *, copies: bool = True
 ) -> tuple[ProfilerStep, ...]:
-    """What the device did in each step; ``owners`` are the positions of the events' steps among the marks.
+    """The device's parts of each step; ``owners`` are the positions of the events' steps among the marks.
 
-    ``copies`` says whether copies would have been recorded: else their time is in that before the first kernel and in the
+    ``copies`` is whether copies would have been recorded: else their time is in that before the first kernel and in the
     free time.
     """
     first, last = np.full(len(marks), _LATEST), np.full(len(marks), -_LATEST)
@@ -120,7 +120,7 @@ def device_steps(
         elif start is None:
             windows.append(_Window(mark.number, first_ns, last_ns, begins=False))
         else:
-            # Where the device had nothing to do, the step is as long as the host was in it.
+            # If the device had no work, the step is as long as the host's.
             end = mark.end_ns if idle and mark.end_ns is not None else last_ns
             windows.append(_Window(mark.number, start, max(end, start)))
     known = [window for window in windows if window.start_ns is not None]
@@ -141,7 +141,7 @@ class _Window(NamedTuple):
 
 
 def _start(mark: StepMark, before: _Window | None) -> int | None:
-    """What passes between two steps that follow each other belongs to the later one."""
+    """The time between two consecutive steps belongs to the later one."""
     if before is None or before.end_ns is None:
         return mark.start_ns
     if mark.number is not None and before.number is not None and mark.number == before.number + 1:
@@ -150,7 +150,7 @@ def _start(mark: StepMark, before: _Window | None) -> int | None:
 
 
 class _Parts(NamedTuple):
-    """What the device did in a window, in nanoseconds that add up to it but for ``communication``."""
+    """The device's time in a window by activity, in nanoseconds; all but ``communication`` add up to the window."""
 
     computing: int
     fused: int
@@ -195,7 +195,7 @@ def _covered(work: EventTable, *kinds: EventKind) -> Covered:
 
 
 def _first_inside(kernels: Intervals, windows: Intervals) -> IntColumn:
-    """When the first kernel of each window was there; its start where there was none."""
+    """The start of the first kernel of each window; the window's own start if it has none."""
     if not kernels.start.size:
         return windows.start
     place = np.searchsorted(kernels.end, windows.start, side="right")
@@ -221,10 +221,10 @@ def _step(window: _Window, parts: _Parts, *, copies: bool) -> ProfilerStep:
 def steps_of_tables(
     kernels: Sequence[Kernel] | None, work: EventTable, table: Sequence[TabledStep] | None, *, copies: bool
 ) -> tuple[ProfilerStep, ...] | None:
-    """The steps that tables tell, where no timeline marks them; None where they tell of none.
+    """The steps according to tables, if no timeline marks them; None if the tables have none.
 
-    The table of kernels says when each step's work ran, that of steps how long before it the host began. A step that only
-    the latter tells of has its parts as they are written.
+    The table of kernels has the time of each step's work, the table of steps the host's lead before it. A step that only
+    the latter lists has its parts as written.
     """
     rows = {row.number: row for row in table or ()}
     table_of_kernels = KernelTable.of(kernels or ())
@@ -246,15 +246,15 @@ def steps_of_tables(
 def shows_copies(events: EventTable) -> bool:
     """Whether copies on the device would be among the events.
 
-    A table of kernels has no row for a copy (sample msinsight-910B-alexnet-2501), so it alone says nothing of them; nor do
-    events that were made of it, which are all kernels.
+    A table of kernels has no row for a copy (sample msinsight-910B-alexnet-2501), so it alone does not show them; nor do
+    events derived from it, which are all kernels.
     """
     kernels = events.of_kind(*KERNEL_KINDS)
     return len(events) > len(kernels) > 0 or len(events.of_kind("copy")) > 0
 
 
 def _preparing(row: TabledStep | None) -> int | None:
-    """None for a time below zero, which builds of before March 2026 may write, and which tells nothing."""
+    """None for a time below zero, which builds before March 2026 may write, and which is meaningless."""
     return None if row is None or row.preparing_ns is None or row.preparing_ns < 0 else row.preparing_ns
 
 

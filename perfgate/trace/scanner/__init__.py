@@ -1,1 +1,1 @@
-"""The compiled scanner of trace events: its source in C, and what calls it."""
+"""The compiled scanner of trace events: its C source and its callers."""

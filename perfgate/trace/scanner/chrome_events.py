@@ -1,4 +1,4 @@
-"""Chrome trace events: read from a file a block at a time, what their categories say, and a timeline for each device."""
+"""Chrome trace events: reading a file block by block, the meaning of categories, and a timeline for each device."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ KIND_OF_CATEGORY: dict[str, EventKind] = {
     "cpu_op": "host_op",
     "operator": "host_op",
     "kernel": "compute",
-    # What runs on the device in traces of converters, with the stream as thread; what it is the name says.
+    # Device work in traces of converters, with the stream as thread; its sort is in the name.
     "npu": "compute",
     "gpu_memcpy": "copy",
     "memcpy": "copy",
@@ -61,7 +61,7 @@ KIND_OF_CATEGORY: dict[str, EventKind] = {
     "mtia_ccp_events": "compute",
     "hpu_op": "compute",
     "collective_comm": "comm",
-    # Known, and nothing that runs: what the profiler itself took, and the span of the whole recording.
+    # Known, but no work: the profiler's own overhead, and the span of the whole recording.
     "overhead": "other",
     "trace": "other",
     "external_correlation": "other",
@@ -75,7 +75,7 @@ DEVICE_CATEGORIES = frozenset(
     {"kernel", "npu", "gpu_memcpy", "memcpy", "gpu_memset", "memset", "gpu_user_annotation", "cuda_sync"}
     | {"mtia_ccp_events", "hpu_op", "collective_comm"}
 )
-# torch's record_function("request#17"), as serving code marks what it does for one request.
+# torch's record_function("request#17"), with which serving code marks its work for one request.
 _REQUEST = "request#"
 # In a column of device numbers: the host, and a device without a number.
 HOST, UNNAMED = -1, -2
@@ -83,7 +83,7 @@ MAX_DEVICES = 256
 
 
 class ChromeEvent(msgspec.Struct, gc=False):  # of millions, none in a cycle
-    """What every trace event has; a reader adds the arguments it needs.
+    """The fields common to all trace events; a reader adds the arguments it needs.
 
     Times stay text: as float64 a time since 1970 in microseconds has steps of 250 ns. So do the numbers of process and
     thread, which some writers put in quotes.
@@ -102,7 +102,7 @@ _Event = TypeVar("_Event", bound=ChromeEvent)
 
 
 class _Cut(NamedTuple):
-    """Where the whole members in a buffer end, and whether the list ends there too."""
+    """The end of the complete members in a buffer, and whether the list ends there too."""
 
     end: int
     closed: bool
@@ -118,9 +118,9 @@ def event_lists(
 ) -> Iterator[list[_Event]]:
     """Lists that together hold every event of a trace file, decoded, in order, each hardly larger than a block.
 
-    The file is an object with a list ``traceEvents``, or that list itself, compressed as the end of its name says.
+    The file is an object with a list ``traceEvents``, or that list itself, compressed according to its suffix.
     ``around`` is given the file without its events, ``{"schemaVersion": 1, "traceEvents": []}``, once all are read.
-    Raises DocumentError for a file that is cut off, too large, no trace, or holds what is no such event.
+    Raises DocumentError for a file that is truncated, too large, not a trace, or contains an invalid event.
     """
     decoder = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
     read = blocks(path, block_bytes)
@@ -160,9 +160,9 @@ def event_lists(
 
 
 def looks_like(path: Path, pattern: re.Pattern[bytes]) -> bool:
-    """Whether a pattern is found in the first bytes of a file; what cannot be read might be anything.
+    """Whether a pattern is found in the first bytes of a file; true for files that cannot be read.
 
-    A cheap look for readers that must tell their own files from others'; reading says what is wrong with a damaged one.
+    A cheap check for readers to recognize their own files; reading then reports the damage of a broken one.
     """
     unreadable: tuple[type[Exception], ...] = (DocumentError, OSError, *damage(path))
     try:
@@ -178,7 +178,7 @@ def unquoted(raw: bytes) -> str:
 
 
 def request_of(argument: int | float | str | None, name: str) -> str | None:
-    """The request an event served: its argument ``request_id``, else what its name says."""
+    """The request an event served: its argument ``request_id``, else the one in its name."""
     if argument is not None:
         return str(argument)
     return name[len(_REQUEST) :] if name.startswith(_REQUEST) else None
@@ -215,9 +215,9 @@ def absent_device(timelines: Sequence[Timeline]) -> Mapping[str, Message]:
 
 
 class TraceText:
-    """The text of a trace file, unpacked where it is compressed.
+    """The text of a trace file, decompressed if necessary.
 
-    Raises DocumentError, with what is wrong and what to do, for what cannot be read, is cut off or too large.
+    Raises DocumentError, with cause and remedy, for a file that is unreadable, truncated or too large.
     """
 
     def __init__(self, path: Path) -> None:
@@ -285,9 +285,9 @@ def header_and_rest(path: Path, blocks: Iterator[bytes]) -> tuple[bytes, bytes]:
 
 
 def _guessed(buffer: bytes, decoder: Any, *, first: bool) -> tuple[list[Any], _Cut] | None:
-    """Cut where one event seems to end and another to begin; what decodes as a list was cut between two members.
+    """Cut at a place that looks like the border of two events; if the part decodes as a list, the guess was right.
 
-    That saves counting the brackets, which takes longer than all else. Returns None where there is no such place, or the
+    That saves counting the brackets, which takes longer than everything else. Returns None if there is no such place, or the
     guess was wrong.
     """
     borders = list(BORDER.finditer(buffer, max(0, len(buffer) - _TAIL_BYTES)))
@@ -301,7 +301,7 @@ def _guessed(buffer: bytes, decoder: Any, *, first: bool) -> tuple[list[Any], _C
 
 
 def _whole_members(buffer: bytes, decoder: Any, path: Path, *, first: bool) -> tuple[list[Any], _Cut]:
-    """Cut where the brackets say that the last whole member ends."""
+    """Cut at the end of the last complete member, found by counting brackets."""
     cut = _cut(buffer, path)
     return (decoder.decode(_members(buffer, cut.end, first=first)) if cut.end else []), cut
 
@@ -335,7 +335,7 @@ def _in_string(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     quotes = text == _QUOTE
     escapes = np.flatnonzero(text == _BACKSLASH)
     if escapes.size:
-        # A run of backslashes escapes what follows when its length is odd.
+        # A run of backslashes escapes the next character if its length is odd.
         run_ends = escapes[np.concatenate((np.diff(escapes) > 1, [True]))]
         run_starts = escapes[np.concatenate(([True], np.diff(escapes) > 1))]
         odd = run_ends[(run_ends - run_starts) % 2 == 0] + 1

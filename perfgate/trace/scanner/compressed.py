@@ -16,7 +16,7 @@ from perfgate.errors import DocumentError
 SUFFIXES = (".json", ".json.gz", ".json.zst")
 _GZIP = 31  # zlib's manual, inflateInit2: 15 bits of window, and 16 for gzip
 _PACKED_BYTES = 256 << 10
-# Four bytes of zstd may stand for 128 KiB, so what comes out is taken in pieces.
+# Four bytes of zstd may stand for 128 KiB, so the output is taken in pieces.
 _PIECE_BYTES = 4 << 20
 
 
@@ -36,14 +36,14 @@ def named(*names: str) -> tuple[str, ...]:
 
 
 def opened(path: Path) -> IO[bytes]:
-    """The text of a file. Raises OSError, and DocumentError where it takes a package that is not installed."""
+    """The text of a file. Raises OSError, and DocumentError if it needs a package that is not installed."""
     if path.suffix == ".gz":
         return cast(IO[bytes], (_isal("igzip") or gzip).open(path, "rb"))
     return cast(IO[bytes], _zstd(path).open(path, "rb")) if path.suffix == ".zst" else path.open("rb")
 
 
 def damage(path: Path) -> tuple[type[Exception], ...]:
-    """What reading a damaged file raises besides OSError."""
+    """The exceptions besides OSError from reading a damaged file."""
     with suppress(DocumentError):
         if path.suffix == ".zst":
             return EOFError, _zstd(path).ZstdError
@@ -89,7 +89,7 @@ def _readable_zstd(stream: IO[bytes], zstd: Any) -> Iterator[bytes]:
 
 
 def _isal(name: str) -> Any:
-    """A module of python-isal, which unpacks gzip in a fraction of the time that zlib takes; None where it is not installed."""
+    """A module of python-isal, which unpacks gzip in a fraction of zlib's time; None if it is not installed."""
     try:
         return importlib.import_module(f"isal.{name}")
     except ImportError:
@@ -97,7 +97,7 @@ def _isal(name: str) -> Any:
 
 
 def _zstd(path: Path) -> Any:
-    """The module for zstd, which Python has from 3.14 on, where it was built with it."""
+    """The module for zstd, which Python has from 3.14 on, if it was built with it."""
     try:
         if sys.version_info >= (3, 14):
             from compression import zstd

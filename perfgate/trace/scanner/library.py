@@ -1,4 +1,4 @@
-"""The compiled scanner of events and tables, where it was built; by ctypes, which lets go of Python's lock while it runs."""
+"""The compiled scanner of events and tables, if it was built; called by ctypes, which releases Python's lock meanwhile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VERSION = 9
 MOST_ARGUMENTS = 16
 _READ_ONLY = 0x100  # PyBUF_READ
 STOPPED, CLOSED, WANTING, ODD, FULL = 0, 1, -1, -2, -3
-# Members of an event, as the scanner numbers them, whose times it leaves as text.
+# Members of an event, in the scanner's numbering, with times that it leaves as text.
 START, DURATION = 5, 6
 # Complete events, arrows (phases s, t and f) and all others: rows of their own.
 COMPLETE, OTHERS, ARROWS = SETS = 0, 1, 2
@@ -87,7 +87,7 @@ class _Rows(ctypes.Structure):
 
 
 class _Scan(ctypes.Structure):
-    """The beginning of ``scan`` in events.c: what the caller reads."""
+    """The beginning of ``scan`` in events.c: the fields read by the caller."""
 
     _fields_ = [
         ("events", ctypes.c_int64),
@@ -135,7 +135,7 @@ class Scan:
         return int(self._scan.contents.state)
 
     def take(self, address: int, size: int, at: int, stop: int, *, first: bool, wide: bool = True) -> int:
-        """Take the events of a text that begin from ``at`` on and before ``stop``; where that ended."""
+        """Take the events of a text that begin from ``at`` on and before ``stop``; return the position at which that ended."""
         return int(self._library.scan_take(self._scan, address, size, at, stop, first, wide))
 
     def mark(self) -> ScanMark:
@@ -216,7 +216,7 @@ def enclosing_calls(
 
 @cache
 def load() -> ctypes.CDLL | None:
-    """The library; None where it was not built, or is of another version."""
+    """The library; None if it was not built, or is of another version."""
     try:
         library = ctypes.CDLL(str(FILE))
     except OSError:

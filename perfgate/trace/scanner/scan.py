@@ -1,7 +1,7 @@
-"""Read every event of a trace file: by the compiled scanner where it was built, else by decoding.
+"""Read every event of a trace file: by the compiled scanner if it was built, else by decoding.
 
-Both give the same columns. What the scanner cannot judge, a damaged file above all, is left to decoding, which says in words
-what is wrong.
+Both give the same columns. Input that the scanner cannot handle, above all a damaged file, is left to decoding, which reports
+the exact error.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ def scan(
 ) -> ScannedFile:
     """Every event of a trace file. ``numbers`` and ``texts`` are the arguments to take.
 
-    The file is an object with a list ``traceEvents``, or that list itself, compressed as the end of its name says. Raises
-    DocumentError for a file that is cut off, too large, no trace, or holds what is no such event.
+    The file is an object with a list ``traceEvents``, or that list itself, compressed according to its suffix. Raises
+    DocumentError for a file that is truncated, too large, not a trace, or contains an invalid event.
     """
     keys = {**dict.fromkeys(numbers, True), **dict.fromkeys(texts, False)}
     if library.load() is not None:
         try:
             return WindowedScan(path, keys, advice).file()
         except UndecidedError:
-            pass  # decoding says what it is, and of which event
+            pass  # decoding reports the error and its event
     from perfgate.trace.scanner.decoding import decode_events
 
     return decode_events(path, keys, advice=advice)

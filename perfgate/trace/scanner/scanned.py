@@ -19,7 +19,7 @@ from perfgate.trace.model.events import constant, nanoseconds
 from perfgate.trace.scanner import library
 from perfgate.trace.scanner.chrome_events import request_of, unquoted
 
-# Instead of a time: none was given, or one that only its text tells.
+# Stand for a time that is missing, and for one that only its text represents.
 ABSENT, ODD_TIME = -(1 << 63), -(1 << 63) + 1
 NO_TEXT, NO_NUMBER = -1, -1
 # Chrome's trace event format, "Event Descriptions".
@@ -34,7 +34,7 @@ _PHASES = {
     "I": "instants",
 }
 
-# What is counted of so many events stays in the processor's cache.
+# Counters for this many events stay in the processor's cache.
 _COUNTED_AT_ONCE = 1 << 15
 
 Mask = npt.NDArray[np.bool_]
@@ -42,30 +42,30 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class SparseColumn:
-    """What few of the events have: their rows, and the value of each."""
+    """A value that few of the events have: their rows, and the value of each."""
 
     rows: CodeColumn
     values: npt.NDArray[Any]
 
     def dense(self, count: int) -> npt.NDArray[Any]:
-        """The value of each of ``count`` events, NO_TEXT or NO_NUMBER where it has none."""
+        """The value of each of ``count`` events, NO_TEXT or NO_NUMBER for those without one."""
         column = np.full(count, NO_NUMBER, dtype=self.values.dtype)
         column[self.rows] = self.values
         return column
 
     def select(self, chosen: Mask, place: CodeColumn) -> SparseColumn:
-        """Those of the chosen events, of which ``place`` says where each is among them."""
+        """Those of the chosen events; ``place`` is the position of each event among them."""
         stays = chosen[self.rows]
         return SparseColumn(place[self.rows[stays]], self.values[stays])
 
     def with_others(self, others: SparseColumn, place: CodeColumn, count: int) -> SparseColumn:
-        """These and those of others, which come behind ``count`` events; ``place`` says where each event goes."""
+        """These and those of others, which follow ``count`` events; ``place`` is the new position of each event."""
         rows = place[np.concatenate((self.rows, others.rows + count))]
         return SparseColumn(rows, np.concatenate((self.values, others.values)))
 
 
 class ScannedTexts:
-    """What the columns of a file's events stand for: every text once, as it is written in JSON, and every place.
+    """The texts behind the columns of a file's events: every text once, as it is written in JSON, and every place.
 
     A place is the texts of process and thread. ``odd`` has the texts of times that are no plain numbers, by event and column.
     """
@@ -98,14 +98,14 @@ class ScannedTexts:
     def judged(
         self, column: CodeColumn, judge: Callable[[int], int], *, otherwise: int, dtype: type[Any] = np.int64
     ) -> npt.NDArray[Any]:
-        """What a function says of each event's text in this column, by its number; each is judged once."""
+        """The result of a function for each event's text in this column, by its number; it is called once per text."""
         verdicts = np.full(len(self.texts) + 1, otherwise, dtype=dtype)
         for code in self.used(column):
             verdicts[code] = judge(code)
         return verdicts.take(column)
 
     def flagged(self, column: CodeColumn, matches: Callable[[str], object]) -> Mask:
-        """Which events have a text in this column whose word matches; each is tried once."""
+        """The events with a text in this column that matches; each text is tried once."""
         return self.judged(column, lambda code: bool(matches(self.words[code])), otherwise=False, dtype=np.bool_)
 
     def number_tracks(self, *events: ScannedEvents) -> tuple[list[CodeColumn], list[tuple[str, str]]]:
@@ -136,10 +136,10 @@ class ScannedTexts:
 class ScannedEvents:
     """Some events of a file, in its order: columns of one entry each.
 
-    ``event`` is the number of each in the file, ``phase`` the character of ``ph`` (0 where it is no single one).
+    ``event`` is the number of each in the file, ``phase`` the character of ``ph`` (0 if it is not a single one).
     ``category`` and ``name`` index the texts or are NO_TEXT; names of arrows (``s``, ``t``, ``f``) are not kept. ``track``
     indexes the places. ``start`` and ``duration`` are nanoseconds, ABSENT or ODD_TIME. ``flows`` are the numbers of arrows,
-    below NO_NUMBER where the id is none; ``arguments`` are those that were asked for, whole numbers or texts.
+    below NO_NUMBER if the id is invalid; ``arguments`` are the requested ones, whole numbers or texts.
     """
 
     of: ScannedTexts
@@ -184,15 +184,15 @@ class ScannedEvents:
         return places[:, 0], places[:, 1]
 
     def flow(self) -> IntColumn:
-        """The number of each arrow, NO_NUMBER where it has none."""
+        """The number of each arrow, NO_NUMBER for none."""
         return self.flows.dense(len(self))
 
     def argument(self, key: str) -> npt.NDArray[Any]:
-        """What each event says under an argument: whole numbers or NO_NUMBER, texts or NO_TEXT."""
+        """The value of an argument for each event: whole numbers or NO_NUMBER, texts or NO_TEXT."""
         return self.arguments[key].dense(len(self))
 
     def numbers(self, key: str) -> Codes:
-        """The same of whole numbers, in four bytes each where all fit."""
+        """The same of whole numbers, in four bytes each if all fit."""
         column = self.arguments[key]
         if column.values.max(initial=0) > np.iinfo(np.int32).max:
             return column.dense(len(self))
@@ -206,7 +206,7 @@ class ScannedEvents:
     def times(self, *, durations: bool = True) -> tuple[IntColumn, IntColumn]:
         """Start and duration of each event in nanoseconds; a duration that is not given is 0.
 
-        Raises DocumentError that names the first event whose times are none.
+        Raises DocumentError that names the first event with invalid times.
         """
         start = self.start
         duration = self.duration if durations else np.zeros(start.size, dtype=np.int64)
@@ -231,7 +231,7 @@ class ScannedEvents:
         return start, duration
 
     def ignored(self, phases: str) -> tuple[Message, ...]:
-        """A note on events of these phases, which a reader does not read; nothing where there are none."""
+        """A note on events of these phases, which a reader ignores; nothing if there are none."""
         counts = {phase: int((self.phase == ord(phase)).sum()) for phase in phases}
         what = ", ".join(f"{count} {_PHASES[phase]} ({phase})" for phase, count in counts.items() if count)
         return (Message("notes.events-ignored", {"path": str(self.of.path), "what": what}),) if what else ()
@@ -263,7 +263,7 @@ class Names:
     def column(
         self, codes: CodeColumn, name_of: Callable[[int], str | None] | None = None, *, absent: str | None
     ) -> CodeColumn:
-        """The number of each event's name: its word, or what ``name_of`` makes of its text; NO_TEXT where that is None."""
+        """The number of each event's name: its word, or the result of ``name_of`` for its text; NO_TEXT if that is None."""
         words = self._texts.words
 
         def number(code: int) -> int:
@@ -276,7 +276,7 @@ class Names:
     def sparse(
         self, column: SparseColumn, count: int, name_of: Callable[[int], str | None] | None = None
     ) -> CodeColumn:
-        """The same of what few of ``count`` events have; NO_TEXT for all others."""
+        """The same for a value that few of ``count`` events have; NO_TEXT for all others."""
         return SparseColumn(column.rows, self.column(column.values, name_of, absent=None)).dense(count)
 
     def all(self) -> tuple[str, ...]:
@@ -284,7 +284,7 @@ class Names:
 
 
 def requests_named(spans: ScannedEvents, names: Names, key: str, marks: Codes) -> CodeColumn:
-    """The request that each span served: by an argument, else, of the spans at ``marks``, by what their names say."""
+    """The request that each span served: by an argument, else, of the spans at ``marks``, by their names."""
     argument, words = spans.arguments[key], spans.of.words
     request = names.sparse(argument, len(spans)) if argument.rows.size else constant("request", NO_TEXT, len(spans))
     marks = marks[request[marks] == NO_TEXT]
@@ -299,13 +299,13 @@ NO_TEXT_AT_ALL = (msgspec.MsgspecError, UnicodeDecodeError)
 
 
 def decoded(texts: list[bytes]) -> list[str]:
-    """The words of texts: 7 and "7" are one. Raises what msgspec does for a text that is none."""
+    """The words of texts: 7 and "7" are one. Raises msgspec's error for an invalid text."""
     quoted = iter(msgspec.json.decode(b"[%b]" % b",".join(text for text in texts if text.startswith(b'"'))))
     return [next(quoted) if text.startswith(b'"') else text.decode("utf-8", "replace") for text in texts]
 
 
 def _nearly(text: bytes) -> str:
-    """A word also of what is no text; of names and categories that is refused before."""
+    """A word even for invalid text; in names and categories that was refused before."""
     try:
         return decoded([text])[0]
     except NO_TEXT_AT_ALL:

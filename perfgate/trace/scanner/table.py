@@ -1,4 +1,4 @@
-"""The compiled reader of csv tables, where it was built: columns of the cells that are asked for."""
+"""The compiled reader of csv tables, if it was built: columns of the requested cells."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from perfgate.trace.model.packed import Packed, PackedReals, joined_columns
 from perfgate.trace.scanner.library import Texts, load, view
 
-# A number must be one, a real number is NaN where it is none.
+# A number must be valid, a real number is NaN if it is not.
 CellKind = Literal["skipped", "text", "whole", "time", "real", "number"]
 _CODES: dict[CellKind, int] = {"skipped": 0, "text": 1, "whole": 2, "time": 3, "real": 4, "number": 5}
 _DTYPES: dict[CellKind, Any] = {
@@ -24,13 +24,13 @@ _DTYPES: dict[CellKind, Any] = {
 _VERSION = 2
 _MOST_COLUMNS = 512
 _LINE_END = ord("\n")
-# What is read at once stays in the processor's cache; rows are taken out of the library's columns when so many are there.
+# A window stays in the processor's cache; rows are taken out of the library's columns after this many.
 _WINDOW = 1 << 20
 _ROWS = 1 << 15
 
 
 class _Table(ctypes.Structure):
-    """The beginning of ``table`` in table.c: what the caller reads."""
+    """The beginning of ``table`` in table.c: the fields read by the caller."""
 
     _fields_ = [("rows", ctypes.c_int64), ("column", ctypes.c_void_p * _MOST_COLUMNS), ("texts", Texts)]
 
@@ -38,8 +38,8 @@ class _Table(ctypes.Structure):
 class ScannedTable:
     """The columns of a table, and every text once, as written but for the quotes around a cell.
 
-    ``numbers`` are whole numbers and times, NO_NUMBER where a cell has none; and of text its position in ``texts``. ``reals``
-    are NaN where a cell is no number.
+    ``numbers`` are whole numbers and times, NO_NUMBER for empty cells; and of text its position in ``texts``. ``reals``
+    are NaN for cells that are not numbers.
     """
 
     def __init__(self, rows: int, numbers: dict[int, Packed], reals: dict[int, PackedReals], texts: list[str]) -> None:
@@ -47,10 +47,10 @@ class ScannedTable:
 
 
 def scan_table(path: Path, kinds: Sequence[CellKind], *, skip: int, most_rows: int) -> ScannedTable | None:
-    """The rows of a file behind its first ``skip`` bytes; what is wanted of each column is in the order of the header.
+    """The rows of a file behind its first ``skip`` bytes; ``kinds`` are the columns' cell kinds in the order of the header.
 
-    Times are microseconds as written and nanoseconds here. None where the library is not there, or where the table is not
-    plain, or has more rows: the csv module then says what it holds. Raises OSError where the file cannot be read.
+    Times are microseconds as written and nanoseconds here. None if the library is missing, or if the table is not
+    plain, or has more rows: the csv module then reads it. Raises OSError if the file cannot be read.
     """
     library = load()
     if library is None or not 0 < len(kinds) <= _MOST_COLUMNS or _version(library) != _VERSION:
@@ -86,7 +86,7 @@ def _version(library: ctypes.CDLL) -> int:
 
 
 class _Window:
-    """The text that is being scanned, in a buffer that is used again for what follows; every line of it has an end."""
+    """The current text of the scan, in a buffer that is reused for the following text; every line of it has an end."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self._buffer, self.size = stream, bytearray(_WINDOW), 0
@@ -96,7 +96,7 @@ class _Window:
         return int(np.frombuffer(self._buffer, np.uint8).ctypes.data)
 
     def drop(self, end: int) -> None:
-        """Keep what lies behind ``end``, the begin of a line."""
+        """Keep the text behind ``end``, the begin of a line."""
         rest = self._buffer[end : self.size]
         if len(rest) > len(self._buffer) // 2:
             self._buffer = bytearray(2 * len(self._buffer))

@@ -1,4 +1,4 @@
-"""Read trace events with the compiled scanner: a part of the file at a time, on several threads where that pays."""
+"""Read trace events with the compiled scanner: a part of the file at a time, on several threads if that pays."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ MIN_SHARE_BYTES = 1 << 20
 
 
 class UndecidedError(Exception):
-    """The scanner met what it cannot judge."""
+    """The scanner met input that it cannot handle."""
 
 
 class _Part(NamedTuple):
-    """Events of one scan that follow each other in the file: what the scan held before them and behind them."""
+    """Events of one scan that follow each other in the file: the scan's marks before and behind them."""
 
     scan: int
     begin: library.ScanMark
@@ -56,7 +56,7 @@ class _Part(NamedTuple):
 
 
 class _Window:
-    """The text that is being scanned, in a buffer that is used again for what follows."""
+    """The current text of the scan, in a buffer that is reused for the following text."""
 
     def __init__(self, text: TraceText, begin: bytes, size: int) -> None:
         self._text = text
@@ -66,7 +66,7 @@ class _Window:
         self._fill()
 
     def move_on(self, end: int) -> bool:
-        """Drop what lies before ``end`` and read on; whether there was more."""
+        """Drop the text before ``end`` and read on; return whether there was more."""
         rest = self.buffer[end : self.size]
         if len(rest) > len(self.buffer) // 2:
             self.buffer = bytearray(2 * len(self.buffer))
@@ -102,7 +102,7 @@ class WindowedScan:
         self._is_first = True
 
     def file(self) -> ScannedFile:
-        """Raises UndecidedError, and DocumentError for what cannot be read."""
+        """Raises UndecidedError, and DocumentError for a file that cannot be read."""
         with TraceText(self._path) as text:
             # Most headers end in the first bytes, and a window that is read for them alone is copied twice.
             begin = islice(text.blocks(min(_BEGIN_BYTES, self._window)), 1)
@@ -122,7 +122,7 @@ class WindowedScan:
                     raise UndecidedError
 
     def _take(self, text: bytearray, size: int) -> tuple[int, int]:
-        """Take the events of a window; where that ended, and why."""
+        """Take the events of a window; return the position at which that ended, and why."""
         address = np.frombuffer(text, np.uint8).ctypes.data
         cuts = self._cuts(text, size)
         if not cuts:
@@ -144,7 +144,7 @@ class WindowedScan:
         for number, cut in enumerate(cuts, start=1):
             state = self._scans[number - 1].state
             if (state, end) != (library.STOPPED, cut):
-                # What looked like the border of two events was none, or the share before it ended earlier.
+                # The supposed border of two events was none, or the share before it ended earlier.
                 for scan, mark in zip(self._scans[number:], marks[number:]):
                     scan.forget(mark)
                 if state != library.STOPPED:
@@ -157,7 +157,7 @@ class WindowedScan:
         return end, self._scans[len(cuts)].state
 
     def _cuts(self, text: bytearray, size: int) -> list[int]:
-        """Where a window seems to be cut between events into shares of one size, one for each thread."""
+        """The supposed borders of events that cut a window into shares of one size, one for each thread."""
         shares = min(self._threads, size // MIN_SHARE_BYTES)
         cuts = []
         for share in range(1, shares):
@@ -225,7 +225,7 @@ class WindowedScan:
         return ScannedEvents(of, flows=flows, arguments=arguments, **columns)
 
     def _dense(self, rows: int, name: str, renumbered: list[CodeColumn] | None) -> Any:
-        """One column; of texts and tracks ``renumbered`` says which numbers those of each scan get."""
+        """One column; of texts and tracks, ``renumbered`` has the new numbers of each scan."""
         columns = [scan.member(rows, name) for scan in self._scans]
         column = np.empty(sum(map(len, columns)), library.MEMBERS[name])
         end = events = 0
