@@ -15,9 +15,11 @@ doctor: $(VENV)/.installed
 
 # These tests tell honest workers from others by their CPU time, so they need the machine to themselves.
 ALONE := tests/traps/test_processes.py
+# The others wait for processes a third of their time, so one more runs than there are cores.
+WORKERS := $(shell expr $$(nproc) + 1)
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest $(ALONE); alone=$$?; \
-	$(BIN)/python -m pytest -n auto --dist worksteal $(ALONE:%=--ignore=%) && exit $$alone
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ALONE:%=--ignore=%) && exit $$alone
 
 # For quick feedback while editing: the tests of the judging half that start no worker and simulate nothing for seconds. Less than a minute
 # on two quiet cores.
