@@ -68,7 +68,8 @@ def test_upgrade__bisect_sixteen_packages__the_slow_one_named_after_six_gates_wi
     assert "part10 1.0 → 2.0 makes it slower, alone" in output
     assert (document["outcome"], document["culprits"], document["suspects"]) == ("found", [[10]], [])
     assert "small/default counters.framework_ops" in document["followed"]
-    assert document["changes"][10] == {"package": "part10", "before": "1.0", "after": "2.0"}
+    change = {"kind": "package", "package": "part10", "before": "1.0", "after": "2.0"}
+    assert document["changes"][10] == change
     assert len(document["tried"]) <= 6
     deciding = document["tried"][document["deciding"]]
     assert (deciding["changes"], deciding["answer"]) == ([10], "slow")

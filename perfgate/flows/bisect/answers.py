@@ -15,6 +15,10 @@ from perfgate.stats.culprits import Answer
 _NORMAL = NormalDist()
 
 
+class OldStateError(MeasuringError):
+    """The old state, against which every trial is compared, cannot be measured."""
+
+
 class Signal(NamedTuple):
     """The metrics that a search follows, taken from the gate of all changes together.
 
@@ -129,7 +133,7 @@ def failed_on(decision: DecisionDocument, side: str) -> bool:
 
 def _unanswered(decision: DecisionDocument) -> TrialReading:
     if base := next((failure for failure in decision.failures if failure.side == "base"), None):
-        raise MeasuringError(f"the old state cannot be measured: {base.what} of workload {base.workload} fails")
+        raise OldStateError(f"the old state cannot be measured: {base.what} of workload {base.workload} fails")
     return TrialReading("impossible" if failed_on(decision, "head") else "undecided", 1.0)
 
 

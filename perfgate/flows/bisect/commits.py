@@ -36,7 +36,6 @@ class CommitStates:
     good: str
     changes: Sequence[CommitChange]
     irrelevant: int
-    cumulative: bool = True
     _stored: StoredCounters | None = field(default=None, repr=False)
 
     def sides(self, applied: frozenset[int], *, number: int) -> TrialSides:  # noqa: ARG002 - only stacks have a log each

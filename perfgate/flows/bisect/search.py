@@ -15,7 +15,15 @@ from perfgate.document.budget import PlacePattern
 from perfgate.document.decision import Comparing, DecisionDocument
 from perfgate.document.message import as_message, english
 from perfgate.errors import ConfigError, MachineBusyError, MeasuringError, RepositoryError, SetUpError
-from perfgate.flows.bisect.answers import Signal, TrialReading, read_first, read_last, read_next, signal_of
+from perfgate.flows.bisect.answers import (
+    OldStateError,
+    Signal,
+    TrialReading,
+    read_first,
+    read_last,
+    read_next,
+    signal_of,
+)
 from perfgate.flows.shared.doors import Check, Progress
 from perfgate.flows.shared.options import NONE_GIVEN, CheckOptions, GivenInterpreters
 from perfgate.locale import sentence
@@ -101,7 +109,8 @@ class Search:
     def gate(self, sides: TrialSides, trial: BisectionTrial, folder: str) -> BisectionTrial:
         """Answer a trial by a gate, and by a longer one if the first is inconclusive.
 
-        The first gate must succeed; a later state that cannot be measured is skipped. Raises MeasuringError as the check does.
+        The first gate must succeed; a later state that cannot be measured is skipped. Raises MeasuringError if the old state
+        cannot be measured, or the machine is not free.
         """
         options = replace(self.options, out=self.options.out / folder, always=True, **sides._asdict())
         try:
@@ -117,7 +126,7 @@ class Search:
                 if reading.answer == "undecided" and self.signal.time:
                     reading = read_last(decision, self.signal)
         except (ConfigError, RepositoryError, MeasuringError, SetUpError) as error:
-            if not self.tried or isinstance(error, MachineBusyError):
+            if not self.tried or isinstance(error, (MachineBusyError, OldStateError)):
                 raise
             return msgspec.structs.replace(trial, reason=str(error))
         self.decisions[folder] = decision

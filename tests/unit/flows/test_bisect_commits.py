@@ -20,7 +20,7 @@ from perfgate.document.decision import Comparison, DecisionDocument
 from perfgate.document.files import write_run
 from perfgate.document.message import Message
 from perfgate.document.run import CounterSet, Source
-from perfgate.errors import ConfigError, UsageError
+from perfgate.errors import ConfigError, MeasuringError, UsageError
 from perfgate.flows.bisect.commits import states_between
 from perfgate.flows.bisect.job import CommitSearch, bisect_commits
 from perfgate.flows.shared.options import CheckOptions
@@ -92,6 +92,8 @@ class SimulatedGate:
         cost, text = self._cost(options.head)
         if "wrong_config" in text:
             raise ConfigError("perfgate.toml: unknown key")
+        if "spoils the good one" in text:
+            return make_decision("INCONCLUSIVE", comparisons=[], failures=[make_failure("base")])
         if "broken" in text:
             return make_decision("INCONCLUSIVE", comparisons=[], failures=[make_failure("head")])
         delta = cost / self._cost(options.base)[0] - 1
@@ -165,6 +167,13 @@ def test_bisect__commits_around_the_slow_one_cannot_be_tried__all_of_them_named(
     )
     assert document.confirmation is None
     assert {trial.reason for trial in document.tried if trial.answer == "impossible"} >= {"perfgate.toml: unknown key"}
+
+
+def test_bisect__good_commit_fails_in_a_later_gate__an_error_and_no_commit_is_blamed(tmp_path: Path) -> None:
+    spoils = {8: {"model.py": "COST = 1.0\n# spoils the good one\nNUMBER = 8\n"}}
+    history = make_history(tmp_path / "clone", 17, 12, spoils)
+    with pytest.raises(MeasuringError, match="the old state cannot be measured"):
+        search(SimulatedGate(history), tmp_path / "out")
 
 
 def test_bisect__bad_is_not_slower__one_gate_and_no_culprit(tmp_path: Path) -> None:
