@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from perfgate.catalogue.lookup import LIMITS, METRICS, judged_by
+from perfgate.catalogue.names import BATCH_KNEE
 from perfgate.document.decision import Comparison, Invalid, Policy, StepComparison
 from perfgate.document.message import Message
 from perfgate.document.run import Value
@@ -20,6 +21,9 @@ from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.evidence import Evidence
 from perfgate.judging.gate.numbers import ChecklistNumber
 from perfgate.judging.gate.rule import Errors, interval, pairs_to_decide, single_interval
+from perfgate.stats.summary import CONFIDENCE
+
+KNEE_GAIN = "batch.knee.gain"
 
 
 def compare_checklist(
@@ -46,11 +50,11 @@ def compare_checklist(
             row = _from_comparison(row, pairs)
         elif METRICS[number.metric].kind == "exact":
             row = _from_counts(row)
-        elif (
-            (number.workload, number.shape) not in set_aside
-            and not isinstance(found := evidence.numbers.get(number), Message)
-            and found.differences.size > 1
-        ):
+        elif (number.workload, number.shape) in set_aside:
+            pass
+        elif number.metric == BATCH_KNEE:
+            row = _from_knees(row, number, evidence, policy)
+        elif not isinstance(found := evidence.numbers.get(number), Message) and found.differences.size > 1:
             row = _from_turns(row, found, policy)
         if row.base is not None or row.head is not None:
             rows.append(_with_bound(row, bounds))
@@ -118,6 +122,29 @@ def _from_turns(row: StepComparison, number: PairedEffect, policy: Policy) -> St
         pairs=number.differences.size,
         pairs_needed=needed if needed is not None and needed <= policy.looks[-1] else None,
         clock=number.clock,
+    )
+
+
+def _from_knees(row: StepComparison, number: ChecklistNumber, evidence: Evidence, policy: Policy) -> StepComparison:
+    """The row of the batch knee, which the rates of all turns show more exactly than the knees of the turns.
+
+    A knee lies within its range at level ``CONFIDENCE``, so the ratio of two lies within that of their ranges at level
+    ``2 * CONFIDENCE - 1`` or higher (Bonferroni).
+    """
+    gain = policy.limits.get(KNEE_GAIN, float(LIMITS[KNEE_GAIN].default))
+    knees = evidence.numbers.knees(number, gain)
+    if knees is None or not all(knee.is_resolved for knee in knees):
+        return row
+    before, after = knees
+    return msgspec.structs.replace(
+        row,
+        method="repeated",
+        base=float(before.shown),
+        head=float(after.shown),
+        delta=relative_change(before.shown, after.shown),
+        interval=(relative_change(before.shown, after.earliest), relative_change(before.earliest, after.shown)),
+        confidence=rounded(2 * CONFIDENCE - 1),
+        pairs=before.visits,
     )
 
 

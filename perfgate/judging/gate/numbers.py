@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from perfgate.catalogue.lookup import METRICS, metric
+from perfgate.catalogue.names import BATCH_THROUGHPUT
 from perfgate.document.decision import Clock
 from perfgate.document.message import Message
 from perfgate.document.run import REPEAT, RunDocument, Value
@@ -18,6 +19,7 @@ from perfgate.judging.gate.comparison import ShapePlace, zero_of
 from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.pairs import SAMPLED, WAITED, Clocks, sampled_effects
 from perfgate.judging.gate.rule import Differences
+from perfgate.stats.knee import Knee, find_knee
 
 # Labels of a value of another turn, of a call rate, or of a stretch of the calls: none is the step's own number.
 _NOT_THE_NUMBER = {"rate", "stretch", REPEAT}
@@ -74,6 +76,16 @@ class PairedNumbers:
         before, after = (turns.get(number[1:], {}) for turns in self._turns)
         return _from_turns(number.metric, before, after, self._clock(number))
 
+    def knees(self, number: ChecklistNumber, gain: float) -> tuple[Knee, Knee] | None:
+        """The batch knee of both sides, each over all its turns; None if a side reached none.
+
+        A turn counts as one visit: with the median rate of each size that all turns of both sides measured.
+        """
+        rates = [_rates_by_size(turns, number) for turns in self._turns]
+        sizes = rates[0].keys() & rates[1].keys()
+        before, after = (find_knee({size: side[size] for size in sizes}, gain) for side in rates)
+        return (before, after) if before and after else None
+
     def has(self, number: ChecklistNumber) -> bool:
         """Whether a side has a value of it."""
         return number.metric in SAMPLED or any(number[1:] in turns for turns in self._turns)
@@ -95,6 +107,22 @@ class PairedNumbers:
         return self._sampled[place]
 
 
+def _rates_by_size(turns: Mapping[_Key, _Turns], number: ChecklistNumber) -> dict[int, list[float]]:
+    """The items per second of each batch size that all turns measured, in the order of turns."""
+    by_size = {
+        size: values
+        for (workload, shape, name, pairs), values in turns.items()
+        if (workload, shape, name) == (number.workload, number.shape, BATCH_THROUGHPUT)
+        and (size := _number(dict(pairs).get("batch", "")))
+    }
+    numbers = sorted({turn for values in by_size.values() for turn in values})
+    return {
+        size: rates
+        for size, values in by_size.items()
+        if len(rates := [rate for turn in numbers if 0 < (rate := values.get(turn) or 0.0) < math.inf]) == len(numbers)
+    }
+
+
 _Turns = dict[int, float | None]
 # A number without the step that measured it.
 _Key = tuple[str, str, str, tuple[tuple[str, str], ...]]
@@ -111,8 +139,12 @@ def _turns_of(run: RunDocument) -> dict[_Key, _Turns]:
 
 
 def _turn(value: Value) -> int:
-    """The turn of a value; 0 if its label is not a number, which no turn has."""
-    text = value.labels.get(REPEAT, "1")
+    """The turn of a value; 0 if its label is no number, which no turn has."""
+    return _number(value.labels.get(REPEAT, "1"))
+
+
+def _number(text: str) -> int:
+    """The number of a label, 0 if it is none."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < _MOST_DIGITS else 0
 
 

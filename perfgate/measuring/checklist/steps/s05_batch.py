@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
-
 import numpy as np
 
 from perfgate.catalogue.lookup import card
@@ -20,8 +16,8 @@ from perfgate.measuring.checklist.step import (
     unavailable,
 )
 from perfgate.measuring.checklist.values import median
-from perfgate.stats.signed_rank import lower_bound, upper_bound
-from perfgate.stats.summary import CONFIDENCE, quantile
+from perfgate.stats.knee import Knee, find_knee
+from perfgate.stats.summary import quantile
 from perfgate.system.garbage import quiet
 
 
@@ -61,7 +57,7 @@ def _judge_sweep(outcome: StepOutcome, of_shape: StepOutcome, context: StepConte
     configured = context.workload.batch
     knee = find_knee(sweep.rates, limit("batch.knee.gain", context.limits))
     best = _best(throughput, sweep, context.workload.workload.sla.p99)
-    _add_knee(of_shape, knee, sweep)
+    _add_knee(of_shape, knee)
     _note_limits_of_sweep(outcome, sweep, knee)
     if best is None:
         of_shape.missing("batch.best", Message("times.sla-not-kept"))
@@ -78,49 +74,14 @@ def _judge_sweep(outcome: StepOutcome, of_shape: StepOutcome, context: StepConte
         outcome.values.append(median("batch.throughput", rates, {**of_shape.labels, "batch": str(size)}))
 
 
-class Knee(NamedTuple):
-    """The smallest size shown to be about as fast as the best one, and the smallest not shown to be slower, the earliest."""
-
-    earliest: int
-    shown: int
-    largest: int
-
-    @property
-    def is_resolved(self) -> bool:
-        """Whether the visits leave at most a factor of two open; a wider range would not repeat in the next run.
-
-        The largest measured size is trivially as fast as itself.
-        """
-        return self.shown <= 2 * self.earliest and self.shown < self.largest
-
-
-def find_knee(rates: Mapping[int, Sequence[float]], gain: float) -> Knee | None:
-    """The size from which on the best one is not ``gain`` times as fast; None if only the largest qualifies.
-
-    ``rates`` are the items per second of each visit. Sizes are compared visit by visit, so that a disturbance of a whole
-    round cancels out.
-    """
-    sizes = sorted(rates)
-    if len(sizes) < 2:
-        return None
-    best = max(sizes, key=lambda size: float(np.median(rates[size])))
-    tail = (1 - CONFIDENCE) / 2
-    earliest = shown = best
-    for smaller in reversed(sizes[: sizes.index(best)]):
-        behind = np.log(np.asarray(rates[best])) - np.log(np.asarray(rates[smaller]))
-        earliest = smaller if lower_bound(behind, tail) <= math.log(gain) else earliest
-        shown = smaller if upper_bound(behind, tail) < math.log(gain) else shown
-    return None if earliest == sizes[-1] else Knee(earliest, shown, sizes[-1])
-
-
-def _add_knee(outcome: StepOutcome, knee: Knee | None, sweep: Sweep) -> None:
+def _add_knee(outcome: StepOutcome, knee: Knee | None) -> None:
     if knee is None:
         outcome.missing("batch.knee", Message("times.knee-not-reached"))
     elif not knee.is_resolved:
         outcome.missing("batch.knee", Message("times.knee-between", {"earliest": knee.earliest, "shown": knee.shown}))
     else:
-        shown, visits = float(knee.shown), len(sweep.rates[knee.shown])
-        outcome.number("batch.knee", shown, count=visits, interval=(float(knee.earliest), shown))
+        shown = float(knee.shown)
+        outcome.number("batch.knee", shown, count=knee.visits, interval=(float(knee.earliest), shown))
 
 
 def _best(throughput: dict[int, float], sweep: Sweep, promised: float | None) -> int | None:
