@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -51,7 +52,7 @@ def row_of(decision: DecisionDocument, metric: str) -> StepComparison:
     return row
 
 
-def turns(metric: str, numbers: list[float]) -> list[Value]:
+def turns(metric: str, numbers: Sequence[float | None]) -> list[Value]:
     return [
         value(metric, number, labels={"shape": SHAPE, **({REPEAT: str(turn)} if turn > 1 else {})})
         for turn, number in enumerate(numbers, start=1)
@@ -121,6 +122,46 @@ def test_checklist__turns_needed__are_about_as_many_as_then_show_a_difference_of
     assert np.mean([bounds is not None and bounds.low > 0 for bounds in drawn]) >= 0.6
 
 
+def sweep(fixed: float, factors: list[float], **fields: object) -> list[Value]:
+    """The rates of each batch size in turns of calls that take ``fixed + size``, and that no single turn shows a knee of."""
+    rates = {size: size / (fixed + size) for size in (1, 2, 4, 8, 16, 32, 64)}
+    return [
+        *turns("batch.knee", [None] * len(factors)),
+        *(
+            value("batch.throughput", rate * factor, labels={"shape": SHAPE, "batch": str(size), **fields, **turn})
+            for size, rate in rates.items()
+            for number, factor in enumerate(factors, start=1)
+            for turn in ([{REPEAT: str(number)}] if number > 1 else [{}])
+        ),
+    ]
+
+
+ROUNDS = [100.0, 103.0, 97.0, 99.0, 102.0, 101.0]
+
+
+def test_checklist__batch_knee__from_the_rates_of_all_turns() -> None:
+    row = row_of(judged(sweep(4.4, ROUNDS), sweep(0.6, ROUNDS)), "batch.knee")
+    assert (row.base, row.head, row.delta, row.interval) == (32.0, 8.0, -0.75, (-0.75, -0.75))
+    assert (row.method, row.pairs, row.confidence, row.is_resolved) == ("repeated", 6, 0.9, True)
+    unchanged = row_of(judged(sweep(4.4, ROUNDS), sweep(4.4, ROUNDS[::-1])), "batch.knee")
+    assert (unchanged.interval, unchanged.is_resolved) == ((0.0, 0.0), False)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (sweep(4.4, ROUNDS), sweep(100.0, ROUNDS)),  # the largest is the fastest: the knee may be any larger size
+        (sweep(4.4, ROUNDS), sweep(4.4, [1.0])[:1]),  # no rates
+        (sweep(4.4, ROUNDS), sweep(4.4, ROUNDS, batch="9" * 5000)),
+        (sweep(4.4, ROUNDS), sweep(4.4, [*ROUNDS[:5], -1.0])),
+    ],
+)
+def test_checklist__batch_knee_that_a_side_did_not_reach_or_measure__no_difference(
+    before: list[Value], after: list[Value]
+) -> None:
+    assert ("batch.knee", SHAPE) not in {(row.metric, row.shape) for row in judged(before, after).checklist}
+
+
 def test_checklist__several_numbers_of_a_step__the_largest_resolved_difference_leads() -> None:
     small, large = [1.0, 1.01, 0.99, 1.0, 1.02, 0.98], [1.5, 1.52, 1.49, 1.5, 1.51, 1.48]
     before = [*turns("cache.hit_rate", [0.5] * 6), *turns("cache.sensitivity", small)]
@@ -165,8 +206,8 @@ def test_checklist__turns_that_disagree__no_difference_shown_but_their_interval(
 
 
 def test_checklist__batch_size_in_turns__both_sides_one_of_their_own_sizes() -> None:
-    before, after = turns("batch.knee", [4, 4, 4, 8, 8, 8]), turns("batch.knee", [16, 32, 16, 32, 16, 32])
-    row = row_of(judged(before, after), "batch.knee")
+    before, after = turns("batch.best", [4, 4, 4, 8, 8, 8]), turns("batch.best", [16, 32, 16, 32, 16, 32])
+    row = row_of(judged(before, after), "batch.best")
     assert (row.base, row.head, row.delta) == (4.0, 16.0, 3.0)
 
 

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from perfgate.measuring.checklist.step import StepOutcome
-from perfgate.measuring.checklist.steps.s05_batch import STEP, find_knee
+from perfgate.measuring.checklist.steps.s05_batch import STEP
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.workload import SLA, Workload
+from perfgate.stats.knee import find_knee
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import context_on, curve, fake_workload
@@ -173,14 +174,14 @@ ROUNDS = (1.0, 0.6, 0.9, 1.0, 0.5, 0.95)  # a machine that others use now and th
     ("rates", "knee"),
     [
         ({1: 100.0, 2: 200.0, 4: 400.0}, None),
-        ({1: 100.0, 2: 195.0, 4: 200.0}, (2, 2, 4)),
-        ({1: 100.0, 4: 101.0}, (1, 1, 4)),
+        ({1: 100.0, 2: 195.0, 4: 200.0}, (2, 2, 4, 6)),
+        ({1: 100.0, 4: 101.0}, (1, 1, 4, 6)),
         ({4: 100.0}, None),
         ({}, None),
     ],
 )
 def test_find_knee__disturbed_rounds__smallest_size_not_worse_than_the_fastest(
-    rates: dict[int, float], knee: tuple[int, int, int] | None
+    rates: dict[int, float], knee: tuple[int, ...] | None
 ) -> None:
     assert find_knee({size: [rate * part for part in ROUNDS] for size, rate in rates.items()}, 1.10) == knee
 
@@ -189,7 +190,7 @@ def test_find_knee__sizes_nobody_can_tell_apart__interval_from_the_smallest_to_t
     """By their medians one run would say 8 and the next 4."""
     fastest = [100.0, 104.0, 98.0, 101.0, 99.0, 103.0]
     spread = [100.0, 80.0, 102.0, 85.0, 101.0, 79.0]
-    assert find_knee({2: [50.0] * 6, 4: spread, 8: [97.0] * 6, 16: fastest}, 1.10) == (4, 8, 16)
+    assert find_knee({2: [50.0] * 6, 4: spread, 8: [97.0] * 6, 16: fastest}, 1.10) == (4, 8, 16, 6)
 
 
 @pytest.mark.parametrize(("noise", "at_least"), [(0.02, 120), (0.03, 60), (0.05, 0), (0.15, 0)])
@@ -217,13 +218,13 @@ def test_batch__range_of_more_than_a_doubling__no_number_and_said() -> None:
     """A machine that others use: one visit in three takes twice as long."""
     rates = {1: [50.0] * 6, 4: [100.0, 50.0, 100.0, 99.0, 51.0, 100.0], 16: [99.0] * 6, 64: [100.0, 101.0] * 3}
     knee = find_knee(rates, 1.10)
-    assert knee == (4, 16, 64)
+    assert knee == (4, 16, 64, 6)
     assert not knee.is_resolved
 
 
 def test_find_knee__largest_size_is_the_fastest__it_shows_nothing_of_itself() -> None:
     knee = find_knee({16: [80.0] * 6, 32: [93.0, 85.0, 95.0, 84.0, 96.0, 92.0], 64: [100.0] * 6}, 1.10)
-    assert knee == (32, 64, 64)
+    assert knee == (32, 64, 64, 6)
     assert not knee.is_resolved
 
 
