@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from perfgate.cli.options import PATH, language_option
+from perfgate.errors import UsageError
 
 TOKEN = "PERFGATE_SERVE_TOKEN"  # noqa: S105 - the variable that holds it
 
@@ -28,8 +29,14 @@ def COMMAND(folder: Path, host: str, port: int, is_open: bool, language: str | N
     token, because other users share the machine: PERFGATE_SERVE_TOKEN, or a generated one that is printed.
     """
     from perfgate.config import report_language
-    from perfgate.flows.trace.serve import ServeRequest, serve
 
+    try:
+        from perfgate.service.server import ServeRequest, serve
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "perfgate serve needs {module}, which is not installed; run pip install 'perfgate[serve]'",
+            module=error.name,
+        ) from error
     request = ServeRequest(
         folder=folder,
         host=host,

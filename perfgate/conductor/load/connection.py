@@ -25,13 +25,14 @@ _IDLE_SECONDS = 2.0
 LONGEST_BODY = 256 * 2**20
 
 
-def require_aiohttp(purpose: str = "sending requests to a server") -> ModuleType:
+def require_aiohttp() -> ModuleType:
     """The HTTP library, which few jobs need. Raises MeasuringError if it is not installed."""
     try:
         import aiohttp
     except ImportError as error:
         raise MeasuringError(
-            f"{purpose} needs aiohttp, which cannot be imported ({error}); run pip install 'perfgate[serving]'"
+            f"sending requests to a server needs aiohttp, which cannot be imported ({error}); run pip install "
+            "'perfgate[serving]'"
         ) from error
     return aiohttp
 

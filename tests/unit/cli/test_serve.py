@@ -17,7 +17,7 @@ import pytest
 import requests
 from hypothesis import HealthCheck, given, settings
 
-from perfgate.flows.trace.serve import is_loopback
+from perfgate.system.loopback import is_loopback_host
 from tests.command import run_perfgate
 from tests.fakes.training import MS, Training
 
@@ -125,7 +125,7 @@ def test_profile__as_chrome_events__the_spans_of_the_request_and_names_of_their_
     assert processes == {1: "below/second <b>.pt.trace.json: 1", 2: "first.pt.trace.json: 1"}
     assert found["otherData"] == {"unread": ["damaged.pt.trace.json"]}
     assert "hidden" in got(address, "api/profile", 404, request_id="hidden", format="chrome")["error"]
-    assert "rows, chrome" in got(address, "api/profile", 400, format="perfetto")["error"]
+    assert "'rows' or 'chrome'" in got(address, "api/profile", 400, format="perfetto")["error"]
 
 
 def test_profile__chrome_events_read_again__the_same_requests_with_the_same_times(tmp_path: Path) -> None:
@@ -292,9 +292,9 @@ def test_serve__no_folder__says_what_to_name(tmp_path: Path) -> None:
     assert (done.returncode, "name the one that the recordings lie in" in done.stderr) == (2, True)
 
 
-def test_is_loopback__addresses__only_those_of_this_machine() -> None:
-    assert [is_loopback(host) for host in ("127.0.0.1", "127.8.9.1", "::1", "localhost")] == [True] * 4
-    assert [is_loopback(host) for host in ("0.0.0.0", "::", "10.0.0.1", "host.example")] == [False] * 4
+def test_is_loopback_host__addresses__only_those_of_this_machine() -> None:
+    assert [is_loopback_host(host) for host in ("127.0.0.1", "127.8.9.1", "::1", "localhost")] == [True] * 4
+    assert [is_loopback_host(host) for host in ("0.0.0.0", "::", "10.0.0.1", "host.example")] == [False] * 4
 
 
 def test_openapi__requests_of_every_kind__none_fails(address: str) -> None:

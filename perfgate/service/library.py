@@ -23,7 +23,7 @@ from perfgate.document.trace import RequestDocument
 from perfgate.errors import PerfgateError, UsageError
 from perfgate.flows.trace.job import Choice, ChosenTimeline, choose
 from perfgate.flows.trace.requests import requests_of
-from perfgate.flows.trace.served_events import EventSheet, TooManyEventsError
+from perfgate.service.served_events import EventSheet, TooManyEventsError
 from perfgate.trace.analysis.requests import Requests
 from perfgate.trace.readers.ascend.layout import OUTPUT
 from perfgate.trace.readers.reader import all_readers

@@ -16,13 +16,13 @@ from perfgate.errors import PerfgateError, UsageError
 from perfgate.flows.shared.flame import label_of, tree_of
 from perfgate.flows.trace.flame import trace_flame
 from perfgate.flows.trace.job import Choice, choose
-from perfgate.flows.trace.library import within
 from perfgate.flows.trace.ranks import trace_ranks
 from perfgate.flows.trace.ranks_page import drawn_ranks
 from perfgate.judging.report.render.flame import render_flame
 from perfgate.judging.report.render.ranks import render_ranks_page
 from perfgate.judging.report.render.timeline import render_timeline
 from perfgate.locale import Language
+from perfgate.service.library import within
 from perfgate.trace.pages.timeline import drawn_timeline
 
 PageKind = Literal["flame", "timeline", "ranks"]

@@ -1,0 +1,95 @@
+"""Admission of requests: by the name of the host and by token, before any other code of the service sees them.
+
+Without a token, which is possible on the loopback interface alone, only requests to a name of this machine are answered,
+so that no foreign page can send requests through a browser (DNS rebinding). With a token every request needs it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from http import HTTPStatus
+from urllib.parse import parse_qsl, quote, urlencode
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from perfgate.service.answers import refused
+
+_COOKIE = "perfgate-token"
+_LOCAL_NAMES = {"localhost", "127.0.0.1", "::1"}
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+# A name or address, and a port (RFC 3986, 3.2.2 and 3.2.3).
+_HOST = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._~-]*))(?::(?P<port>[0-9]{0,5}))?")
+_LARGEST_PORT = 65535
+
+
+class Admission:
+    """Wraps an application: refuses, or passes on, and gives every response the same security headers."""
+
+    def __init__(self, application: ASGIApp, token: str | None) -> None:
+        self._application, self._token = application, token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        refusal = self._refusal(Request(scope)) if scope["type"] == "http" else None
+        await (refusal or self._application)(scope, receive, send_with_headers)
+
+    def _refusal(self, request: Request) -> Response | None:
+        """The response to a request that is not admitted: a refusal, or the redirect without the token."""
+        try:
+            host = host_name(request.headers.get("Host", ""))
+        except ValueError:
+            return refused("the Host header is no name of a machine", HTTPStatus.BAD_REQUEST)
+        if self._token is None:
+            if host not in _LOCAL_NAMES:
+                return refused("this server answers to a name of its own machine alone", HTTPStatus.FORBIDDEN)
+        elif (given := request.query_params.get("token")) is not None and self._is_token(given):
+            return self._without_token(request)
+        elif not self._is_token(_bearer(request) or request.cookies.get(_COOKIE, "")):
+            return refused("a token is needed: Authorization: Bearer TOKEN, or ?token=TOKEN", HTTPStatus.UNAUTHORIZED)
+        return None
+
+    def _is_token(self, given: str) -> bool:
+        # Bytes of a query that are no text arrive as U+FFFD, bytes of a header as Latin-1.
+        return self._token is not None and hmac.compare_digest(
+            given.encode(errors="surrogatepass"), self._token.encode()
+        )
+
+    def _without_token(self, request: Request) -> Response:
+        """Keep the token out of the browser's history: the browser stores it in a cookie and repeats the request."""
+        assert self._token is not None
+        rest = [(name, value) for name, value in _query(request) if name != "token"]
+        # Two leading slashes would redirect to another machine, and browsers take a backslash for a slash.
+        location = "/" + quote(request.scope["path"].lstrip("/")) + (f"?{urlencode(rest)}" if rest else "")
+        response = Response(status_code=HTTPStatus.SEE_OTHER, headers={"Location": location})
+        response.set_cookie(_COOKIE, self._token, httponly=True, samesite="strict")
+        return response
+
+
+def host_name(header: str) -> str:
+    """The name or address in a Host header, in lower case. Raises ValueError for anything else."""
+    found = _HOST.fullmatch(header)
+    if found is None or int(found["port"] or 0) > _LARGEST_PORT:
+        raise ValueError(header)
+    return str(found["address"] or found["name"]).lower()
+
+
+def _bearer(request: Request) -> str:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _query(request: Request) -> list[tuple[str, str]]:
+    return parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)

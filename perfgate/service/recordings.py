@@ -1,0 +1,132 @@
+"""The recordings below a folder: their pages, and their requests as JSON.
+
+Only recordings listed by the library can be requested, so no request leads out of its folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from perfgate.document.served import ProfileList, RecordingList, ServedKind, ServedTrace
+from perfgate.document.trace import RequestDocument
+from perfgate.judging.report.render.served import render_index
+from perfgate.locale import Language
+from perfgate.service.answers import as_json, as_page, json_answer, page_answer
+from perfgate.service.drawing import Drawers, PageKind, PageRequest
+from perfgate.service.library import Library, folder_of, is_below, jobs_of, within
+
+_MOST_ROWS = 1_000
+_Item = TypeVar("_Item")
+
+Recording = Annotated[str, Query(min_length=1, description="The name of a recording, as /api/recordings lists it.")]
+Head = Annotated[str, Query(description="Another recording: the graph then shows its differences from the first.")]
+Folder = Annotated[str, Query(description="The name of a folder with recordings; by default all of them.")]
+Contains = Annotated[str, Query(description="Only recordings whose names contain this text.")]
+RowLimit = Annotated[int, Query(ge=1, le=_MOST_ROWS, description="So many rows of each timeline.")]
+RequestId = Annotated[str, Query(description="The id of a request; without one, all requests.")]
+ProfileFormat = Annotated[
+    Literal["rows", "chrome"],
+    Query(
+        alias="format",
+        description="Names with their times, or every span as a Chrome trace event; the limit is of rows alone.",
+    ),
+]
+
+
+class RecordingPages:
+    """The routes of one library, which is read on a thread of its own because it is not thread-safe.
+
+    Pages take seconds, so processes draw them.
+    """
+
+    RECORDS = (RecordingList, ProfileList, RequestDocument, ServedTrace)
+
+    def __init__(self, library: Library, language: Language) -> None:
+        self._library, self._language = library, language
+        self._readers, self._drawers = ThreadPoolExecutor(1), Drawers()
+        self.without_folder = library.without_folder
+
+    def router(self) -> APIRouter:
+        router = APIRouter()
+        page, recordings = page_answer(), json_answer(RecordingList)
+        router.get("/", responses=page, summary="A page that links all of this.")(self.index)
+        router.get("/flame", responses=page, summary="The flame graph of a recording, or of two.")(self.flame)
+        router.get("/timeline", responses=page, summary="The timeline of a recording.")(self.timeline)
+        router.get("/ranks", responses=page, summary="The ranks of a job beside each other.")(self.ranks)
+        router.get("/api/recordings", responses=recordings, summary="All recordings, the latest first.")(
+            self.recordings
+        )
+        router.get("/api/runs", responses=recordings, summary="Those that perfgate measured.")(self.runs)
+        router.get("/api/requests", responses=json_answer(RequestDocument), summary="The requests of a recording.")(
+            self.requests
+        )
+        router.get(
+            "/api/profile",
+            responses=json_answer(ProfileList, ServedTrace),
+            summary="What ran for a request, in all recordings.",
+        )(self.profile)
+        return router
+
+    def close(self) -> None:
+        self._readers.shutdown()
+        self._drawers.close()
+
+    async def index(self, folder: Folder = "", contains: Contains = "") -> Response:
+        await self._read(partial(self._library.job, folder) if folder else list)
+        found = await self._read(self._library.recordings)
+        below = [one for one in found if is_below(one.name, folder) and contains.lower() in one.name.lower()]
+        jobs = [job for job in jobs_of(below) if job.name != folder]
+        of_jobs = {job.name for job in jobs}
+        single = [one for one in below if folder_of(one.name) not in of_jobs]
+        return as_page(render_index(single, jobs, self._language, folder=folder, contains=contains))
+
+    async def recordings(self) -> Response:
+        return await self._listed("run", "recording")
+
+    async def runs(self) -> Response:
+        return await self._listed("run")
+
+    async def requests(self, recording: Recording, limit: RowLimit = _MOST_ROWS) -> Response:
+        return as_json(await self._read(partial(self._library.requests, recording, request=None, limit=limit)))
+
+    async def profile(
+        self,
+        request_id: RequestId = "",
+        form: ProfileFormat = "rows",
+        limit: RowLimit = _MOST_ROWS,
+    ) -> Response:
+        request = request_id or None
+        if form == "chrome":
+            return as_json(await self._read(partial(self._library.trace_events, request)))
+        return as_json(await self._read(partial(self._library.profiles, request, limit=limit)))
+
+    async def flame(self, recording: Recording, head: Head = "") -> Response:
+        return await self._drawn("flame", recording, head)
+
+    async def timeline(self, recording: Recording) -> Response:
+        return await self._drawn("timeline", recording)
+
+    async def ranks(self, folder: Folder = "") -> Response:
+        path = await self._read(partial(self._library.job, folder))
+        return as_page(await self._drawers.draw(PageRequest("ranks", path, folder, self._language)))
+
+    async def _listed(self, *kinds: ServedKind) -> Response:
+        found = await self._read(self._library.recordings)
+        listed = [one for one in found if one.kind in kinds]
+        return as_json(RecordingList(recordings=listed, jobs=jobs_of(listed)))
+
+    async def _drawn(self, kind: PageKind, name: str, head: str = "") -> Response:
+        path = await self._read(partial(self._library.path, name))
+        beside: Path | None = await self._read(partial(self._library.path, head)) if head else None
+        return as_page(await self._drawers.draw(PageRequest(kind, path, name, self._language, beside)))
+
+    async def _read(self, action: Callable[[], _Item]) -> _Item:
+        return await asyncio.get_running_loop().run_in_executor(self._readers, within, action)

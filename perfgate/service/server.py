@@ -1,0 +1,115 @@
+"""The process of ``perfgate serve``: its socket, its token, and its end on a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from perfgate.errors import UsageError
+from perfgate.locale import Language
+from perfgate.service.admission import Admission
+from perfgate.service.app import create_app
+from perfgate.service.library import Library
+from perfgate.service.recordings import RecordingPages
+from perfgate.system.loopback import is_loopback_host
+
+_SHORTEST_TOKEN = 16
+_EVERY_INTERFACE = ("0.0.0.0", "::")  # noqa: S104 - to compare with
+# Requests in progress at a signal may take this much longer.
+_SECONDS_TO_END = 5
+
+
+@dataclass(frozen=True)
+class ServeRequest:
+    """The folder of recordings, the address to listen on (port 0: any free one), and the token (None: made if needed)."""
+
+    folder: Path
+    host: str
+    port: int
+    token: str | None
+    language: Language
+    is_open: bool = False
+
+
+def serve(request: ServeRequest, say: Callable[[str], None]) -> None:
+    """Serve until interrupted; ``say`` receives the address. Raises UsageError if listening there fails."""
+    if not request.folder.is_dir():
+        raise UsageError(f"{request.folder} is no folder; name the one that the recordings lie in")
+    token = _token(request)
+    application = Admission(create_app(RecordingPages(Library(request.folder), request.language)), token)
+    with _listener(request.host, request.port) as listener:
+        address = _address(request.host, listener) + (f"?token={quote(token)}" if token else "")
+        asyncio.run(_Server(application, lambda: say(address)).serve(sockets=[listener]))
+
+
+def _token(request: ServeRequest) -> str | None:
+    if request.token is not None and len(request.token) < _SHORTEST_TOKEN:
+        raise UsageError(
+            f"the token has {len(request.token)} characters; anyone could guess it, take {_SHORTEST_TOKEN} or more"
+        )
+    if request.is_open and not is_loopback_host(request.host):
+        raise UsageError(f"--no-token lets everyone read who reaches {request.host}; it is for 127.0.0.1 alone")
+    return None if request.is_open else request.token or secrets.token_urlsafe(24)
+
+
+@contextmanager
+def _listener(host: str, port: int) -> Iterator[socket.socket]:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.create_server(address, family=family)
+    except OSError as error:
+        raise UsageError(f"cannot listen on {host} port {port}: {error.strerror}; choose another by --port") from error
+    with listener:
+        yield listener
+
+
+def _address(host: str, listener: socket.socket) -> str:
+    name = socket.gethostname() if host in _EVERY_INTERFACE else host
+    name = f"[{name}]" if ":" in name else name
+    return f"http://{name}:{listener.getsockname()[1]}/"
+
+
+class _Server(uvicorn.Server):
+    """Calls ``ready`` once requests are answered, and ends by itself on a signal.
+
+    uvicorn's own handling raises the signal again afterwards, which would end the process by it.
+    """
+
+    def __init__(self, application: ASGIApp, ready: Callable[[], None]) -> None:
+        super().__init__(
+            uvicorn.Config(
+                application,
+                http="h11",
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                # The service decides nothing by a client's address, so no header may set it.
+                proxy_headers=False,
+                timeout_graceful_shutdown=_SECONDS_TO_END,
+            )
+        )
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        yield
