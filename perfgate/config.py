@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -71,6 +71,11 @@ FEWEST_PAIRS = 8
 # A longer limit than a year is a mistyped one.
 _YEAR = 365 * 86_400.0
 _DAY = 86_400.0
+
+# The name is part of an artifact's name, and `perfgate-KEY-judged-ATTEMPT` is what the publishing job uploads itself.
+TESTBED_NAME = re.compile(r"(?!judged$)[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
+# So many still have room for their comments in one.
+MOST_TESTBEDS = 12
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -332,6 +337,13 @@ class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     trace: TraceSettings = TraceSettings()
     report: ReportSettings = ReportSettings()
     paths: PathSettings = PathSettings()
+    testbeds: Annotated[
+        dict[str, Literal["cpu", "npu", "cuda"]],
+        _doc(
+            'The machines of a CI matrix and the device of each, e.g. `910b = "npu"`. `perfgate publish` joins their '
+            "checks into one verdict, and a testbed that is missing is INCONCLUSIVE ([CI](ci.md))."
+        ),
+    ] = {}
 
 
 @dataclass(frozen=True)
@@ -367,6 +379,7 @@ class Config:
     trace: TraceSettings = field(default_factory=TraceSettings)
     report: ReportSettings = field(default_factory=ReportSettings)
     paths: PathSettings = field(default_factory=PathSettings)
+    testbeds: Mapping[str, str] = field(default_factory=dict)
 
     def policy(self) -> Policy:
         gate = self.gate
@@ -415,7 +428,8 @@ def load_config(
 ) -> Config:
     """Read ``root/perfgate.toml``.
 
-    ``device`` and the environment variable PERFGATE_DEVICE come before the file. Without ``needs_workload``, for recordings
+    ``device`` and the environment variable PERFGATE_DEVICE come before the file; PERFGATE_TESTBED, which a job of a CI matrix
+    sets, selects the device of that testbed. Without ``needs_workload``, for recordings
     made elsewhere, the workload may be missing. Raises ConfigError with the file, the key and the remedy.
     """
     path = root / CONFIG_NAME
@@ -442,7 +456,8 @@ def load_config(
             error=error,
         ) from error
     device = device or environ.get("PERFGATE_DEVICE") or None
-    return parse_config(text, path, device=device, needs_workload=needs_workload)
+    testbed = environ.get("PERFGATE_TESTBED", "")
+    return parse_config(text, path, device=device, testbed=testbed, needs_workload=needs_workload)
 
 
 def report_language(option: str | None, root: Path, *, environ: Mapping[str, str] = os.environ) -> Language:
@@ -466,7 +481,9 @@ def report_language(option: str | None, root: Path, *, environ: Mapping[str, str
     )
 
 
-def parse_config(text: str, path: Path, *, device: str | None = None, needs_workload: bool = True) -> Config:
+def parse_config(
+    text: str, path: Path, *, device: str | None = None, testbed: str = "", needs_workload: bool = True
+) -> Config:
     """Check the text of a perfgate.toml that stands, or stood in some commit, at ``path``."""
     try:
         raw = tomllib.loads(text.removeprefix("\ufeff"))  # the mark with which editors on Windows begin a file
@@ -496,7 +513,7 @@ def parse_config(text: str, path: Path, *, device: str | None = None, needs_work
     return Config(
         root=root,
         project=parsed.project or root.resolve().name,
-        device=device or parsed.device,
+        device=device or parsed.testbeds.get(testbed) or parsed.device,
         workloads=_workloads(parsed, path, needed=needs_workload),
         jobs=_jobs(parsed, path),
         measure=parsed.measure,
@@ -510,6 +527,7 @@ def parse_config(text: str, path: Path, *, device: str | None = None, needs_work
         trace=parsed.trace,
         report=parsed.report,
         paths=parsed.paths,
+        testbeds=_testbeds(parsed, path),
     )
 
 
@@ -782,6 +800,26 @@ def _jobs(parsed: ConfigFile, path: Path) -> tuple[JobReference, ...]:
         for mistake in mistakes(name, settings):
             raise ConfigError(f"{path}: {mistake}")
     return tuple(JobReference(name, settings) for name, settings in tables.items())
+
+
+def _testbeds(parsed: ConfigFile, path: Path) -> Mapping[str, str]:
+    for name in parsed.testbeds:
+        if not TESTBED_NAME.fullmatch(name):
+            raise ConfigError(
+                "{path}: [testbeds] {name!r} must be letters, digits, '_', '-' or '.', and not 'judged'; write e.g. "
+                '910b = "npu"',
+                path=path,
+                name=name,
+            )
+    if len(parsed.testbeds) > MOST_TESTBEDS:
+        raise ConfigError(
+            "{path}: [testbeds] names {count} testbeds, and one comment has room for {most}; use a second gate with "
+            "another --key and perfgate.toml for the others",
+            path=path,
+            count=len(parsed.testbeds),
+            most=MOST_TESTBEDS,
+        )
+    return parsed.testbeds
 
 
 def _check_name(name: str, path: Path) -> None:

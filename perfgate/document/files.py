@@ -20,19 +20,21 @@ import msgspec
 
 from perfgate.catalogue.names import RANKS_LOSS
 from perfgate.document.decision import DECISION_SCHEMA, DECISION_SCHEMA_VERSION, DecisionDocument
+from perfgate.document.joint import JOINT_SCHEMA, JOINT_SCHEMA_VERSION, JointDecision
 from perfgate.document.run import RUN_SCHEMA, RUN_SCHEMA_VERSION, RunDocument
 from perfgate.document.samples import BlockColumns
 from perfgate.document.schema import convert_checked
 from perfgate.document.strict_json import DAMAGED, MAX_BYTES, check_values, parse_json, refuse
 from perfgate.errors import DocumentError, PerfgateError
 
-Document = RunDocument | DecisionDocument
+Document = RunDocument | DecisionDocument | JointDecision
 _Record = TypeVar("_Record", RunDocument, DecisionDocument)
 
 # Name and version of each document's schema, and its file in schemas/.
 _SCHEMAS: dict[type[Any], tuple[str, int, str]] = {
     RunDocument: (RUN_SCHEMA, RUN_SCHEMA_VERSION, "run"),
     DecisionDocument: (DECISION_SCHEMA, DECISION_SCHEMA_VERSION, "decision"),
+    JointDecision: (JOINT_SCHEMA, JOINT_SCHEMA_VERSION, "joint"),
 }
 # No number of a job is smaller or larger in any base unit. A loss, which only informs, may be any number.
 SMALLEST, LARGEST = 1e-30, 1e30
@@ -85,6 +87,11 @@ def write_run(path: Path, run: RunDocument) -> None:
 def write_decision(path: Path, decision: DecisionDocument) -> None:
     """Check a decision document and write it, whole or not at all."""
     write_atomically(path, canonical_bytes(decision, name=str(path)))
+
+
+def write_joint_decision(path: Path, joint: JointDecision) -> None:
+    """Check a joint decision and write it, whole or not at all."""
+    write_atomically(path, canonical_bytes(joint, name=str(path)))
 
 
 def content_sha256(document: Document) -> str:

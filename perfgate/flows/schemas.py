@@ -11,6 +11,7 @@ from perfgate.config import ConfigFile
 from perfgate.document.bisection import BisectionDocument
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import write_text_atomically
+from perfgate.document.joint import JointDecision
 from perfgate.document.run import RunDocument
 from perfgate.document.schema import schema_text
 from perfgate.document.trend import TrendDocument
@@ -18,6 +19,7 @@ from perfgate.document.trend import TrendDocument
 RECORDS: dict[str, type[msgspec.Struct]] = {
     "run": RunDocument,
     "decision": DecisionDocument,
+    "joint": JointDecision,
     "trend": TrendDocument,
     "bisection": BisectionDocument,
     "config": ConfigFile,

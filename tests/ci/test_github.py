@@ -243,3 +243,23 @@ def test_action__step_of_a_job_of_ones_own__says_the_verdict_in_its_outputs(hub:
 def test_ci_file__action_validator__finds_nothing(path: Path) -> None:
     done = subprocess.run(["action-validator", path], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_matrix__two_testbeds_and_one_that_has_no_runner__one_comment_with_three_columns(hub: Hub) -> None:
+    config = hub.clone.root / "perfgate.toml"
+    hub.clone.git("checkout", "-q", "main")
+    config.write_text(config.read_text() + '[testbeds]\none-cpu = "cpu"\ntwo-cpus = "cpu"\nabsent = "npu"\n')
+    testbeds = [{"name": "one-cpu"}, {"name": "two-cpus", "setup": "export OMP_NUM_THREADS=2"}]
+    hub.start(testbeds=json.dumps(testbeds))
+    head = hub.change("slower", model=SLOWER)
+    done = hub.pull_request("opened")
+    assert done.outputs("publish") == {"verdict": "FAIL", "exit-code": "1"}, done.log
+    (comment,) = hub.comments()
+    assert "## ❌ perfgate: FAIL – on 2 of 3 testbeds: one-cpu, two-cpus" in comment
+    assert "| | one-cpu | two-cpus | absent |" in comment
+    assert "- **absent**: INCONCLUSIVE – " in comment
+    assert hub.statuses() == [(head, "failure")]
+    names = {one.name for one in hub.artifacts}
+    assert {"perfgate-default-one-cpu-1", "perfgate-default-two-cpus-1", "perfgate-default-judged-1"} <= names
+    files = hub.linked(comment)
+    assert {"comment.md", "joint.json", "one-cpu/decision.json", "two-cpus/report.html"} <= files.keys()

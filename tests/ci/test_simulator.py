@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import requests
 
-from perfgate.flows.publish.job import PublishRequest, publish
+from perfgate.flows.publish.job import publish
+from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.shared.doors import Doors
 from perfgate.judging.forge.forge import CiEvent, CommitStatus, connect
 from perfgate.judging.forge.hosts.github import GitHub

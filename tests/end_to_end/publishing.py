@@ -31,7 +31,8 @@ from perfgate.document.seal import Seal
 from perfgate.document.testbed import Testbed as _Testbed
 from perfgate.document.testbed import fingerprint
 from perfgate.errors import PerfgateError
-from perfgate.flows.publish.job import PublishRequest, publish
+from perfgate.flows.publish.job import publish
+from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.shared.doors import Doors
 from perfgate.judging.forge.comment import marker
 from perfgate.judging.gate.decide import decide
@@ -219,34 +220,37 @@ class Job:
         base: str | None = None,
         policy: Policy | None = None,
         slowdown: float = 1.0,
+        testbed: str = "",
+        session: str = "",
     ) -> None:
         """Write what `perfgate check` writes: a head that dispatches ``ops`` operators, and a base with 40.
 
-        A call of the head takes ``slowdown`` times as long.
+        A call of the head takes ``slowdown`` times as long. The check of a ``testbed`` is a session of its own.
         """
         context = self.ci if ci == "own" else ci
+        session, artifact = session or f"s-{testbed or 1}", self.artifact / testbed
         runs = {
-            "base": make_side("base", 40, base or self.project.base, context),
-            "head": make_side("head", ops, commit or self.project.merge, context, slowdown=slowdown),
+            "base": make_side("base", 40, base or self.project.base, context, session=session),
+            "head": make_side("head", ops, commit or self.project.merge, context, slowdown=slowdown, session=session),
         }
         decision = decide(runs["base"], runs["head"], policy=policy or Policy(), history=History())
         for side, run in runs.items():
-            (self.artifact / side).mkdir(parents=True, exist_ok=True)
-            write_run(self.artifact / side / "run.json", run)
-        write_decision(self.artifact / "decision.json", decision)
+            (artifact / side).mkdir(parents=True, exist_ok=True)
+            write_run(artifact / side / "run.json", run)
+        write_decision(artifact / "decision.json", decision)
 
-    def change(self, side: str, **fields: Any) -> None:
+    def change(self, side: str, *, testbed: str = "", **fields: Any) -> None:
         """Replace fields of a document in the artifact, as far as its schema lets them be."""
-        path = self.artifact / side / "run.json"
+        path = self.artifact / testbed / side / "run.json"
         path.write_text(json.dumps({**json.loads(path.read_bytes()), **fields}))
 
-    def zipped(self, prefix: str = "") -> bytes:
+    def zipped(self, prefix: str = "", *, testbed: str = "") -> bytes:
         """Return the artifact as its upload makes it."""
-        data = io.BytesIO()
+        data, artifact = io.BytesIO(), self.artifact / testbed
         with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-            for file in sorted(self.artifact.rglob("*")):
+            for file in sorted(artifact.rglob("*")):
                 if file.is_file():
-                    archive.write(file, prefix + str(file.relative_to(self.artifact)))
+                    archive.write(file, prefix + str(file.relative_to(artifact)))
         return data.getvalue()
 
     def publish(
@@ -314,7 +318,9 @@ class _Time:
         return self.now
 
 
-def make_side(side: Any, ops: int, commit: str, ci: CiContext | None, *, slowdown: float = 1.0) -> RunDocument:
+def make_side(
+    side: Any, ops: int, commit: str, ci: CiContext | None, *, slowdown: float = 1.0, session: str = "s-1"
+) -> RunDocument:
     """Return the run document of one side, with one exact counter and 16 pairs of equal speed."""
     counted = OpCount(op="aten::linear", count=ops, line="model.py:8")
     counters = CounterSet(workload="encoder", shape="short", repeats=3, values={"counters.syncs": ops}, ops=[counted])
@@ -328,7 +334,7 @@ def make_side(side: Any, ops: int, commit: str, ci: CiContext | None, *, slowdow
         perfgate_version=__version__,
         side=side,
         project="model",
-        session=Session(id="s-1", **times, seed=1, command="perfgate check", ci=ci),
+        session=Session(id=session, **times, seed=1, command="perfgate check", ci=ci),
         source=Source(commit=commit, branch="feature", subject="a change"),
         seal=Seal(entries=40_000, before="5e" * 32, after="5e" * 32),
         testbed=_Testbed(fingerprint=fingerprint(comparable), device_kind="cpu", comparable=comparable),

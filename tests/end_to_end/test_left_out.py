@@ -34,7 +34,9 @@ from perfgate.document.run import (
     Value,
 )
 from perfgate.errors import DocumentError
-from perfgate.flows.publish.job import PublishRequest, _judged, _Place, judge_without_forge
+from perfgate.flows.publish.job import judge_artifacts
+from perfgate.flows.publish.judging import ReadArtifact
+from perfgate.flows.publish.request import PublishPlace, PublishRequest
 from perfgate.flows.shared.doors import Doors
 from perfgate.judging.store.backends.sql import SqlStore
 from tests.end_to_end.omission import Edit, edits
@@ -348,15 +350,11 @@ class Judge:
     def _published(self, documents: CheckDocuments | None, refusal: DocumentError | None) -> DecisionDocument:
         """What publish makes of them, with its comment and page. Raises whatever fails."""
         request = PublishRequest(out=self.root / "out")
-        published = _judged(
-            lambda: judge_without_forge(self.root, (), documents, refusal, self._doors, None),
-            documents,
-            None,
-            _Place(request, None, self.root),
-        )
+        artifacts = (ReadArtifact(documents, refusal),)
+        published = judge_artifacts(artifacts, None, PublishPlace(request, None, self.root), self._doors)
         if published.error is not None:
             raise published.error
-        return published.decision
+        return published.artifacts[0].decision
 
 
 def improved(before: str, after: str) -> bool:

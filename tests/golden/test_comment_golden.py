@@ -8,11 +8,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perfgate.document.decision import DecisionDocument, Procedure, SideSummary, StepComparison, StoredComparison
+from perfgate.document.decision import (
+    DecisionDocument,
+    Procedure,
+    SideSummary,
+    StepComparison,
+    StoredComparison,
+    Verdict,
+)
 from perfgate.document.message import Message, quote
 from perfgate.document.run import ErrorDetail
 from perfgate.judging.forge.orders import numbered_order
 from perfgate.judging.report.render.comment import CommentContext, render_comment
+from perfgate.judging.report.render.testbeds import render_column, render_joint_comment, section_budget
 from tests.fakes.documents import (
     code_changes,
     make_comparison,
@@ -216,6 +224,62 @@ def test_render_comment__decision__is_the_golden_text(name: str) -> None:
 def test_render_comment__decision_in_chinese__is_the_golden_text(name: str) -> None:
     text = render_comment(decisions()[name], replace(CONTEXT, language="zh"))
     compare(text, DATA / f"comment-{name}.zh.md")
+
+
+def unread(why: str) -> DecisionDocument:
+    """Return the decision on a testbed that left nothing."""
+    return make_decision(
+        "INCONCLUSIVE",
+        reasons=[Message("publish.artifact", {"why": Message(why)})],
+        base=SideSummary(),
+        head=SideSummary(commit="0f1e2d3c4b5a69788796a5b4c3d2e1f001122334"),
+        device="unknown",
+        comparisons=[],
+        noise_floors=[],
+        steps=[],
+        procedure=Procedure(name="none", version=1, seed=0, quantiles=[]),
+        pairs=0,
+        duration=0.0,
+    )
+
+
+def matrices() -> dict[str, tuple[Verdict, dict[str, DecisionDocument]]]:
+    """Return the verdict and the decisions of three testbeds for each golden file."""
+    known = decisions()
+    on_npu = msgspec.structs.replace(known["pass"], device="Ascend910B3")
+    other = msgspec.structs.replace(known["pass"], device="Ascend910_9382")
+    return {
+        "three-pass": ("PASS", {"910b": on_npu, "a3": other, "cpu-x86": known["pass"]}),
+        "one-fails": ("FAIL", {"910b": on_npu, "a3": known["fail-by-time"], "cpu-x86": known["inconclusive-noisy"]}),
+        "one-missing": (
+            "INCONCLUSIVE",
+            {"910b": on_npu, "a3": unread("publish.job-cancelled"), "cpu-x86": known["pass"]},
+        ),
+        "hostile": ("FAIL", {"910b": known["hostile-names"], "a3": unread("publish.measured-once"), "cpu-x86": on_npu}),
+    }
+
+
+def joint_comment(name: str, context: CommentContext, budget: int = 55_000) -> str:
+    verdict, of_testbeds = matrices()[name]
+    room = section_budget(len(of_testbeds), budget)
+    columns = [render_column(testbed, one, context, budget=room) for testbed, one in of_testbeds.items()]
+    return render_joint_comment(columns, verdict, context, budget=budget)
+
+
+@pytest.mark.parametrize("name", matrices())
+def test_render_joint_comment__decisions_of_testbeds__is_the_golden_text(name: str) -> None:
+    compare(joint_comment(name, CONTEXT), DATA / f"joint-{name}.md")
+
+
+def test_render_joint_comment__in_chinese__is_the_golden_text() -> None:
+    compare(joint_comment("one-fails", replace(CONTEXT, language="zh")), DATA / "joint-one-fails.zh.md")
+
+
+def test_render_joint_comment__too_small_a_budget__names_the_testbeds_whose_comment_is_left_out() -> None:
+    text = joint_comment("one-fails", CONTEXT, budget=11_000)
+    assert len(text) <= 11_000
+    assert "| | 910b | a3 | cpu-x86 |" in text
+    assert "The comment of a3 is too long to stand here: see its `report.html`." in text
 
 
 def test_golden_files__folder__holds_no_file_without_a_decision() -> None:

@@ -37,6 +37,13 @@ from perfgate.cli.options import (
     help="Only this workload was requested: it gets its own comment and status; those of the whole check stay.",
 )
 @click.option(
+    "--testbed",
+    "testbeds",
+    metavar="NAME",
+    multiple=True,
+    help="A machine of a CI matrix, in addition to those in [testbeds] of perfgate.toml. Can be repeated.",
+)
+@click.option(
     "--status/--no-status",
     default=None,
     help="Whether the commit gets a status.  [default: yes, but for GitLab's pipelines, which are the check themselves]",
@@ -65,13 +72,18 @@ def COMMAND(options: Options, artifact: Path | None, download: bool, directory: 
     and acceptances from the project's own store. Without a token the comment is printed. The exit code is that of the
     verdict, 3 for a missing or foreign artifact, and 4 if the forge refuses.
 
+    With [testbeds] in perfgate.toml, or with --testbed, the checks of several machines become one comment and one
+    verdict. The check of each is the folder DIR/NAME, or the artifact perfgate-KEY-NAME-ATTEMPT; one that is missing is
+    INCONCLUSIVE.
+
     GitHub, GitLab and Gitea Actions provide the change request. On other CI systems, such as Jenkins with Gitee or
     GitCode, pass --forge, --repository, --head-sha, --run and --change-request, or set their variables, both here and
     for `perfgate check`.
     """
     from perfgate.config import report_language
     from perfgate.errors import UsageError
-    from perfgate.flows.publish.job import PublishRequest, publish
+    from perfgate.flows.publish.job import publish
+    from perfgate.flows.publish.request import PublishRequest
     from perfgate.flows.shared.doors import Doors
 
     if download == (artifact is not None):

@@ -13,6 +13,16 @@ from perfgate.judging.forge.forge import CiEvent, Forge, ForgeArtifact
 DEFAULT_KEY = "default"
 
 
+def key_of(key: str, testbed: str) -> str:
+    """The key in the names of a testbed's artifacts; without a testbed the gate's own."""
+    return f"{key}-{testbed}" if testbed else key
+
+
+def status_name(name: str) -> str:
+    """The name of a gate's commit status."""
+    return "perfgate" if name == DEFAULT_KEY else f"perfgate/{name}"
+
+
 def fetch_artifact(forge: Forge, event: CiEvent, key: str) -> bytes:
     """The zip of the newest attempt up to the event's own: if only this job is rerun, the new attempt has no artifact.
 

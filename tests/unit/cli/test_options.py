@@ -14,7 +14,7 @@ from perfgate.cli.main import cli
 from perfgate.cli.options import RecordCommand
 from perfgate.flows.init.inputs import InitOptions
 from perfgate.flows.publish.command import CommandRequest
-from perfgate.flows.publish.job import PublishRequest
+from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.report import ReportRequest
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.trend.job import TrendRequest

@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from ruamel.yaml import YAML
 
-from perfgate.flows.publish.job import FailOn
+from perfgate.flows.publish.request import FailOn
 from perfgate.toml import tomllib
 from tests.unit.forge.test_gitlab_template import expanded
 
@@ -191,7 +191,7 @@ def test_workflows__inputs__are_the_same_and_name_no_package_that_nobody_owns() 
 @pytest.mark.parametrize("name", ["gate", "trusted"])
 def test_container__only_the_measuring_runs_in_it_and_none_is_the_default(name: str) -> None:
     containers = {job: one["container"] for job, one in _jobs(name).items() if "container" in one}
-    assert containers == {"measure": "${{ fromJSON(inputs.container) }}"}
+    assert containers == {"measure": "${{ matrix.testbed.container || fromJSON(inputs.container) }}"}
     assert json.loads(_inputs(name)["container"]["default"]) == ""
 
 
@@ -204,6 +204,74 @@ def test_container__example_of_the_pages__has_what_github_asks_for() -> None:
     assert container.keys() == {"image", "options", "volumes"}
     assert all(re.fullmatch(r"(/[\w.-]+)+:(/[\w.-]+)+", volume) for volume in container["volumes"])
     assert container["options"].split()[::2] == ["--device"] * 4
+
+
+def test_testbeds__example_of_the_page__has_what_the_workflows_the_template_and_perfgate_toml_ask_for() -> None:
+    page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    (toml,) = re.findall(r"^```toml\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    names = list(tomllib.loads(toml)["testbeds"])
+    github, gitlab = (
+        YAML(typ="safe").load(block)
+        for block in re.findall(r"^```yaml\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    )
+    testbeds = json.loads(github["jobs"]["gate"]["with"]["testbeds"])
+    assert [one["name"] for one in testbeds] == names
+    for one in testbeds:
+        assert one.keys() - {"name"} <= {"runs-on", "container", "setup", "python"}
+    includes = [include["inputs"] for include in gitlab["include"]]
+    assert [one["testbed"] for one in includes] == names
+    assert [one["publish"] for one in includes] == ["none", "none", "all"]
+    for one in includes:
+        jobs = expanded(**one)
+        assert {f"{one['name']}-measure", f"{one['name']}-publish"} <= set(jobs)
+        assert jobs[f"{one['name']}-measure"]["variables"]["GATE_OUT"] == f"perfgate-out/{one['testbed']}"
+        assert ("needs" in jobs[f"{one['name']}-publish"]) == (one["publish"] != "all")
+
+
+@pytest.mark.parametrize("name", ["gate", "trusted"])
+def test_testbeds__default__is_one_machine_whose_artifact_has_the_name_of_the_gate_alone(name: str) -> None:
+    assert json.loads(_inputs(name)["testbeds"]["default"]) == [{"name": ""}]
+    job = _jobs(name)["measure"]
+    assert job["strategy"] == {"fail-fast": False, "matrix": {"testbed": "${{ fromJSON(inputs.testbeds) }}"}}
+    assert job["concurrency"]["group"].endswith("-${{ matrix.testbed.name }}")
+    assert job["runs-on"] == "${{ matrix.testbed.runs-on || fromJSON(inputs.runs-on) }}"
+
+
+@pytest.mark.parametrize("name", ["gate", "trusted"])
+@pytest.mark.parametrize(("testbeds", "options"), [("", ""), ("910b a3", "--testbed 910b --testbed a3 ")])
+def test_publishing_steps__testbeds_of_the_matrix__are_expected(
+    tmp_path: Path, name: str, testbeds: str, options: str
+) -> None:
+    perfgate = tmp_path / "perfgate" / "bin" / "perfgate"
+    perfgate.parent.mkdir(parents=True)
+    perfgate.write_text('#!/bin/sh\necho "$@" >> "$RUNNER_TEMP/said"\n')
+    perfgate.chmod(0o755)
+    steps = {step["name"]: step for step in _jobs(name)["publish"]["steps"]}
+    for step in ("Judge", "Publish"):
+        assert steps[step]["env"]["PERFGATE_TESTBEDS"] == "${{ join(fromJSON(inputs.testbeds).*.name, ' ') }}"
+        environ = {"PATH": os.environ["PATH"], "RUNNER_TEMP": str(tmp_path), "GITHUB_OUTPUT": str(tmp_path / "output")}
+        script = ["bash", "-e", "-c", steps[step]["run"]]
+        subprocess.run(script, env={**environ, "PERFGATE_TESTBEDS": testbeds}, check=True, capture_output=True)
+    lines = (tmp_path / "said").read_text().splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith(f"publish --download {options}--key ") for line in lines)
+
+
+@pytest.mark.parametrize(("testbeds", "keys"), [("", ["default"]), ("910b a3", ["default-910b", "default-a3"])])
+def test_baseline_step__testbeds_of_the_matrix__the_run_of_each_is_kept_whatever_became_of_the_others(
+    tmp_path: Path, testbeds: str, keys: list[str]
+) -> None:
+    perfgate = tmp_path / "perfgate" / "bin" / "perfgate"
+    perfgate.parent.mkdir(parents=True)
+    perfgate.write_text('#!/bin/sh\necho "$@" >> "$RUNNER_TEMP/said"\nexit 2\n')
+    perfgate.chmod(0o755)
+    step = _jobs("trusted")["baseline"]["steps"][-1]
+    environ = {"PATH": os.environ["PATH"], "RUNNER_TEMP": str(tmp_path), "PERFGATE_KEY": "default"}
+    script = ["bash", "-e", "-c", step["run"]]
+    done = subprocess.run(script, env={**environ, "PERFGATE_TESTBEDS": testbeds}, check=False, capture_output=True)
+    assert done.returncode == 2
+    said = (tmp_path / "said").read_text().splitlines()
+    assert [line.split()[4] for line in said] == keys
 
 
 def _installs() -> list[dict[str, Any]]:
@@ -379,6 +447,10 @@ def _measuring(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     text = json.dumps(steps[start:]).replace("${{ inputs.out }}", "perfgate-out")
     ordered = "${{ github.event_name == 'issue_comment' && needs.command.outputs."
     text = text.replace(ordered + "workload || inputs.workload }}", "${{ inputs.workload }}")
+    # A workflow has a matrix of machines, each with settings of its own; to the action a machine is an input.
+    text = text.replace("matrix.testbed.name", "inputs.testbed")
+    for setting in ("setup", "python"):
+        text = text.replace(f"matrix.testbed.{setting} || ", "")
     queued = "github.event.merge_group.base_sha }}"
     for base in ("${{ inputs.base || " + queued, ordered + "base_sha || '' }}", "${{ " + queued):
         text = text.replace(base, "")

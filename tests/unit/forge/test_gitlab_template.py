@@ -72,7 +72,8 @@ def _text(value: Any) -> str:
 
 def _extended(name: str, filled: dict[str, Any]) -> dict[str, Any]:
     job = dict(filled[name])
-    parent = filled.get(job.pop("extends", ""), {})
+    base = job.pop("extends", "")
+    parent = _extended(base, filled) if base else {}
     tables = {key: {**parent[key], **job[key]} for key in parent.keys() & job.keys() if isinstance(job[key], dict)}
     return {**parent, **job, **tables}
 

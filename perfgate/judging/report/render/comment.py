@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import groupby
 from typing import Literal
 
 from perfgate.document.decision import DecisionDocument, Verdict
 from perfgate.judging.report.sections import changes, details
 from perfgate.judging.report.sections import verdict as verdicts
-from perfgate.judging.report.sections.section import KEEP
+from perfgate.judging.report.sections.section import KEEP, Section
 from perfgate.judging.report.text.templates import render, render_with_summary
 from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.blocks import listed_regressions
 from perfgate.judging.report.view.summary import CommentContext, Summary
 from perfgate.locale import Language, speaking
 
-__all__ = ["CommentContext", "render_comment", "render_double", "render_turn"]
+__all__ = ["CommentContext", "render_comment", "render_double", "render_section", "render_turn"]
 
 # In the order of the comment.
 SECTIONS = (
@@ -70,12 +71,25 @@ def render_comment(decision: DecisionDocument, context: CommentContext, *, budge
     if not (context.marker.startswith("<!--") and context.marker.endswith("-->")) or "\n" in context.marker:
         raise ValueError(f"the marker must be one line of HTML comment, found {context.marker!r}")
     with speaking(context.language):
-        for detail in _DETAILS:
-            summary = Summary(decision, context, detail)
-            text = _fitted(_parts(summary), summary, budget)
+        for summary in _shorter_and_shorter(decision, context):
+            text = _fitted(_parts(summary, SECTIONS), partial(_whole, summary), budget)
             if text is not None:
                 return text
     raise ValueError(f"a budget of {budget} characters is too small for any comment")
+
+
+def render_section(decision: DecisionDocument, context: CommentContext, *, budget: int) -> str | None:
+    """The comment without marker, title and last line, as a part of a joint one; None if ``budget`` is too small."""
+    with speaking(context.language):
+        for summary in _shorter_and_shorter(decision, context):
+            text = _fitted(_parts(summary, SECTIONS[1:]), _section, budget)
+            if text is not None:
+                return text
+    return None
+
+
+def _shorter_and_shorter(decision: DecisionDocument, context: CommentContext) -> Iterator[Summary]:
+    yield from (Summary(decision, context, detail) for detail in _DETAILS)
 
 
 def accepting_metrics(decision: DecisionDocument) -> list[list[str]]:
@@ -96,22 +110,25 @@ def render_double(language: Language) -> str:
         return render("comment/double.md.j2", "markdown", {}).strip()
 
 
-def _parts(summary: Summary) -> list[_Part]:
+def _parts(summary: Summary, sections: Sequence[Section]) -> list[_Part]:
     parts: list[_Part] = []
-    for section in SECTIONS:
+    for section in sections:
         if (values := section.fill(summary)) is not None:
             text, folded = render_with_summary(f"comment/{section.name}.md.j2", "markdown", values)
-            parts.append(_Part(_tidy(text), section.drop, section.title, section.fold if folded else "", folded))
+            parts.append(_Part(tidied(text), section.drop, section.title, section.fold if folded else "", folded))
     return [part for part in parts if part.text]
 
 
-def _fitted(parts: list[_Part], summary: Summary, budget: int) -> str | None:
-    """The comment with as few sections dropped as the budget allows, None if it is still too long without all of them."""
+def _fitted(parts: list[_Part], joined: Callable[[list[_Part], list[str]], str], budget: int) -> str | None:
+    """The text with as few sections dropped as the budget allows, None if it is still too long without all of them.
+
+    ``joined`` makes it of the remaining parts and the titles of the dropped ones.
+    """
     dropped: list[_Part] = []
     waiting = sorted((part for part in parts if part.drop != KEEP), key=lambda part: part.drop)
     while True:
         remaining = [part for part in parts if part not in dropped]
-        text = _joined(remaining, [part.title for part in parts if part in dropped], summary)
+        text = joined(remaining, [part.title for part in parts if part in dropped])
         if len(text) <= budget:
             return text
         if not waiting:
@@ -119,7 +136,7 @@ def _fitted(parts: list[_Part], summary: Summary, budget: int) -> str | None:
         dropped.append(waiting.pop())
 
 
-def _joined(parts: list[_Part], left_out: list[str], summary: Summary) -> str:
+def _whole(summary: Summary, parts: list[_Part], left_out: list[str]) -> str:
     context = summary.context
     values = {
         "left_out": left_out,
@@ -128,10 +145,18 @@ def _joined(parts: list[_Part], left_out: list[str], summary: Summary) -> str:
         "job_url": context.job_url,
     }
     # If nothing was measured, no report was written either.
-    end = _tidy(render("comment/end.md.j2", "markdown", {**values, "has_report": summary.is_measured}))
-    folds = [list(fold) for _, fold in groupby(parts, key=lambda part: part.fold or part.title)]
-    texts = [context.marker, *map(_folded, folds), *([end] if end else [])]
+    end = tidied(render("comment/end.md.j2", "markdown", {**values, "has_report": summary.is_measured}))
+    texts = [context.marker, *_folds(parts), *([end] if end else [])]
     return "\n\n".join(texts) + "\n"
+
+
+def _section(parts: list[_Part], left_out: list[str]) -> str:
+    end = render("testbeds/left_out.md.j2", "markdown", {"left_out": left_out}).strip()
+    return "\n\n".join([*_folds(parts), *([end] if end else [])])
+
+
+def _folds(parts: list[_Part]) -> list[str]:
+    return [_folded(list(fold)) for _, fold in groupby(parts, key=lambda part: part.fold or part.title)]
 
 
 def _folded(parts: Sequence[_Part]) -> str:
@@ -144,7 +169,8 @@ def _folded(parts: Sequence[_Part]) -> str:
     return "\n\n".join([f"<details><summary>{summary}</summary>", *texts, "</details>"])
 
 
-def _tidy(text: str) -> str:
+def tidied(text: str) -> str:
+    """The text without blank lines at its ends, and with one at most between others."""
     lines: list[str] = []
     for line in text.strip().splitlines():
         if line.strip() or (lines and lines[-1]):

@@ -19,12 +19,12 @@ _SHORT_LISTS = 10
 
 
 # A visual cue in a thread of comments; the word follows it for screen readers.
-_SIGNS = {"PASS": "✅", "WARN": "⚠️", "FAIL": "❌", "INCONCLUSIVE": "❔", "SKIPPED": "⏭️"}
+SIGNS = {"PASS": "✅", "WARN": "⚠️", "FAIL": "❌", "INCONCLUSIVE": "❔", "SKIPPED": "⏭️"}
 
 
-def _title(summary: Summary) -> Values:
+def title_values(summary: Summary) -> Values:
     return {
-        "sign": Words(_SIGNS[summary.verdict]),
+        "sign": Words(SIGNS[summary.verdict]),
         "headline": headline(summary, "markdown"),
         "cause": worst_cause(summary),
     }
@@ -80,7 +80,7 @@ def _missing(summary: Summary) -> Values | None:
     return {**missing_values(summary), "count": len(summary.decision.missing)}
 
 
-TITLE = Section("title", "title", _title)
+TITLE = Section("title", "title", title_values)
 NOTES = Section("notes", "notes", _notes)
 FACTS = Section("facts", "how it was compared", _facts, fold="compared")
 REMEDY = Section("remedy", "what to do", _remedy)

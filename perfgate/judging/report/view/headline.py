@@ -118,7 +118,7 @@ def _replaced(decision: DecisionDocument) -> list[Replacement]:
     return list(distinct.values())
 
 
-def _deciding_times(summary: Summary) -> list[Comparison]:
+def deciding_times(summary: Summary) -> list[Comparison]:
     """The fast paths of calls, and the numbers of jobs."""
     return [
         c
@@ -129,7 +129,7 @@ def _deciding_times(summary: Summary) -> list[Comparison]:
 
 def _faster(summary: Summary) -> Comparison | None:
     """The deciding time with the largest improvement, for titles that lead with a count; None if no interval shows one."""
-    better = [c for c in _deciding_times(summary) if c.is_better and c.delta is not None]
+    better = [c for c in deciding_times(summary) if c.is_better and c.delta is not None]
     return max(better, key=lambda c: abs(c.delta or 0.0), default=None)
 
 
@@ -137,7 +137,7 @@ def _fast_path(summary: Summary) -> FastPathView | None:
     """The deciding time that may have got worse by most: a call's fast path or a number of a job; None if none was compared."""
     timed = [
         (_worst_end(c.interval, c.better), c.delta, c)
-        for c in _deciding_times(summary)
+        for c in deciding_times(summary)
         if c.interval and c.delta is not None
     ]
     if not timed:

@@ -1,0 +1,39 @@
+"""The joint decision: one verdict on a change from the decisions of several testbeds."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from perfgate.document.decision import Verdict
+from perfgate.document.message import Message
+
+JOINT_SCHEMA: Literal["perfgate/joint-decision"] = "perfgate/joint-decision"
+JOINT_SCHEMA_VERSION = 1
+
+
+class VerdictOnTestbed(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict of one testbed. ``device`` is the kind that perfgate.toml expects, ``decision`` the path of its document."""
+
+    testbed: str
+    device: str | None = None
+    verdict: Verdict
+    exit_code: int
+    reasons: list[Message]
+    decision: str
+
+
+class JointDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """FAIL if a testbed fails, else INCONCLUSIVE if one is undecided, unfit or missing; ``exit_code`` is that of the verdict.
+
+    ``testbeds`` are all that are expected, in the order of perfgate.toml.
+    """
+
+    schema: Literal["perfgate/joint-decision"] = JOINT_SCHEMA
+    schema_version: int = JOINT_SCHEMA_VERSION
+    perfgate_version: str
+    project: str
+    verdict: Verdict
+    exit_code: int
+    testbeds: list[VerdictOnTestbed]

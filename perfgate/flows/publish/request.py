@@ -1,0 +1,56 @@
+"""The options of ``perfgate publish``, and the place that it publishes for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from perfgate.flows.shared.artifact import DEFAULT_KEY
+from perfgate.judging.forge.forge import CiEvent
+from perfgate.locale import Language
+
+FailOn = Literal["undecided", "regression", "never"]
+
+
+@dataclass(frozen=True)
+class PublishRequest:
+    """The options of ``perfgate publish``.
+
+    ``key`` distinguishes several gates of one repository; ``token_variable`` names the environment variable of the token
+    if it is not one of the forge's own. ``event`` overrides the event detected from the environment. ``workload`` is the
+    only workload measured, if one was ordered alone; its comment and status must not replace those of the whole check.
+    ``testbeds`` are expected besides those in perfgate.toml.
+    ``status`` sets or omits the commit status; None decides by the kind of pipeline. ``fail_on`` selects the verdicts that
+    make the status red. ``out`` is the folder for decision, comment and report as judged here; with ``outputs`` the verdict
+    becomes an output of the CI step.
+    """
+
+    key: str = DEFAULT_KEY
+    dry_run: bool = False
+    token_variable: str | None = None
+    language: Language = "en"
+    event: CiEvent | None = None
+    workload: str | None = None
+    testbeds: tuple[str, ...] = ()
+    status: bool | None = None
+    fail_on: FailOn = "undecided"
+    out: Path | None = None
+    outputs: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.key}/{self.workload}" if self.workload else self.key
+
+    @property
+    def only(self) -> tuple[str, ...]:
+        """The ordered workloads, if not all were."""
+        return (self.workload,) if self.workload else ()
+
+
+class PublishPlace(NamedTuple):
+    """The request and the event to publish for; ``root`` is the folder with perfgate.toml."""
+
+    request: PublishRequest
+    event: CiEvent | None
+    root: Path
