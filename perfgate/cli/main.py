@@ -31,7 +31,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Start": ("init", "config", "demo", "doctor"),
     "Judge": ("local", "check", "run", "gate", "upgrade", "bisect"),
     "Look": ("advise", "explain", "trace", "serve", "baseline", "trend"),
-    "CI": ("publish", "command", "report"),
+    "CI": ("plan", "publish", "command", "report"),
     "Shell": ("completion",),
 }
 

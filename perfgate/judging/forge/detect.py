@@ -75,6 +75,20 @@ def _read(environ: Mapping[str, str]) -> CiEvent | None:
     return None
 
 
+def is_draft(environ: Mapping[str, str]) -> bool:
+    """Whether the change request of this job is a draft, as far as the CI host tells.
+
+    GitLab has CI_MERGE_REQUEST_DRAFT since 17.10; before, the title marks a draft (docs.gitlab.com, "Draft merge requests").
+    """
+    if environ.get("GITHUB_ACTIONS") == "true" and environ.get("GITHUB_EVENT_PATH"):
+        pull = _read_payload(environ, _Payload).pull_request
+        return pull is not None and pull.draft
+    if marked := environ.get("CI_MERGE_REQUEST_DRAFT"):
+        return marked == "true"
+    title = environ.get("CI_MERGE_REQUEST_TITLE", "").lower()
+    return title.startswith(("draft:", "[draft]", "(draft)"))
+
+
 def read_comment(environ: Mapping[str, str]) -> CommentEvent | None:
     """The new comment on a change request that this process runs for; None for any other event."""
     if environ.get("GITHUB_ACTIONS") != "true" or environ.get("GITHUB_EVENT_NAME") != "issue_comment":
@@ -160,6 +174,7 @@ class _PullRequest(msgspec.Struct):
     # ``head.repo`` is not read: it is null once the fork is deleted.
     number: int
     head: _Head
+    draft: bool = False
 
 
 class _WorkflowRun(msgspec.Struct):

@@ -1,0 +1,33 @@
+"""The plan of a check: whether a change needs a measurement, decided on an ordinary machine."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from perfgate.document.message import Message
+
+PLAN_SCHEMA: Literal["perfgate/plan"] = "perfgate/plan"
+PLAN_SCHEMA_VERSION = 1
+
+
+class MeasurementPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a check of ``head`` against ``base`` will measure; without ``measure`` nothing, for the ``reason``.
+
+    ``accelerator`` is whether a measuring job needs another device than a CPU. ``testbeds`` are the machines of a matrix, each
+    with the kind of its device; ``device`` is that of the only machine.
+    """
+
+    schema: Literal["perfgate/plan"] = PLAN_SCHEMA
+    schema_version: int = PLAN_SCHEMA_VERSION
+    perfgate_version: str
+    project: str
+    measure: bool
+    reason: Message | None = None
+    base: str
+    head: str
+    workloads: list[str] = []
+    device: str
+    testbeds: dict[str, str] = {}
+    accelerator: bool

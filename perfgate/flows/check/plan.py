@@ -1,0 +1,125 @@
+"""``perfgate plan``: decide on an ordinary machine whether a change has to be measured, before a device is taken for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfgate.config import Config
+from perfgate.document.message import Message
+from perfgate.document.plan import MeasurementPlan
+from perfgate.errors import UsageError
+from perfgate.flows.check.project import project_of_change
+from perfgate.flows.check.sides import choose_sides, configuration_of, skipped_decision
+from perfgate.flows.shared.artifact import DEFAULT_KEY, status_name
+from perfgate.flows.shared.doors import Doors
+from perfgate.flows.shared.options import CheckOptions
+from perfgate.flows.trust.commits import config_at
+from perfgate.git.repository import Repository
+from perfgate.judging.forge.detect import detect, is_draft
+from perfgate.judging.forge.forge import CommitStatus, connect, find_token, token_variables
+from perfgate.judging.forge.runner import OUTPUT_VARIABLE, append_to, output_lines, outputs_path
+from perfgate.judging.report.render.plan import plan_line
+from perfgate.locale import Language
+from perfgate.measuring.devices.registry import refuse_unknown_kind
+from perfgate.version import __version__
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """The options of ``perfgate plan``.
+
+    ``skip_drafts`` leaves draft change requests unmeasured. ``outputs`` writes outputs of the CI step, and ``pending`` sets the
+    commit status of the gate ``key`` until its verdict replaces it; ``token_variable`` is as in ``perfgate publish``.
+    """
+
+    base: str | None = None
+    workloads: tuple[str, ...] = ()
+    device: str | None = None
+    skip_drafts: bool = False
+    outputs: bool = False
+    pending: bool = False
+    key: str = DEFAULT_KEY
+    token_variable: str | None = None
+    language: Language = "en"
+
+
+def plan_check(directory: Path, request: PlanRequest, doors: Doors) -> MeasurementPlan:
+    """Plan the check of the checked-out commit, and tell the CI host; no code of the change is run.
+
+    Raises ConfigError or RepositoryError if the check itself would refuse to start.
+    """
+    plan = _plan(directory, request, doors)
+    if request.outputs:
+        _write_outputs(plan, doors)
+    if request.pending and plan.measure:
+        _set_pending(plan, request, doors)
+    return plan
+
+
+def _plan(directory: Path, request: PlanRequest, doors: Doors) -> MeasurementPlan:
+    options = CheckOptions(
+        out=Path(), base=request.base, workloads=request.workloads, device=request.device, allow_dirty=True
+    )
+    project = project_of_change(directory, options)
+    repository = Repository(project)
+    prefix = repository.prefix(project)
+    config = configuration_of(repository, project, prefix, options)
+    names = _measured_workloads(config, request.workloads)
+    kinds = [refuse_unknown_kind(device)[1] for device in config.testbeds.values() or [config.device]]
+    sides = choose_sides(repository, config, options)
+    reason = Message("gate.draft") if request.skip_drafts and is_draft(doors.environ) else None
+    if reason is None:
+        base_config = config_at(project, sides.base.commit, None)
+        skipped = skipped_decision(repository, config, base_config, sides, prefix, options)
+        reason = skipped.reasons[0] if skipped else None
+    measure = reason is None
+    return MeasurementPlan(
+        perfgate_version=__version__,
+        project=config.project,
+        measure=measure,
+        reason=reason,
+        base=sides.base.commit,
+        head=sides.head,
+        workloads=names if measure else [],
+        device=config.device,
+        testbeds=dict(config.testbeds),
+        accelerator=measure and any(kind != "cpu" for kind in kinds),
+    )
+
+
+def _measured_workloads(config: Config, names: Sequence[str]) -> list[str]:
+    selected = tuple(names)
+    functions = config.selected(selected)
+    return [*(entry.name for entry in functions), *(job.name for job in config.selected_jobs(selected))]
+
+
+def _write_outputs(plan: MeasurementPlan, doors: Doors) -> None:
+    path = outputs_path(doors.environ)
+    if path is None:
+        raise UsageError(
+            f"--outputs needs the file that GitHub's runner names in {OUTPUT_VARIABLE}, which is not set here"
+        )
+    answers = {
+        "measure": "true" if plan.measure else "false",
+        "accelerator": "true" if plan.accelerator else "false",
+        "testbeds": " ".join(plan.testbeds),
+        "base": plan.base,
+    }
+    append_to(path, output_lines(answers), OUTPUT_VARIABLE)
+
+
+def _set_pending(plan: MeasurementPlan, request: PlanRequest, doors: Doors) -> None:
+    """Set the status that the verdict will replace. Raises ForgeError if the forge refuses it."""
+    event = detect(doors.environ)
+    token = find_token(event.forge, doors.environ, request.token_variable) if event else None
+    if event is None:
+        raise UsageError("--pending sets a commit status, and this is not a CI job of a forge that perfgate knows")
+    if token is None:
+        names = " or ".join(token_variables(event.forge, request.token_variable))
+        raise UsageError(f"--pending needs a token that may set a commit status, in {names}")
+    name = status_name(request.key)
+    forge = connect(event, token, sleep=doors.sleep, clock=doors.clock)
+    forge.set_status(CommitStatus(event.head_sha, "pending", name, plan_line(plan, request.language), event.job_url))
+    doors.say(f"The commit status {name} of {event.head_sha[:12]} is pending.")
