@@ -30,6 +30,23 @@ class HistorySeries(msgspec.Struct, frozen=True, kw_only=True):
     left_out: int = 0
 
 
+class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run as listed by the store. ``id`` is its document's SHA-256; ``dirty`` runs were allowed by hand."""
+
+    id: str
+    project: str
+    session: str
+    started_at: str
+    recorded_at: str
+    fingerprint: str
+    device_kind: str
+    commit: str | None
+    branch: str | None
+    subject: str | None
+    dirty: bool
+    workloads: list[str]
+
+
 class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     """A statement by a person that a regression of one commit is intended.
 

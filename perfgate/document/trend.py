@@ -158,7 +158,8 @@ class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
 
     ``discarded`` is the share of the pairs that gave no samples, ``noise_floor`` the largest difference between base and base;
     both are None if the run has no pairs, as in every run of the checklist alone. ``temperature`` (Cel) and
-    ``throttled`` (share) are the highest.
+    ``throttled`` (share) are the highest, ``clock`` (over the rated one) is the lowest. ``waited`` is the largest share of a
+    step in which others had the CPU. None if nothing reports it.
     """
 
     run_id: str
@@ -173,6 +174,8 @@ class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
     discarded: float | None = None
     temperature: float | None = None
     throttled: float | None = None
+    clock: float | None = None
+    waited: float | None = None
 
 
 class Week(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from perfgate.catalogue.lookup import metric
 from perfgate.config import Config
 from perfgate.document.artifact import read_artifact_run
 from perfgate.document.files import read_decision, read_run
-from perfgate.document.history import Acceptance
+from perfgate.document.history import Acceptance, StoredRun
 from perfgate.document.run import RunDocument
 from perfgate.errors import (
     EXIT_MEASURING,
@@ -36,7 +36,7 @@ from perfgate.judging.report.render.comment import accepting_metrics
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.numbers import percent
 from perfgate.judging.store.remote import PREFIX
-from perfgate.judging.store.store import Store, StoredRun, shown_location, store_location
+from perfgate.judging.store.store import Store, shown_location, store_location
 from perfgate.locale import Activity
 
 COPIED_AT_ONCE = 50

@@ -9,6 +9,7 @@ import base64
 import json
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from tests.fakes.documents import make_run
 from tests.golden.test_comment_golden import decisions
 from tests.unit.report.test_flame import BASE, HEAD
 from tests.unit.report.test_ranks_page import drawn as drawn_job
+from tests.unit.report.test_site import SHOWN, example_page
 from tests.unit.report.test_timeline import EVENTS
 from tests.unit.report.test_trend import make_change, make_series, make_trend
 
@@ -45,6 +47,7 @@ PAGES = {
         "en",
     ),
     "trend": lambda: render_trend_page(make_trend(make_series(make_change()))),
+    **{f"site-{name}": partial(example_page, address) for name, address in SHOWN.items()},
 }
 
 

@@ -90,6 +90,8 @@ RUN: dict[str, str | None] = {
     "perfgate trace top": "perfgate trace top REC",
     "perfgate trace top REC": None,
     "perfgate trace … --json": "perfgate trace top REC --json",
+    "perfgate site": "perfgate site --runs 2 --out pages",
+    "perfgate site --out DIR": "perfgate site --runs 2 --out pages",
     "perfgate trend": None,
     "perfgate trend --fail-on-regression": None,
     "perfgate config --format json": None,

@@ -16,8 +16,8 @@ from perfgate.cli.streams import print_json
 
 if TYPE_CHECKING:
     from perfgate.config import Config
+    from perfgate.document.history import StoredRun
     from perfgate.flows.baseline import RecordedRun
-    from perfgate.judging.store.store import StoredRun
 
 NEWEST = 20
 

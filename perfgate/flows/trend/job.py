@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,34 +9,27 @@ from pathlib import Path
 import msgspec
 
 from perfgate.conductor.workers.foresight import Foresight
-from perfgate.config import Config, load_config
+from perfgate.config import load_config
 from perfgate.document.files import write_atomically, write_text_atomically
 from perfgate.document.history import Confirmation
 from perfgate.document.strict_json import parse_json
-from perfgate.document.trend import CommitLabel, ConfirmationsFile, TrendChange, TrendDocument, TrendState
-from perfgate.errors import DocumentError, RepositoryError
+from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendState
+from perfgate.errors import DocumentError
 from perfgate.flows.shared.doors import Check, Doors, Progress
 from perfgate.flows.shared.session import prepare_out
 from perfgate.flows.shared.store import open_project_store
+from perfgate.flows.shared.trend.commits import commit_names
+from perfgate.flows.shared.trend.read import Wanted, find_trend, open_documents, read_histories
 from perfgate.flows.trend.confirm import confirm_suspected, keep_confirmations, read_confirmations
 from perfgate.flows.trend.post import DEFAULT_KEY, OurIssue, find_issue, post_trend
-from perfgate.flows.trend.read import NameCommits, Wanted, find_trend, open_documents, read_histories
-from perfgate.git.commands import COMMIT_ID, run_git
-from perfgate.git.repository import is_behind
 from perfgate.judging.report.render.trend import TrendContext, render_issue
 from perfgate.judging.report.render.trend_page import render_trend_page
 from perfgate.judging.trend.standing import state_of
 from perfgate.locale import Language
 
-MOST_COMMITS = 20
 _STATE_FILE = "trend-state.json"
 _CONFIRMATIONS_FILE = "confirmations.json"
 _MOST_STATE_BYTES = 256 * 1024
-_GIT_SECONDS = 20.0
-_COMMIT_FORMAT = "%H%x1f%an%x1f%s%x1f%b%x1e"
-# References to the change request in commits of main: GitHub (squash and merge), Gitee; GitLab in the merge commit's body.
-_REQUEST_IN_SUBJECT = re.compile(r"\((#\d+)\)$|^Merge pull request (#\d+) |^(!\d+) ")
-_REQUEST_IN_BODY = re.compile(r"^See merge request [\w./-]*(!\d+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -90,7 +82,7 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
     selection = Wanted(request.metrics, request.workloads)
     stored = read_histories(config, store, selection, remembered, seconds_since_1970=doors.clock())
     documents = open_documents(store, stored, note=remembered.note) if out or request.post else {}
-    name_commits = _commit_names(config)
+    name_commits = commit_names(config.root)
 
     def find(confirmations: list[Confirmation]) -> TrendDocument:
         return find_trend(
@@ -150,44 +142,3 @@ def _state_before(issue: OurIssue | None, out: Path | None) -> TrendState | None
         return msgspec.convert(parse_json(data, name=str(path), max_bytes=_MOST_STATE_BYTES), TrendState)
     except (OSError, msgspec.ValidationError) as error:
         raise DocumentError(f"{path}: {error}; remove it, and everything is told as new once more") from error
-
-
-def _commit_names(config: Config) -> NameCommits:
-    answers: dict[tuple[str, str], tuple[list[CommitLabel], int]] = {}
-
-    def name(change: TrendChange) -> TrendChange:
-        good, bad = change.last_good or "", change.first_bad or ""
-        if not (COMMIT_ID.fullmatch(good) and COMMIT_ID.fullmatch(bad)):
-            return change
-        if (good, bad) not in answers:
-            answers[good, bad] = _commits_between(config.root, good, bad)
-        commits, count = answers[good, bad]
-        return msgspec.structs.replace(change, commits=commits, commit_count=count)
-
-    return name
-
-
-def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel], int]:
-    """Main's own commits after ``good`` up to ``bad``, newest first, and their total number.
-
-    Empty if history was rewritten or the clone is too shallow, because git would then list other commits, or only some.
-    """
-    command = ["log", "--first-parent", f"--format={_COMMIT_FORMAT}", f"{good}..{bad}", "--"]
-    try:
-        if not is_behind(root, good, bad):
-            return [], 0
-        listed = run_git(root, command, {"GIT_NO_LAZY_FETCH": "1"}, limit_seconds=_GIT_SECONDS)
-    except RepositoryError:
-        return [], 0
-    if listed.code:
-        return [], 0
-    entries = [entry.lstrip("\n").split("\x1f", 3) for entry in listed.output.split("\x1e")]
-    # A subject may contain a separator itself; that commit then has no label.
-    labels = [_label(*entry) for entry in entries if len(entry) == 4 and COMMIT_ID.fullmatch(entry[0])]
-    return labels[:MOST_COMMITS], len(labels)
-
-
-def _label(commit: str, author: str, subject: str, body: str) -> CommitLabel:
-    read = _REQUEST_IN_SUBJECT.search(subject) or _REQUEST_IN_BODY.search(body)
-    request = next((group for group in read.groups() if group), "") if read else ""
-    return CommitLabel(commit=commit, subject=subject[:200], author=author[:100], change_request=request)

@@ -22,11 +22,11 @@ import msgspec
 
 from perfgate.document.conditions import StepConditions, conditions_of
 from perfgate.document.files import canonical_bytes
-from perfgate.document.history import Acceptance, Confirmation, moment
+from perfgate.document.history import Acceptance, Confirmation, StoredRun, moment
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES, parse_json
 from perfgate.errors import DocumentError, StoreError
-from perfgate.judging.store.store import StoredRun, recorded_document, run_row, value_rows
+from perfgate.judging.store.store import recorded_document, run_row, value_rows
 
 VERSION = 1
 EMPTY_LIST = b"[]"

@@ -16,7 +16,7 @@ import msgspec
 from perfgate.config import Config
 from perfgate.document.conditions import StepConditions
 from perfgate.document.files import parse_run
-from perfgate.document.history import Acceptance, Confirmation, moment
+from perfgate.document.history import Acceptance, Confirmation, StoredRun, moment
 from perfgate.document.job import typical_values
 from perfgate.document.run import RunDocument
 from perfgate.errors import DocumentError, StoreError
@@ -29,23 +29,6 @@ _USER = re.compile(r"(?<=//).*@")
 _SECRET = re.compile(r"(?i)\b(password|token|secret)=[^&]*")
 # Limit on how far the clock of a measuring machine may be ahead: a trend omits runs dated later.
 AHEAD = timedelta(weeks=4)
-
-
-class StoredRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run as listed by the store. ``id`` is its document's SHA-256; ``dirty`` runs were allowed by hand."""
-
-    id: str
-    project: str
-    session: str
-    started_at: str
-    recorded_at: str
-    fingerprint: str
-    device_kind: str
-    commit: str | None
-    branch: str | None
-    subject: str | None
-    dirty: bool
-    workloads: list[str]
 
 
 class HistoryValue(msgspec.Struct, frozen=True, kw_only=True):

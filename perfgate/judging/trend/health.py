@@ -34,6 +34,8 @@ def run_health(run_id: str, run: RunDocument) -> RunHealth:
         discarded=_discarded(run),
         temperature=_highest(run, "thermal.temperature"),
         throttled=_highest(run, "thermal.throttled"),
+        clock=min(_values(run, "thermal.clock"), default=None),
+        waited=max((step.waited for step in run.steps if step.waited is not None), default=None),
     )
 
 
@@ -92,8 +94,12 @@ def _failed(run: RunDocument) -> list[str]:
 
 
 def _highest(run: RunDocument, metric: str) -> float | None:
-    values = [value.value for step in run.steps for value in step.values if value.metric == metric]
-    return max((value for value in values if value is not None), default=None)
+    return max(_values(run, metric), default=None)
+
+
+def _values(run: RunDocument, metric: str) -> list[float]:
+    values = (value.value for step in run.steps for value in step.values if value.metric == metric)
+    return [value for value in values if value is not None]
 
 
 def _discarded(run: RunDocument) -> float | None:

@@ -26,9 +26,9 @@ from perfgate.errors import DocumentError, ForgeError, StoreError, UsageError
 from perfgate.flows.check.job import check_change
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.scratch import ScratchRepository
+from perfgate.flows.shared.trend.read import StoredHistories, open_documents
 from perfgate.flows.trend.confirm import confirmation_of
 from perfgate.flows.trend.job import TrendRequest, has_open_regression, run_trend
-from perfgate.flows.trend.read import StoredHistories, open_documents
 from perfgate.judging.report.render.trend import render_news
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.backends.sql import SqlStore

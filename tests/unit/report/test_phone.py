@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.browser import Page, browser_page
 from tests.fakes.documents import make_decision, make_run
 from tests.unit.report.test_flame import make_tree
 from tests.unit.report.test_ranks_page import drawn
+from tests.unit.report.test_site import SHOWN, example_page
 from tests.unit.report.test_timeline import HOST, STREAM, events
 
 WIDTH = 390
@@ -41,6 +43,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "ranks": lambda: render_ranks_page(drawn(collective=LONG)),
     "served": lambda: render_index(SERVED, [ServedJob(name=LONG, recordings=8, size=1, modified=1.7e9)], "en"),
     "report": lambda: render_html(make_decision(), make_run("base"), make_run("head", slowdown=0.07)),
+    **{f"site-{name}": partial(example_page, address, LONG) for name, address in SHOWN.items()},
 }  # fmt: skip
 
 

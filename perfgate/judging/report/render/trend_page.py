@@ -58,13 +58,15 @@ def _render(document: TrendDocument) -> str:
         "pictures": [_picture(cause, document, groups) for cause in document.causes[:_MAX_PICTURES]],
         "more_pictures": max(0, len(document.causes) - _MAX_PICTURES),
         "gone": document.gone[:_MAX_ROWS],
-        "rows": [_series_row(group) for group in groups[:_MAX_ROWS]],
-        "matrix": trend_svg.steps_matrix(document.health, _titles(document.health)) if document.health else Words(""),
+        "rows": [series_cells(group) for group in groups[:_MAX_ROWS]],
+        "matrix": trend_svg.steps_matrix(document.health, step_titles(document.health))
+        if document.health
+        else Words(""),
         "statuses": [{"key": Words(key), "words": say(words)} for key, words in trend_svg.STATUS_WORDS.items()],
         "weeks": trend_svg.weeks_bars(document.weeks),
-        "testbeds": [_testbed(span) for span in reversed(document.testbeds)],
+        "testbeds": [testbed_cells(span) for span in reversed(document.testbeds)],
         "has_pairs": any(run.discarded is not None or run.noise_floor is not None for run in document.health),
-        "health": [_health_row(run) for run in reversed(document.health)],
+        "health": [health_cells(run) for run in reversed(document.health)],
         "not_looked_at": [
             {
                 "series": entry.series,
@@ -107,18 +109,20 @@ def _picture(cause: TrendCause, document: TrendDocument, groups: Sequence[Group]
     group = next(group for group in groups if any(series is lead.series for series in group))
     return {
         "row": cause_row(cause, document, most=0),
-        "plot": trend_svg.series_plot(group, cause.first_bad),
+        "plot": trend_svg.series_plot(group, cause.first_bad or ""),
         "noise": numbers.plus_minus(lead.series.noise) if lead.series.noise is not None else Words(""),
         "testbeds": len(group),
-        "change": _change_row(lead),
-        "others": [_change_row(moved) for moved in others[:_MAX_ROWS]],
+        "change": change_cells(lead),
+        "others": [change_cells(moved) for moved in others[:_MAX_ROWS]],
     }
 
 
-def _change_row(moved: MovedSeries) -> Mapping[str, object]:
+def change_cells(moved: MovedSeries) -> Mapping[str, object]:
     return {
         **vars(change_row(moved)),
         "direction": Words(moved.change.direction),
+        "address": Words(""),
+        "compare": Words(""),
         "told": _told(moved),
         "plot": trend_svg.small_plot(moved.series),
     }
@@ -140,7 +144,7 @@ def _told(moved: MovedSeries) -> Words:
     )
 
 
-def _series_row(group: Group) -> Mapping[str, object]:
+def series_cells(group: Group) -> Mapping[str, object]:
     last = group[-1]
     value = formats.quantity(last.points[-1].value, last.unit, metric=last.metric) if last.points else numbers.DASH
     open_changes = [c for c in last.changes if c.standing in ("new", "open") and last.current]
@@ -158,12 +162,12 @@ def _series_row(group: Group) -> Mapping[str, object]:
     }
 
 
-def _titles(health: Sequence[RunHealth]) -> dict[int, str]:
+def step_titles(health: Sequence[RunHealth]) -> dict[int, str]:
     present = {int(number) for run in health for number in run.steps}
     return {number: translated(CARDS[number].title) for number in _STEPS if number in present}
 
 
-def _testbed(span: TestbedSpan) -> Mapping[str, object]:
+def testbed_cells(span: TestbedSpan) -> Mapping[str, object]:
     return {
         "fingerprint": span.fingerprint[:10],
         "kind": span.device_kind,
@@ -174,7 +178,7 @@ def _testbed(span: TestbedSpan) -> Mapping[str, object]:
     }
 
 
-def _health_row(run: RunHealth) -> Mapping[str, object]:
+def health_cells(run: RunHealth) -> Mapping[str, object]:
     return {
         "when": day(run.started_at),
         "commit": short(run.commit),

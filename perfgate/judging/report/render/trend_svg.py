@@ -55,10 +55,13 @@ class PlotFrame(NamedTuple):
     y: Callable[[float], float]
 
 
-def series_plot(series: Sequence[TrendSeries], own: str | None) -> Markup:
+def series_plot(
+    series: Sequence[TrendSeries], own: str | None, link: Callable[[TrendPoint], Words] | None = None
+) -> Markup:
     """Draw one metric over all its testbeds, one after another: values, intervals, levels, changes with their commits.
 
-    The change at the commit ``own`` is the subject of the picture; the others are drawn paler.
+    The change at the commit ``own`` is the subject of the picture and the others are drawn paler; with None all are alike.
+    ``link`` gives the address behind a point, empty for none.
     """
     points, levels, borders = _laid_out(series)
     if not points:
@@ -69,7 +72,9 @@ def series_plot(series: Sequence[TrendSeries], own: str | None) -> Markup:
         _scale(-0.5, len(points) - 0.5, _LEFT, _WIDTH - _RIGHT), _scale(low, high, _HEIGHT - _BOTTOM, _TOP)
     )
     name = clean_words(metric_name(metric))
-    parts = [_open(_WIDTH, _HEIGHT, "plot history", say("history of {metric}", metric=name))]
+    title = say("history of {metric}", metric=name)
+    # The contents of an image cannot be reached, so that a picture with links is a group.
+    parts = [_open(_WIDTH, _HEIGHT, "plot history", title, "group" if link else "img")]
     parts += [_TEXT.format("legend", _WIDTH, 14, "end", name)]
     parts += [_TEXT.format("legend", _WIDTH - _RIGHT, _HEIGHT - 6, "end", say("versions of main, by date of the run"))]
     ticks = _ticks(low, high, unit)
@@ -80,8 +85,8 @@ def series_plot(series: Sequence[TrendSeries], own: str | None) -> Markup:
     border = Markup('<line class="border" x1="{0}" x2="{0}" y1="{1}" y2="{2}"><title>{3}</title></line>')
     parts += [border.format(frame.x(at - 0.5), _TOP, _HEIGHT - _BOTTOM, say("another testbed")) for at in borders]
     parts += _intervals(frame, points, low, high)
-    parts += _drawn_levels(frame, levels, short(own))
-    parts += _dots(frame, points, unit, metric, low, high)
+    parts += _drawn_levels(frame, levels, None if own is None else short(own))
+    parts += _dots(frame, points, unit, metric, low, high, link)
     return Markup("").join([*parts, Markup("</svg>")])
 
 
@@ -274,7 +279,7 @@ def _intervals(frame: PlotFrame, points: Sequence[TrendPoint], low: float, high:
     return marks
 
 
-def _drawn_levels(frame: PlotFrame, levels: Sequence[LevelLine], own: str) -> list[Markup]:
+def _drawn_levels(frame: PlotFrame, levels: Sequence[LevelLine], own: str | None) -> list[Markup]:
     level_line = Markup('<line class="level" x1="{}" x2="{}" y1="{}" y2="{}"/>')
     change_line = Markup('<line class="change {0}" x1="{1}" x2="{1}" y1="{2}" y2="{3}"/>')
     label = Markup('<text class="commit{}" x="{}" y="{}" text-anchor="{}">{}</text>')
@@ -285,7 +290,7 @@ def _drawn_levels(frame: PlotFrame, levels: Sequence[LevelLine], own: str) -> li
         if level.direction:
             x = frame.x(level.start - 0.5)
             anchor = "end" if x > _WIDTH - 110 else "start"
-            paler = "" if level.label == own else " other"
+            paler = "" if own is None or level.label == own else " other"
             marks.append(change_line.format(level.direction + paler, x, _TOP - 6, _HEIGHT - _BOTTOM))
             marks.append(
                 label.format(
@@ -296,21 +301,29 @@ def _drawn_levels(frame: PlotFrame, levels: Sequence[LevelLine], own: str) -> li
 
 
 def _dots(
-    frame: PlotFrame, points: Sequence[TrendPoint], unit: str, metric: str, low: float, high: float
+    frame: PlotFrame,
+    points: Sequence[TrendPoint],
+    unit: str,
+    metric: str,
+    low: float,
+    high: float,
+    link: Callable[[TrendPoint], Words] | None,
 ) -> list[Markup]:
     dot = Markup('<circle class="value{}" cx="{}" cy="{}" r="{}"><title>{}</title></circle>')
+    # The table below the picture has the same links, so that a keyboard need not go through hundreds of points.
+    linked = Markup('<a href="{}" tabindex="-1" aria-label="{}">{}</a>')
     words = formats.quantities([point.value for point in points], unit, metric=metric)
     radius = 3 if len(points) <= 80 else 2
     marks = []
     for index, (point, value) in enumerate(zip(points, words)):
         inside = min(max(point.value, low), high)
         title = f"{value} · {day(point.started_at)} · {clean(short(point.commit))}"
-        marks.append(
-            dot.format("" if inside == point.value else " wild", frame.x(index), frame.y(inside), radius, title)
-        )
+        drawn = dot.format("" if inside == point.value else " wild", frame.x(index), frame.y(inside), radius, title)
+        address = link(point) if link else Words("")
+        marks.append(linked.format(address, title, drawn) if address else drawn)
     return marks
 
 
-def _open(width: float, height: float, name: str, title: str) -> Markup:
-    head = Markup('<svg class="{0}" viewBox="0 0 {1} {2}" width="{1}" height="{2}" role="img"><title>{3}</title>')
-    return head.format(name, width, height, title)
+def _open(width: float, height: float, name: str, title: str, role: str = "img") -> Markup:
+    head = Markup('<svg class="{0}" viewBox="0 0 {1} {2}" width="{1}" height="{2}" role="{4}"><title>{3}</title>')
+    return head.format(name, width, height, title, role)

@@ -80,6 +80,14 @@ def span(base: Words, head: Words) -> Words:
     return Words(f"{number if unit and head.endswith(f' {unit}') else base} → {head}")
 
 
+def reach(low: Words, high: Words) -> Words:
+    """The ends of an interval, with the unit once if both share it: ``36.1 to 38.6 ms``."""
+    if low == high:
+        return low
+    number, _, unit = low.partition(" ")
+    return say("{low} to {high}", low=Words(number) if unit and high.endswith(f" {unit}") else low, high=high)
+
+
 def duration(seconds: float) -> Words:
     """A span of wall time: ``7 m 40 s``."""
     whole = max(0, round(seconds))

@@ -6,6 +6,7 @@ import math
 import re
 import shlex
 from collections.abc import Sequence
+from datetime import timezone
 from typing import NamedTuple
 
 import msgspec
@@ -271,6 +272,10 @@ def sparkline(values: Sequence[float], width: int = _SPARK_WIDTH) -> Words:
 
 def day(text: str) -> Words:
     return Words(moment(text).date().isoformat())
+
+
+def minute(text: str) -> Words:
+    return Words(moment(text).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M"))
 
 
 def short(commit: object) -> str:

@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from perfgate.document.conditions import StepConditions
-from perfgate.document.history import Acceptance, Confirmation
+from perfgate.document.history import Acceptance, Confirmation, StoredRun
 from perfgate.document.run import RunDocument
 from perfgate.errors import StoreError, StoreRefusedError
 from perfgate.judging.store import layout
@@ -28,7 +28,6 @@ from perfgate.judging.store.scratch import Scratch, StoreChange, Tip, open_scrat
 from perfgate.judging.store.store import (
     HistoryValue,
     Series,
-    StoredRun,
     StorePlace,
     kept_already,
     labels_text,

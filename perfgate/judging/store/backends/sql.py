@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from perfgate.document.conditions import StepConditions, conditions_of
 from perfgate.document.files import canonical_bytes
-from perfgate.document.history import Acceptance, Confirmation
+from perfgate.document.history import Acceptance, Confirmation, StoredRun
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES
 from perfgate.errors import StoreError
@@ -39,7 +39,6 @@ from perfgate.judging.store.sqlite import (
 from perfgate.judging.store.store import (
     HistoryValue,
     Series,
-    StoredRun,
     StorePlace,
     kept_already,
     labels_text,

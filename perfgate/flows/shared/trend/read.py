@@ -12,7 +12,7 @@ import msgspec
 from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.catalogue.names import NUMBER
 from perfgate.config import Config
-from perfgate.document.history import Confirmation, moment
+from perfgate.document.history import Confirmation, StoredRun, moment
 from perfgate.document.job import JobNumber, JobRecord
 from perfgate.document.run import RunDocument
 from perfgate.document.trend import (
@@ -27,8 +27,8 @@ from perfgate.document.trend import (
 from perfgate.errors import StoreError, StoreRefusedError, UsageError
 from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.session import now
-from perfgate.flows.trend.operators import with_operators
-from perfgate.judging.store.store import Series, Store, StoredRun
+from perfgate.flows.shared.trend.operators import with_operators
+from perfgate.judging.store.store import Series, Store
 from perfgate.judging.trend.causes import align, causes
 from perfgate.judging.trend.find import VERSIONS_NEEDED, is_long_enough, one_a_version, with_changes
 from perfgate.judging.trend.health import run_health, spans_of_testbeds, weeks
@@ -87,14 +87,21 @@ class StoredHistories:
 
 
 def read_histories(
-    config: Config, store: Store, selection: Wanted, progress: Progress, *, seconds_since_1970: float
+    config: Config,
+    store: Store,
+    selection: Wanted,
+    progress: Progress,
+    *,
+    seconds_since_1970: float,
+    branch: str | None = None,
 ) -> StoredHistories:
-    """The series of a project, one value per version, searched for changes.
+    """The series of a project, one value per version, searched for changes; with ``branch`` those of its runs alone.
 
     Raises UsageError if there is no run, or no such series. Unreadable or implausible data is left out with a note: one run
     must not hide or move all others.
     """
     runs = _readable_runs(config, store, progress.note, datetime.fromtimestamp(seconds_since_1970, timezone.utc))
+    runs = [run for run in runs if branch is None or run.branch == branch]
     there = store.series(config.project)
     selected = [series for series in there if selection.takes(series)]
     if not selected and (selection.metrics or selection.workloads):
@@ -165,14 +172,15 @@ def find_trend(
 
 
 def open_documents(store: Store, stored: StoredHistories, *, note: Callable[[str], None]) -> dict[str, RunDocument]:
-    """The newest runs, the first of every testbed, which describes it, and those on both sides of the newest changes.
+    """The newest runs, the first and last of every testbed, which describe it, and those beside the newest changes.
 
     Damaged runs are noted.
     """
     firsts = {run.fingerprint: run for run in stored.runs}  # keeps the oldest of each, because runs are newest first
+    lasts = {run.fingerprint: run for run in reversed(stored.runs)}
     documents: dict[str, RunDocument] = {}
     for run_id in [
-        *(run.id for run in [*stored.runs[:RUNS_OPENED], *firsts.values()]),
+        *(run.id for run in [*stored.runs[:RUNS_OPENED], *firsts.values(), *lasts.values()]),
         *_beside_changes(stored.series),
     ]:
         if run_id not in documents:

@@ -1,0 +1,55 @@
+"""``perfgate site``."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import click
+
+from perfgate.cli.options import FOLDER, Options, RecordCommand, directory_option, json_option, language_option
+from perfgate.cli.streams import people_on_stderr, print_json
+
+
+@click.command("site", cls=RecordCommand)
+@click.option("--out", type=FOLDER, required=True, help="Write the pages into this folder.")
+@click.option(
+    "--runs",
+    type=click.IntRange(min=1, max=5000),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Write a page of its own for each of the newest N runs; runs beside a change have one anyway.",
+)
+@json_option
+@language_option
+@directory_option()
+def COMMAND(options: Options, out: Path, as_json: bool, language: str | None, directory: Path) -> None:
+    """Write the pages of main's history as files, from any store.
+
+    They need no server, script or network: open index.html, or push the folder to a branch of pages. A second call
+    replaces the pages, and removes those of runs that left the store.
+    """
+    from perfgate.cli.progress import TerminalProgress
+    from perfgate.config import report_language
+    from perfgate.flows.shared.doors import Doors
+    from perfgate.flows.site.job import SiteRequest, write_site
+    from perfgate.locale import sentence
+
+    request = options.record(SiteRequest, root=directory, out=out, language=report_language(language, directory))
+    doors = Doors(environ=os.environ, say=click.echo, sleep=time.sleep, clock=time.time)
+    with people_on_stderr(as_json):
+        with TerminalProgress() as progress:
+            written = write_site(request, doors, progress)
+        click.echo(
+            sentence(
+                "{pages} pages written, {shown} of {runs} runs with one of their own; begin with {first}",
+                pages=written.pages,
+                shown=written.shown,
+                runs=written.runs,
+                first=out / "index.html",
+            )
+        )
+    if as_json:
+        print_json(written)

@@ -1,0 +1,47 @@
+"""The content of the pages of main's history: the trend, the list of runs, acceptances, and two runs beside main's level."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from perfgate.document.history import Acceptance, Confirmation, StoredRun
+from perfgate.document.trend import TrendDocument, TrendSeries
+
+# The place of a value in the interval for one more version, or whether an exact count is that of the earlier run; no_spread:
+# all versions have one value of a noisy number, so that its spread is not known yet.
+Position = Literal["inside", "above", "below", "same", "differs", "no_spread", "unknown"]
+
+
+class SiteContent(msgspec.Struct, frozen=True, kw_only=True):
+    """Main's stored history as the pages show it; it is read once and shown by every page.
+
+    ``runs`` are all runs, newest first. ``branches`` are, if runs of several branches are stored, the series of each branch
+    alone. ``devices`` are the names of the devices by fingerprint, of testbeds with a readable run.
+    """
+
+    trend: TrendDocument
+    runs: list[StoredRun]
+    branches: dict[str, list[TrendSeries]] = {}
+    devices: dict[str, str] = {}
+    acceptances: list[Acceptance] = []
+    confirmations: list[Confirmation] = []
+
+
+class BesideLevel(msgspec.Struct, frozen=True, kw_only=True):
+    """One number of a stored run beside main's level; None if the run does not have it.
+
+    ``before`` is the number of the earlier of two runs, whose level it then is. They were not measured side by side, so there
+    is no difference. ``interval`` is the prediction interval for one more version of that level, of which ``versions`` are
+    known, at level ``confidence``; None if they are too few. ``typical`` is their median.
+    """
+
+    series: TrendSeries
+    value: float | None
+    before: float | None = None
+    versions: int = 0
+    typical: float | None = None
+    interval: tuple[float, float] | None = None
+    confidence: float | None = None
+    position: Position = "unknown"

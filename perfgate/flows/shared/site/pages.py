@@ -1,0 +1,190 @@
+"""Answer an address with a page of main's history, and list the addresses of a site in files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from perfgate.document.history import StoredRun
+from perfgate.document.run import RunDocument
+from perfgate.document.site import BesideLevel, SiteContent
+from perfgate.document.trend import TrendSeries
+from perfgate.judging.gate.run_to_run import beside_level, run_to_run
+from perfgate.judging.report.render.site.addresses import (
+    ALL_SERIES,
+    COMPARE,
+    FLEET,
+    OPEN,
+    OVERVIEW,
+    SiteLinks,
+    compare_address,
+    compared_of,
+    run_address,
+    run_of,
+    runs_address,
+    runs_page_of,
+    series_address,
+)
+from perfgate.judging.report.render.site.compare import ComparedRun, render_compare, render_compare_form
+from perfgate.judging.report.render.site.fleet import render_fleet
+from perfgate.judging.report.render.site.open_page import render_open
+from perfgate.judging.report.render.site.overview import render_overview
+from perfgate.judging.report.render.site.runs import (
+    RunNeighbours,
+    page_count,
+    render_run,
+    render_runs,
+    render_unreadable,
+)
+from perfgate.judging.report.render.site.series import render_series, render_series_list
+from perfgate.judging.store.store import labels_text, value_rows
+from perfgate.judging.trend.level import level_around
+from perfgate.locale import Language
+
+# The limits of a site in files, beside the number of newest runs: the store may have thousands of each.
+MOST_SERIES_PAGES = 1000
+MOST_LIST_PAGES = 25
+MOST_CHANGES = 40
+# Documents are large; two neighbours are needed at once.
+_DOCUMENTS_KEPT = 4
+
+OpenRun = Callable[[str], RunDocument]
+# A value of a run by its place: workload, shape, metric, labels.
+_Values = Mapping[tuple[str, str, str, str], float]
+
+
+class _SeriesPage(NamedTuple):
+    series: TrendSeries
+    branch: str
+
+
+class SitePages:
+    """The pages of one content. ``open_run`` reads a run's document and raises StoreError if it cannot."""
+
+    def __init__(self, content: SiteContent, open_run: OpenRun, language: Language, links: SiteLinks) -> None:
+        self._content, self._language, self._links = content, language, links
+        self._open_run = lru_cache(_DOCUMENTS_KEPT)(open_run)
+
+    def page(self, address: str, query: Mapping[str, str] | None = None) -> str | None:
+        """The page of an address, None if there is none. Raises StoreError if a run cannot be read."""
+        content, links, language = self._content, self._links, self._language
+        simple = {OVERVIEW: render_overview, OPEN: render_open, FLEET: render_fleet, ALL_SERIES: render_series_list}
+        if address in simple:
+            return simple[address](content, links, language)
+        if address in self._series:
+            series, branch = self._series[address]
+            return render_series(series, content, links, language, branch=branch)
+        if (number := runs_page_of(address)) is not None:
+            return render_runs(content, links, language, page=number) if number <= page_count(content) else None
+        if address == COMPARE:
+            return self._asked(query or {})
+        if (pair := compared_of(address)) is not None:
+            earlier, later = (self._find(digits) for digits in pair)
+            return self._compare(earlier, later) if earlier and later else None
+        run = self._find(run_of(address))
+        return self._run(run) if run else None
+
+    @cached_property
+    def _series(self) -> dict[str, _SeriesPage]:
+        """The pages of all series, those of all branches together first."""
+        pages = {series_address(entry): _SeriesPage(entry, "") for entry in self._content.trend.series if entry.points}
+        for branch, entries in self._content.branches.items():
+            pages |= {series_address(entry, branch): _SeriesPage(entry, branch) for entry in entries if entry.points}
+        return pages
+
+    def unreadable(self, address: str, reason: str) -> str:
+        """The page in the place of one whose run cannot be read."""
+        return render_unreadable(address, reason, self._content, self._links, self._language)
+
+    def _find(self, digits: str | None) -> StoredRun | None:
+        """The run whose id begins with these digits, None if there is none or more than one."""
+        found = [run for run in self._content.runs if digits and run.id.startswith(digits)]
+        return found[0] if len(found) == 1 else None
+
+    def _asked(self, query: Mapping[str, str]) -> str:
+        unknown = ""
+        if query.get("earlier") and query.get("later"):
+            runs = {digits: self._find(digits.strip().lower()) for digits in (query["earlier"], query["later"])}
+            earlier, later = runs[query["earlier"]], runs[query["later"]]
+            if earlier and later:
+                return self._compare(earlier, later)
+            unknown = next(digits for digits, run in runs.items() if run is None)
+        return render_compare_form(self._content, self._links, self._language, unknown=unknown)
+
+    def _run(self, run: StoredRun) -> str:
+        document = self._open_run(run.id)
+        values = _values(document)
+        of_testbed = [other for other in self._content.runs if other.fingerprint == run.fingerprint]
+        at = of_testbed.index(run)
+        neighbours = RunNeighbours(
+            before=of_testbed[at + 1] if at + 1 < len(of_testbed) else None, after=of_testbed[at - 1] if at else None
+        )
+        placed = [
+            beside_level(series, values[_place(series)], level_around(series, run, without=[run]))
+            for series in self._of_testbed(run)
+            if _place(series) in values
+        ]
+        return render_run(run, document, placed, neighbours, self._content, self._links, self._language)
+
+    def _compare(self, earlier: StoredRun, later: StoredRun) -> str:
+        base, head = (ComparedRun(run, self._open_run(run.id)) for run in (earlier, later))
+        before, after = _values(base.document), _values(head.document)
+        same = earlier.fingerprint == later.fingerprint
+        placed: list[BesideLevel] = []
+        for series in self._of_testbed(later):
+            place = _place(series)
+            if place in before or place in after:
+                level = level_around(series, earlier, without=[later]) if same else []
+                placed.append(run_to_run(series, before.get(place), after.get(place), level))
+        return render_compare(base, head, placed, self._content, self._links, self._language)
+
+    def _of_testbed(self, run: StoredRun) -> list[TrendSeries]:
+        return [series for series in self._content.trend.series if series.fingerprint == run.fingerprint]
+
+
+def file_addresses(content: SiteContent, *, newest: int) -> list[str]:
+    """The addresses of a site in files: all lists, the series, the newest runs, and both runs beside each newest change.
+
+    In the order in which they are written: pages about the same runs follow each other.
+    """
+    series = [series_address(entry) for entry in content.trend.series if entry.points]
+    for branch, entries in content.branches.items():
+        series += [series_address(entry, branch) for entry in entries if entry.points]
+    pairs = [*_beside_changes(content), *_consecutive(content.runs, newest)]
+    shown = {*(run.id for run in content.runs[:newest]), *(one for pair in pairs for one in pair)}
+    about_runs = [
+        address
+        for run in content.runs
+        if run.id in shown
+        for address in (run_address(run.id), *(compare_address(*pair) for pair in pairs if pair[1] == run.id))
+    ]
+    lists = [runs_address(page) for page in range(1, min(page_count(content), MOST_LIST_PAGES) + 1)]
+    return list(dict.fromkeys([OVERVIEW, OPEN, FLEET, ALL_SERIES, *lists, *series[:MOST_SERIES_PAGES], *about_runs]))
+
+
+def _beside_changes(content: SiteContent) -> list[tuple[str, str]]:
+    """The runs before and after each of the newest changes, however old they are."""
+    moved = {
+        (change.first_seen, entry.points[change.at - 1].run_id, entry.points[change.at].run_id)
+        for entry in content.trend.series
+        for change in entry.changes
+    }
+    return [(before, after) for _, before, after in sorted(moved, reverse=True)[:MOST_CHANGES]]
+
+
+def _consecutive(runs: Sequence[StoredRun], newest: int) -> list[tuple[str, str]]:
+    """The newest runs, each behind the one before it on its testbed."""
+    by_testbed: dict[str, list[StoredRun]] = {}
+    for run in runs[:newest]:
+        by_testbed.setdefault(run.fingerprint, []).append(run)
+    return [(earlier.id, later.id) for of_testbed in by_testbed.values() for later, earlier in pairwise(of_testbed)]
+
+
+def _place(series: TrendSeries) -> tuple[str, str, str, str]:
+    return series.workload, series.shape, series.metric, labels_text(series.labels)
+
+
+def _values(document: RunDocument) -> _Values:
+    return {(row["workload"], row["shape"], row["metric"], row["labels"]): row["value"] for row in value_rows(document)}

@@ -1,0 +1,84 @@
+"""Read a project's stored runs for its pages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from perfgate.conductor.workers.foresight import Foresight
+from perfgate.config import Config
+from perfgate.document.history import StoredRun
+from perfgate.document.run import RunDocument
+from perfgate.document.site import SiteContent
+from perfgate.document.trend import TrendSeries
+from perfgate.flows.shared.doors import Progress
+from perfgate.flows.shared.trend.commits import commit_names
+from perfgate.flows.shared.trend.read import Wanted, find_trend, open_documents, read_histories
+from perfgate.judging.store.store import Store
+from perfgate.judging.trend.health import run_health
+
+# The most branches with series of their own, those with the most runs.
+_MOST_BRANCHES = 4
+# The fields of a testbed that name its device, the most telling first.
+_DEVICE_FIELDS = ("device.name", "cpu.model")
+
+
+class _Quiet:
+    """Shows nothing: a branch is read again from what all branches were read from."""
+
+    def status(self, text: str) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        pass
+
+    def expect(self, foresight: Foresight) -> None:
+        pass
+
+
+def read_site(config: Config, store: Store, progress: Progress, *, seconds_since_1970: float) -> SiteContent:
+    """The content of all pages. Raises UsageError if there is no run of main, StoreError if the store cannot be read."""
+    stored = read_histories(config, store, Wanted(), progress, seconds_since_1970=seconds_since_1970)
+    documents = open_documents(store, stored, note=progress.note)
+    confirmations = store.confirmations(config.project)
+    trend = find_trend(
+        config,
+        store,
+        stored,
+        before=None,
+        confirmations=confirmations,
+        name_commits=commit_names(config.root),
+        documents=documents,
+    )
+    # The newest run of every testbed, however long ago, and not only the newest of all.
+    health = [run_health(run.id, documents[run.id]) for run in reversed(stored.runs) if run.id in documents]
+    return SiteContent(
+        trend=msgspec.structs.replace(trend, health=health),
+        runs=stored.runs,
+        branches=_branches(config, store, stored.runs, seconds_since_1970=seconds_since_1970),
+        devices={document.testbed.fingerprint: _device(document) for document in documents.values()},
+        acceptances=store.accepted(config.project),
+        confirmations=confirmations,
+    )
+
+
+def _branches(
+    config: Config, store: Store, runs: Sequence[StoredRun], *, seconds_since_1970: float
+) -> dict[str, list[TrendSeries]]:
+    """The series of each branch, if there are several; a run of a detached commit belongs to none."""
+    counted = Counter(run.branch for run in runs if run.branch)
+    if len(counted) < 2:
+        return {}
+    return {
+        branch: read_histories(
+            config, store, Wanted(), _Quiet(), seconds_since_1970=seconds_since_1970, branch=branch
+        ).series
+        for branch, _ in counted.most_common(_MOST_BRANCHES)
+    }
+
+
+def _device(document: RunDocument) -> str:
+    fields = document.testbed.comparable
+    return next((fields[name] for name in _DEVICE_FIELDS if fields.get(name)), document.testbed.device_kind)

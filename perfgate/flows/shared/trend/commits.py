@@ -1,0 +1,62 @@
+"""The commits of main between two runs, with author and change request, by the project's clone."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from perfgate.document.trend import CommitLabel, TrendChange
+from perfgate.errors import RepositoryError
+from perfgate.flows.shared.trend.read import NameCommits
+from perfgate.git.commands import COMMIT_ID, run_git
+from perfgate.git.repository import is_behind
+
+MOST_COMMITS = 20
+_GIT_SECONDS = 20.0
+_COMMIT_FORMAT = "%H%x1f%an%x1f%s%x1f%b%x1e"
+# References to the change request in commits of main: GitHub (squash and merge), Gitee; GitLab in the merge commit's body.
+_REQUEST_IN_SUBJECT = re.compile(r"\((#\d+)\)$|^Merge pull request (#\d+) |^(!\d+) ")
+_REQUEST_IN_BODY = re.compile(r"^See merge request [\w./-]*(!\d+)$", re.MULTILINE)
+
+
+def commit_names(root: Path) -> NameCommits:
+    answers: dict[tuple[str, str], tuple[list[CommitLabel], int]] = {}
+
+    def name(change: TrendChange) -> TrendChange:
+        good, bad = change.last_good or "", change.first_bad or ""
+        if not (COMMIT_ID.fullmatch(good) and COMMIT_ID.fullmatch(bad)):
+            return change
+        if (good, bad) not in answers:
+            answers[good, bad] = _commits_between(root, good, bad)
+        commits, count = answers[good, bad]
+        return msgspec.structs.replace(change, commits=commits, commit_count=count)
+
+    return name
+
+
+def _commits_between(root: Path, good: str, bad: str) -> tuple[list[CommitLabel], int]:
+    """Main's own commits after ``good`` up to ``bad``, newest first, and their total number.
+
+    Empty if history was rewritten or the clone is too shallow, because git would then list other commits, or only some.
+    """
+    command = ["log", "--first-parent", f"--format={_COMMIT_FORMAT}", f"{good}..{bad}", "--"]
+    try:
+        if not is_behind(root, good, bad):
+            return [], 0
+        listed = run_git(root, command, {"GIT_NO_LAZY_FETCH": "1"}, limit_seconds=_GIT_SECONDS)
+    except RepositoryError:
+        return [], 0
+    if listed.code:
+        return [], 0
+    entries = [entry.lstrip("\n").split("\x1f", 3) for entry in listed.output.split("\x1e")]
+    # A subject may contain a separator itself; that commit then has no label.
+    labels = [_label(*entry) for entry in entries if len(entry) == 4 and COMMIT_ID.fullmatch(entry[0])]
+    return labels[:MOST_COMMITS], len(labels)
+
+
+def _label(commit: str, author: str, subject: str, body: str) -> CommitLabel:
+    read = _REQUEST_IN_SUBJECT.search(subject) or _REQUEST_IN_BODY.search(body)
+    request = next((group for group in read.groups() if group), "") if read else ""
+    return CommitLabel(commit=commit, subject=subject[:200], author=author[:100], change_request=request)

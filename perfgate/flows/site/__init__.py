@@ -1,0 +1,1 @@
+"""`perfgate site`: the pages of main's history as files."""

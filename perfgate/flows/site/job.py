@@ -1,0 +1,119 @@
+"""``perfgate site``: write the pages of main's history into a folder, for a branch of pages or any file server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from perfgate.config import load_config
+from perfgate.document.files import write_atomically, write_text_atomically
+from perfgate.document.strict_json import parse_json
+from perfgate.errors import DocumentError, StoreError, StoreRefusedError, UsageError
+from perfgate.flows.shared.doors import Doors, Progress
+from perfgate.flows.shared.site.pages import SitePages, file_addresses
+from perfgate.flows.shared.site.read import read_site
+from perfgate.flows.shared.store import open_project_store
+from perfgate.judging.report.render.site.addresses import OVERVIEW, SiteLinks, is_address, run_of
+from perfgate.locale import Language, sentence
+
+NEWEST = 100
+_LIST_FILE = "site.json"
+_MOST_LIST_BYTES = 4 * 1024 * 1024
+_FOLDERS = ("series", "runs", "compare")
+
+
+class SiteFiles(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The pages that a site consists of, so that the next one removes those that it no longer has."""
+
+    pages: list[str]
+
+
+@dataclass(frozen=True)
+class SiteRequest:
+    """Where to write; ``runs`` is the number of newest runs with a page of their own."""
+
+    root: Path
+    out: Path
+    runs: int = NEWEST
+    language: Language = "en"
+
+
+@dataclass(frozen=True)
+class WrittenSite:
+    """The number of pages written, and of those removed because the site no longer has them; of the stored runs that
+    many are shown on a page of their own.
+    """
+
+    pages: int
+    removed: int
+    runs: int
+    shown: int
+
+
+def write_site(request: SiteRequest, doors: Doors, progress: Progress) -> WrittenSite:
+    """Write every page. Raises UsageError for a folder with a page that is not perfgate's, or without a run of main.
+
+    In the place of a run that cannot be read stands the reason.
+    """
+    config = load_config(request.root, environ=doors.environ)
+    before = _pages_before(request.out)
+    store = open_project_store(config, doors.environ)
+    content = read_site(config, store, progress, seconds_since_1970=doors.clock())
+    addresses = file_addresses(content, newest=request.runs)
+    pages = SitePages(content, store.show, request.language, SiteLinks(written=frozenset(addresses)))
+    _prepare(request.out)
+    for number, address in enumerate(addresses):
+        progress.status(sentence("writing page {number} of {pages}", number=number + 1, pages=len(addresses)))
+        write_text_atomically(request.out / address, _page(pages, address, progress))
+    removed = sorted(set(before) - set(addresses))
+    for address in removed:
+        (request.out / address).unlink(missing_ok=True)
+    write_atomically(request.out / _LIST_FILE, msgspec.json.encode(SiteFiles(pages=sorted(addresses))))
+    shown = sum(address.startswith("runs/") and run_of(address) is not None for address in addresses)
+    return WrittenSite(pages=len(addresses), removed=len(removed), runs=len(content.runs), shown=shown)
+
+
+def _page(pages: SitePages, address: str, progress: Progress) -> str:
+    try:
+        page = pages.page(address)
+    except StoreRefusedError:
+        raise  # the next run would wait for the same server
+    except StoreError as error:
+        progress.note(f"{address} holds the reason alone: {error}")
+        page = pages.unreadable(address, str(error))
+    assert page is not None, f"a site has no {address}"
+    return page
+
+
+def _pages_before(out: Path) -> list[str]:
+    """The pages of the site that lies in the folder. Raises UsageError if its first page is somebody else's."""
+    path = out / _LIST_FILE
+    if not path.exists():
+        if (out / OVERVIEW).exists():
+            raise UsageError(
+                "{path} is not of a site of perfgate, and it would be replaced; choose another folder with --out",
+                path=out / OVERVIEW,
+            )
+        return []
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_LIST_BYTES + 1)
+        listed = msgspec.convert(parse_json(data, name=str(path), max_bytes=_MOST_LIST_BYTES), SiteFiles)
+    except (OSError, msgspec.ValidationError) as error:
+        raise DocumentError(f"{path}: {error}; remove it, and pages of runs long gone stay") from error
+    return [address for address in listed.pages if is_address(address)]
+
+
+def _prepare(out: Path) -> None:
+    """Make the folders. Raises UsageError for a link, which would lead the pages elsewhere, and for what is no folder."""
+    for folder in (out / name for name in ("", *_FOLDERS)):
+        if folder.is_symlink():
+            raise UsageError("{folder} is a link; remove it, or choose another folder with --out", folder=folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                "the folder {folder} cannot be made: {error}; choose another with --out", folder=folder, error=error
+            ) from error

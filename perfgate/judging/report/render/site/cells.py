@@ -1,0 +1,134 @@
+"""Cells that several pages show: changes with their links, open regressions as cards, testbeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from perfgate.document.history import StoredRun
+from perfgate.document.site import BesideLevel, Position, SiteContent
+from perfgate.document.trend import TrendCause, place_of
+from perfgate.judging.report.render import trend_svg
+from perfgate.judging.report.render.site.addresses import FLEET, SiteLinks
+from perfgate.judging.report.render.trend_page import change_cells
+from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text.names import metric_name
+from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.view.trend_rows import MovedSeries, cause_row, minute, moved_by, short
+
+_MAX_OTHERS = 200
+_POSITIONS: Mapping[Position, str] = {
+    "inside": phrase("inside"),
+    "above": phrase("above"),
+    "below": phrase("below"),
+    "same": phrase("the same count"),
+    "differs": phrase("another count"),
+    "no_spread": phrase("no spread known yet"),
+    "unknown": phrase("not known"),
+}
+
+
+def open_causes(content: SiteContent) -> list[TrendCause]:
+    """The regressions that are neither repaired nor accepted nor refuted, the worst first."""
+    return [cause for cause in content.trend.causes if cause.direction == "worse" and cause.standing in ("new", "open")]
+
+
+def under(root: Words, address: Words) -> Words:
+    """An address relative to a page, empty if there is no such page."""
+    return Words(f"{root}{address}") if address else Words("")
+
+
+def moved_cells(moved: MovedSeries, links: SiteLinks, root: Words) -> Mapping[str, object]:
+    """A change as a row of a table, with links to its series and to the runs on both sides of it."""
+    series, change = moved
+    before, after = series.points[change.at - 1], series.points[change.at]
+    cells = change_cells(moved)
+    return {
+        **cells,
+        # The pages compare with no earlier report, to which a change could be new.
+        "told": say("open") if change.standing in ("new", "open") else cells["told"],
+        "address": under(root, links.series(series)),
+        "compare": under(root, links.compare(before.run_id, after.run_id)),
+    }
+
+
+def cause_card(cause: TrendCause, content: SiteContent, links: SiteLinks, root: Words) -> Mapping[str, object]:
+    """A regression or improvement: its leading change, the history of that, and everything else that it moved."""
+    lead, *others = moved_by(cause, content.trend)
+    return {
+        "row": cause_row(cause, content.trend, most=0),
+        "direction": Words(cause.direction),
+        "change": moved_cells(lead, links, root),
+        "subject": _subject(cause.first_bad, content),
+        "plot": trend_svg.small_plot(lead.series),
+        "others": [moved_cells(moved, links, root) for moved in others[:_MAX_OTHERS]],
+        "count": len(others),
+    }
+
+
+def _subject(commit: str | None, content: SiteContent) -> str:
+    """The subject of a commit by its stored run, which is known without a clone."""
+    return next((run.subject or "" for run in content.runs if commit and run.commit == commit), "")
+
+
+def run_cells(run: StoredRun, content: SiteContent, links: SiteLinks, root: Words) -> Mapping[str, object]:
+    """A run as a row of a list."""
+    return {
+        "when": minute(run.started_at),
+        "commit": short(run.commit),
+        "subject": run.subject or "",
+        "branch": run.branch or "",
+        "dirty": run.dirty,
+        "workloads": run.workloads,
+        "id": Words(run.id[:12]),
+        "address": under(root, links.run(run.id)),
+        "testbed": testbed_link(run.fingerprint, content, root),
+    }
+
+
+def testbed_link(fingerprint: str, content: SiteContent, root: Words) -> Mapping[str, object]:
+    """The short name of a testbed, its device, and its place on the page of machines."""
+    return {
+        "short": fingerprint[:10],
+        "device": content.devices.get(fingerprint, ""),
+        "address": Words(f"{root}{FLEET}#{testbed_anchor(fingerprint)}"),
+    }
+
+
+def testbed_anchor(fingerprint: str) -> Words:
+    return Words("testbed-" + "".join(letter for letter in fingerprint[:16] if letter.isascii() and letter.isalnum()))
+
+
+def level_cells(placed: BesideLevel, links: SiteLinks, root: Words) -> Mapping[str, object]:
+    """A number of one or two runs beside main's level, in one unit."""
+    series = placed.series
+    values = [placed.before, placed.value, placed.typical, *(placed.interval or ())]
+    before, value, typical, *ends = formats.quantities(values, series.unit, metric=series.metric)
+    return {
+        "metric": metric_name(series.metric),
+        "place": place_of(series.workload, series.shape, series.labels),
+        "before": before,
+        "value": value,
+        "typical": typical,
+        "interval": numbers.reach(*ends) if ends else numbers.DASH,
+        "versions": placed.versions,
+        "position": Words(placed.position),
+        "position_words": _position(placed),
+        "plot": trend_svg.small_plot(series) if is_apart(placed) else Words(""),
+        "address": under(root, links.series(series)),
+    }
+
+
+def is_apart(placed: BesideLevel) -> bool:
+    """Whether a number lies outside the interval, or is another count."""
+    return placed.position in ("above", "below", "differs")
+
+
+def interval_count(rows: Sequence[BesideLevel]) -> int:
+    return sum(row.interval is not None and row.series.kind == "noisy" for row in rows)
+
+
+def _position(placed: BesideLevel) -> Words:
+    if placed.value is not None and placed.interval is None and placed.position == "unknown" and placed.versions:
+        return say("too few versions")
+    return say(_POSITIONS[placed.position])

@@ -1,0 +1,100 @@
+"""fleet.html: each testbed with its last run, clock, temperature, noise floor and disturbed runs; the checklist over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from perfgate.document.conditions import BUSY
+from perfgate.document.history import StoredRun, moment
+from perfgate.document.site import SiteContent
+from perfgate.document.trend import RunHealth, TestbedSpan
+from perfgate.judging.report.render import trend_svg
+from perfgate.judging.report.render.site.addresses import FLEET, SiteLinks
+from perfgate.judging.report.render.site.cells import testbed_anchor, testbed_link, under
+from perfgate.judging.report.render.site.frame import render_page
+from perfgate.judging.report.render.trend_page import health_cells, step_titles, testbed_cells
+from perfgate.judging.report.text import format as formats
+from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text.words import Words, say
+from perfgate.judging.report.view.trend_rows import day
+from perfgate.locale import Language, speaking
+
+_MAX_TESTBEDS, _MAX_RUNS, _MAX_COLUMNS = 200, 60, 40
+_RECENT = timedelta(days=28)
+# A run that was stored this long before it began was measured by a machine with a wrong clock.
+_CLOCK_SLACK = timedelta(minutes=5)
+
+
+def render_fleet(content: SiteContent, links: SiteLinks, language: Language) -> str:
+    with speaking(language):
+        root = links.root(FLEET)
+        trend = content.trend
+        spans = sorted(trend.testbeds, key=lambda span: span.last_seen, reverse=True)
+        newest = trend.health[-_MAX_COLUMNS:]
+        values = {
+            "title": say("Machines"),
+            "count": len(spans),
+            "testbeds": [_testbed(span, content, root) for span in spans[:_MAX_TESTBEDS]],
+            "more": max(0, len(spans) - _MAX_TESTBEDS),
+            "opened": len(trend.health),
+            "matrix": trend_svg.steps_matrix(newest, step_titles(newest)) if newest else Words(""),
+            "statuses": [{"key": Words(key), "words": say(words)} for key, words in trend_svg.STATUS_WORDS.items()],
+            "weeks": trend_svg.weeks_bars(trend.weeks),
+            "runs": [_run(run, links, root) for run in reversed(trend.health[-_MAX_RUNS:])],
+            "notes": trend.notes[:_MAX_RUNS],
+        }
+        return render_page("site/fleet.html.j2", FLEET, content, links, values)
+
+
+def _testbed(span: TestbedSpan, content: SiteContent, root: Words) -> Mapping[str, object]:
+    runs = [run for run in content.runs if run.fingerprint == span.fingerprint]
+    health = [run for run in content.trend.health if run.fingerprint == span.fingerprint]
+    read = moment(content.trend.made_at)
+    away = read - moment(span.last_seen)
+    floors = [run.noise_floor for run in health if run.noise_floor is not None]
+    return {
+        **testbed_cells(span),
+        **testbed_link(span.fingerprint, content, root),
+        "anchor": testbed_anchor(span.fingerprint),
+        "kind": span.device_kind,
+        "first": day(span.first_seen),
+        "last": day(span.last_seen),
+        "days": max(0, away.days),
+        "is_silent": away > _RECENT,
+        "recent": sum(read - moment(run.started_at) <= _RECENT for run in runs),
+        "opened": len(health),
+        "disturbed": sum(run.waited is not None and run.waited >= BUSY for run in health),
+        "knows_waits": any(run.waited is not None for run in health),
+        "failed": sum(bool(run.failed) for run in health),
+        "throttled": sum(bool(run.throttled) for run in health),
+        "knows_throttling": any(run.throttled is not None for run in health),
+        "temperature": _range([run.temperature for run in health], "Cel"),
+        "clock": _range([run.clock for run in health], "1", metric="thermal.clock"),
+        "floor": numbers.plus_minus(max(floors)) if floors else numbers.DASH,
+        "clock_ahead": _ahead(runs),
+    }
+
+
+def _range(values: Sequence[float | None], unit: str, metric: str = "") -> Words:
+    known = [value for value in values if value is not None]
+    if not known:
+        return numbers.DASH
+    return numbers.reach(*formats.quantities([min(known), max(known)], unit, metric=metric))
+
+
+def _ahead(runs: Sequence[StoredRun]) -> Words:
+    """How far the clock of a machine is ahead: its runs were stored before they began. Empty if it is not."""
+    found = [moment(run.started_at) - moment(run.recorded_at) for run in runs]
+    most = max(found, default=timedelta())
+    return numbers.duration(most.total_seconds()) if most > _CLOCK_SLACK else Words("")
+
+
+def _run(run: RunHealth, links: SiteLinks, root: Words) -> Mapping[str, object]:
+    return {
+        **health_cells(run),
+        "address": under(root, links.run(run.run_id)),
+        "clock": formats.quantity(run.clock, "1", metric="thermal.clock"),
+        "waited": numbers.DASH if run.waited is None else numbers.percent(run.waited),
+        "is_disturbed": run.waited is not None and run.waited >= BUSY,
+    }

@@ -1,0 +1,46 @@
+"""The frame that all pages of main's history have: style, policy, navigation."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+
+from perfgate.document.site import SiteContent
+from perfgate.judging.report.render.site.addresses import ALL_RUNS, ALL_SERIES, FLEET, OPEN, OVERVIEW, SiteLinks
+from perfgate.judging.report.text.templates import environment, template_source
+from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.view.trend_rows import day
+from perfgate.version import __version__
+
+_STYLES = ("page/style.css", "trend/style.css", "site/style.css")
+_NAVIGATION = {
+    OVERVIEW: phrase("Overview"),
+    OPEN: phrase("Open"),
+    ALL_SERIES: phrase("Series"),
+    ALL_RUNS: phrase("Runs"),
+    FLEET: phrase("Machines"),
+}
+# The folders of an address, with the entry of the navigation that they belong to.
+_FOLDERS = {"series": ALL_SERIES, "runs": ALL_RUNS, "compare": ALL_RUNS}
+
+
+def render_page(
+    template: str, address: str, content: SiteContent, links: SiteLinks, values: Mapping[str, object]
+) -> str:
+    """Render a page for its address; the values of every page have a ``title``."""
+    jinja = environment("html")
+    style = "".join(template_source(jinja, name) for name in _STYLES)
+    current = _FOLDERS.get(address.partition("/")[0], address)
+    frame = {
+        "style": Words(style),
+        "style_hash": Words(base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()),
+        "root": links.root(address),
+        "forms": links.forms,
+        "project": content.trend.project,
+        "navigation": [(Words(entry), say(name), entry == current) for entry, name in _NAVIGATION.items()],
+        "made_at": day(content.trend.made_at),
+        "newest": day(content.trend.newest),
+        "version": __version__,
+    }
+    return jinja.get_template(template).render({**frame, **values})

@@ -1,0 +1,40 @@
+"""The versions of main on the level of a given run: the stretch between two changes that the run belongs to."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from perfgate.document.history import StoredRun, moment
+from perfgate.document.trend import TrendPoint, TrendSeries
+
+
+def level_around(series: TrendSeries, run: StoredRun, *, without: Sequence[StoredRun] = ()) -> list[float]:
+    """The values of the level that a run is on, oldest first, without the versions of the runs ``without``.
+
+    Empty if the run was measured on another testbed than the series.
+    """
+    if run.fingerprint != series.fingerprint or not series.points:
+        return []
+    at = _place(series.points, run)
+    edges = [0, *(change.at for change in series.changes if change.standing != "refuted"), len(series.points)]
+    start, end = next((start, end) for start, end in itertools.pairwise(edges) if start <= at < end)
+    left_out = {_place(series.points, other) for other in without if _has(series.points, other)}
+    return [series.points[index].value for index in range(start, end) if index not in left_out]
+
+
+def _has(points: Sequence[TrendPoint], run: StoredRun) -> bool:
+    return _is_of(points[_place(points, run)], run)
+
+
+def _place(points: Sequence[TrendPoint], run: StoredRun) -> int:
+    """The index of a run's version; of a run without a point of its own, that of the version before it."""
+    own = [index for index, point in enumerate(points) if _is_of(point, run)]
+    if own:
+        return own[-1]
+    began = moment(run.started_at)
+    return max(sum(moment(point.started_at) <= began for point in points) - 1, 0)
+
+
+def _is_of(point: TrendPoint, run: StoredRun) -> bool:
+    return point.run_id == run.id or (run.commit is not None and point.commit == run.commit)

@@ -1,0 +1,71 @@
+"""The content of main's pages: what a test does not name has a plausible value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perfgate.document.history import Acceptance, StoredRun
+from perfgate.document.site import SiteContent
+from perfgate.document.trend import TrendDocument
+from tests.fakes.history import START, commit_of
+from tests.fakes.trends import hostile_trend, make_change, make_confirmation, make_series, make_trend
+
+
+def make_stored(number: int, **fields: Any) -> StoredRun:
+    """Return the nth run of main as a store lists it; its id begins with that of the trend's points."""
+    began = START.isoformat()
+    values: dict[str, Any] = {
+        "id": f"{number:04x}" + "a" * 60,
+        "project": "demo",
+        "session": f"session{number}",
+        "started_at": began,
+        "recorded_at": began,
+        "fingerprint": "f" * 64,
+        "device_kind": "cpu",
+        "commit": commit_of(number),
+        "branch": "main",
+        "subject": "Pool in a loop",
+        "dirty": False,
+        "workloads": ["encoder"],
+    }
+    return StoredRun(**{**values, **fields})
+
+
+def make_acceptance(**fields: Any) -> Acceptance:
+    values: dict[str, Any] = {
+        "commit": commit_of(20),
+        "metric": "latency.*@encoder/long",
+        "reason": "the new layer costs this",
+        "accepted_by": "Li Wei",
+        "accepted_at": START.isoformat(),
+    }
+    return Acceptance(**{**values, **fields})
+
+
+def make_site(trend: TrendDocument | None = None, **fields: Any) -> SiteContent:
+    """Return a site with one open regression of one workload."""
+    values: dict[str, Any] = {
+        "trend": trend or make_trend(make_series(make_change()), make_series(metric="latency.p99")),
+        "runs": [make_stored(number) for number in reversed(range(30))],
+        "devices": {"f" * 64: "AMD EPYC 7B13"},
+        "acceptances": [make_acceptance()],
+        "confirmations": [make_confirmation()],
+    }
+    return SiteContent(**{**values, **fields})
+
+
+def hostile_site(name: str) -> SiteContent:
+    """Return a site with the same hostile text in every field that takes any from outside."""
+    run = make_stored(1, project=name, session=name, fingerprint=name, device_kind=name, commit=name, branch=name, subject=name,
+                      workloads=[name])  # fmt: skip
+    trend = hostile_trend(name)
+    return make_site(
+        trend,
+        runs=[run, make_stored(2)],
+        branches={name: trend.series, "main": trend.series},
+        devices={name: name},
+        acceptances=[make_acceptance(commit=name, metric=name, reason=name, accepted_by=name)],
+        confirmations=[
+            make_confirmation(before=name, after=name, workload=name, shape=name, metric=name, fingerprint=name)
+        ],
+    )

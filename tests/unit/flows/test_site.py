@@ -1,0 +1,142 @@
+"""`perfgate site` over a real store: the pages that it writes, replaces and removes, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import zlib
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from perfgate.errors import UsageError
+from perfgate.flows.shared.doors import Doors
+from perfgate.flows.site.job import SiteRequest, WrittenSite, write_site
+from perfgate.judging.report.render.site.addresses import run_address
+from perfgate.judging.store.backends.sql import SqlStore
+from tests.fakes.history import main_runs, stepped
+from tests.unit.flows.test_trend import Project, Said
+from tests.unit.report.test_site import broken_links, shown
+
+COUNT = 24
+
+
+@pytest.fixture(scope="module")
+def filled_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of 24 runs on two testbeds, the last ten of them slower; one failed."""
+    path = tmp_path_factory.mktemp("filled") / "store.db"
+    SqlStore(path).record_all(
+        main_runs(
+            COUNT, time=stepped(14, 1.1), operators=stepped(14, 1.5), new_testbed=2, failing=[20], shapes=("long",)
+        )
+    )
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return path
+
+
+@pytest.fixture
+def project(tmp_path: Path, filled_store: Path) -> Project:
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "perfgate.toml").write_text('project = "demo"\nworkload = "perf/workload.py:encoder"\n')
+    made = Project(root, {"PERFGATE_STORE": str(tmp_path / "store.db")})
+    made.take(filled_store)
+    return made
+
+
+def write(project: Project, out: Path, said: Said | None = None, **options: object) -> WrittenSite:
+    doors = Doors(environ=project.environ, say=print, sleep=lambda _: None, clock=lambda: 1.8e9)
+    return write_site(SiteRequest(root=project.root, out=out, **options), doors, said or Said())  # type: ignore[arg-type]
+
+
+def pages(out: Path) -> dict[str, str]:
+    return {str(path.relative_to(out)): path.read_text(encoding="utf-8") for path in sorted(out.rglob("*.html"))}
+
+
+def test_site__filled_store__every_link_leads_to_a_page_and_the_change_is_on_each(
+    project: Project, tmp_path: Path
+) -> None:
+    out = tmp_path / "pages"
+    written = write(project, out, runs=4)
+    found = pages(out)
+    assert written.pages == len(found)
+    assert (written.runs, written.removed) == (COUNT, 0)
+    assert broken_links(found) == []
+    assert "1 regression open" in shown(found["index.html"])
+    ids = [run.id for run in project.store.runs("demo")]
+    assert {f"runs/{run[:12]}.html" for run in ids[:4]} <= set(found)
+    # The runs beside the change have pages though they are not among the newest.
+    (change,) = set(re.findall(r'href="(compare/[^"]+)"', found["index.html"]))
+    text = shown(found[change])
+    assert f"Change number {13} of the encoder" in text
+    assert f"Change number {14} of the encoder" in text
+    assert "another count" in text
+    assert "2 testbeds" in shown(found["fleet.html"])
+    assert "the step took longer than 300 s" in shown(found[run_address(ids[3])])
+    assert not list(out.rglob("*.tmp"))
+
+
+def test_site__second_call__pages_of_removed_runs_go_and_other_files_stay(project: Project, tmp_path: Path) -> None:
+    out = tmp_path / "pages"
+    write(project, out, runs=2)
+    (out / "CNAME").write_text("perf.example.org")
+    before = set(pages(out))
+    project.store.prune("demo", keep=3)
+    written = write(project, out, runs=2)
+    after = set(pages(out))
+    assert written.removed == len(before - after) > 0
+    assert json.loads((out / "site.json").read_text())["pages"] == sorted(after)
+    assert (out / "CNAME").exists()
+    assert broken_links(pages(out)) == []
+
+
+def test_site__folder_of_something_else__refused_and_left_alone(project: Project, tmp_path: Path) -> None:
+    out = tmp_path / "pages"
+    out.mkdir()
+    (out / "index.html").write_text("mine")
+    with pytest.raises(UsageError, match=r"index.html is not of a site of perfgate"):
+        write(project, out)
+    assert [path.name for path in out.iterdir()] == ["index.html"]
+
+
+def test_site__link_in_the_folder__refused(project: Project, tmp_path: Path) -> None:
+    out, elsewhere = tmp_path / "pages", tmp_path / "elsewhere"
+    out.mkdir()
+    elsewhere.mkdir()
+    (out / "runs").symlink_to(elsewhere)
+    with pytest.raises(UsageError, match="is a link"):
+        write(project, out)
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_site__list_of_pages_that_leads_out__removes_nothing_else(project: Project, tmp_path: Path) -> None:
+    out, kept = tmp_path / "pages", tmp_path / "kept.html"
+    out.mkdir()
+    kept.write_text("mine")
+    (out / "site.json").write_text(json.dumps({"pages": ["../kept.html", str(kept), "series/../../kept.html"]}))
+    write(project, out, runs=1)
+    assert kept.read_text() == "mine"
+
+
+def test_site__damaged_run__its_page_has_the_reason_and_all_others_are_written(
+    project: Project, tmp_path: Path
+) -> None:
+    newest = project.store.runs("demo")[0].id
+    with closing(sqlite3.connect(project.environ["PERFGATE_STORE"])) as connection, connection:
+        connection.execute("UPDATE runs SET document = ? WHERE id = ?", (zlib.compress(b"{}"), newest))
+    said = Said()
+    out = tmp_path / "pages"
+    write(project, out, said, runs=2)
+    assert "This run cannot be read" in shown(pages(out)[run_address(newest)])
+    assert any("holds the reason alone" in note for note in said.notes)
+    assert broken_links(pages(out)) == []
+
+
+def test_site__no_run__says_how_one_is_recorded(project: Project, tmp_path: Path) -> None:
+    Path(project.environ["PERFGATE_STORE"]).unlink()
+    with pytest.raises(UsageError, match="perfgate baseline record"):
+        write(project, tmp_path / "pages")
+    assert not (tmp_path / "pages").exists()
