@@ -26,6 +26,19 @@ def is_folder(stamp: Stamp) -> bool:
     return stat.S_ISDIR(stamp[1])
 
 
+def is_link(stamp: Stamp) -> bool:
+    return stat.S_ISLNK(stamp[1])
+
+
+def stamp_of(path: Path, *, follow: bool = False) -> Stamp | None:
+    """The stamp of one file, link or folder, as ``stamps_below`` has it; None if it is missing or unreadable."""
+    try:
+        status = path.stat(follow_symlinks=follow)
+    except OSError:
+        return None
+    return _stamp(status) + (_target(path) if stat.S_ISLNK(status.st_mode) else ())
+
+
 def is_library(name: str) -> bool:
     return name.endswith(".so") or ".so." in name
 
@@ -92,7 +105,7 @@ def _walk(folder: Path, enters: Callable[[str], bool]) -> Iterator[tuple[str, St
                 yield name, _stamp(status) + (_target(entry) if stat.S_ISLNK(status.st_mode) else ())
 
 
-def _target(link: os.DirEntry[str]) -> Stamp:
+def _target(link: os.DirEntry[str] | Path) -> Stamp:
     try:
         return _stamp(link.stat())
     except OSError:  # it leads nowhere

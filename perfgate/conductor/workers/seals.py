@@ -18,7 +18,7 @@ from pathlib import Path
 from perfgate.conductor.workers.cleanup import one_line
 from perfgate.document.run import Side
 from perfgate.document.seal import Seal
-from perfgate.system.stamps import Stamps, is_folder, stamps_below
+from perfgate.system.stamps import Stamps, is_folder, is_link, stamp_of, stamps_below
 
 # More files than an environment with torch and CANN has (30,000 to 60,000); each takes 10 µs.
 MOST_ENTRIES = 200_000
@@ -32,42 +32,58 @@ class SealedFolder:
     """A folder that must stay as it is. ``name`` is the prefix of its files in reports.
 
     Only code of ``own`` may write there, and not to files that are ``committed``; no code if ``own`` is None. ``stamp``
-    reads its state, None if that is too large.
+    reads its state, None if that is too large. ``root`` is given if every change below it leaves a trace that lasts, unless
+    another folder stood in its place or in that of a link's target.
     """
 
     name: str
     stamp: Callable[[], Stamps | None]
     own: Side | None = None
     committed: frozenset[str] = frozenset()
+    root: Path | None = None
 
 
 def sealed_tree(name: str, root: Path, *, without: frozenset[str] = frozenset()) -> SealedFolder:
     """A folder or file in which nothing may change; folders in it that are called as in ``without`` are left out."""
-    return SealedFolder(name, partial(stamps_below, root, most=MOST_ENTRIES, without=without))
+    return SealedFolder(name, partial(stamps_below, root, most=MOST_ENTRIES, without=without), root=root)
 
 
 @dataclass
 class _State:
-    """The expected and the last seen state of a sealed folder, and the files that its own side wrote there."""
+    """The expected and the last seen state of a sealed folder, and the files that its own side wrote there.
+
+    ``wrong`` are the names that have differed once: they stay wrong though they were put back.
+    """
 
     folder: SealedFolder
     expected: Stamps
     found: Stamps
     own: dict[str, None] = field(default_factory=dict)
+    wrong: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.digest = _digest(self.expected)
+        self._links = {name: stamp for name, stamp in self.found.items() if is_link(stamp)}
+
+    def may_have_changed(self) -> bool:
+        """Whether something has changed that a later comparison may not see: it can be put back without a trace."""
+        root = self.folder.root
+        if root is None:
+            return True
+        return stamp_of(root, follow=True) != self.found.get(".") or any(
+            stamp_of(root / name) != stamp for name, stamp in self._links.items()
+        )
 
     def compare(self, *, alone: Side | None) -> None:
         """Look at the folder again. ``alone`` is the side that ran since the last time, if it was only one."""
-        folder, seen, wrong = self.folder, self.found, set(self.changed())
+        folder, seen = self.folder, self.found
         self.found = folder.stamp() or {}
         # The head's files in its own checkout affect nothing else.
         may_write = folder.own is not None and folder.own in (alone, "head")
         written = [name for name in _differing(seen, self.found) if name not in folder.committed] if may_write else []
         for name in written:
             # An earlier change by another side stays one.
-            if name in wrong:
+            if name in self.wrong:
                 continue
             stamp = self.found.get(name)
             if stamp is None:
@@ -78,15 +94,12 @@ class _State:
                 self.own[name] = None
         if written:
             self.digest = _digest(self.expected)
-
-    def changed(self) -> list[str]:
-        return _differing(self.expected, self.found)
+        self.wrong.update(_differing(self.expected, self.found))
 
     def changed_files(self) -> list[str]:
         """The changed files, without folders that only reflect changes in them."""
-        names = self.changed()
-        parents = {name.rpartition("/")[0] or "." for name in names if name != "."}
-        return [name for name in names if name not in parents]
+        parents = {name.rpartition("/")[0] or "." for name in self.wrong if name != "."}
+        return sorted(self.wrong - parents)
 
 
 class Seals:
@@ -112,18 +125,24 @@ class Seals:
         self._seals.clear()
 
     def begin(self, *sides: Side) -> None:
-        """Code of these sides, and of no other, is about to run: compare changes by others before."""
+        """Code of these sides, and of no other, is about to run: compare changes by others before.
+
+        Changes that last are left to the next check, since installed packages are most of all files.
+        """
         if self._running and self._running != sides:
-            self.check()
+            self._compare([state for _, state in self._states if state.may_have_changed()])
         self._running = sides
 
     def check(self) -> None:
         began = self._clock()
-        alone = self._running[0] if len(self._running) == 1 else None
-        for _, state in self._states:
-            state.compare(alone=alone)
+        self._compare([state for _, state in self._states])
         self._looked = self._clock()
         self._took = self._looked - began
+
+    def _compare(self, states: Sequence[_State]) -> None:
+        alone = self._running[0] if len(self._running) == 1 else None
+        for state in states:
+            state.compare(alone=alone)
         self._seals.clear()
 
     def check_if_due(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from perfgate.conductor.workers.environment import worker_environment
 from perfgate.conductor.workers.sealed_code import sealed_code
 from perfgate.conductor.workers.seals import SealedFolder, Seals, sealed_tree
 from perfgate.document.run import Side
-from perfgate.system.stamps import stamps_below, stamps_of_code
+from perfgate.system.stamps import Stamps, stamps_below, stamps_of_code
 
 COMMITTED = ("model.py", "perf/workload.py")
 
@@ -196,6 +197,55 @@ def test_check__broken_once__stays_broken_though_all_is_put_back(seals: Seals, b
     seals.begin("head")
     seals.check()
     assert seals.seal_of("base").changed == ["base/model.py"]
+
+
+def _swap(folder: Path) -> None:
+    """Put another folder in the place of one, or take it away again; a copy of what was there lies in it."""
+    away = folder.with_name(f"{folder.name}-away")
+    if away.exists():
+        shutil.rmtree(folder)
+        away.rename(folder)
+    else:
+        folder.rename(away)
+        shutil.copytree(away, folder, symlinks=True)
+
+
+@pytest.mark.parametrize("swapped", ["lib", "elsewhere"], ids=["the packages", "the target of a link"])
+def test_begin__packages_swapped_for_others_and_put_back__broken(tmp_path: Path, swapped: str) -> None:
+    packages, elsewhere = tmp_path / "lib" / "python3" / "site-packages", tmp_path / "elsewhere" / "data"
+    for folder in (packages, elsewhere):
+        folder.mkdir(parents=True)
+    (elsewhere / "w.bin").write_text("1")
+    (packages / "w.bin").symlink_to(elsewhere / "w.bin")
+    seals = Seals()
+    seals.add([sealed_tree("packages", packages)], "base", "head")
+    seals.begin("head")
+    _swap(tmp_path / swapped)
+    seals.begin("base")
+    _swap(tmp_path / swapped)
+    seals.begin("head")
+    seals.check()
+    assert seals.seal_of("base").changed == ["packages/w.bin"]
+
+
+def test_begin__packages__walked_only_by_a_check_which_sees_what_was_put_back(tmp_path: Path) -> None:
+    walks = []
+
+    def stamp() -> Stamps | None:
+        walks.append(1)
+        return stamps_below(tmp_path, most=1000)
+
+    (tmp_path / "model.py").write_text("x = 1\n")
+    seals = Seals()
+    seals.add([SealedFolder("packages", stamp, root=tmp_path)], "base", "head")
+    time.sleep(0.02)
+    seals.begin("head")
+    write_and_put_back(tmp_path)
+    for side in ("base", "head", "base"):
+        seals.begin(side)  # type: ignore[arg-type]
+    assert len(walks) == 1
+    seals.check()
+    assert seals.seal_of("base").changed == ["packages/model.py"]
 
 
 def test_add__target_of_a_link_in_weights_changes__broken(tmp_path: Path) -> None:
