@@ -429,7 +429,8 @@ class Advisory(msgspec.Struct, frozen=True, kw_only=True):
     """Another tool's finding about a recording of a workload, in its own words; ``source`` is its name and version.
 
     ``category`` is its name for the problem, ``description`` its finding, ``suggestion`` its advice. ``evidence``
-    holds further values of its tables, such as ``op`` and ``count``.
+    holds further values of its tables, such as ``op`` and ``count``. ``rules`` are the rules of perfgate that detect the same
+    problem.
     """
 
     source: str
@@ -438,6 +439,7 @@ class Advisory(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     suggestion: str
     evidence: dict[str, Evidence] = {}
+    rules: list[str] = []
 
 
 class RunDocument(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,17 +5,13 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
-import jsonschema
 import msgspec
-import referencing
-from jsonschema.exceptions import ValidationError, best_match
-from jsonschema.validators import extend
 
+from perfgate.document.acceptance import Check, compile_check
 from perfgate.document.strict_json import MAX_BYTES, MAX_INTEGER, MIN_INTEGER, refuse
 from perfgate.errors import PerfgateError
 
@@ -129,16 +125,22 @@ _Record = TypeVar("_Record", bound=msgspec.Struct)
 
 def convert_checked(value: Any, record: type[_Record], schema: str, *, name: str, remedy: str) -> _Record:
     """A value as a record if ``schema`` allows it. Raises DocumentError with the offending place otherwise."""
-    error = next(_validator(schema).iter_errors(value), None)
-    if error is not None:
-        _refuse_invalid(error, name, remedy)
+    if not _check(schema)(value):
+        _refuse_invalid(value, schema, name, remedy)
     try:
         return msgspec.convert(value, record)
     except msgspec.ValidationError as invalid:
         refuse(name, "$", str(invalid), remedy)
 
 
-def _refuse_invalid(error: ValidationError, name: str, remedy: str) -> NoReturn:
+def _refuse_invalid(value: Any, schema: str, name: str, remedy: str) -> None:
+    """Raise DocumentError for the first error that jsonschema finds, if any."""
+    # It takes longer to import than most documents to read.
+    from jsonschema.exceptions import best_match
+
+    error = next(_validator(schema).iter_errors(value), None)
+    if error is None:
+        return
     innermost = best_match([error]) or error
     message = innermost.message
     if len(message) > 300:  # jsonschema quotes the whole value, which may be the whole file
@@ -147,21 +149,14 @@ def _refuse_invalid(error: ValidationError, name: str, remedy: str) -> NoReturn:
 
 
 @cache
+def _check(name: str) -> Check:
+    return compile_check(load_schema(name))
+
+
+@cache
 def _validator(name: str) -> Any:
+    import jsonschema
+    import referencing
+
     # An empty registry: by default jsonschema fetches the target of a $ref over the network.
-    return _FastValidator(load_schema(name), registry=referencing.Registry())
-
-
-def _items(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    """Check an array of integers at once, as jsonschema takes 6 us for each; leave everything else, errors too, to it."""
-    if isinstance(items, dict) and items.keys() == {"type", "minimum", "maximum"} and items["type"] == "integer":
-        only_integers = isinstance(instance, list) and not set(map(type, instance)) - {int}
-        if only_integers and (
-            not instance or (items["minimum"] <= min(instance) and max(instance) <= items["maximum"])
-        ):
-            return
-    yield from _PLAIN_ITEMS(validator, items, instance, schema)
-
-
-_PLAIN_ITEMS = jsonschema.Draft202012Validator.VALIDATORS["items"]
-_FastValidator: Any = extend(jsonschema.Draft202012Validator, {"items": _items})  # type: ignore[no-untyped-call]
+    return jsonschema.Draft202012Validator(load_schema(name), registry=referencing.Registry())
