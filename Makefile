@@ -24,7 +24,7 @@ test: $(VENV)/.installed
 # For quick feedback while editing: the tests of the judging half that start no worker and simulate nothing for seconds. Less than a minute
 # on two quiet cores.
 FAST := $(addprefix tests/unit/,advice catalogue document forge gate report stats trend cli/test_main.py) tests/golden
-NOT_FAST := $(addprefix tests/unit/,advice/test_advisor.py document/test_fuzz_reading.py forge/test_ci_files.py \
+NOT_FAST := $(addprefix tests/unit/,document/test_fuzz_reading.py forge/test_ci_files.py \
   forge/test_sticky.py gate/test_rule.py report/test_hostile_names.py stats/test_batching.py stats/test_sequential.py) \
   tests/golden/test_measured_golden.py
 # Comments of thousands of rows.
@@ -40,6 +40,7 @@ check: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(if $(CONSTRAINTS),,$(BIN)/mypy)
 	$(BIN)/lint-imports
+	$(BIN)/lint-imports --config plugins/importlinter.ini
 	$(if $(CONSTRAINTS),,$(MAKE) docs)
 	$(MAKE) test
 
@@ -152,6 +153,8 @@ build/oldest.txt: pyproject.toml .ci/oldest.py
 	mkdir -p build
 	$(PYTHON) .ci/oldest.py > $@
 
+# The plug-ins need no more than perfgate and its tests: msprof-analyze is large, and its own tests skip without it.
+PLUGINS := plugins/perfgate-advisor plugins/perfgate-forges
 # torch first and by its exact version: with a range pip may choose a build with gigabytes of CUDA.
 CONSTRAINTS ?=
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
@@ -165,9 +168,10 @@ $(VENV)/.runnable: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
 	@echo "Installing perfgate and what it needs"
 	$(PIP) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu]'
 	touch $@
-$(VENV)/.installed: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
+$(VENV)/.installed: $(VENV)/.torch pyproject.toml $(PLUGINS:%=%/pyproject.toml) $(CONSTRAINTS)
 	@echo "Installing perfgate, and what it and the tests need"
 	$(PIP) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu,dev]'
+	$(PIP) --quiet --no-deps $(PLUGINS:%=--editable %)
 	touch $@ $(VENV)/.runnable
 
 # --no-deps: torch_npu asks for the torch that is there already.

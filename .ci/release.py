@@ -26,6 +26,8 @@ VERSION_FILE = ROOT / "perfgate" / "version.py"
 CHANGELOG = ROOT / "CHANGELOG.md"
 # What the wheel force-includes beside the package (pyproject.toml).
 MOVED = {"schemas": "perfgate/schemas"}
+# What has distributions of its own.
+PLUGINS = "plugins/"
 # What PyPI takes of compiled code, and what is compiled (hatch_build.py).
 PLATFORM = "manylinux_2_17"
 SCANNER = "perfgate/trace/scanner/_scanner.so"
@@ -115,10 +117,10 @@ def check_wheel(wheel: Path, *, compiled: bool) -> None:
 
 
 def check_sdist(sdist: Path) -> None:
-    """The sdist holds every committed file, so that the tests can be run from it."""
+    """The sdist holds every committed file but the plug-ins, so that the tests can be run from it."""
     with tarfile.open(sdist) as archive:
         packed = {name.partition("/")[2] for name in archive.getnames()}
-    compare("the sdist", packed - {"PKG-INFO"}, committed())
+    compare("the sdist", packed - {"PKG-INFO"}, {path for path in committed() if not path.startswith(PLUGINS)})
 
 
 def compare(archive: str, packed: set[str], expected: set[str]) -> None:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 # The entry points in a distribution's pyproject.toml: [project.entry-points."perfgate.readers"] name = "package.module".
 DEVICES, READERS, STEPS = "perfgate.devices", "perfgate.readers", "perfgate.steps"
 FORGES, STORES, RESULTS = "perfgate.forges", "perfgate.stores", "perfgate.results"
+ADVISORS = "perfgate.advisors"
+# The packages in plugins/ of this repository, and the forges that one of them adds.
+FORGES_PACKAGE, ADVISOR_PACKAGE = "perfgate-forges", "perfgate-advisor"
+PACKAGED_FORGES = ("gitcode", "gitea", "gitee")
 
 
 def member_names(package: ModuleType, group: str | None = None) -> list[str]:
@@ -32,17 +36,17 @@ def member_names(package: ModuleType, group: str | None = None) -> list[str]:
 def load_member(package: ModuleType, name: str, group: str | None = None) -> ModuleType:
     """Raises PluginError, which names the distribution, if the member of another package cannot be imported."""
     entry = _entry_points(package, group).get(name)
-    if entry is None:
-        return importlib.import_module(f"{package.__name__}.{name}")
-    try:
-        return importlib.import_module(entry.module)
-    except Exception as error:
-        raise _broken(entry, f"cannot be imported: {type(error).__name__}: {error}") from error
+    return importlib.import_module(f"{package.__name__}.{name}") if entry is None else _load(entry)
 
 
 def load_members(package: ModuleType, group: str | None = None) -> list[ModuleType]:
     """In name order. Raises as ``load_member`` does."""
     return [load_member(package, name, group) for name in member_names(package, group)]
+
+
+def load_plugins(group: str) -> list[ModuleType]:
+    """The members of a group without a folder of ours, in name order. Raises as ``load_member`` does."""
+    return [_load(entry) for _, entry in sorted(_group(group).items())]
 
 
 def files_beside(group: str, suffix: str) -> list[Path]:
@@ -57,6 +61,13 @@ def files_beside(group: str, suffix: str) -> list[Path]:
             raise _broken(entry, "cannot be imported: there is no such module")
         files.append(Path(spec.origin).with_suffix(suffix))
     return files
+
+
+def _load(entry: EntryPoint) -> ModuleType:
+    try:
+        return importlib.import_module(entry.module)
+    except Exception as error:
+        raise _broken(entry, f"cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def _module_names(package: ModuleType) -> list[str]:

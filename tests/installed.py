@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from perfgate import plugins
 from perfgate.version import __version__
 
 
@@ -33,3 +37,21 @@ def write_distribution(
 def from_git(url: str, commit: str) -> dict[str, Any]:
     """Return the record of `pip install git+URL@COMMIT`."""
     return {"url": url, "vcs_info": {"vcs": "git", "commit_id": commit, "requested_revision": commit}}
+
+
+@contextmanager
+def without_plugins() -> Iterator[None]:
+    """Hide the packages that are installed beside perfgate, as if there were none."""
+    path = sys.path[:]
+    sys.path[:] = [place for place in path if "site-packages" not in place]
+    _forget_plugins()
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        _forget_plugins()
+
+
+def _forget_plugins() -> None:
+    for known in (plugins._group, plugins._may_be_named):
+        known.cache_clear()

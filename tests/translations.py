@@ -24,6 +24,8 @@ from perfgate.judging import report
 from perfgate.judging.report.render.comment import SECTIONS
 
 PACKAGE = Path(locale.__file__).parent.parent
+# What plug-ins of this repository say stands in perfgate's catalogue too.
+PLUGINS = PACKAGE.parent / "plugins"
 REPORT = Path(report.__file__).parent
 TEMPLATES = REPORT / "templates"
 ERRORS = {
@@ -41,7 +43,7 @@ def english_sentences() -> set[str]:
         texts |= set(of_template(template))
     for module in sorted(REPORT.rglob("*.py")):
         texts |= set(of_module(module))
-    for module in sorted(PACKAGE.rglob("*.py")):
+    for module in sorted([*PACKAGE.rglob("*.py"), *PLUGINS.glob("*/perfgate_*/*.py")]):
         texts |= set(of_calls(module, {"sentence", "Activity"})) | set(of_errors(module))
     return (
         texts | set(of_command(command_line)) | {*CLICK_WORDS, *COMMAND_SECTIONS} | {change.title for change in CHANGES}

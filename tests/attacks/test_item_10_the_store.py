@@ -377,7 +377,7 @@ def test_record__main_branch_named_in_perfgate_toml__that_one_is_kept(project: P
 def test_record__forge_that_says_nothing_of_the_job__by_the_branch_it_is_told(project: Project) -> None:
     git(project.root, "remote", "set-url", "origin", str(project.remote))
     told = {
-        "forge": "gitee", "PERFGATE_FORGE": "gitee", "PERFGATE_REPOSITORY": "team/model", "PERFGATE_RUN_ID": "555",
+        "forge": "github", "PERFGATE_FORGE": "github", "PERFGATE_REPOSITORY": "team/model", "PERFGATE_RUN_ID": "555",
         "PERFGATE_HEAD_SHA": project.head,
     }  # fmt: skip
     wrong = [

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.docs.blocks import ROOT
 from tests.end_to_end.conftest import SMALL_GATE, WORKLOADS
 from tests.fakes.forge import BOT_TOKEN, FakeForge, StoredChange
-from tests.fakes.forge_similar import GiteeDialect
+from tests.fakes.forge_dialects import GitHubDialect
 from tests.installed import from_git, write_installation
 from tests.unit.cli.test_trace_ranks import job
 
@@ -145,13 +145,14 @@ class Watched(Project):
 
 
 class Jenkins(Project):
-    """Two jobs of Jenkins for pull request 7 of a Gitee of one's own; ``publisher`` is the one with the token."""
+    """Two jobs of Jenkins for pull request 7 of a GitHub server of one's own; ``publisher`` is the one with the token."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self._git(self.clone, "switch", "-q", "-c", "feature")
         self._commit(self.clone, "a change")
-        self.forge = FakeForge(GiteeDialect()).__enter__()
+        self.forge = FakeForge(GitHubDialect()).__enter__()
+        self.forge.repository = self.clone
         head = self._git(self.clone, "rev-parse", "HEAD").strip()
         self.forge.changes.append(StoredChange(7, "team", "feature", head))
         self.environment.update(

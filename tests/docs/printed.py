@@ -150,7 +150,6 @@ NOT_RUN: dict[str, str] = {
     "pip install 'perfgate[serving]'": "downloads; the extra is in pyproject.toml",
     "pip install 'perfgate[fast]'": "downloads; the extra is in pyproject.toml",
     "pip install 'perfgate[zstd]'": "downloads; the extra is in pyproject.toml",
-    "pip install msprof-analyze openpyxl": "downloads somebody else's program",
     "pip install torch --index-url https://download.pytorch.org/whl/cpu": "downloads another build of torch",
     "perfgate init --lock": "asks the package index for hashes: tests/unit/flows/test_init_lock.py",
     "git -C {name} fetch origin": "needs a clone that lacks a submodule's commit: tests/unit/git/test_contents.py",

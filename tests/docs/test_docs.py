@@ -15,8 +15,6 @@ import yaml
 
 from perfgate.catalogue.lookup import sentences
 from perfgate.config import parse_config
-from perfgate.judging.forge import hosts
-from perfgate.plugins import load_member
 from tests.docs import tables
 from tests.docs.blocks import DESK, DOCS, ROOT, Block, pages, read_blocks
 from tests.docs.desk import PRE_COMMIT, Desk, Jenkins, Project, Watched
@@ -49,6 +47,7 @@ NOT_RUN = {
     "proves the machine in about three minutes; tests/end_to_end/test_doctor.py runs it",
     "gates for minutes; tests/end_to_end/test_bisect.py runs the same in a repository of its own",
     "installs packages and gates for minutes; tests/end_to_end/test_upgrade_bisect.py runs the same on wheels of its own",
+    "installs from a repository",
 }
 
 
@@ -222,13 +221,6 @@ def test_permissions__the_tables__say_what_the_workflows_say() -> None:
         text = (ROOT / ".github" / "workflows" / workflow).read_text(encoding="utf-8")
         granted.update({(workflow, name): job["permissions"] for name, job in yaml.safe_load(text)["jobs"].items()})
     assert documented == granted
-
-
-def test_forges__the_table__names_the_tokens_that_are_looked_for() -> None:
-    page = (DOCS / "forges.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| `(\w+)`(?: \(.*?\))? \|.*\| (.*PERFGATE_TOKEN.*) \|$", page, flags=re.MULTILINE))
-    documented = {forge: tuple(re.findall(r"`(\w+)`", names)) for forge, names in rows.items()}
-    assert documented == {forge: load_member(hosts, forge).TOKEN_VARIABLES for forge in ("gitee", "gitcode", "gitea")}
 
 
 @pytest.mark.parametrize("page", tables.PAGES)

@@ -55,29 +55,3 @@ def test_init__first_call__measures_what_the_workload_says(empty: Path, perfgate
     (workload,) = document["workloads"]
     assert (workload["name"], workload["batch"], sorted(workload["shapes"])) == ("example", 8, ["short", "typical"])
     assert {result["status"] for result in document["correctness"]} == {"passed"}
-
-
-@pytest.mark.parametrize("forge", ["gitcode", "gitea"])
-def test_init__forge_without_a_ci_file_of_ours__variables_and_commands_that_perfgate_takes(
-    empty: Path, perfgate: Perfgate, forge: str
-) -> None:
-    done = perfgate("init", f"--{forge}", "--package", "perfgate", cwd=empty)
-    assert done.returncode == 0, done.stderr
-    written = sorted(
-        str(path.relative_to(empty)) for path in empty.rglob("*") if not {".git", ".perfgate"} & set(path.parts)
-    )
-    assert written == ["perf", "perf/workload.py", "perfgate.toml"]
-    lines = done.stdout.partition("Add to the job that builds a pull request:\n")[2].partition("\nNext:")[0]
-    # What these lines tell perfgate is what it reads: as a shell runs them, up to the first command.
-    variables = lines.partition("\n# The job on the measuring machine")[0]
-    shown = subprocess.run(
-        ["bash", "-c", f"{variables}\nenv"], env=perfgate.environment, check=True, capture_output=True, text=True
-    )
-    given = dict(line.split("=", 1) for line in shown.stdout.splitlines() if line.startswith("PERFGATE_"))
-    assert given["PERFGATE_FORGE"] == forge
-    commands = [line.split()[1:] for line in lines.splitlines() if line.startswith("perfgate ")]
-    assert [command[0] for command in commands] == ["check", "publish"]
-    # COMMIT and its like stand for what the CI host says: only that is refused, so nothing is missing from the lines.
-    refused = perfgate(*commands[1], cwd=empty, **given)
-    assert refused.returncode == 2
-    assert "PERFGATE_HEAD_SHA) must be a whole commit id in small letters, found 'COMMIT'" in refused.stderr

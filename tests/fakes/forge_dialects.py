@@ -26,6 +26,7 @@ class GitHubDialect:
     undescribed = ""
     scheme, accepted, page_size, links = "Bearer", ("token",), "per_page", True
     longest_comment = 65_536
+    pages = "blob"  # https://github.com/pytorch/pytorch/blob/<sha>/setup.py#L10
     states = {"success": "success", "failure": "failure", "error": "error", "pending": "pending"}  # noqa: RUF012
 
     def answer(self, forge: FakeForge, call: Call, path: str, account: Account) -> Reply:
@@ -217,6 +218,7 @@ class GitLabDialect:
     undescribed = ""
     scheme, accepted, page_size, links = "Bearer", ("PRIVATE-TOKEN",), "per_page", True
     longest_comment = 1_000_000
+    pages = "-/blob"  # https://gitlab.com/gitlab-org/gitlab/-/blob/<sha>/Gemfile#L10
     states = {"success": "success", "failure": "failed", "error": "failed", "pending": "pending"}  # noqa: RUF012
     _verbs = {"success": "succeed", "failed": "drop", "pending": "enqueue"}  # noqa: RUF012
 

@@ -31,6 +31,10 @@ class Revision:
     def package(self) -> str:
         return f"git+https://{self.host}/{self.path}@{self.commit}"
 
+    def plugin(self, name: str) -> str:
+        """The requirement of a package in ``plugins/`` at the commit."""
+        return f"{name} @ {self.package}#subdirectory=plugins/{name}"
+
     def file_address(self, file: str) -> str:
         """The URL of a file at the commit; empty if the server's URL scheme is unknown."""
         if self.host == "github.com":

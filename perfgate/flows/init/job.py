@@ -23,6 +23,7 @@ from perfgate.flows.init.requirements import read_declared
 from perfgate.flows.shared.preflight import preflight
 from perfgate.git.commands import run_git
 from perfgate.git.repository import MAIN_NAMES, Repository, checked_out
+from perfgate.plugins import FORGES_PACKAGE
 
 WORKLOAD = "perf/workload.py"
 # The file to measure and its template, by kind of job.
@@ -42,7 +43,7 @@ _CI_FILES: Mapping[Forge, Mapping[str, str]] = {
     },
     "gitlab": {GITLAB_FILE: "gitlab-ci.yml.j2"},
 }
-# For forges without a CI file to write, the lines of the jobs are shown.
+# For forges without a CI file to write, the lines of the jobs are shown, with the package that adds the forge.
 _PRINTED: Mapping[Forge, str] = dict.fromkeys(("gitee", "gitcode", "gitea"), "other-forge.sh.j2")
 _HOSTS: Mapping[str, Forge] = {
     "github": "github",
@@ -308,6 +309,7 @@ def _values(
     return {
         "forge": forge,
         "package": package,
+        "forges_package": revision.plugin(FORGES_PACKAGE) if revision else FORGES_PACKAGE,
         "project": project.name,
         "model_package": project.package or "mymodel",
         "python_path": list(project.python_path),

@@ -17,7 +17,7 @@ from perfgate.document.files import write_run
 from perfgate.document.message import Message, english, together
 from perfgate.document.run import FROM_PROFILE, RunDocument, Source, StepResult, Value, WorkloadRecord
 from perfgate.errors import DocumentError, UsageError
-from perfgate.flows.run.advisor import advise_profile
+from perfgate.flows.run.advisors import advise_profile
 from perfgate.flows.run.recording import (
     RecordingFile,
     content_hash,

@@ -20,7 +20,7 @@ from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import read_run, write_run
 from perfgate.document.run import RunDocument, Source
 from perfgate.errors import DocumentError, RepositoryError
-from perfgate.flows.run.advisor import advise_run
+from perfgate.flows.run.advisors import advise_run
 from perfgate.flows.run.turns import measure_alone
 from perfgate.flows.shared.decision import decide_alone_with_advice, write_decision_folder
 from perfgate.flows.shared.doors import Progress

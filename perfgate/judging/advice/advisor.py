@@ -1,83 +1,36 @@
-"""The advisories of msprof-analyze's advisor on an Ascend recording, from its workbook, and those that perfgate lacks.
-
-The workbook (mstt_advisor_*.xlsx of msprof-analyze 26.2) has a sheet ``problems`` with a row for every problem, and for most
-problems a sheet of the same name that lists the places. Excel truncates sheet names after 31 characters.
-"""
+"""Advisors, which plug-ins add: other tools' findings about recordings, merged with what the steps found."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from perfgate.document.decision import Suggestion
-from perfgate.document.message import quote
-from perfgate.document.run import Advisory, Evidence, RunDocument
-
-Row = Sequence[object]
-Sheets = Mapping[str, Sequence[Row]]
-
-_PROBLEMS = "problems"
-_COLUMNS = ("category", "description", "suggestion")
-_SHEET_NAME = 31
-_MOST_TEXT = 1000
-_OP_COLUMNS = ("op name", "op_name", "Affinity API", "Environment", "Description")
-# In a column of descriptions the operator precedes this marker.
-_AFTER_OP = " Op shape:"
-# In a recording of several ranks some problems are prefixed with the rank; their names are then in lower case.
-_OF_RANK = re.compile(r"RANK \d+ ")
-# Problems that these rules of perfgate detect too: one suggestion is enough.
-_OURS: Mapping[str, frozenset[str]] = {
-    "AICPU Issues": frozenset({"ops.ai_cpu"}),
-    "Operator Dispatch Issues": frozenset({"small_ops.launch_bound", "small_ops.time_share", "graph.op_compiled"}),
-    "Operator Dynamic Shape Issues": frozenset({"graph.recompiles", "graph.op_compiled", "graph.compiled_again"}),
-    "Fusible Operator Analysis": frozenset({"fusion.sequence_share"}),
-    "Fusion Issues": frozenset({"fusion.pass_without_effect"}),
-    "Block Dim Issues": frozenset({"tiling.occupancy"}),
-    "Operator No Bound Issues": frozenset({"tiling.attained"}),
-    "Cube Operator Perf Analysis": frozenset({"tiling.attained", "tiling.occupancy"}),
-    "FA Operator Perf Analysis": frozenset({"tiling.attained", "tiling.occupancy"}),
-    "Vector Operator Perf Analysis": frozenset({"tiling.attained", "tiling.occupancy"}),
-    "AI Core Frequency Issues": frozenset(
-        {"thermal.clock", "thermal.throttled", "thermal.kernel_clock", "thermal.idle_clock"}
-    ),
-    "Slow Dataloader Issues": frozenset({"preprocess.loading_share"}),
-    "Packet Analysis": frozenset({"communication.small_packets"}),
-    "Communication Retransmission Analysis": frozenset({"communication.retransmission"}),
-    "Slow Rank Analysis": frozenset({"communication.slow_rank", "collectives.slowest_rank"}),
-}
-_SEEN = {category.lower(): rules for category, rules in _OURS.items()}
+from perfgate.document.message import Message, quote
+from perfgate.document.run import Advisory, RunDocument
 
 
-def advisories(sheets: Sheets, *, workload: str, source: str) -> list[Advisory]:
-    header, *rows = sheets.get(_PROBLEMS) or [()]
-    columns = [str(name) for name in header]
-    missing = [name for name in _COLUMNS if name not in columns]
-    if missing:
-        raise ValueError(f"the workbook has no column {missing[0]!r} in a sheet {_PROBLEMS!r}")
-    problems = []
-    for row in rows:
-        category, description, suggestion = (_text(row, columns.index(name)) for name in _COLUMNS)
-        # A summary suggests nothing.
-        if category and suggestion:
-            problems.append(
-                Advisory(
-                    source=source,
-                    workload=workload,
-                    category=category,
-                    description=description,
-                    suggestion=suggestion,
-                    evidence=_evidence(sheets.get(category[:_SHEET_NAME])),
-                )
-            )
-    return problems
+class Advised(NamedTuple):
+    """An advisor's findings, and warnings if they are incomplete."""
+
+    found: list[Advisory]
+    warnings: list[Message]
+
+
+class Advisor(Protocol):
+    """A tool that analyses recordings; a module of the group ``perfgate.advisors``."""
+
+    def advise(self, recording: Path, workload: str, say: Callable[[str], None]) -> Advised:
+        """Analyse a file or folder; nothing is found in one that the tool does not read."""
+        ...
 
 
 def on_advisories(run: RunDocument) -> Iterator[Suggestion]:
-    """Yield the suggestions of another tool on problems that no step of perfgate found in the same workload."""
+    """Yield the suggestions of other tools on problems that no step of perfgate found in the same workload."""
     noticed = {(step.workload, finding.rule) for step in run.steps for finding in step.findings}
     for advisory in run.advisories:
-        ours = _SEEN.get(_OF_RANK.sub("", advisory.category).lower(), frozenset())
-        if any((advisory.workload, rule) in noticed for rule in ours):
+        if any((advisory.workload, rule) in noticed for rule in advisory.rules):
             continue
         yield Suggestion(
             rule=advisory.category,
@@ -86,19 +39,3 @@ def on_advisories(run: RunDocument) -> Iterator[Suggestion]:
             evidence=advisory.evidence,
             source=advisory.source,
         )
-
-
-def _text(row: Row, column: int) -> str:
-    cell = row[column] if column < len(row) else None
-    return "" if cell is None else " ".join(str(cell).split())[:_MOST_TEXT]
-
-
-def _evidence(rows: Sequence[Row] | None) -> dict[str, Evidence]:
-    if not rows or len(rows) < 2:
-        return {}
-    evidence: dict[str, Evidence] = {"count": len(rows) - 1}
-    columns = [str(name) for name in rows[0]]
-    column = next((columns.index(name) for name in _OP_COLUMNS if name in columns), None)
-    if column is not None and (op := _text(rows[1], column).partition(_AFTER_OP)[0]):
-        evidence["op"] = op
-    return evidence

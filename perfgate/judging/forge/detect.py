@@ -12,7 +12,7 @@ import msgspec
 
 from perfgate.errors import UsageError
 from perfgate.git.commands import COMMIT_ID
-from perfgate.judging.forge.forge import ACCOUNT_VARIABLE, CiEvent, addresses
+from perfgate.judging.forge.forge import ACCOUNT_VARIABLE, CiEvent, addresses, read_event
 from perfgate.judging.forge.orders import CommentEvent
 
 P = TypeVar("P")
@@ -67,9 +67,9 @@ def _read(environ: Mapping[str, str]) -> CiEvent | None:
         return _given(environ)
     if environ.get("GITEA_ACTIONS") == "true":
         # Gitea's and Forgejo's runners set GITHUB_ACTIONS and the GITHUB_* variables too.
-        return _gitea(environ)
+        return read_event("gitea", environ)
     if environ.get("GITHUB_ACTIONS") == "true":
-        return _github(environ)
+        return github_event(environ)
     if environ.get("GITLAB_CI") == "true":
         return _gitlab(environ)
     return None
@@ -220,12 +220,13 @@ class _Payload(msgspec.Struct):
     merge_group: _MergeGroup | None = None
 
 
-def _github(environ: Mapping[str, str]) -> CiEvent:
+def github_event(environ: Mapping[str, str]) -> CiEvent:
+    """The event of a job of GitHub Actions, or of a CI with the same variables and payloads."""
     payload = _read_payload(environ, _Payload)
     event = _github_job(environ)
     if payload.workflow_run is not None:
         return _after_workflow(
-            event, payload.workflow_run, _artifact_url(environ, f"{event.server_url}/{event.repository}")
+            event, payload.workflow_run, own_artifact_url(environ, f"{event.server_url}/{event.repository}")
         )
     if payload.pull_request is not None:
         pull = payload.pull_request
@@ -255,7 +256,7 @@ def _github_job(environ: Mapping[str, str]) -> CiEvent:
         head_sha=sha,
         built_sha=sha,
         job_url=f"{run_url}/attempts/{attempt}",
-        artifact_url=_artifact_url(environ, project_url) or f"{run_url}#artifacts",
+        artifact_url=own_artifact_url(environ, project_url) or f"{run_url}#artifacts",
     )
 
 
@@ -282,15 +283,6 @@ def _after_workflow(event: CiEvent, run: _WorkflowRun, judged_here: str | None) 
         job_url=f"{run_url}/attempts/{run.run_attempt}",
         artifact_url=judged_here or f"{run_url}#artifacts",
     )
-
-
-def _gitea(environ: Mapping[str, str]) -> CiEvent:
-    """Read the GITHUB_* variables of Gitea Actions; a run's address uses its number in the repository."""
-    event = _github({**environ, "GITHUB_RUN_ATTEMPT": environ.get("GITHUB_RUN_ATTEMPT") or "1"})
-    number = environ.get("GITHUB_RUN_NUMBER", "")
-    project_url = f"{event.server_url}/{event.repository}"
-    job_url = f"{project_url}/actions/runs/{number}" if number.isdecimal() else None
-    return replace(event, forge="gitea", job_url=job_url, artifact_url=_artifact_url(environ, project_url) or job_url)
 
 
 def _given(environ: Mapping[str, str]) -> CiEvent:
@@ -324,7 +316,7 @@ def _given(environ: Mapping[str, str]) -> CiEvent:
         head_sha=sha,
         change_request=_number(environ, "PERFGATE_CHANGE_REQUEST") if environ.get("PERFGATE_CHANGE_REQUEST") else None,
         job_url=job_url,
-        artifact_url=_artifact_url(environ, f"{server}/{repository}", job_url) or job_url,
+        artifact_url=own_artifact_url(environ, f"{server}/{repository}", job_url) or job_url,
     )
 
 
@@ -352,7 +344,7 @@ def _gitlab(environ: Mapping[str, str]) -> CiEvent:
         change_request=_number(environ, "CI_MERGE_REQUEST_IID") if iid else None,
         is_check=True,
         job_url=environ.get("CI_PIPELINE_URL") or environ.get("CI_JOB_URL"),
-        artifact_url=_artifact_url(environ, f"{server}/{repository}"),
+        artifact_url=own_artifact_url(environ, f"{server}/{repository}"),
         ca_file=environ.get("CI_SERVER_TLS_CA_FILE") or None,
     )
 
@@ -374,7 +366,8 @@ def _github_trigger(environ: Mapping[str, str]) -> Trigger:
     return Trigger(kind, there, default or (there if kind == "schedule" else None), not kind.startswith("pull_request"))
 
 
-def _artifact_url(environ: Mapping[str, str], *places: str | None) -> str | None:
+def own_artifact_url(environ: Mapping[str, str], *places: str | None) -> str | None:
+    """The page of this job's artifact as the job passes it on, if it lies below one of the places."""
     return _own_page(environ, ARTIFACT_URL_VARIABLE, *places)
 
 

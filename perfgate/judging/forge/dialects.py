@@ -1,27 +1,17 @@
-"""One adapter for GitHub and the forges with a similar API; their differences are settings.
-
-None of the other servers was available for testing. Sources: Gitee: its own command line client (oschina/gitee-cli,
-pkg/gitee: Bearer, paths, pages without links). GitCode: the SDK gitcode-api on PyPI, which the tests run against the same
-fake server as this adapter. Gitea and Forgejo: their API documentation (/api/swagger).
-"""
+"""Comments and commit statuses by GitHub's API; forges with a similar one are dialects of it (plugins/perfgate-forges)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeVar
+from typing import Literal
 from urllib.parse import quote
 
 import msgspec
 
-from perfgate.errors import ForgeError, ForgeHasNoStatusesError, ForgeSettingError
-from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Clock, Comment, CommitStatus, ForgeArtifact, Sleep
+from perfgate.errors import ForgeSettingError
+from perfgate.judging.forge.forge import CiEvent, Comment, CommitStatus
 from perfgate.judging.forge.http import ForgeSession, Ignored
-
-T = TypeVar("T")
-
-PAGE_SIZE = 100
 
 
 @dataclass(frozen=True)
@@ -33,10 +23,7 @@ class Dialect:
 
     name: str
     talk: Literal["issues", "pulls"]
-    page_size: Literal["per_page", "limit"]
-    scheme: Literal["Bearer", "token"]
-    has_statuses: bool
-    max_description: int = 255
+    max_description: int
 
 
 class User(msgspec.Struct):
@@ -46,38 +33,13 @@ class User(msgspec.Struct):
 
 
 class _Comment(msgspec.Struct):
-    # GitCode's SDK types it as number or text.
-    id: int | str
+    id: int
     body: str | None = None
     user: User | None = None
 
 
-class _Head(msgspec.Struct):
-    sha: str
-
-
-class _Pull(msgspec.Struct):
-    number: int
-    head: _Head
-    base: _Head | None = None
-    state: str = "open"
-
-
-def connect_dialect(event: CiEvent, token: str, dialect: Dialect, *, sleep: Sleep, clock: Clock) -> DialectForge:
-    session = ForgeSession(
-        event.api_url,
-        token,
-        accept="application/json",
-        sleep=sleep,
-        clock=clock,
-        ca_file=event.ca_file,
-        scheme=dialect.scheme,
-    )
-    return DialectForge(session, event, dialect)
-
-
 class DialectForge:
-    """One repository on a forge with a GitHub-like API."""
+    """One repository on a forge, as far as all dialects share it."""
 
     def __init__(self, session: ForgeSession, event: CiEvent, dialect: Dialect) -> None:
         owner, slash, name = event.project.partition("/")
@@ -87,60 +49,19 @@ class DialectForge:
         self._event = event
         self._dialect = dialect
         self._path = f"/repos/{quote(owner, safe='')}/{quote(name, safe='')}"
-
-    def find_change_request(self, *, prefer: int | None = None) -> ChangeRequest | None:
-        number = self._event.change_request
-        if number is not None:
-            return _change_request(self._session.get(f"{self._path}/pulls/{number}", _Pull))
-        pulls = self._all(f"{self._path}/pulls", _Pull, lambda pull: pull.number, state="open")
-        candidates = {pull.number: pull for pull in pulls if pull.head.sha == self._event.head_sha}
-        if not candidates:
-            return None
-        return _change_request(candidates[prefer if prefer in candidates else max(candidates)])
-
-    def changed_files(self, number: int) -> list[str] | None:  # noqa: ARG002 - the same for all
-        """Return None: the maximum length of these forges' file lists is untested."""
-        return None
-
-    def merge_base(self, first: str, second: str) -> str | None:  # noqa: ARG002 - the same for all
-        """Return None: this part of the API is untested."""
-        return None
-
-    def parents(self, sha: str) -> list[str] | None:  # noqa: ARG002 - the same for all
-        """Return None: this part of the API is untested."""
-        return None
-
-    def artifacts(self) -> list[ForgeArtifact]:
-        """Raise ForgeError: artifacts are stored by the CI, not by these forges."""
-        raise ForgeError(
-            f"perfgate fetches no artifacts from {self._dialect.name}; bring the check folder here and name it: "
-            "perfgate publish DIR"
-        )
-
-    def download(self, artifact: ForgeArtifact) -> bytes:
-        raise ForgeError(f"perfgate fetches no artifacts from {self._dialect.name}: {artifact.name[:40]!r}")
+        self._talk = f"{self._path}/{dialect.talk}"
 
     def comments(self, number: int) -> list[Comment]:
-        path = f"{self._path}/{self._dialect.talk}/{number}/comments"
-        comments = self._all(path, _Comment, self._id)
-        return [Comment(self._id(comment), comment.body or "", self._is_own(comment.user)) for comment in comments]
-
-    def add_comment(self, number: int, body: str) -> None:
-        """Write a new comment. The id in the answer is ignored: on GitCode it may be that of a discussion."""
-        path = f"{self._path}/{self._dialect.talk}/{number}/comments"
-        self._session.send("POST", path, {"body": body}, Ignored, expect=(201, 200), repeatable=False)
+        comments = self._session.pages(f"{self._talk}/{number}/comments", _Comment, query={"per_page": 100})
+        return [Comment(comment.id, comment.body or "", self._is_own(comment.user)) for comment in comments]
 
     def edit_comment(self, number: int, comment_id: int, body: str) -> None:  # noqa: ARG002 - found by its id alone
-        self._session.replace("PATCH", self._one(comment_id), {"body": body})
+        self._session.replace("PATCH", f"{self._talk}/comments/{comment_id}", {"body": body})
 
     def delete_comment(self, number: int, comment_id: int) -> None:  # noqa: ARG002 - found by its id alone
-        self._session.delete(self._one(comment_id))
+        self._session.delete(f"{self._talk}/comments/{comment_id}")
 
     def set_status(self, status: CommitStatus) -> None:
-        if not self._dialect.has_statuses:
-            raise ForgeHasNoStatusesError(
-                f"perfgate knows no commit status on {self._dialect.name}; the comment and this job's exit code say the same"
-            )
         body = {
             "state": status.state,
             "context": status.name,
@@ -156,28 +77,5 @@ class DialectForge:
         """The account of the token: comments that it wrote are ours."""
         return self._session.get("/user", User).login
 
-    def _all(self, path: str, kind: type[T], key: Callable[[T], int], **query: str) -> list[T]:
-        elements: dict[int, T] = {}
-        for page in self._session.numbered_pages(path, kind, query={**query, self._dialect.page_size: PAGE_SIZE}):
-            before = len(elements)
-            elements.update({key(element): element for element in page})
-            if len(elements) == before:
-                break
-        return list(elements.values())
-
-    def _one(self, comment_id: int) -> str:
-        return f"{self._path}/{self._dialect.talk}/comments/{comment_id}"
-
-    def _id(self, comment: _Comment) -> int:
-        text = str(comment.id)
-        if not (text.isascii() and text.isdecimal()):
-            raise ForgeError(f"{self._dialect.name} numbers a comment {text[:40]!r}; perfgate knows whole numbers only")
-        return int(text)
-
     def _is_own(self, user: User | None) -> bool:
         return user is not None and user.login == self._login
-
-
-def _change_request(pull: _Pull) -> ChangeRequest:
-    base = pull.base.sha if pull.base else None
-    return ChangeRequest(pull.number, pull.head.sha, base_sha=base, open=pull.state == "open")

@@ -13,7 +13,7 @@ import msgspec
 from perfgate.document.run import CiContext
 from perfgate.errors import UsageError
 from perfgate.judging.forge import hosts
-from perfgate.plugins import FORGES, load_member, member_names
+from perfgate.plugins import FORGES, FORGES_PACKAGE, PACKAGED_FORGES, load_member, member_names
 
 # Seconds to wait, and seconds since the epoch: passed in, so that tests do not wait.
 Sleep = Callable[[float], None]
@@ -190,6 +190,12 @@ def line_address(event: CiEvent, path: str, line: int) -> str:
     return f"{event.server_url}/{page}"
 
 
+def read_event(forge: str, environ: Mapping[str, str]) -> CiEvent:
+    """The event of a job in a forge's own CI, by its host."""
+    event: CiEvent = _member(forge).read_event(environ)
+    return event
+
+
 def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> Forge:
     forge: Forge = _member(event.forge).connect(event, token, sleep=sleep, clock=clock)
     return forge
@@ -197,6 +203,12 @@ def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> Forge:
 
 def _member(name: str) -> ModuleType:
     names = member_names(hosts, FORGES)
-    if name not in names:
-        raise UsageError(f"no forge {name[:40]!r}; perfgate posts to {', '.join(names)}")
-    return load_member(hosts, name, FORGES)
+    if name in names:
+        return load_member(hosts, name, FORGES)
+    if name in PACKAGED_FORGES:
+        raise UsageError(
+            "the forge {forge} needs the package {package} beside perfgate; install it in this job: pip install {package}",
+            forge=name,
+            package=FORGES_PACKAGE,
+        )
+    raise UsageError(f"no forge {name[:40]!r}; perfgate posts to {', '.join(sorted({*names, *PACKAGED_FORGES}))}")

@@ -140,13 +140,6 @@ class ForgeSession:
         for answer in self._answers(path, query):
             yield self._decode(answer.body, kind, path)
 
-    def numbered_pages(self, path: str, kind: type[T], *, query: Query) -> Iterator[list[T]]:
-        """Yield the pages of a list without links to the next page; the caller stops when a page brings nothing new."""
-        for number in range(1, MAX_PAGES + 1):
-            page: list[T] = self.get(path, list[kind], query={**query, "page": number})  # type: ignore[valid-type]  # made here, for msgspec
-            yield page
-        raise ForgeError(f"{path} has more than {MAX_PAGES} pages; perfgate stops here")
-
     def send(
         self,
         method: str,

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from perfgate.catalogue.lookup import MESSAGES, METRICS, RULE_ADVICE
 from perfgate.system.folders import PACKAGE
+from tests.translations import PLUGINS
 
 
 def _trees() -> Iterator[tuple[Path, ast.Module]]:
-    for path in PACKAGE.rglob("*.py"):
+    for path in [*PACKAGE.rglob("*.py"), *PLUGINS.glob("*/perfgate_*/*.py")]:
         yield path, ast.parse(path.read_text(encoding="utf-8"))
 
 
@@ -42,7 +43,7 @@ def _parts(code: str) -> set[str]:
 
 def test_messages__code_in_a_message__has_its_sentence() -> None:
     unknown = [
-        f"{path.relative_to(PACKAGE)}:{node.lineno} {node.args[0].value}"
+        f"{path.relative_to(PACKAGE.parent)}:{node.lineno} {node.args[0].value}"
         for path, tree in _trees()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)

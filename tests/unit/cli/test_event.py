@@ -19,7 +19,7 @@ def test_event_options__all__are_the_variables_that_detect_reads() -> None:
 
 
 def test_event_environ__options_given__stand_beside_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PERFGATE_FORGE", "gitee")
+    monkeypatch.setenv("PERFGATE_FORGE", "gitlab")
     monkeypatch.setenv("PERFGATE_RUN_ID", "5")
     seen: list[Mapping[str, str]] = []
 
@@ -31,7 +31,7 @@ def test_event_environ__options_given__stand_beside_the_environment(monkeypatch:
     done = CliRunner().invoke(command, ["--run", "6", "--change-request", "7"])
     assert done.exit_code == 0, done.output
     assert {name: value for name, value in seen[0].items() if name in GIVEN} == {
-        "PERFGATE_FORGE": "gitee",
+        "PERFGATE_FORGE": "gitlab",
         "PERFGATE_RUN_ID": "6",
         "PERFGATE_CHANGE_REQUEST": "7",
     }
@@ -39,7 +39,7 @@ def test_event_environ__options_given__stand_beside_the_environment(monkeypatch:
 
 def test_ci_context__event_given__the_measuring_job_keeps_what_publish_checks() -> None:
     told = {
-        "PERFGATE_FORGE": "gitcode",
+        "PERFGATE_FORGE": "github",
         "PERFGATE_REPOSITORY": "team/model",
         "PERFGATE_CHANGE_REQUEST": "7",
         "PERFGATE_HEAD_SHA": "a" * 40,
@@ -47,5 +47,5 @@ def test_ci_context__event_given__the_measuring_job_keeps_what_publish_checks() 
         "PERFGATE_RUN_ATTEMPT": "2",
     }
     assert ci_context(told) == CiContext(
-        forge="gitcode", repository="team/model", run_id="123", run_attempt=2, head_sha="a" * 40, change_request=7
+        forge="github", repository="team/model", run_id="123", run_attempt=2, head_sha="a" * 40, change_request=7
     )

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from perfgate.cli import commands
@@ -14,6 +15,7 @@ from perfgate.cli.streams import harmless, print_json
 from perfgate.errors import UsageError
 from perfgate.flows.shared.options import parse_steps
 from perfgate.plugins import member_names
+from perfgate.version import __version__
 
 
 def _perfgate(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -39,18 +41,30 @@ def test_help__modules__none_of_the_heavy_ones_is_imported() -> None:
     assert "Exit codes: 0 PASS" in done.stdout
 
 
-def test_help__every_command__has_a_sentence_and_ends_0() -> None:
+@pytest.mark.parametrize("name", member_names(commands))
+def test_help__every_command__its_sentence_and_a_line_for_every_option(name: str) -> None:
     from click.testing import CliRunner
 
     from perfgate.cli.main import cli
 
-    names = member_names(commands)
-    assert {"run", "check", "local", "gate", "publish", "baseline", "demo", "explain"} <= set(names)
-    for name in names:
-        found = CliRunner().invoke(cli, [name, "--help"])
-        assert found.exit_code == 0, name
-        assert len(found.output.splitlines()[2].split()) > 3, name
-    assert CliRunner().invoke(cli, ["--version"]).output.startswith("perfgate, version ")
+    found = CliRunner().invoke(cli, [name, "--help"], terminal_width=1000)
+    command = cli.get_command(click.Context(cli), name)
+    assert found.exit_code == 0
+    assert command is not None
+    assert command.help is not None
+    sentence = " ".join(command.help.partition("\n\n")[0].split())
+    assert sentence.endswith((".", "?"))
+    assert sentence in found.output
+    options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
+    assert [option.opts[-1] for option in options if not option.help or option.opts[-1] not in found.output] == []
+
+
+def test_version__option__names_the_program() -> None:
+    from click.testing import CliRunner
+
+    from perfgate.cli.main import cli
+
+    assert CliRunner().invoke(cli, ["--version"]).output == f"perfgate, version {__version__}\n"
 
 
 def test_help__at_80_columns__every_command_once_in_its_group_on_one_whole_line() -> None:

@@ -610,7 +610,7 @@ def test_init__another_forge__the_lines_of_both_jobs_and_no_invented_file(projec
     assert checked.returncode == 0, checked.stderr
     assert "export PERFGATE_FORGE=gitee\n" in lines
     assert """perfgate check --base 'origin/it'"'"'s main' --out perfgate-out\n""" in lines
-    assert lines.count("pip install 'perf gate.whl'\n") == 2
+    assert lines.count("pip install 'perf gate.whl' perfgate-forges\n") == 2
     assert "perfgate publish perfgate-out" in lines
 
 

@@ -433,7 +433,7 @@ def test_oldest__every_dependency_of_the_project__at_its_lower_bound() -> None:
     lines = printed.splitlines()
     assert {"click==8.1", "torch==2.7", "numpy==1.22"} <= set(lines)
     assert all(f'"{line.replace("==", ">=")}' in project for line in lines)
-    of_a_user = project[project.index("\ndependencies = [") : project.index("\nadvisor = ")]
+    of_a_user = project[project.index("\ndependencies = [") : project.index("\n# The load generator")]
     assert len(lines) == len(re.findall(r"^\s*\"|\[\"", of_a_user, re.MULTILINE))
 
 

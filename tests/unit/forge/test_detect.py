@@ -14,6 +14,7 @@ from perfgate.judging.forge.forge import CiEvent
 from perfgate.judging.forge.orders import CommentEvent
 from perfgate.judging.forge.runner import log_lines
 from tests.fakes.openapi import SLICES
+from tests.installed import without_plugins
 
 DATA = Path(__file__).parents[2] / "data" / "forge"
 HEAD, MERGE, OTHER = "a" * 40, "c" * 40, "d" * 40
@@ -273,7 +274,7 @@ def test_detect__recorded_payload__is_read(tmp_path: Path, name: str) -> None:
 
 
 GIVEN_EVENT = {
-    "PERFGATE_FORGE": "gitcode",
+    "PERFGATE_FORGE": "github",
     "PERFGATE_REPOSITORY": "team/model",
     "PERFGATE_HEAD_SHA": HEAD,
     "PERFGATE_RUN_ID": "123",
@@ -283,9 +284,9 @@ GIVEN_EVENT = {
 def test_detect__event_given__addresses_everybody_uses() -> None:
     more = {"PERFGATE_CHANGE_REQUEST": "7", "PERFGATE_JOB_URL": "https://ci.example/job/perf/123/"}
     assert detect({**GIVEN_EVENT, **more}) == CiEvent(
-        forge="gitcode",
-        api_url="https://api.gitcode.com/api/v5",
-        server_url="https://gitcode.com",
+        forge="github",
+        api_url="https://api.github.com",
+        server_url="https://github.com",
         repository="team/model",
         project="team/model",
         run_id="123",
@@ -298,15 +299,15 @@ def test_detect__event_given__addresses_everybody_uses() -> None:
 
 
 def test_detect__event_given_for_a_server_of_ones_own__its_pages_are_where_its_api_is() -> None:
-    event = detect({**GIVEN_EVENT, "PERFGATE_FORGE": "gitea", "PERFGATE_API_URL": "https://git.example:3000/api/v1"})
+    event = detect({**GIVEN_EVENT, "PERFGATE_API_URL": "https://git.example:3000/api/v3"})
     assert event is not None
-    assert (event.api_url, event.server_url) == ("https://git.example:3000/api/v1", "https://git.example:3000")
+    assert (event.api_url, event.server_url) == ("https://git.example:3000/api/v3", "https://git.example:3000")
 
 
 def test_detect__event_given_in_another_forges_job__what_is_given_counts() -> None:
     event = detect({**GIVEN_EVENT, "GITLAB_CI": "true", "CI_COMMIT_SHA": OTHER, "PERFGATE_RUN_ATTEMPT": "2"})
     assert event is not None
-    assert (event.forge, event.head_sha, event.run_attempt, event.change_request) == ("gitcode", HEAD, 2, None)
+    assert (event.forge, event.head_sha, event.run_attempt, event.change_request) == ("github", HEAD, 2, None)
 
 
 @pytest.mark.parametrize(
@@ -325,7 +326,6 @@ def test_detect__event_given_in_another_forges_job__what_is_given_counts() -> No
             "sourceforge",
             "no forge 'sourceforge'; perfgate posts to gitcode, gitea, gitee, github, gitlab",
         ),
-        ("PERFGATE_FORGE", "gitea", r"every gitea server has its own address; give --api-url \(PERFGATE_API_URL\)"),
     ],
 )
 def test_detect__event_given_wrongly__says_what(name: str, value: str, words: str) -> None:
@@ -343,9 +343,9 @@ def test_detect__job_address_that_could_break_out__is_no_link(url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "taken"),
     [
-        ("https://gitcode.com/team/model/actions/runs/1/artifacts/2", True),
+        ("https://github.com/team/model/actions/runs/1/artifacts/2", True),
         ("https://ci.example/job/perf/123/artifact/perfgate.zip", True),
-        ("https://gitcode.com/mallory/model/x", False),
+        ("https://github.com/mallory/model/x", False),
         ("https://evil.example/x", False),
         ("https://ci.example/job/perf/123/../9/artifact/x", False),
     ],
@@ -373,36 +373,11 @@ def test_given__nothing__is_the_environment() -> None:
     assert given({"PERFGATE_RUN_ID": None}, {"PATH": "/bin"}) == {"PATH": "/bin"}
 
 
-def test_detect__gitea_actions__speaks_in_githubs_words(tmp_path: Path) -> None:
-    more = {
-        "GITEA_ACTIONS": "true",
-        "GITHUB_SERVER_URL": "https://git.example",
-        "GITHUB_API_URL": "https://git.example/api/v1",
-        "GITHUB_RUN_NUMBER": "41",
-        "GITHUB_SHA": HEAD,
-    }
-    event = _github(tmp_path, "pull_request", _payload("github.pull_request.json"), **more)
-    assert event is not None
-    assert (event.forge, event.api_url, event.change_request) == ("gitea", "https://git.example/api/v1", 7)
-    assert (event.run_id, event.run_attempt, event.head_sha) == ("9876543210", 2, HEAD)
-    assert event.job_url == event.artifact_url == "https://git.example/team/model/actions/runs/41"
-
-
-def test_detect__gitea_without_attempts__is_the_first(tmp_path: Path) -> None:
-    path = tmp_path / "event.json"
-    path.write_text("{}")
-    environ = {
-        "GITEA_ACTIONS": "true",
-        "GITHUB_EVENT_PATH": str(path),
-        "GITHUB_REPOSITORY": "team/model",
-        "GITHUB_SERVER_URL": "https://git.example",
-        "GITHUB_API_URL": "https://git.example/api/v1",
-        "GITHUB_RUN_ID": "9",
-        "GITHUB_SHA": HEAD,
-    }
-    event = detect(environ)
-    assert event is not None
-    assert (event.run_attempt, event.job_url, event.artifact_url) == (1, None, None)
+def test_detect__gitea_actions_without_its_package__named_with_what_to_install() -> None:
+    said = "the forge gitea needs the package perfgate-forges beside perfgate; .* pip install perfgate-forges"
+    for environ in ({"GITEA_ACTIONS": "true", "GITHUB_ACTIONS": "true"}, {**GIVEN_EVENT, "PERFGATE_FORGE": "gitea"}):
+        with without_plugins(), pytest.raises(UsageError, match=said):
+            detect(environ)
 
 
 COMMENT: dict[str, Any] = {

@@ -28,8 +28,7 @@ from perfgate.judging.forge.comment import (
 )
 from perfgate.judging.forge.forge import CiEvent, Forge, connect
 from tests.fakes.forge import BOT, BOT_TOKEN, PERSON, FakeForge, StoredChange
-from tests.fakes.forge_dialects import GitHubDialect
-from tests.fakes.forge_similar import GitCodeDialect
+from tests.fakes.forge_dialects import GitHubDialect, GitLabDialect
 from tests.fakes.meddled import Meddled
 
 HEAD = "a" * 40
@@ -119,7 +118,7 @@ class Room:
         return done
 
 
-@pytest.fixture(params=[GitHubDialect, GitCodeDialect])
+@pytest.fixture(params=[GitHubDialect, GitLabDialect])
 def room(request: pytest.FixtureRequest) -> Iterator[Room]:
     dialect = request.param()
     with FakeForge(dialect) as fake:
@@ -129,7 +128,7 @@ def room(request: pytest.FixtureRequest) -> Iterator[Room]:
             api_url=fake.api_url,
             server_url=fake.url,
             repository="team/model",
-            project="team/model",
+            project=dialect.project,
             run_id="1",
             run_attempt=1,
             head_sha=HEAD,

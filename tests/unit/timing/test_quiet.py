@@ -13,7 +13,7 @@ from perfgate.system.garbage import collector_off, quiet
 
 @pytest.fixture(autouse=True)
 def _outermost(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Leave the context that the whole session is in (tests/conftest.py)."""
+    """Leave the context that the whole session is in (conftest.py)."""
     monkeypatch.setattr(garbage, "_depth", 0)
     gc.unfreeze()
     yield

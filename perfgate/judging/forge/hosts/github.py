@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from itertools import islice
 from typing import Any, Literal
@@ -11,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from perfgate.errors import ForgeError
-from perfgate.judging.forge.dialects import Dialect, DialectForge, T, User
+from perfgate.judging.forge.dialects import Dialect, DialectForge, User
 from perfgate.judging.forge.forge import ACCOUNT_VARIABLE, ChangeRequest, CiEvent, Clock, ForgeArtifact, Sleep
 from perfgate.judging.forge.http import ForgeSession, Ignored, Query
 from perfgate.judging.forge.issues import Issue
@@ -24,9 +23,7 @@ TOKEN_VARIABLES = ("PERFGATE_TOKEN", "GITHUB_TOKEN")
 # The account behind GITHUB_TOKEN (docs.github.com, "Use GITHUB_TOKEN for authentication in workflows").
 ACTIONS_ACCOUNT = "github-actions[bot]"
 # Commit statuses, "description": GitHub refuses more than 140 characters.
-DIALECT = Dialect(
-    "GitHub", talk="issues", page_size="per_page", scheme="Bearer", has_statuses=True, max_description=140
-)
+DIALECT = Dialect("GitHub", talk="issues", max_description=140)
 # "Responses include a maximum of 3000 files" (docs.github.com, REST API, "List pull requests files").
 MOST_FILES = 3000
 # Number of pull requests searched for a head that no branch leads to.
@@ -251,6 +248,3 @@ class GitHub(DialectForge):
         """
         answer = self._session.get_unless_refused("/user", User, refused=403)
         return answer.login if answer else self._event.account or ACTIONS_ACCOUNT
-
-    def _all(self, path: str, kind: type[T], key: Callable[[T], int], **query: str) -> list[T]:  # noqa: ARG002 - pages are linked
-        return list(self._session.pages(path, kind, query={**query, "per_page": 100}))

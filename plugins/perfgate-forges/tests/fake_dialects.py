@@ -1,7 +1,7 @@
 """The dialects of Gitee, GitCode and Gitea. There is no API description of theirs here to judge them by.
 
 Gitee after its makers' command line client (oschina/gitee-cli, pkg/gitee); GitCode after the SDK gitcode-api of PyPI, which
-talks to this fake in tests/contract/test_gitcode_client.py; Gitea after its /api/swagger (issueGetComments has no pages).
+talks to this fake in test_gitcode_client.py; Gitea after its /api/swagger (issueGetComments has no pages).
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ class SimilarDialect:
     scheme, accepted, links, talk = "Bearer", (), False, "pulls"
     page_size: str | None = "per_page"
     states: dict[str, str] = {}  # noqa: RUF012 - none: there are no commit statuses
+    # https://gitee.com/ascend/pytorch/blob/<sha>/setup.py#L10, https://gitcode.com/Ascend/pytorch/blob/<sha>/setup.py#L10
+    pages = "blob"
 
     def answer(self, forge: FakeForge, call: Call, path: str, account: Account) -> Reply:
         if path == "/user" and call.method == "GET":
@@ -94,6 +96,7 @@ class GiteaDialect(SimilarDialect):
 
     name, root, scheme, talk = "gitea", "/api/v1", "token", "issues"
     page_size = None
+    pages = "src/commit"  # https://codeberg.org/forgejo/forgejo/src/commit/<sha>/main.go#L10
     states = {"success": "success", "failure": "failure", "error": "error", "pending": "pending"}  # noqa: RUF012
 
     def _status(self, forge: FakeForge, body: dict[str, Any], sha: str) -> Reply:

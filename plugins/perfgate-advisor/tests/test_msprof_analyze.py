@@ -19,7 +19,7 @@ from perfgate import trace
 from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.document.run import Artifact, RunDocument
-from perfgate.flows.run.advisor import advise_run
+from perfgate.flows.run.advisors import advise_run
 from perfgate.flows.run.from_profile import ProfileOptions, run_from_profile
 from perfgate.flows.shared.decision import decide_with_advice
 from perfgate.judging.advice.advise import suggestions

@@ -1,4 +1,4 @@
-"""Run msprof-analyze's advisor, if it is installed (extra [advisor]), on recordings of Ascend's profiler."""
+"""Run msprof-analyze's advisor on recordings of Ascend's profiler."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from perfgate.document.message import Message, quote, reason_of
-from perfgate.document.run import Advisory, RunDocument
-from perfgate.judging.advice.advisor import Sheets, advisories
+from perfgate.judging.advice.advisor import Advised
 from perfgate.locale import sentence
+from perfgate_advisor.workbook import Sheets, advisories
 
 TOOL = "msprof-analyze"
 # The advisor takes 500 s of CPU per GB (benchmarks of version 26.2): larger recordings would hit the time limit.
@@ -33,39 +32,12 @@ _NOWHERE = "http://127.0.0.1:9"
 Say = Callable[[str], None]
 
 
-class Advised(NamedTuple):
-    """The advisor's findings, and warnings if they are incomplete."""
-
-    found: list[Advisory]
-    warnings: list[Message]
-
-
-def advise_profile(profile: Path, workload: str, say: Say) -> Advised:
+def advise(recording: Path, workload: str, say: Say) -> Advised:
     """Run the advisor on a folder of Ascend's profiler; any other folder or file gives no findings."""
-    folders = sorted({path.parent for path in profile.rglob(_TABLES) if path.is_dir()}) if profile.is_dir() else []
-    if profile.is_dir() and profile.name == _TABLES:
-        folders = [profile.parent]
-    return _advise(profile if len(folders) > 1 else folders[0], workload, say) if folders else Advised([], [])
-
-
-def advise_run(run: RunDocument, folder: Path, say: Say) -> Advised:
-    """Run the advisor on the packed NPU recordings among a run's artifacts."""
-    advisories: list[Advisory] = []
-    warnings: list[Message] = []
-    for artifact in run.artifacts:
-        path = folder / artifact.path
-        if artifact.kind != "trace" or artifact.workload is None or not zipfile.is_zipfile(path):
-            continue
-        with tempfile.TemporaryDirectory(prefix="perfgate-advisor-") as scratch:
-            with zipfile.ZipFile(path) as packed:
-                packed.extractall(scratch)
-            advised = advise_profile(Path(scratch), artifact.workload, say)
-        categories = {(advisory.workload, advisory.category) for advisory in advisories}
-        advisories += [
-            advisory for advisory in advised.found if (advisory.workload, advisory.category) not in categories
-        ]
-        warnings += [warning for warning in advised.warnings if warning not in warnings]
-    return Advised(advisories, warnings)
+    folders = sorted({path.parent for path in recording.rglob(_TABLES) if path.is_dir()}) if recording.is_dir() else []
+    if recording.is_dir() and recording.name == _TABLES:
+        folders = [recording.parent]
+    return _advise(recording if len(folders) > 1 else folders[0], workload, say) if folders else Advised([], [])
 
 
 def _advise(folder: Path, workload: str, say: Say) -> Advised:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from fake_dialects import GitCodeDialect
 from gitcode_api import GitCode
 
 from perfgate.judging.forge.comment import CommentState, Post, PostTexts, marker, post, read_state
 from perfgate.judging.forge.forge import CiEvent, Forge, connect
 from tests.fakes.forge import BOT_TOKEN, PERSON, PERSON_TOKEN, FakeForge, StoredChange
-from tests.fakes.forge_similar import GitCodeDialect
 
 HEAD = "a" * 40
 MARKER = marker("default")

@@ -7,6 +7,7 @@ import os
 import signal
 from contextlib import ExitStack
 
+import pytest
 from hypothesis import settings
 
 from perfgate.system.garbage import quiet
@@ -22,6 +23,9 @@ _NAMES = ("CI", "COLUMNS", "FORCE_COLOR", "NO_COLOR")
 _KEPT = ("PERFGATE_LOCK", "PERFGATE_WRITE_GOLDEN", "PERFGATE_FUZZ_ARGUMENTS")
 
 _SESSION = ExitStack()
+
+# Tests that are imported from a module that is none itself.
+pytest.register_assert_rewrite("tests.contract.forge_suite")
 
 
 def pytest_configure() -> None:

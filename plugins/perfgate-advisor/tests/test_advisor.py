@@ -1,4 +1,4 @@
-"""What msprof-analyze's advisor writes: its workbook, read; its problems, merged with what our steps noticed."""
+"""The advisor of msprof-analyze: its workbook, and the program as perfgate runs it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from perfgate_advisor import msprof_analyze
+from perfgate_advisor.workbook import RULES, advisories
 
-from perfgate.document.message import quote
-from perfgate.document.run import Advisory, Artifact, Finding, StepResult
-from perfgate.flows.run import advisor
-from perfgate.flows.run.advisor import advise_profile, advise_run
-from perfgate.judging.advice.advise import advised, suggestions
-from perfgate.judging.advice.advisor import advisories
-from tests.fakes.documents import make_decision, make_run
+from perfgate.catalogue.lookup import RULE_ADVICE
+from perfgate.document.run import Advisory, Artifact
+from perfgate.flows.run.advisors import advise_profile, advise_run
+from tests.fakes.documents import make_run
 from tests.waiting import left_in_the_end
 from tests.wording import worded
 
@@ -71,63 +70,23 @@ def test_advisories__short_rows_and_no_problems__nothing() -> None:
     assert found({"problems": [HEADER, ("Packet Analysis",), ()]}) == []
 
 
-def test_suggestions__problem_that_no_step_of_ours_noticed__merged_with_its_source() -> None:
-    merged = suggestions(make_run(steps=[], advisories=found()))
-    assert [(one.rule, one.source, one.step) for one in merged] == [
-        ("Byte Alignment Analysis", SOURCE, None),
-        ("Cube Operator Perf Analysis", SOURCE, None),
-        ("OPERATOR SEQUENCE ANALYSIS BASED ON MTE BOUND", SOURCE, None),
-        ("Operator Dynamic Shape Issues", SOURCE, None),
-    ]
-    assert merged[0].message == quote("Byte Alignment Analysis: 2 collectives are not aligned. 1. Align them.")
-
-
 @pytest.mark.parametrize(
-    ("category", "rule"),
+    ("category", "rules"),
     [
-        ("AICPU Issues", "ops.ai_cpu"),
-        ("Packet Analysis", "communication.small_packets"),
-        ("Communication Retransmission Analysis", "communication.retransmission"),
-        ("AI Core Frequency Issues", "thermal.kernel_clock"),
-        ("Operator Dispatch Issues", "graph.op_compiled"),
+        ("AICPU Issues", ["ops.ai_cpu"]),
+        ("Packet Analysis", ["communication.small_packets"]),
         # As msprof-analyze 26.2 names it in a folder of several ranks.
-        ("RANK 0 operator dynamic shape issues", "graph.op_compiled"),
+        ("RANK 0 operator dynamic shape issues", ["graph.recompiles", "graph.op_compiled", "graph.compiled_again"]),
+        ("Byte Alignment Analysis", []),
     ],
 )
-def test_suggestions__problem_that_a_rule_of_a_step_knows__merged_only_without_its_finding(
-    category: str, rule: str
-) -> None:
-    advisory = advisories(
-        {"problems": [HEADER, (category, "described", "suggested")]}, workload="encoder", source=SOURCE
-    )
-    seen = Finding(rule=rule, severity="warning", message=quote(""), evidence={})
-    step = StepResult(number=4, slug="top_ops", workload="encoder", status="attention", findings=[seen])
-
-    assert [one.rule for one in suggestions(make_run(steps=[step], advisories=advisory))] == []
-    assert [one.rule for one in suggestions(make_run(steps=[], advisories=advisory))] == [category]
+def test_advisories__problem_that_rules_of_perfgate_detect_too__names_them(category: str, rules: list[str]) -> None:
+    (advisory,) = found({"problems": [HEADER, (category, "described", "suggested")]})
+    assert advisory.rules == rules
 
 
-def test_suggestions__problem_that_a_step_of_ours_noticed_too__said_once_by_us() -> None:
-    again = Finding(rule="graph.recompiles", severity="warning", message=quote(""), evidence={"reason": "shapes"})
-    step = StepResult(number=9, slug="graph", workload="encoder", status="attention", findings=[again])
-    rules = [one.rule for one in suggestions(make_run(steps=[step], advisories=found()))]
-    assert "graph.recompiles" in rules
-    assert "Operator Dynamic Shape Issues" not in rules
-
-
-def test_advised__problem_of_both_sides__only_what_is_new_is_the_changes_doing() -> None:
-    base = make_run("base", steps=[], advisories=found()[:1])
-    judged = advised(make_decision("FAIL", comparisons=[]), base, make_run(steps=[], advisories=found()[:2]))
-    assert [(one.rule, one.introduced) for one in judged.suggestions] == [
-        ("Byte Alignment Analysis", False),
-        ("Operator Dynamic Shape Issues", True),
-    ]
-
-
-def test_advised__base_that_nobody_advised_on__nothing_is_known_to_be_new() -> None:
-    head = make_run(steps=[], advisories=found())
-    judged = advised(make_decision("FAIL", comparisons=[]), make_run("base", steps=[]), head)
-    assert not any(one.introduced for one in judged.suggestions)
+def test_rules__all__are_rules_of_the_catalogue() -> None:
+    assert {rule for rules in RULES.values() for rule in rules} <= set(RULE_ADVICE)
 
 
 @pytest.fixture
@@ -232,7 +191,7 @@ def test_advise__damaged_workbook__a_warning(recording: Path, tool: Any) -> None
 def test_advise__tool_that_does_not_end__is_ended_with_what_it_started(
     recording: Path, tool: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(advisor, "TIME_LIMIT", 4.0)
+    monkeypatch.setattr(msprof_analyze, "TIME_LIMIT", 4.0)
     tool(f"pid = os.fork()\nopen({str(tmp_path / 'pids')!r}, 'a').write(f'{{os.getpid()}}\\n')\ntime.sleep(600)")
     _, (warning,), _ = ask(recording)
     assert warning == "msprof-analyze advisor gave no result: it was not done after 4 s"
@@ -256,7 +215,7 @@ def test_advise__tool__sees_neither_secrets_nor_the_network(
 
 
 def test_advise__recording_too_large__not_asked(recording: Path, tool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advisor, "MOST_BYTES", 3)
+    monkeypatch.setattr(msprof_analyze, "MOST_BYTES", 3)
     tool("raise SystemExit")
     _, (warning,), _ = ask(recording)
     assert "more than it reads in time" in warning
@@ -272,7 +231,7 @@ def test_advise__no_folder_of_ascend__nothing_is_asked(tmp_path: Path, tool: Any
 def test_advise__tool_not_installed__a_word_in_passing_and_no_warning(
     recording: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(advisor, "TOOL", "no-such-tool")
+    monkeypatch.setattr(msprof_analyze, "TOOL", "no-such-tool")
     assert ask(recording) == (
         [], [], ["no-such-tool is not installed, so its advisor was not run (pip install msprof-analyze openpyxl)"]
     )  # fmt: skip

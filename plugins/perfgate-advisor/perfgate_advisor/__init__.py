@@ -1,0 +1,1 @@
+"""The advisor of msprof-analyze, as a plug-in of perfgate."""

@@ -1,0 +1,145 @@
+"""One adapter for the forges with an API similar to GitHub's; their differences are settings.
+
+None of the servers was available for testing. Sources: Gitee: its own command line client (oschina/gitee-cli,
+pkg/gitee: Bearer, paths, pages without links). GitCode: the SDK gitcode-api on PyPI, which the tests run against the same
+fake server as this adapter. Gitea and Forgejo: their API documentation (/api/swagger).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import msgspec
+
+from perfgate.errors import ForgeError, ForgeHasNoStatusesError
+from perfgate.judging.forge.dialects import Dialect, DialectForge, User
+from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Clock, Comment, CommitStatus, ForgeArtifact, Sleep
+from perfgate.judging.forge.http import MAX_PAGES, ForgeSession, Ignored, Query
+
+T = TypeVar("T")
+
+PAGE_SIZE = 100
+
+
+@dataclass(frozen=True)
+class SimilarDialect(Dialect):
+    """A dialect whose lists have numbered pages. ``scheme`` is the word before the token in a request's header."""
+
+    max_description: int = 255
+    page_size: Literal["per_page", "limit"] = "per_page"
+    scheme: Literal["Bearer", "token"] = "Bearer"
+    has_statuses: bool = False
+
+
+class _Comment(msgspec.Struct):
+    # GitCode's SDK types it as number or text.
+    id: int | str
+    body: str | None = None
+    user: User | None = None
+
+
+class _Head(msgspec.Struct):
+    sha: str
+
+
+class _Pull(msgspec.Struct):
+    number: int
+    head: _Head
+    base: _Head | None = None
+    state: str = "open"
+
+
+def connect_similar(event: CiEvent, token: str, dialect: SimilarDialect, *, sleep: Sleep, clock: Clock) -> SimilarForge:
+    session = ForgeSession(
+        event.api_url,
+        token,
+        accept="application/json",
+        sleep=sleep,
+        clock=clock,
+        ca_file=event.ca_file,
+        scheme=dialect.scheme,
+    )
+    return SimilarForge(session, event, dialect)
+
+
+class SimilarForge(DialectForge):
+    """One repository on a forge with a GitHub-like API."""
+
+    _dialect: SimilarDialect
+
+    def find_change_request(self, *, prefer: int | None = None) -> ChangeRequest | None:
+        number = self._event.change_request
+        if number is not None:
+            return _change_request(self._session.get(f"{self._path}/pulls/{number}", _Pull))
+        pulls = self._all(f"{self._path}/pulls", _Pull, lambda pull: pull.number, state="open")
+        candidates = {pull.number: pull for pull in pulls if pull.head.sha == self._event.head_sha}
+        if not candidates:
+            return None
+        return _change_request(candidates[prefer if prefer in candidates else max(candidates)])
+
+    def changed_files(self, number: int) -> list[str] | None:  # noqa: ARG002 - the same for all
+        """Return None: the maximum length of these forges' file lists is untested."""
+        return None
+
+    def merge_base(self, first: str, second: str) -> str | None:  # noqa: ARG002 - the same for all
+        """Return None: this part of the API is untested."""
+        return None
+
+    def parents(self, sha: str) -> list[str] | None:  # noqa: ARG002 - the same for all
+        """Return None: this part of the API is untested."""
+        return None
+
+    def artifacts(self) -> list[ForgeArtifact]:
+        """Raise ForgeError: artifacts are stored by the CI, not by these forges."""
+        raise ForgeError(
+            f"perfgate fetches no artifacts from {self._dialect.name}; bring the check folder here and name it: "
+            "perfgate publish DIR"
+        )
+
+    def download(self, artifact: ForgeArtifact) -> bytes:
+        raise ForgeError(f"perfgate fetches no artifacts from {self._dialect.name}: {artifact.name[:40]!r}")
+
+    def comments(self, number: int) -> list[Comment]:
+        comments = self._all(f"{self._talk}/{number}/comments", _Comment, self._id)
+        return [Comment(self._id(comment), comment.body or "", self._is_own(comment.user)) for comment in comments]
+
+    def add_comment(self, number: int, body: str) -> None:
+        """Write a new comment. The id in the answer is ignored: on GitCode it may be that of a discussion."""
+        path = f"{self._talk}/{number}/comments"
+        self._session.send("POST", path, {"body": body}, Ignored, expect=(201, 200), repeatable=False)
+
+    def set_status(self, status: CommitStatus) -> None:
+        if not self._dialect.has_statuses:
+            raise ForgeHasNoStatusesError(
+                f"perfgate knows no commit status on {self._dialect.name}; the comment and this job's exit code say the same"
+            )
+        super().set_status(status)
+
+    def _all(self, path: str, kind: type[T], key: Callable[[T], int], **query: str) -> list[T]:
+        """The elements of a list, up to the first page that brings nothing new; ``key`` distinguishes them."""
+        elements: dict[int, T] = {}
+        for page in self._pages(path, kind, **query):
+            before = len(elements)
+            elements.update({key(element): element for element in page})
+            if len(elements) == before:
+                break
+        return list(elements.values())
+
+    def _pages(self, path: str, kind: type[T], **query: str) -> Iterator[list[T]]:
+        for number in range(1, MAX_PAGES + 1):
+            numbered: Query = {**query, self._dialect.page_size: PAGE_SIZE, "page": number}
+            yield self._session.get(path, list[kind], query=numbered)  # type: ignore[valid-type]  # made here, for msgspec
+        raise ForgeError(f"{path} has more than {MAX_PAGES} pages; perfgate stops here")
+
+    def _id(self, comment: _Comment) -> int:
+        text = str(comment.id)
+        if not (text.isascii() and text.isdecimal()):
+            raise ForgeError(f"{self._dialect.name} numbers a comment {text[:40]!r}; perfgate knows whole numbers only")
+        return int(text)
+
+
+def _change_request(pull: _Pull) -> ChangeRequest:
+    base = pull.base.sha if pull.base else None
+    return ChangeRequest(pull.number, pull.head.sha, base_sha=base, open=pull.state == "open")
