@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 
 import numpy as np
 
@@ -12,10 +12,12 @@ from perfgate.catalogue.names import ITL, NUMBER, RANKS_LOSS, TPOT
 from perfgate.document.decision import Invalid, InvalidKind, Missing, MissingSide
 from perfgate.document.job import JobNumber, JobRecord, RankCounts, Turn, turns_by_quad
 from perfgate.document.message import Message
+from perfgate.document.run import Side
 from perfgate.job_settings import JobReference
 from perfgate.judging.gate.comparison import rounded
 from perfgate.judging.gate.evidence import Evidence
 from perfgate.judging.gate.executed import FEWEST_COUNTED, counted_lines
+from perfgate.judging.gate.missing import SIDES, one_a_piece
 from perfgate.judging.gate.required_jobs import (
     RequiredJob,
     is_on_device,
@@ -62,71 +64,71 @@ def missing_turns(evidence: Evidence, required: Mapping[str, RequiredJob]) -> li
     failed = {failed.workload for failed in evidence.head.run.failed_pairs}
     declared = (job.name for run in evidence.runs for job in run.jobs)
     names = dict.fromkeys([*required, *declared, *(turn.workload for turn in evidence.base.run.turns)])
-    return [entry for name in names if name not in failed for entry in _missing_of(name, evidence, required.get(name))]
+    return one_a_piece(
+        entry for name in names if name not in failed for entry in _missing_of(name, evidence, required.get(name))
+    )
 
 
 def _missing_of(name: str, evidence: Evidence, required: RequiredJob | None) -> Iterator[Missing]:
-    records = [next((job for job in run.jobs if job.name == name), None) for run in evidence.runs]
-    before, after = (turns_by_quad(turns, name) for turns in evidence.turns(name))
-    if not before or not after or records[0] is None or records[1] is None:
-        lacks: MissingSide = "both" if not before and not after else "head" if before else "base"
-        yield Missing(workload=name, side=lacks)
+    turns = dict(zip(SIDES, evidence.turns(name)))
+    record, of_head = (next((job for job in run.jobs if job.name == name), None) for run in evidence.runs)
+    if not all(turns.values()) or record is None or of_head is None:
+        records = dict(zip(SIDES, (record, of_head)))
+        yield from (Missing(workload=name, side=side) for side in SIDES if not turns[side] or records[side] is None)
         return
-    record = records[0]
-    if record.numbers != records[1].numbers or not any(number.gating for number in record.numbers):
+    if record.numbers != of_head.numbers or not any(number.gating for number in record.numbers):
         yield Missing(workload=name, metric="job.numbers", side="base")
-    elif record != records[1]:
+    elif record != of_head:
         yield Missing(workload=name, metric="job.settings", side="base", differs=True)
-    numbers = range(max(before.keys() | after.keys()) + 1)
-    named = {name for turns in (*before.values(), *after.values()) for turn in turns for name in turn.values}
-    sides: list[tuple[MissingSide, dict[int, list[Turn]]]] = [("base", before), ("head", after)]
-    for side, turns in sides:
-        absent = [number for number in numbers if len(turns.get(number, ())) != len(before.get(0, ()))]
-        if absent:
-            yield Missing(workload=name, metric="job.turns", side=side, pairs=absent)
-        yield from (Missing(workload=name, metric=metric, side=side) for metric in _unreported(record, turns))
-        lacking = {m for of_quad in turns.values() for turn in of_quad for m in named - turn.values.keys()}
-        yield from (Missing(workload=name, metric=metric, side=side) for metric in sorted(lacking))
-    yield from _other_requests(name, before, after)
-    for number in record.numbers:
-        if number.metric not in named:
-            yield Missing(workload=name, metric=number.metric, side="both")
+    yield from _incomplete(record, turns)
+    yield from _other_requests(name, turns)
     declared = {f"{NUMBER}{key}" for key in required.reference.settings.numbers} if required else frozenset()
     for number in record.numbers:
         may_be_zero = number.metric.startswith(NUMBER) and number.metric not in declared and number.unit == "1"
-        yield from _nothing_measured(name, number, sides, may_be_zero=may_be_zero) if number.gating else ()
+        yield from _nothing_measured(name, number.metric, turns, may_be_zero=may_be_zero) if number.gating else ()
     if required is not None:
         yield from _not_as_required(required, evidence, record)
 
 
-def _other_requests(name: str, before: Mapping[int, list[Turn]], after: Mapping[int, list[Turn]]) -> Iterator[Missing]:
+def _incomplete(record: JobRecord, turns: Mapping[Side, Sequence[Turn]]) -> Iterator[Missing]:
+    """Yield the turns of quads, the fields and the numbers that a side lacks: every turn has the numbers of all others."""
+    quads = {side: Counter(turn.quad for turn in of_side) for side, of_side in turns.items()}
+    numbers = range(max(quads["base"].keys() | quads["head"].keys()) + 1)
+    expected = {number.metric for number in record.numbers}
+    expected.update(metric for of_side in turns.values() for turn in of_side for metric in turn.values)
+    for side, of_side in turns.items():
+        if absent := [number for number in numbers if quads[side][number] != quads["base"][0]]:
+            yield Missing(workload=record.name, metric="job.turns", side=side, pairs=absent)
+        lacking = {metric for turn in of_side for metric in expected - turn.values.keys()}
+        for metric in (*_unreported(record, of_side), *sorted(lacking)):
+            yield Missing(workload=record.name, metric=metric, side=side)
+
+
+def _other_requests(name: str, turns: Mapping[Side, Sequence[Turn]]) -> Iterator[Missing]:
     """Yield that the sides' requests differ, or that they went without different things, in the turns of a quad."""
-    asked = [
-        {quad: [(turn.requests, sorted(turn.without)) for turn in of_quad] for quad, of_quad in turns.items()}
-        for turns in (before, after)
-    ]
-    if unlike := sorted(quad for quad in asked[0].keys() & asked[1].keys() if asked[0][quad] != asked[1][quad]):
+    before, after = (
+        {quad: [(turn.requests, sorted(turn.without)) for turn in of_quad] for quad, of_quad in quads.items()}
+        for quads in (turns_by_quad(of_side, name) for of_side in turns.values())
+    )
+    if unlike := sorted(quad for quad in before.keys() & after.keys() if before[quad] != after[quad]):
         yield Missing(workload=name, metric="job.requests", side="both", pairs=unlike, differs=True)
 
 
 def _nothing_measured(
-    job: str, number: JobNumber, sides: Sequence[tuple[MissingSide, dict[int, list[Turn]]]], *, may_be_zero: bool
+    job: str, metric: str, turns: Mapping[Side, Sequence[Turn]], *, may_be_zero: bool
 ) -> Iterator[Missing]:
     """Yield that a number is not above 0, as times, rates and amounts are: then it has no ratio, and is not compared.
 
     A program's count may be 0, and is then 0 in all turns of both sides.
     """
     values = {
-        side: [
-            turn.values[number.metric] for of_quad in turns.values() for turn in of_quad if number.metric in turn.values
-        ]
-        for side, turns in sides
+        side: [turn.values[metric] for turn in of_side if metric in turn.values] for side, of_side in turns.items()
     }
-    if may_be_zero and not any(value for listed in values.values() for value in listed):
+    if may_be_zero and not any(value for of_side in values.values() for value in of_side):
         return
-    nothing = [side for side, listed in values.items() if not all(0 < value < math.inf for value in listed)]
-    if nothing:
-        yield Missing(workload=job, metric=number.metric, side="both" if len(nothing) > 1 else nothing[0])
+    for side, of_side in values.items():
+        if not all(0 < value < math.inf for value in of_side):
+            yield Missing(workload=job, metric=metric, side=side)
 
 
 def _not_as_required(required: RequiredJob, evidence: Evidence, record: JobRecord) -> Iterator[Missing]:
@@ -195,40 +197,38 @@ def _shares_devices_as(settings: JobReference, record: JobRecord, turns: Iterabl
     return not has_own_processes or all(turn.start == turn.quad for turn in turns)
 
 
-def _unreported(job: JobRecord, turns: Mapping[int, list[Turn]]) -> Iterator[str]:
+def _unreported(job: JobRecord, turns: Sequence[Turn]) -> Iterator[str]:
     """Yield the fields that turns should report and do not, such as a side's earlier activity or the delay of its requests."""
-    listed = list(chain.from_iterable(turns.values()))
     # The first turn of a start has no turn before it, on either half of the devices.
-    first = len({turn.start for turn in listed}) * (2 if job.fits == "swap" else 1)
+    first = len({turn.start for turn in turns}) * (2 if job.fits == "swap" else 1)
     has_processes = job.kind != "command" and job.fits != "alternate"
-    if has_processes and sum(turn.out_of_turn is None for turn in listed) > first:
+    if has_processes and sum(turn.out_of_turn is None for turn in turns) > first:
         yield "out_of_turn"
-    if job.kind == "ranks" and not _are_counted(listed):
+    if job.kind == "ranks" and not _are_counted(turns):
         yield "counts"
-    if job.kind == "server" and any(turn.late is None for turn in listed):
+    if job.kind == "server" and any(turn.late is None for turn in turns):
         yield "late"
-    if job.kind == "server" and not all(turn.requests for turn in listed):
+    if job.kind == "server" and not all(turn.requests for turn in turns):
         yield "job.requests"
-    if job.kind == "command" and len(counted_lines(listed)) < FEWEST_COUNTED:
+    if job.kind == "command" and len(counted_lines(turns)) < FEWEST_COUNTED:
         yield "counters"
-    with_texts = {turn.start for turn in listed if turn.texts}
+    with_texts = {turn.start for turn in turns if turn.texts}
     # Starts are counted from 0: with other numbers, a side's answers would match no start of the other side.
-    if with_texts and (with_texts < {turn.start for turn in listed} or min(with_texts) < 0):
+    if with_texts and (with_texts < {turn.start for turn in turns} or min(with_texts) < 0):
         yield "texts"
 
 
-def _are_counted(turns: Iterable[Turn]) -> bool:
+def _are_counted(turns: Sequence[Turn]) -> bool:
     """Whether a turn of every start has whole counts of all ranks that have times, or no rank could be profiled."""
-    listed = list(turns)
     counted = {
         turn.start
-        for turn in listed
+        for turn in turns
         if turn.counts
         and {str(count.rank) for count in turn.counts} == {entry.labels.get("rank") for entry in turn.samples}
     }
-    counts = [count for turn in listed for count in turn.counts]
+    counts = [count for turn in turns for count in turn.counts]
     are_whole = all(_is_whole(count) for count in counts) and len({count.steps > 0 for count in counts}) == 1
-    return are_whole and counted == {turn.start for turn in listed}
+    return are_whole and counted == {turn.start for turn in turns}
 
 
 def _is_whole(count: RankCounts) -> bool:

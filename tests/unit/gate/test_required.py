@@ -97,7 +97,7 @@ EVERYWHERE, HERE = f"encoder/{SHAPE}", "encoder"
         (same, without_shape, f"{EVERYWHERE} latency.low (head)"),
         (without_pair, without_pair, f"{HERE} latency.low (both)"),
         (same, without_pair, f"{HERE} latency.low (head)"),
-        (without_column("seen_ns"), without_column("seen_ns"), f"{EVERYWHERE} seen_ns (base)"),
+        (without_column("seen_ns"), without_column("seen_ns"), f"{EVERYWHERE} seen_ns (both)"),
         (same, without_column("seen_ns"), f"{EVERYWHERE} seen_ns (head)"),
         (same, without_column("used_ns"), f"{EVERYWHERE} used_ns (head)"),
         (same, without_counters, f"{EVERYWHERE} counters.framework_ops (head)"),
