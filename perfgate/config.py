@@ -8,7 +8,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,7 +20,7 @@ from perfgate.document.budget import Budget, parse_budget, parse_place
 from perfgate.document.decision import DEFAULT_LOOKS, MOST_LOOKS, Policy
 from perfgate.errors import ConfigError
 from perfgate.job_settings import NAME, JobReference, JobSettings, NumberSettings, SlaSettings, mistakes
-from perfgate.load_settings import Lengths, LoadSettings
+from perfgate.load_settings import Lengths, LoadSettings, Seconds, Text, doc
 from perfgate.locale import LANGUAGES, Activity, Language, environment_language
 from perfgate.project import CONFIG_NAME as CONFIG_NAME  # noqa: PLC0414 - it is looked for here
 from perfgate.project import choices, projects_below
@@ -68,8 +68,6 @@ CI_FILES = (
 ACCELERATOR_CPUS = 4
 # Fewer pairs show nothing: the rule cannot reach its error with them.
 FEWEST_PAIRS = 8
-# A longer limit than a year is a mistyped one.
-_YEAR = 365 * 86_400.0
 _DAY = 86_400.0
 
 # The name is part of an artifact's name, and `perfgate-KEY-judged-ATTEMPT` is what the publishing job uploads itself.
@@ -77,19 +75,10 @@ TESTBED_NAME = re.compile(r"(?!judged$)[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 # So many still have room for their comments in one.
 MOST_TESTBEDS = 12
 
-Text = Annotated[str, msgspec.Meta(min_length=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Pairs = Annotated[int, msgspec.Meta(ge=FEWEST_PAIRS)]
-Seconds = Annotated[float, msgspec.Meta(gt=0, le=_YEAR)]
 Chance = Annotated[float, msgspec.Meta(gt=0, lt=0.5)]
 Share = Annotated[float, msgspec.Meta(ge=0, lt=1)]
-
-
-def _doc(text: str) -> msgspec.Meta:
-    """The description of a setting; it is in the schema beside its bounds, and from there in docs/configuration.md."""
-    return msgspec.Meta(description=text)
-
-
 # Each takes memory for a model of its own.
 MOST_COPIES = 64
 
@@ -97,46 +86,46 @@ MOST_COPIES = 64
 class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How worker processes run."""
 
-    threads: Annotated[Count, _doc("Threads of torch. 0: as many as CPUs are granted.")] = 0
+    threads: Annotated[Count, doc("Threads of torch. 0: as many as CPUs are granted.")] = 0
     python_path: Annotated[
-        list[str], _doc("Folders of the project that are put on Python's path, where they exist.")
+        list[str], doc("Folders of the project that are put on Python's path, where they exist.")
     ] = msgspec.field(default_factory=lambda: [".", "src"])
     preload: Annotated[
         list[str],
-        _doc("Modules that are imported once, before workers are forked. `[]`: every worker imports for itself."),
+        doc("Modules that are imported once, before workers are forked. `[]`: every worker imports for itself."),
     ] = msgspec.field(default_factory=lambda: ["torch"])
     pass_env: Annotated[
-        list[str], _doc("Environment variables that workers see beside the usual few. Never name a token.")
+        list[str], doc("Environment variables that workers see beside the usual few. Never name a token.")
     ] = []
     link: Annotated[
         list[str],
-        _doc("Paths that git ignores and the model needs, such as weights. Both checkouts get a link to them."),
+        doc("Paths that git ignores and the model needs, such as weights. Both checkouts get a link to them."),
     ] = []
     requirements: Annotated[
         list[str],
-        _doc("Patterns of the files that define dependencies. Where they differ between base and head, `setup` runs."),
+        doc("Patterns of the files that define dependencies. Where they differ between base and head, `setup` runs."),
     ] = msgspec.field(default_factory=lambda: list(REQUIREMENTS))
     setup: Annotated[
-        str, _doc("The shell command that installs the dependencies of one side into a virtual environment of its own.")
+        str, doc("The shell command that installs the dependencies of one side into a virtual environment of its own.")
     ] = ""
-    setup_timeout: Annotated[Seconds, _doc("Seconds that `setup` may take.")] = 1800.0
+    setup_timeout: Annotated[Seconds, doc("Seconds that `setup` may take.")] = 1800.0
     inherit_packages: Annotated[
-        bool, _doc("Whether such an environment sees the packages of the running Python after its own.")
+        bool, doc("Whether such an environment sees the packages of the running Python after its own.")
     ] = True
-    load_timeout: Annotated[Seconds, _doc("Seconds that loading the workload may take.")] = 300.0
+    load_timeout: Annotated[Seconds, doc("Seconds that loading the workload may take.")] = 300.0
     step_timeout: Annotated[
-        Seconds, _doc("Seconds that one step of the checklist, or one request of a pair, may take.")
+        Seconds, doc("Seconds that one step of the checklist, or one request of a pair, may take.")
     ] = 300.0
     steady: Annotated[
         Annotated[float, msgspec.Meta(ge=0, le=_DAY)],
-        _doc(
+        doc(
             "Seconds that step 1 times the calls of each shape once they are warm, in `run` and on both sides of a check; it "
             "then says whether they stayed steady. 0: as long as quick or full mode takes."
         ),
     ] = 0.0
     copies: Annotated[
         Annotated[int, msgspec.Meta(ge=0, le=MOST_COPIES)] | Annotated[list[int], msgspec.Meta(min_length=2)],
-        _doc(
+        doc(
             "Numbers of copies of the workload that step 10 runs at the same time, in threads and in processes, e.g. "
             "`[1, 2, 4]`; they begin with 1 and grow. A single number stands for 1, 2, 4 and so on, up to it; 0 for none. "
             "It takes seconds for each number."
@@ -144,18 +133,18 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = 0
     cold_start: Annotated[
         bool,
-        _doc("Whether step 1 starts a new process that imports, loads and calls the workload, and times each part."),
+        doc("Whether step 1 starts a new process that imports, loads and calls the workload, and times each part."),
     ] = False
     shape_space: Annotated[
         bool,
-        _doc("Whether step 13 tries shapes that the workload's own suggest: the edges of their sizes, and beyond."),
+        doc("Whether step 13 tries shapes that the workload's own suggest: the edges of their sizes, and beyond."),
     ] = False
-    memory_limit: Annotated[Count, _doc("Bytes of memory that a worker may take. 0: no limit.")] = 0
+    memory_limit: Annotated[Count, doc("Bytes of memory that a worker may take. 0: no limit.")] = 0
     reuse_caches: Annotated[
-        bool, _doc("Whether workers in CI use compiled kernels of earlier jobs. The report says so.")
+        bool, doc("Whether workers in CI use compiled kernels of earlier jobs. The report says so.")
     ] = False
     seed: Annotated[
-        Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)], _doc("The seed of the inputs and of every draw of lots.")
+        Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)], doc("The seed of the inputs and of every draw of lots.")
     ] = 20201120
 
     @property
@@ -174,11 +163,11 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     looks: Annotated[
         Annotated[list[Pairs], msgspec.Meta(min_length=1, max_length=MOST_LOOKS)],
-        _doc("The numbers of pairs after which the gate may decide, rising."),
+        doc("The numbers of pairs after which the gate may decide, rising."),
     ] = msgspec.field(default_factory=lambda: list(DEFAULT_LOOKS))
     budget: Annotated[
         Seconds,
-        _doc(
+        doc(
             "Seconds of pairs for each workload. Once they are spent, no pair after the second look begins. A workload with "
             "calls of 0.25 s or more, whose two looks would take longer than this and than 300 s, is refused with the budget "
             "it needs."
@@ -186,42 +175,42 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = 60.0
     checklist_budget: Annotated[
         Annotated[float, msgspec.Meta(ge=0, le=_DAY)],
-        _doc(
+        doc(
             "Seconds for each workload in which base and head measure the steps of the checklist again in turns, beside the "
             "pairs and the first turn. Steps that need more are named, and shown without a difference. 0: none are compared."
         ),
     ] = 60.0
     aa_pairs: Annotated[
         Annotated[int, msgspec.Meta(ge=5)],
-        _doc("Pairs of base and base, which show the noise. They come with the first look."),
+        doc("Pairs of base and base, which show the noise. They come with the first look."),
     ] = 7
     quads: Annotated[
         Annotated[int, msgspec.Meta(ge=2)] | None,
-        _doc(
+        doc(
             "Groups of four blocks in a pair, each in another memory layout. Unset: 4 to 16, by what starting a pair costs."
         ),
     ] = None
-    block_seconds: Annotated[Annotated[float, msgspec.Meta(gt=0, le=60)], _doc("Seconds of calls in one block.")] = 0.02
+    block_seconds: Annotated[Annotated[float, msgspec.Meta(gt=0, le=60)], doc("Seconds of calls in one block.")] = 0.02
     cpus: Annotated[
         Count | None,
-        _doc("CPUs that both sides are pinned to. 0: all granted. Unset: 1 on a CPU, 4 on an accelerator."),
+        doc("CPUs that both sides are pinned to. 0: all granted. Unset: 1 on a CPU, 4 on an accelerator."),
     ] = None
-    alpha: Annotated[Chance, _doc("The chance of a false alarm of the whole gate.")] = 0.01
-    alpha_ok: Annotated[Chance, _doc('The chance of a wrong "unchanged" for one comparison.')] = 0.05
+    alpha: Annotated[Chance, doc("The chance of a false alarm of the whole gate.")] = 0.01
+    alpha_ok: Annotated[Chance, doc('The chance of a wrong "unchanged" for one comparison.')] = 0.05
     ok_margin: Annotated[
         Share | None,
-        _doc('The slowdown that "unchanged" excludes. Unset: 1 % where time allows, else 2 %.'),
+        doc('The slowdown that "unchanged" excludes. Unset: 1 % where time allows, else 2 %.'),
     ] = None
     strict: Annotated[
         bool,
-        _doc(
+        doc(
             "Whether a count that grew fails also where calls are shown not to be slower. Copies to the host, "
             "synchronisations, graph breaks, recompilations, leaks, format conversions and lost precision always do."
         ),
     ] = False
     tolerance: Annotated[
         dict[str, float],
-        _doc("How much worse than its base a metric may be: `METRIC`, `METRIC@WORKLOAD/SHAPE` or a pattern."),
+        doc("How much worse than its base a metric may be: `METRIC`, `METRIC@WORKLOAD/SHAPE` or a pattern."),
     ] = {}
 
 
@@ -230,33 +219,31 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     path: Annotated[
         str,
-        _doc(
+        doc(
             "`branch://NAME` for a branch of the project's own repository (`?remote=REMOTE` for another remote than origin), "
             "`sqlite:///PATH`, or a file relative to perfgate.toml. Empty: a file in the user's data folder."
         ),
     ] = ""
     main_branch: Annotated[
-        str, _doc("The branch whose runs are kept and which changes are compared with. Empty: the remote's default.")
+        str, doc("The branch whose runs are kept and which changes are compared with. Empty: the remote's default.")
     ] = ""
     keep: Annotated[
         Count,
-        _doc(
-            "Runs of each testbed that stay, 0 for all. Recording removes the oldest once a twentieth more are there."
-        ),
+        doc("Runs of each testbed that stay, 0 for all. Recording removes the oldest once a twentieth more are there."),
     ] = 2000
 
 
 class LimitSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A limit with more than its number."""
 
-    value: Annotated[float | None, _doc("The number. Unset: the checklist's own.")] = None
-    gating: Annotated[bool, _doc("Whether the gate fails beyond it.")] = False
+    value: Annotated[float | None, doc("The number. Unset: the checklist's own.")] = None
+    gating: Annotated[bool, doc("Whether the gate fails beyond it.")] = False
 
 
 class ExpectSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Requirements on the trace of every workload. The gate fails if they are not met."""
 
-    kernels: Annotated[list[Text], _doc("Patterns of the names of kernels or operators.")] = []
+    kernels: Annotated[list[Text], doc("Patterns of the names of kernels or operators.")] = []
 
 
 class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -264,7 +251,7 @@ class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     spans: Annotated[
         list[Text],
-        _doc(
+        doc(
             "Parts of names: of the compiler's entry, of running the graph and, where there is one, of its native code between "
             "them. Unset: those of the device's own compiler, on an NPU `npu_fx_compiler inference` (also with `_`), "
             "`ExecuteGraph` and `TorchNpuGraphBase::Run`."
@@ -277,7 +264,7 @@ class TraceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     communication: Annotated[
         list[Text],
-        _doc(
+        doc(
             "Regular expressions: kernels whose names match one communicate, beside those of the libraries that are known."
         ),
     ] = []
@@ -287,7 +274,7 @@ class ReportSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """How comments and reports read; documents are language-neutral."""
 
     language: Annotated[
-        Language | None, _doc("The language of comments, reports and the terminal; unset, that of the locale.")
+        Language | None, doc("The language of comments, reports and the terminal; unset, that of the locale.")
     ] = None
 
 
@@ -299,8 +286,8 @@ class PathSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     documentation and files of other CI hosts is ignored by default.
     """
 
-    relevant: Annotated[list[Text], _doc("The files that count.")] = msgspec.field(default_factory=lambda: ["*"])
-    ignore: Annotated[list[Text], _doc("The files that do not count, although `relevant` names them.")] = msgspec.field(
+    relevant: Annotated[list[Text], doc("The files that count.")] = msgspec.field(default_factory=lambda: ["*"])
+    ignore: Annotated[list[Text], doc("The files that do not count, although `relevant` names them.")] = msgspec.field(
         default_factory=lambda: [*DOCUMENTATION, *CI_FILES]
     )
 
@@ -308,26 +295,24 @@ class PathSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """perfgate.toml as it is written."""
 
-    project: Annotated[str, _doc("The name under which runs are kept. Empty: the name of the folder.")] = ""
+    project: Annotated[str, doc("The name under which runs are kept. Empty: the name of the folder.")] = ""
     device: Annotated[
-        str, _doc("`cpu`, `npu`, `cuda`, or one of several as in `npu:1`. PERFGATE_DEVICE comes first.")
+        str, doc("`cpu`, `npu`, `cuda`, or one of several as in `npu:1`. PERFGATE_DEVICE comes first.")
     ] = "cpu"
     workload: Annotated[
-        str, _doc("The only workload, as `FILE:NAME`; short for one entry of `workloads` under that name.")
+        str, doc("The only workload, as `FILE:NAME`; short for one entry of `workloads` under that name.")
     ] = ""
     workloads: Annotated[
         dict[str, str | JobSettings],
-        _doc("Several workloads: a name and `FILE:NAME` for each, or a table for a job ([jobs](jobs.md))."),
+        doc("Several workloads: a name and `FILE:NAME` for each, or a table for a job ([jobs](jobs.md))."),
     ] = {}
     limits: Annotated[
         dict[str, float | LimitSetting],
-        _doc("Marks inside one run, by name or pattern. They inform, unless they are `gating`."),
+        doc("Marks inside one run, by name or pattern. They inform, unless they are `gating`."),
     ] = {}
     budget: Annotated[
         dict[str, float | str],
-        _doc(
-            'What the head may be at most, or at least, whatever the base was: `"latency.p99" = "< 20 ms at 50 QPS"`.'
-        ),
+        doc('What the head may be at most, or at least, whatever the base was: `"latency.p99" = "< 20 ms at 50 QPS"`.'),
     ] = {}
     measure: MeasureSettings = MeasureSettings()
     gate: GateSettings = GateSettings()
@@ -339,7 +324,7 @@ class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     paths: PathSettings = PathSettings()
     testbeds: Annotated[
         dict[str, Literal["cpu", "npu", "cuda"]],
-        _doc(
+        doc(
             'The machines of a CI matrix and the device of each, e.g. `910b = "npu"`. `perfgate publish` joins their '
             "checks into one verdict, and a testbed that is missing is INCONCLUSIVE ([CI](ci.md))."
         ),
@@ -359,27 +344,38 @@ class WorkloadReference:
         return f"{self.file}:{self.attribute}"
 
 
-@dataclass(frozen=True)
-class Config:
-    """All settings of the project and the environment, checked."""
+class Config(ConfigFile, frozen=True, kw_only=True):
+    """The settings of the project in ``root`` and of the environment, checked."""
 
     root: Path
-    project: str
-    device: str
-    workloads: tuple[WorkloadReference, ...]
-    measure: MeasureSettings
-    gate: GateSettings
-    store: StoreSettings
-    jobs: tuple[JobReference, ...] = ()
-    limits: Mapping[str, float] = field(default_factory=dict)
-    gating_limits: Mapping[str, float] = field(default_factory=dict)
-    budgets: tuple[Budget, ...] = ()
-    expect: ExpectSettings = field(default_factory=ExpectSettings)
-    graph: GraphSettings = field(default_factory=GraphSettings)
-    trace: TraceSettings = field(default_factory=TraceSettings)
-    report: ReportSettings = field(default_factory=ReportSettings)
-    paths: PathSettings = field(default_factory=PathSettings)
-    testbeds: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def references(self) -> tuple[WorkloadReference, ...]:
+        """The workloads that are functions; the one of ``workload`` comes first."""
+        written = {name: entry for name, entry in self.workloads.items() if isinstance(entry, str)}
+        if self.workload:
+            written = {self.workload.rpartition(":")[2]: self.workload, **written}
+        parts = {name: text.rpartition(":") for name, text in written.items()}
+        return tuple(WorkloadReference(name, file, attribute) for name, (file, _, attribute) in parts.items())
+
+    @property
+    def jobs(self) -> tuple[JobReference, ...]:
+        tables = ((name, entry) for name, entry in self.workloads.items() if isinstance(entry, JobSettings))
+        return tuple(JobReference(name, settings) for name, settings in tables)
+
+    @property
+    def limit_values(self) -> dict[str, float]:
+        limits = _by_full_name(self.limits).items()
+        return {name: setting.value for name, setting in limits if setting.value is not None}
+
+    @property
+    def gating_limits(self) -> dict[str, float]:
+        gating = {name: setting.value for name, setting in _by_full_name(self.limits).items() if setting.gating}
+        return {name: LIMITS[name].default if value is None else value for name, value in gating.items()}
+
+    @property
+    def budgets(self) -> list[Budget]:
+        return [parse_budget(key, written, METRICS[parse_place(key).metric]) for key, written in self.budget.items()]
 
     def policy(self) -> Policy:
         gate = self.gate
@@ -390,8 +386,8 @@ class Config:
             strict=gate.strict,
             looks=list(gate.looks),
             tolerances={**{key: value for job in self.jobs for key, value in job.tolerances.items()}, **gate.tolerance},
-            budgets=list(self.budgets),
-            limits=dict(self.gating_limits),
+            budgets=self.budgets,
+            limits=self.gating_limits,
             kernels=list(self.expect.kernels),
         )
 
@@ -402,7 +398,7 @@ class Config:
 
     def selected(self, names: tuple[str, ...]) -> tuple[WorkloadReference, ...]:
         """The workloads named that are functions, or all of them. Raises ConfigError for a name that is not there."""
-        references = {reference.name: reference for reference in self.workloads}
+        references = {reference.name: reference for reference in self.references}
         known = [*references, *(job.name for job in self.jobs)]
         for name in names:
             if name not in known:
@@ -412,7 +408,7 @@ class Config:
                     config_name=CONFIG_NAME,
                     hint=_did_you_mean(name, known),
                 )
-        return tuple(references[name] for name in names if name in references) if names else self.workloads
+        return tuple(references[name] for name in names if name in references) if names else self.references
 
     def selected_jobs(self, names: tuple[str, ...]) -> tuple[JobReference, ...]:
         """The jobs named, or all of them."""
@@ -507,28 +503,16 @@ def parse_config(
         parsed = msgspec.convert(raw, ConfigFile)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {_refusal(error, raw)}") from error
-    _check_lists(parsed, path)
+    values = msgspec.structs.asdict(parsed)
     root = path.parent
-    limits = _limits(parsed.limits, path)
-    return Config(
-        root=root,
-        project=parsed.project or root.resolve().name,
-        device=device or parsed.testbeds.get(testbed) or parsed.device,
-        workloads=_workloads(parsed, path, needed=needs_workload),
-        jobs=_jobs(parsed, path),
-        measure=parsed.measure,
-        gate=parsed.gate,
-        store=parsed.store,
-        limits={name: setting.value for name, setting in limits.items() if setting.value is not None},
-        gating_limits=_gating_limits(limits, path),
-        budgets=tuple(_budget(key, written, path) for key, written in parsed.budget.items()),
-        expect=parsed.expect,
-        graph=parsed.graph,
-        trace=parsed.trace,
-        report=parsed.report,
-        paths=parsed.paths,
-        testbeds=_testbeds(parsed, path),
-    )
+    values |= {
+        "project": parsed.project or root.resolve().name,
+        "device": device or parsed.testbeds.get(testbed) or parsed.device,
+    }
+    _check(parsed, path)
+    if needs_workload and not parsed.workloads and not parsed.workload:
+        raise ConfigError('{path} names no workload; write e.g. workload = "perf/workload.py:encoder"', path=path)
+    return Config(root=root, **values)
 
 
 def _refuse_bare_dots(raw: dict[str, Any], path: Path) -> None:
@@ -623,6 +607,24 @@ def _refused_tolerance(table: Mapping[str, Any]) -> str:
     return f'[gate.tolerance] "{name}" must be a share, found {value!r}; write {share:g} for {100 * share:g} %'
 
 
+def _check(parsed: ConfigFile, path: Path) -> None:
+    """Refuse settings that their types allow and that mean nothing."""
+    _check_lists(parsed, path)
+    _check_tolerances(parsed.gate.tolerance, path)
+    _check_limits(parsed.limits, path)
+    _check_workloads(parsed, path)
+    _check_testbeds(parsed.testbeds, path)
+    for key, written in parsed.budget.items():
+        name = parse_place(key).metric
+        if name not in METRICS:
+            hint = _did_you_mean(name, METRICS)
+            raise ConfigError("{path}: [budget] unknown metric {key!r}{hint}", path=path, key=key, hint=hint)
+        try:
+            parse_budget(key, written, METRICS[name])
+        except ValueError as error:
+            raise ConfigError("{path}: [budget] {key}: {error}", path=path, key=key, error=error) from error
+
+
 def _check_lists(parsed: ConfigFile, path: Path) -> None:
     looks, spans, requirements = parsed.gate.looks, parsed.graph.spans, parsed.measure.requirements
     if looks != sorted(set(looks)):
@@ -663,7 +665,6 @@ def _check_lists(parsed: ConfigFile, path: Path) -> None:
             most_copies=MOST_COPIES,
             counts=counts,
         )
-    _check_tolerances(parsed.gate.tolerance, path)
 
 
 def _stays_inside(pattern: str) -> bool:
@@ -692,33 +693,18 @@ def _check_tolerances(tolerances: Mapping[str, float], path: Path) -> None:
             )
 
 
-def _limits(written: Mapping[str, float | LimitSetting], path: Path) -> dict[str, LimitSetting]:
-    limits: dict[str, LimitSetting] = {}
-    for key, entry in sorted(written.items(), key=lambda entry: (entry[0] in LIMITS, len(entry[0]))):
-        setting = entry if isinstance(entry, LimitSetting) else LimitSetting(value=entry)
-        names = [key] if key in LIMITS else fnmatch.filter(LIMITS, key)
-        if not names:
+def _check_limits(limits: Mapping[str, float | LimitSetting], path: Path) -> None:
+    for key, setting in limits.items():
+        if key not in LIMITS and not fnmatch.filter(LIMITS, key):
+            hint = _did_you_mean(key, LIMITS)
+            raise ConfigError("{path}: [limits] unknown limit {key!r}{hint}", path=path, key=key, hint=hint)
+        value = setting.value if isinstance(setting, LimitSetting) else setting
+        if value is not None and not math.isfinite(value):
             raise ConfigError(
-                "{path}: [limits] unknown limit {key!r}{hint}",
-                path=path,
-                key=key,
-                hint=_did_you_mean(key, LIMITS),
+                "{path}: [limits] {key} must be a finite number, found {value}", path=path, key=key, value=value
             )
-        if setting.value is not None and not math.isfinite(setting.value):
-            raise ConfigError(
-                "{path}: [limits] {key} must be a finite number, found {value}",
-                path=path,
-                key=key,
-                value=setting.value,
-            )
-        limits.update(dict.fromkeys(names, setting))
-    return limits
-
-
-def _gating_limits(limits: Mapping[str, LimitSetting], path: Path) -> dict[str, float]:
-    gating = {name: setting for name, setting in limits.items() if setting.gating}
-    unable = [name for name in gating if name not in GATING_LIMITS]
-    if unable:
+    gating = (name for name, setting in _by_full_name(limits).items() if setting.gating)
+    if unable := [name for name in gating if name not in GATING_LIMITS]:
         raise ConfigError(
             "{path}: [limits] {unable} cannot gate, because what it judges is no value of its own in "
             "run.json; set a [budget] on a metric instead, or let one of these gate: {gating_limits}",
@@ -726,30 +712,18 @@ def _gating_limits(limits: Mapping[str, LimitSetting], path: Path) -> dict[str, 
             unable=unable[0],
             gating_limits=", ".join(GATING_LIMITS),
         )
-    return {name: LIMITS[name].default if setting.value is None else setting.value for name, setting in gating.items()}
 
 
-def _budget(key: str, written: float | str, path: Path) -> Budget:
-    name = parse_place(key).metric
-    if name not in METRICS:
-        raise ConfigError(
-            "{path}: [budget] unknown metric {key!r}{hint}",
-            path=path,
-            key=key,
-            hint=_did_you_mean(name, METRICS),
-        )
-    try:
-        return parse_budget(key, written, METRICS[name])
-    except ValueError as error:
-        raise ConfigError(
-            "{path}: [budget] {key}: {error}",
-            path=path,
-            key=key,
-            error=error,
-        ) from error
+def _by_full_name(written: Mapping[str, float | LimitSetting]) -> dict[str, LimitSetting]:
+    """The limits that each entry stands for; the longer of two patterns counts, and a full name above all."""
+    limits: dict[str, LimitSetting] = {}
+    for key, entry in sorted(written.items(), key=lambda entry: (entry[0] in LIMITS, len(entry[0]))):
+        setting = entry if isinstance(entry, LimitSetting) else LimitSetting(value=entry)
+        limits.update(dict.fromkeys([key] if key in LIMITS else fnmatch.filter(LIMITS, key), setting))
+    return limits
 
 
-def _workloads(parsed: ConfigFile, path: Path, *, needed: bool) -> tuple[WorkloadReference, ...]:
+def _check_workloads(parsed: ConfigFile, path: Path) -> None:
     references = {name: entry for name, entry in parsed.workloads.items() if isinstance(entry, str)}
     if parsed.workload:
         name = parsed.workload.rpartition(":")[2]
@@ -760,15 +734,17 @@ def _workloads(parsed: ConfigFile, path: Path, *, needed: bool) -> tuple[Workloa
                 name=name,
             )
         references = {name: parsed.workload, **references}
-    if needed and not parsed.workloads and not references:
-        raise ConfigError(
-            '{path} names no workload; write e.g. workload = "perf/workload.py:encoder"',
-            path=path,
-        )
-    return tuple(_reference(name, text, path) for name, text in references.items())
+    for name, text in references.items():
+        _check_reference(text, path)
+        _check_name(name, path)
+    for name, entry in parsed.workloads.items():
+        if isinstance(entry, JobSettings):
+            _check_name(name, path)
+            for mistake in mistakes(name, entry):
+                raise ConfigError(f"{path}: {mistake}")
 
 
-def _reference(name: str, text: str, path: Path) -> WorkloadReference:
+def _check_reference(text: str, path: Path) -> None:
     file, colon, attribute = text.rpartition(":")
     if not text.isprintable():  # "perf\new.py" holds a line break
         raise ConfigError(
@@ -789,21 +765,10 @@ def _reference(name: str, text: str, path: Path) -> WorkloadReference:
             file=file,
             parent=path.parent,
         )
-    _check_name(name, path)
-    return WorkloadReference(name=name, file=file, attribute=attribute)
 
 
-def _jobs(parsed: ConfigFile, path: Path) -> tuple[JobReference, ...]:
-    tables = {name: entry for name, entry in parsed.workloads.items() if isinstance(entry, JobSettings)}
-    for name, settings in tables.items():
-        _check_name(name, path)
-        for mistake in mistakes(name, settings):
-            raise ConfigError(f"{path}: {mistake}")
-    return tuple(JobReference(name, settings) for name, settings in tables.items())
-
-
-def _testbeds(parsed: ConfigFile, path: Path) -> Mapping[str, str]:
-    for name in parsed.testbeds:
+def _check_testbeds(testbeds: Mapping[str, str], path: Path) -> None:
+    for name in testbeds:
         if not TESTBED_NAME.fullmatch(name):
             raise ConfigError(
                 "{path}: [testbeds] {name!r} must be letters, digits, '_', '-' or '.', and not 'judged'; write e.g. "
@@ -811,15 +776,14 @@ def _testbeds(parsed: ConfigFile, path: Path) -> Mapping[str, str]:
                 path=path,
                 name=name,
             )
-    if len(parsed.testbeds) > MOST_TESTBEDS:
+    if len(testbeds) > MOST_TESTBEDS:
         raise ConfigError(
             "{path}: [testbeds] names {count} testbeds, and one comment has room for {most}; use a second gate with "
             "another --key and perfgate.toml for the others",
             path=path,
-            count=len(parsed.testbeds),
+            count=len(testbeds),
             most=MOST_TESTBEDS,
         )
-    return parsed.testbeds
 
 
 def _check_name(name: str, path: Path) -> None:

@@ -27,10 +27,8 @@ from perfgate.catalogue.names import (
 )
 from perfgate.document.job import Fits, JobKind
 from perfgate.errors import ConfigError
-from perfgate.load_settings import LoadSettings
+from perfgate.load_settings import LoadSettings, Seconds, Text, doc
 
-Text = Annotated[str, msgspec.Meta(min_length=1)]
-Seconds = Annotated[float, msgspec.Meta(gt=0, le=365 * 86_400.0)]
 # Units as programs write them: the base unit, and how many of it they are.
 UNITS: dict[str, tuple[str, float]] = {
     "1": ("1", 1.0),
@@ -64,94 +62,86 @@ NAME = re.compile(r"\w[\w.-]{0,99}")
 _PORT = re.compile(r"\$(PORT\b|\{PORT\b)")
 
 
-def _doc(text: str) -> msgspec.Meta:
-    return msgspec.Meta(description=text)
-
-
 class NumberSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One number of a command: its place, its unit, and the better direction. One of the first three is the place."""
 
-    json: Annotated[str, _doc("Its path in the JSON that `file` or the last line of the output holds: `a.b[0].c`.")] = (
-        ""
-    )
-    column: Annotated[str, _doc("Its column in the CSV of `file`: the mean of the rows counts.")] = ""
+    json: Annotated[str, doc("Its path in the JSON that `file` or the last line of the output holds: `a.b[0].c`.")] = ""
+    column: Annotated[str, doc("Its column in the CSV of `file`: the mean of the rows counts.")] = ""
     pattern: Annotated[
-        str, _doc("A regular expression with one group; the last match in the output or `file` counts.")
+        str, doc("A regular expression with one group; the last match in the output or `file` counts.")
     ] = ""
-    unit: Annotated[str, _doc("Its unit: `s`, `ms`, `B`, `MiB`, `tokens/s`, `1` …")] = "1"
-    better: Annotated[Literal["lower", "higher"], _doc("Which direction is better.")] = "lower"
-    tolerance: Annotated[Annotated[float, msgspec.Meta(ge=0)], _doc("How much worse than its base it may be.")] = 0.03
+    unit: Annotated[str, doc("Its unit: `s`, `ms`, `B`, `MiB`, `tokens/s`, `1` …")] = "1"
+    better: Annotated[Literal["lower", "higher"], doc("Which direction is better.")] = "lower"
+    tolerance: Annotated[Annotated[float, msgspec.Meta(ge=0)], doc("How much worse than its base it may be.")] = 0.03
 
 
 class SlaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When a request counts as good, and how many must."""
 
-    first_token: Annotated[Seconds, _doc("Seconds to its first token at most.")]
-    per_token: Annotated[Seconds | None, _doc("Seconds for each token after it at most.")] = None
+    first_token: Annotated[Seconds, doc("Seconds to its first token at most.")]
+    per_token: Annotated[Seconds | None, doc("Seconds for each token after it at most.")] = None
     share: Annotated[
         Annotated[float, msgspec.Meta(gt=0.5, lt=1)],
-        _doc("The share of requests that must be good. A rate at which three times as many miss does not hold."),
+        doc("The share of requests that must be good. A rate at which three times as many miss does not hold."),
     ] = 0.95
 
 
 class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job. One of `command`, `serve`, `torchrun` and `workload` is the program to start in the checkout of each side."""
 
-    command: Annotated[str, _doc("A program that runs to its end and reports numbers.")] = ""
-    serve: Annotated[str, _doc("A server; the line names `$PORT`, where it listens.")] = ""
-    torchrun: Annotated[str, _doc("A script that torchrun starts in every rank; its loop calls `perfgate.turn()`.")] = (
-        ""
-    )
+    command: Annotated[str, doc("A program that runs to its end and reports numbers.")] = ""
+    serve: Annotated[str, doc("A server; the line names `$PORT`, where it listens.")] = ""
+    torchrun: Annotated[str, doc("A script that torchrun starts in every rank; its loop calls `perfgate.turn()`.")] = ""
     workload: Annotated[
         str,
-        _doc(
+        doc(
             "A workload of a Python file, `perf/workload.py:NAME`, that runs in every one of `ranks`; a call is a step."
         ),
     ] = ""
-    timeout: Annotated[Seconds, _doc("Seconds that a run of a command, or a turn of the others, may take.")] = 600.0
+    timeout: Annotated[Seconds, doc("Seconds that a run of a command, or a turn of the others, may take.")] = 600.0
     budget: Annotated[
-        Seconds, _doc("Seconds of turns. Once they are spent, no quad begins, unless up to a third more decides.")
+        Seconds, doc("Seconds of turns. Once they are spent, no quad begins, unless up to a third more decides.")
     ] = 360.0
     file: Annotated[
         str,
-        _doc(
+        doc(
             "The file that the command writes its results to, with `*` for parts such as a date. Empty: its output, or "
             "`$PERFGATE_METRICS`."
         ),
     ] = ""
-    format: Annotated[str, _doc("The format of the file; `auto` finds it out.")] = "auto"
-    numbers: Annotated[dict[str, NumberSettings], _doc("The numbers of a command that no format names.")] = {}
+    format: Annotated[str, doc("The format of the file; `auto` finds it out.")] = "auto"
+    numbers: Annotated[dict[str, NumberSettings], doc("The numbers of a command that no format names.")] = {}
     gates: Annotated[
-        list[Text], _doc("Patterns of the numbers that the verdict rests on; the others inform. Empty: all.")
+        list[Text], doc("Patterns of the numbers that the verdict rests on; the others inform. Empty: all.")
     ] = []
 
-    ready: Annotated[str, _doc("The path of the server that answers once it is ready.")] = "/health"
-    ready_timeout: Annotated[Seconds, _doc("Seconds that the server, or the ranks, may take to get ready.")] = 300.0
+    ready: Annotated[str, doc("The path of the server that answers once it is ready.")] = "/health"
+    ready_timeout: Annotated[Seconds, doc("Seconds that the server, or the ranks, may take to get ready.")] = 300.0
     api: Annotated[
         Literal["completions", "chat", "http"],
-        _doc("What it is asked by: OpenAI's completions or chat API, streamed, or plain HTTP requests."),
+        doc("What it is asked by: OpenAI's completions or chat API, streamed, or plain HTTP requests."),
     ] = "completions"
-    model: Annotated[str, _doc("The model's name in requests. Empty: the first that `/v1/models` lists.")] = ""
+    model: Annotated[str, doc("The model's name in requests. Empty: the first that `/v1/models` lists.")] = ""
     client: Annotated[
         str,
-        _doc(
+        doc(
             "A Python function that sends a request, in place of `api`: `perf/client.py:NAME`. It is called as "
             "`NAME(url, request)` in the checkout of each side, `request` with `prompt`, `output_tokens` and `id`, and returns "
             "the text of the answer."
         ),
     ] = ""
-    path: Annotated[str, _doc("The path of plain HTTP requests.")] = "/"
-    body: Annotated[str, _doc("The body of plain HTTP requests, with `$prompt` in it. Empty: a GET.")] = ""
-    extra: Annotated[dict[str, Any], _doc("What else every request of the OpenAI API says.")] = {}
+    path: Annotated[str, doc("The path of plain HTTP requests.")] = "/"
+    body: Annotated[str, doc("The body of plain HTTP requests, with `$prompt` in it. Empty: a GET.")] = ""
+    extra: Annotated[dict[str, Any], doc("What else every request of the OpenAI API says.")] = {}
     ignore_eos: Annotated[
         bool,
-        _doc("Whether the server is told to write as many tokens as asked for. One that rejects that is not told."),
+        doc("Whether the server is told to write as many tokens as asked for. One that rejects that is not told."),
     ] = True
-    load: Annotated[LoadSettings | None, _doc("The requests of one turn. Unset: 8 requests, 4 at a time.")] = None
-    sla: Annotated[SlaSettings | None, _doc("What a request must hold to count as good.")] = None
+    load: Annotated[LoadSettings | None, doc("The requests of one turn. Unset: 8 requests, 4 at a time.")] = None
+    sla: Annotated[SlaSettings | None, doc("What a request must hold to count as good.")] = None
     same_output: Annotated[
         bool | Literal["share"],
-        _doc(
+        doc(
             "Whether base and head must write the same tokens, or compute the same losses. `share`: as many of a server's "
             "answers must be the same text as of base against itself."
         ),
@@ -159,7 +149,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     check: Annotated[
         str,
-        _doc(
+        doc(
             "A program that looks at what a server answered in the first turn of each start. `$PERFGATE_ANSWERS` names a file "
             'with a line `{"id": …, "prompt": …, "answer": …}` for each request. The last line that it prints must be the same '
             "for base and head, in place of the tokens."
@@ -167,11 +157,11 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = ""
 
     metrics: Annotated[
-        str, _doc("The path of the server's own counters, in Prometheus text. Empty: it is not asked.")
+        str, doc("The path of the server's own counters, in Prometheus text. Empty: it is not asked.")
     ] = "/metrics"
     fits: Annotated[
         Fits | Literal["auto"],
-        _doc(
+        doc(
             "How base and head share the devices. `resident`: both at once. `sleep`: a server sleeps while it has no turn. "
             "`swap`: each has one of the `halves`, then they change. `alternate`: processes of their own for every turn. "
             "`auto`: `resident`, and `alternate` where a side starts alone and not beside the other."
@@ -179,27 +169,27 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = "auto"
     halves: Annotated[
         list[Text],
-        _doc(
+        doc(
             'For `swap`: the devices of both halves, `["0,1", "2,3"]`, as ASCEND_RT_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES '
             "names them; of a CPU the CPUs."
         ),
     ] = []
-    sleep: Annotated[str, _doc("The path that lets the server sleep, by POST.")] = "/sleep?level=1"
-    wake_up: Annotated[str, _doc("The path that wakes it up, by POST.")] = "/wake_up"
+    sleep: Annotated[str, doc("The path that lets the server sleep, by POST.")] = "/sleep?level=1"
+    wake_up: Annotated[str, doc("The path that wakes it up, by POST.")] = "/wake_up"
 
     ranks: Annotated[
-        Annotated[int, msgspec.Meta(ge=0, le=MOST_RANKS)], _doc("How many ranks torchrun starts on this machine.")
+        Annotated[int, msgspec.Meta(ge=0, le=MOST_RANKS)], doc("How many ranks torchrun starts on this machine.")
     ] = 0
     steps: Annotated[
-        Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)], _doc("Steps of one turn: calls of `perfgate.turn()`.")
+        Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)], doc("Steps of one turn: calls of `perfgate.turn()`.")
     ] = 4
     warm_up: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)],
-        _doc("Steps of each start before its first turn. Both sides do as many, so that their losses can be compared."),
+        doc("Steps of each start before its first turn. Both sides do as many, so that their losses can be compared."),
     ] = 12
     loss_tolerance: Annotated[
         Annotated[float, msgspec.Meta(ge=0, lt=1)],
-        _doc("How far the mean losses of two turns may be apart, as a share. 0: every loss must be the same number."),
+        doc("How far the mean losses of two turns may be apart, as a share. 0: every loss must be the same number."),
     ] = 0.0
 
     @property
@@ -358,9 +348,13 @@ def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
         for key in keys:
             if key not in _OWN[settings.kind] and getattr(settings, key) not in (defaults[key], [], {}):
                 yield f"[workloads.{name}] {key} is a setting of {_A[kind]}, and this is {_A[settings.kind]}; remove it"
-    yield from _request_mistakes(f"[workloads.{name}]", settings)
-    yield from _output_mistakes(f"[workloads.{name}]", settings)
-    yield from _fit_mistakes(f"[workloads.{name}]", settings)
+    place = f"[workloads.{name}]"
+    yield from _request_mistakes(place, settings)
+    if settings.same_output == "share" and not settings.serve:
+        yield f'{place} same_output = "share" is for the answers of a server; write true, or loss_tolerance for losses'
+    if settings.same_output == "share" and settings.check:
+        yield f"{place} check says what the answers must have in common, and same_output too; write one of them"
+    yield from _fit_mistakes(place, settings)
     if settings.script and not settings.ranks:
         key = "torchrun" if settings.torchrun else "workload"
         yield f"[workloads.{name}] {key} needs the number of ranks; write e.g. ranks = 2"
@@ -384,13 +378,6 @@ def _request_mistakes(place: str, settings: JobSettings) -> Iterator[str]:
             f"{place} client = {settings.client!r} is a function in place of `api`; write "
             'client = "perf/client.py:NAME" and no `api`'
         )
-
-
-def _output_mistakes(place: str, settings: JobSettings) -> Iterator[str]:
-    if settings.same_output == "share" and not settings.serve:
-        yield f'{place} same_output = "share" is for the answers of a server; write true, or loss_tolerance for losses'
-    if settings.same_output == "share" and settings.check:
-        yield f"{place} check says what the answers must have in common, and same_output too; write one of them"
 
 
 def _fit_mistakes(place: str, settings: JobSettings) -> Iterator[str]:

@@ -13,24 +13,28 @@ MOST_REQUESTS = 100_000_000
 # A prompt of more words than the longest context windows hold is a mistyped one.
 MOST_WORDS = 10_000_000
 
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+# A longer limit than a year is a mistyped one.
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=365 * 86_400.0)]
 Requests = Annotated[int, msgspec.Meta(ge=1, le=MOST_REQUESTS)]
 Words = Annotated[int, msgspec.Meta(ge=1, le=MOST_WORDS)]
 Rate = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 
 
-def _doc(text: str) -> msgspec.Meta:
+def doc(text: str) -> msgspec.Meta:
+    """The description of a setting; it is in the schema beside its bounds, and from there in docs/configuration.md."""
     return msgspec.Meta(description=text)
 
 
 class Lengths(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Lengths that are drawn for each request: evenly from `least` to `most`, or lognormally around `median`."""
 
-    least: Annotated[Words, _doc("The shortest.")] = 1
-    most: Annotated[Words, _doc("The longest.")]
-    median: Annotated[Words | None, _doc("The median of a lognormal distribution; needs `sigma`.")] = None
+    least: Annotated[Words, doc("The shortest.")] = 1
+    most: Annotated[Words, doc("The longest.")]
+    median: Annotated[Words | None, doc("The median of a lognormal distribution; needs `sigma`.")] = None
     sigma: Annotated[
         Annotated[float, msgspec.Meta(gt=0, le=5)] | None,
-        _doc(
+        doc(
             "The standard deviation of the logarithms: two thirds of the lengths are within a factor of e to the power of it."
         ),
     ] = None
@@ -59,46 +63,46 @@ class LoadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     requests: Annotated[
         Requests,
-        _doc(
+        doc(
             "Requests of one turn. Of a log or a dataset each turn has the next so many; after the last come the first again, "
             "with a number before each prompt."
         ),
     ] = 8
     rate: Annotated[
         Rate | Literal["highest"] | None,
-        _doc(
+        doc(
             "Requests a second, each sent at its time whether or not earlier ones are done (an open loop). `highest`: nine "
             "tenths of the highest rate at which base holds `sla`, which is searched first."
         ),
     ] = None
     burstiness: Annotated[
         Annotated[float, msgspec.Meta(gt=0, le=1e6)],
-        _doc(
+        doc(
             "Shape of the gamma distribution of the gaps between requests. 1: a Poisson process. Below 1: more bursts. "
             "Above 1: more even."
         ),
     ] = 1.0
     concurrency: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=100_000)] | None,
-        _doc("Requests under way at any time; the next is sent when one is done (a closed loop)."),
+        doc("Requests under way at any time; the next is sent when one is done (a closed loop)."),
     ] = None
     input: Annotated[
         Length,
-        _doc(
+        doc(
             "Words of a prompt, which are about as many tokens: a number, a list of which each request gets one, or a table of "
             "lengths."
         ),
     ] = 64
     output: Annotated[
         Length | None,
-        _doc(
+        doc(
             "Tokens that a request asks for, written as `input` is. Unset: 16; of a dataset as many as the recorded answer has "
             "words."
         ),
     ] = None
     log: Annotated[
         str,
-        _doc(
+        doc(
             'A recorded log to replay, relative to perfgate.toml: one JSON object a line, `{"at": SECONDS, "prompt": '
             'TEXT, "output": TOKENS}`, or `"input": WORDS` in place of `prompt`. With `rate` or `concurrency` its times do not '
             "count."
@@ -106,7 +110,7 @@ class LoadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = ""
     dataset: Annotated[
         str,
-        _doc(
+        doc(
             "A file of conversations as ShareGPT has them, relative to perfgate.toml: a JSON list, or a line each, of "
             '`{"conversations": [{"from": "human", "value": TEXT}, {"from": "gpt", "value": TEXT}]}` or of OpenAI\'s '
             "`messages`. The first question of each is a prompt."
@@ -114,7 +118,7 @@ class LoadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = ""
     prefix: Annotated[
         Annotated[int, msgspec.Meta(ge=0, le=MOST_WORDS)],
-        _doc("Words that all prompts of a turn have in common at their beginning."),
+        doc("Words that all prompts of a turn have in common at their beginning."),
     ] = 0
 
     def __post_init__(self) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from perfgate.catalogue.lookup import LIMITS, METRICS
 from perfgate.conductor.machine.lock import lock_path
@@ -98,7 +98,7 @@ def _names(table: Mapping[str, Any], above: Keys = ()) -> Iterator[Keys]:
 def _settings(file: Mapping[str, Any]) -> dict[Keys, Any]:
     """The values of a ConfigFile by key path."""
     values: dict[Keys, Any] = {}
-    for field in msgspec.structs.fields(ConfigFile):
+    for field in structs.fields(ConfigFile):
         if isinstance(field.default, msgspec.Struct):
             values.update({(field.name, name): value for name, value in file[field.name].items()})
         else:
@@ -109,7 +109,7 @@ def _settings(file: Mapping[str, Any]) -> dict[Keys, Any]:
 def _places(config: Config, environ: Mapping[str, str]) -> dict[Keys, Any]:
     """The defaults that depend on the folders of the project and of the user's data."""
     places: dict[Keys, Any] = {("project",): config.root.resolve().name}
-    without_place = replace(config, store=msgspec.structs.replace(config.store, path=""))
+    without_place = structs.replace(config, store=structs.replace(config.store, path=""))
     with suppress(StoreError):
         places["store", "path"] = store_location(without_place, {**environ, STORE_VARIABLE: ""})
     return places

@@ -323,7 +323,7 @@ def test_bench__both_sides__each_finds_what_it_compiled_and_not_what_the_other_d
         sides = [Checkout(root=root, harness=root) for root in (project, other)]
         with open_bench(config, logs=tmp_path / "logs", say=lambda text: None) as bench:
             for name, checkout in (("base", sides[0]), ("head", sides[1]), ("again", sides[0])):
-                with bench.worker(checkout, config.workloads[0], cpus=bench.cpus[:1], layout_seed=0, log_name=name):
+                with bench.worker(checkout, config.references[0], cpus=bench.cpus[:1], layout_seed=0, log_name=name):
                     pass
     found = {log.stem: log.read_text().split() for log in (tmp_path / "logs").glob("*.log")}
     assert found == {"base": ["COLD", "True"], "head": ["COLD", "True"], "again": ["FOUND", "True"]}

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -110,7 +110,7 @@ def bench(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[B
     logs = tmp_path_factory.mktemp("logs")
     config = load_config(project / "head")
     # One pair is enough to see misconduct; no arm of base against base, which a gate may not go without.
-    config = replace(config, gate=msgspec.structs.replace(config.gate, aa_pairs=0))
+    config = msgspec.structs.replace(config, gate=msgspec.structs.replace(config.gate, aa_pairs=0))
     with open_bench(config, logs=logs, say=lambda text: None) as opened:
         yield opened
 

@@ -16,7 +16,7 @@ from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import WorkerError
-from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
+from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import CorrectnessResult, CounterSet, RunDocument
@@ -285,7 +285,7 @@ class VirtualGate:
         with _bench(config, machine) as (bench, root):
             measure_pairs(
                 bench,
-                config.workloads[0],
+                config.references[0],
                 base=Checkout(root / "base", root),
                 head=Checkout(root / "head", root),
                 measured=measured,
@@ -308,7 +308,7 @@ class VirtualGate:
             root=Path(),
             project="virtual",
             device="fake",
-            workloads=(WorkloadReference(WORKLOAD, "workload.py", WORKLOAD),),
+            workload=f"workload.py:{WORKLOAD}",
             measure=MeasureSettings(seed=1, threads=1),
             gate=GateSettings(
                 looks=self.policy.looks,

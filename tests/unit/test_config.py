@@ -24,8 +24,8 @@ def refusal(text: str) -> str:
 def test_load_config__one_line__defaults_and_names(tmp_path: Path) -> None:
     (tmp_path / "perfgate.toml").write_text(ONE)
     config = load_config(tmp_path, environ={})
-    assert config.workloads == (WorkloadReference(name="encoder", file="perf/workload.py", attribute="encoder"),)
-    assert config.workloads[0].text == "perf/workload.py:encoder"
+    assert config.references == (WorkloadReference(name="encoder", file="perf/workload.py", attribute="encoder"),)
+    assert config.references[0].text == "perf/workload.py:encoder"
     assert (config.root, config.project, config.device) == (tmp_path, tmp_path.name, "cpu")
     assert (config.measure.python_path, config.measure.preload, config.measure.threads) == ([".", "src"], ["torch"], 0)
     assert (config.gate.looks[0], config.gate.aa_pairs, config.gate.alpha) == (8, 7, 0.01)
@@ -192,12 +192,12 @@ def test_parse_config__workload_name_that_is_no_file_name__refused(name: str) ->
 
 def test_parse_config__several_workloads__in_the_order_of_the_file() -> None:
     config = parse(ONE + '[workloads]\nlong = "w.py:long"\n"2d-v1.5" = "w.py:flat"')
-    assert [reference.name for reference in config.workloads] == ["encoder", "long", "2d-v1.5"]
+    assert [reference.name for reference in config.references] == ["encoder", "long", "2d-v1.5"]
 
 
 def test_parse_config__one_name_for_two_workloads__refused() -> None:
     assert "workload 'encoder' stands twice" in refusal(ONE + '[workloads]\nencoder = "other.py:encoder"')
-    assert len(parse(ONE + '[workloads]\nencoder = "perf/workload.py:encoder"').workloads) == 1
+    assert len(parse(ONE + '[workloads]\nencoder = "perf/workload.py:encoder"').references) == 1
 
 
 def test_selected__names__in_the_order_asked_for() -> None:
@@ -235,7 +235,7 @@ def test_pair_cpus__device__one_for_a_cpu_and_several_for_the_threads_of_an_acce
 
 
 def test_load_config__limit_by_pattern__every_name_it_fits_and_the_full_name_wins() -> None:
-    limits = parse(ONE + '[limits]\n"transfer.share.*" = 0.3\n"transfer.share.severe" = 0.5').limits
+    limits = parse(ONE + '[limits]\n"transfer.share.*" = 0.3\n"transfer.share.severe" = 0.5').limit_values
     assert limits == {"transfer.share.warning": 0.3, "transfer.share.severe": 0.5}
 
 
@@ -295,7 +295,7 @@ def test_limits__gating__in_the_policy_with_its_own_number_or_the_checklists() -
         + '[limits]\n"ops.kernel_time.warning" = { value = 0.02, gating = true }\n"transfer.share.*" = { gating = true }\n'
         '"transfer.share.severe" = 0.5\n[expect]\nkernels = ["Flash*"]\n'
     )
-    assert config.limits == {"ops.kernel_time.warning": 0.02, "transfer.share.severe": 0.5}
+    assert config.limit_values == {"ops.kernel_time.warning": 0.02, "transfer.share.severe": 0.5}
     assert config.policy().limits == {"transfer.share.warning": 0.05, "ops.kernel_time.warning": 0.02}
     assert config.policy().kernels == ["Flash*"]
     assert config.policy().judges_alone

@@ -23,14 +23,14 @@ def parse(text: str) -> Config:
 
 def test_jobs__beside_a_function__are_told_apart() -> None:
     config = parse(f'[workloads]\nencoder = "perf/workload.py:encoder"\n{COMMAND}{SERVER}')
-    assert [reference.name for reference in config.workloads] == ["encoder"]
+    assert [reference.name for reference in config.references] == ["encoder"]
     assert [(job.name, job.kind) for job in config.jobs] == [("bench", "command"), ("chat", "server")]
     assert [job.name for job in config.selected_jobs(("chat",))] == ["chat"]
     assert config.selected(("chat",)) == ()
 
 
 def test_job__alone__is_a_project() -> None:
-    assert parse(COMMAND).workloads == ()
+    assert parse(COMMAND).references == ()
 
 
 def test_number__its_tolerance__is_one_of_the_policy() -> None:

@@ -93,7 +93,7 @@ def test_readme__workload_snippet__is_python() -> None:
 
 def test_readme__config_snippet__is_accepted() -> None:
     (config,) = snippets("toml")
-    (reference,) = parse_config(config, ROOT / "perfgate.toml").workloads
+    (reference,) = parse_config(config, ROOT / "perfgate.toml").references
     assert (reference.file, reference.attribute) == ("perf/workload.py", "encoder")
 
 

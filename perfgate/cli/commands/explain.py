@@ -61,7 +61,7 @@ def _configured(directory: Path) -> tuple[DeviceKind, dict[str, float]]:
     device, limits = os.environ.get("PERFGATE_DEVICE", "cpu"), {}
     if (directory / CONFIG_NAME).is_file():
         config = load_config(directory)
-        device, limits = config.device, dict(config.limits)
+        device, limits = config.device, config.limit_values
     kind = device.partition(":")[0]
     return next((name for name in DEVICE_KINDS if name == kind), "cpu"), limits
 

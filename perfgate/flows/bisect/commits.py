@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from perfgate.config import Config
 from perfgate.document.bisection import CommitChange
@@ -125,7 +127,7 @@ def states_between(
     relevant = commits
     if not always:
         say(sentence("looking through {count} commits", count=len(commits)))
-        rules = replace(config_at(directory, good, None).config or config, root=config.root)
+        rules = msgspec.structs.replace(config_at(directory, good, None).config or config, root=config.root)
         prefix = repository.prefix(directory)
         relevant = [change for change in commits if _is_relevant(repository, prefix, rules, change)]
     if not relevant:

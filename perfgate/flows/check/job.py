@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from perfgate.conductor.machine.lock import LOCK_SECONDS, lock_path, machine_lock
 from perfgate.conductor.sides.reads import ReadWatch, watch_reads
@@ -114,10 +113,10 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
                 progress=progress,
             )
             reads = _files_read(watches)
-        ended = msgspec.structs.replace(session, finished_at=now())
+        ended = replace(session, finished_at=now())
         finished = job._replace(session=ended, earlier=measured.added_to)
     base, head = (
-        msgspec.structs.replace(run, warnings=[*run.warnings, *notes], files_read=together(run.files_read, files))
+        replace(run, warnings=[*run.warnings, *notes], files_read=together(run.files_read, files))
         for run, notes, files in zip(documents_of(finished, measured), measured.notes, reads)
     )
     remember_reads(repository, (base, head))
@@ -168,13 +167,9 @@ def _files_read(watches: Mapping[str, ReadWatch | None]) -> tuple[list[str] | No
 
 def _with_budgets(config: Config, factor: float) -> Config:
     """The configuration with the time budgets of the pairs, and of the turns of every job, multiplied by ``factor``."""
-    jobs = [
-        replace(job, settings=msgspec.structs.replace(job.settings, budget=factor * job.settings.budget))
-        for job in config.jobs
-    ]
-    return replace(
-        config, gate=msgspec.structs.replace(config.gate, budget=factor * config.gate.budget), jobs=tuple(jobs)
-    )
+    longer = {job.name: replace(job.settings, budget=factor * job.settings.budget) for job in config.jobs}
+    gate = replace(config.gate, budget=factor * config.gate.budget)
+    return replace(config, gate=gate, workloads={**config.workloads, **longer})
 
 
 def _with_rules_of_base(config: Config, base: BaseConfig) -> Config:
@@ -187,9 +182,9 @@ def _with_rules_of_base(config: Config, base: BaseConfig) -> Config:
         return config
     return replace(
         config,
-        budgets=base.config.budgets,
+        budget=base.config.budget,
         expect=base.config.expect,
         limits={**config.limits, **base.config.gating_limits},
-        gate=msgspec.structs.replace(config.gate, aa_pairs=max(config.gate.aa_pairs, base.config.gate.aa_pairs)),
-        measure=msgspec.structs.replace(config.measure, reuse_caches=base.config.measure.reuse_caches),
+        gate=replace(config.gate, aa_pairs=max(config.gate.aa_pairs, base.config.gate.aa_pairs)),
+        measure=replace(config.measure, reuse_caches=base.config.measure.reuse_caches),
     )

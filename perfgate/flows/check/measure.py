@@ -236,7 +236,7 @@ def _unselected_note(job: Job, options: CheckOptions) -> list[Message]:
     config = job.config
     functions, jobs = config.selected(options.workloads), config.selected_jobs(options.workloads)
     selected = {*(one.name for one in functions), *(one.name for one in jobs)}
-    known = [*(one.name for one in config.workloads), *(one.name for one in config.jobs)]
+    known = [*(one.name for one in config.references), *(one.name for one in config.jobs)]
     names = [name for name in known if name not in selected]
     return [Message("notes.not-selected", {"names": list(names)})] if names else []
 
@@ -329,7 +329,7 @@ def _harnesses(
     if job.base_config.unreadable:
         unknown = unknown_harnesses(list(after), job.base_config.unreadable)
         return unknown, read_harnesses(bench, base, head, ({}, after))[1]
-    own = job.base_config.config.workloads if job.base_config.config else ()
+    own = job.base_config.config.references if job.base_config.config else ()
     before = {
         reference.name: reference for reference in own if not options.workloads or reference.name in options.workloads
     }

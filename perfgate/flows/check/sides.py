@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -104,7 +103,7 @@ def skipped_decision(
     if options.always or options.comparing == "stack" or base.unreadable:
         return None
     # Locate the store from the clone, not from the place that the base's perfgate.toml was read from.
-    rules = replace(base.config or config, root=config.root)
+    rules = msgspec.structs.replace(base.config or config, root=config.root)
     changed = repository.files_between(sides.base.commit, sides.head)
     always = always_relevant(config, prefix) | always_relevant(rules, prefix)
     paths = base.config.paths if base.config else PathSettings()

@@ -8,7 +8,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -107,7 +106,7 @@ def open_device(device: str, progress: Progress, *, required: bool) -> list[Fitn
     """Open a device in a worker process, as a gate does; if that works, check its software versions too."""
     with tempfile.TemporaryDirectory(prefix="perfgate-doctor-") as logs:
         try:
-            config = replace(_planted_config(), device=device)
+            config = msgspec.structs.replace(_planted_config(), device=device)
             with open_bench(config, logs=Path(logs), say=progress.status) as bench:
                 testbed = bench.testbed()
                 loaded = watch_load(bench, device, required=required)

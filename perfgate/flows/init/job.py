@@ -340,7 +340,7 @@ def try_workloads(folder: Path, say: Say) -> Collection[str]:
         open_bench(config, logs=Path(logs), say=say) as bench,
     ):
         bench.testbed()
-        return preflight(bench, checkout, config.workloads, packages=True)
+        return preflight(bench, checkout, config.references, packages=True)
 
 
 def _main_branch(repository: Repository, branch: str | None) -> tuple[str, bool]:

@@ -137,7 +137,7 @@ def _project(directory: Path) -> _Project:
     if (directory / CONFIG_NAME).exists():
         config = load_config(directory, needs_workload=False)
         add_communication(config.trace.communication)
-        return _Project(config.project, config.limits, config.expect.kernels, config.graph.spans)
+        return _Project(config.project, config.limit_values, config.expect.kernels, config.graph.spans)
     return _Project(directory.resolve().name or "recording", {})
 
 

@@ -152,7 +152,7 @@ def required_of(
     """
     if config is None:
         return Required(sealed=True)
-    names = tuple(entry.name for entry in config.workloads if not only or entry.name in only)
+    names = tuple(entry.name for entry in config.references if not only or entry.name in only)
     jobs = [entry for entry in config.jobs if not only or entry.name in only]
     stored: tuple[RunDocument, ...] = ()
     stored_jobs: dict[str, RunDocument] = {}

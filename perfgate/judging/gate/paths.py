@@ -74,7 +74,7 @@ def _worded(rules: Iterable[str], count: int) -> Message:
 def always_relevant(config: Config, prefix: str) -> set[str]:
     """The files that define the measurement: a change of them is never skipped."""
     below = f"{prefix}/" if prefix else ""
-    return {f"{below}perfgate.toml", *(f"{below}{reference.file}" for reference in config.workloads)}
+    return {f"{below}perfgate.toml", *(f"{below}{reference.file}" for reference in config.references)}
 
 
 def skipped(

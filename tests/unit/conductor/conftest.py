@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,7 +74,7 @@ def measure(bench: Bench, checkout: Checkout, tmp_path: Path) -> Measure:
 def with_settings(config: Config, **settings: object) -> Config:
     import msgspec
 
-    return replace(config, measure=msgspec.structs.replace(config.measure, **settings))
+    return msgspec.structs.replace(config, measure=msgspec.structs.replace(config.measure, **settings))
 
 
 def reference_to(name: str) -> WorkloadReference:

@@ -7,7 +7,6 @@ import signal
 import textwrap
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -88,7 +87,7 @@ def noted(checkout: Checkout, what: str) -> list[int]:
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     project = write(tmp_path_factory.mktemp("project"))
     config = load_config(project.root)
-    config = replace(config, gate=msgspec.structs.replace(config.gate, aa_pairs=0))
+    config = msgspec.structs.replace(config, gate=msgspec.structs.replace(config.gate, aa_pairs=0))
     with open_bench(config, logs=tmp_path_factory.mktemp("logs"), say=lambda text: None) as opened:
         yield opened
 
@@ -201,7 +200,7 @@ def test_warm_up__forks_would_share_nothing_that_changes__forkable(
 
 def measure(bench: Bench, base: Checkout, head: Checkout, *, pairs: int, aa_pairs: int = 0) -> PairedMeasurement:
     before, measured = bench.config, PairedMeasurement()
-    bench.config = replace(before, gate=msgspec.structs.replace(before.gate, aa_pairs=aa_pairs))
+    bench.config = msgspec.structs.replace(before, gate=msgspec.structs.replace(before.gate, aa_pairs=aa_pairs))
     try:
         measure_pairs(
             bench,

@@ -284,7 +284,7 @@ def test_init__a_forge_that_cannot_be_known__what_local_needs_and_the_reason(
 def test_init__no_remote__what_local_needs_and_the_ci_files_later(project: Path) -> None:
     started = start_project(project, InitOptions())
     assert (started.forge, files(project)) == (None, {"perfgate.toml", "perf", "perf/workload.py"})
-    assert load_config(project).workloads[0].name == "example"
+    assert load_config(project).references[0].name == "example"
     with pytest.raises(UsageError, match="no remote `origin` that names its forge"):
         start_project(project, InitOptions(ci_only=True))
     start_project(project, InitOptions(forge="github", action=ACTION, ci_only=True))

@@ -34,7 +34,7 @@ def test_changes__patch__applies_and_its_metric_is_one_of_ours(tmp_path: Path, c
     for file in project.glob("**/*.py"):
         compile(file.read_text(), file.name, "exec")
     assert not (change.metric and metric(change.metric).name != change.metric)
-    references = parse_config((project / CONFIG_NAME).read_text(), project / CONFIG_NAME).workloads
+    references = parse_config((project / CONFIG_NAME).read_text(), project / CONFIG_NAME).references
     assert change.workload in {reference.name for reference in references}
 
 
