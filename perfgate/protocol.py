@@ -205,14 +205,14 @@ class TryRequest(WorkerRequest, frozen=True):
 
 
 class Tried(Reply, frozen=True):
-    """The first part that failed, its shape and error; None if nothing failed.
+    """The first part that failed, its shape and error; None if nothing failed. A workload that cannot be loaded has no shape.
 
     ``unseen`` are the sought functions that did not run; none if functions may run unseen. ``seconds`` is the time of the
     calls of all shapes and their checks, an upper bound for a call. ``packages`` are the distributions with a loaded file;
     None unless requested.
     """
 
-    failed: Literal["call", "check"] | None = None
+    failed: Literal["load", "call", "check"] | None = None
     shape: str = ""
     error: ErrorDetail | None = None
     unseen: list[str] = []

@@ -126,7 +126,6 @@ def _config(root: Path, pairs: int) -> Config:
         root=root,
         project="lab",
         device="cpu",
-        workloads=(),
         measure=MeasureSettings(),
         gate=GateSettings(looks=[pairs], aa_pairs=0),
         store=StoreSettings(),

@@ -84,7 +84,7 @@ def _measure(name: str, seconds: float, *, draw: int, profiled: bool) -> dict[st
         attribute = re.search(r"^(\w+) = Workload", (base / "perf.py").read_text(), re.MULTILINE)
         assert attribute is not None, name
         config = Config(
-            root=base, project=name, device="cpu", workloads=(), measure=MeasureSettings(),
+            root=base, project=name, device="cpu", measure=MeasureSettings(),
             gate=GateSettings(budget=seconds), store=StoreSettings(),
         )  # fmt: skip
         clock, measured, servers = Clock(), PairedMeasurement(), list[int]()

@@ -65,7 +65,9 @@ class TerminalProgress(AbstractContextManager["TerminalProgress"]):
     def note(self, text: str) -> None:
         """Print a permanent line."""
         if self._live:
-            self._console.print(_escape(text), highlight=False)
+            from rich.markup import escape
+
+            self._console.print(escape(text), highlight=False)
         else:
             print(text, file=sys.stderr, flush=True)  # noqa: T201
 
@@ -124,9 +126,3 @@ def _about(seconds: float) -> str:
     return sentence(
         "about {seconds} s left", seconds=max(1, math.ceil(seconds / 5) * 5 if seconds > 10 else round(seconds))
     )
-
-
-def _escape(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)

@@ -132,7 +132,8 @@ def _find(request: ReportRequest, environ: Mapping[str, str]) -> _Found:
             _refuse_other_code(exit_code(decision), request.measured)
             if decision.verdict == "SKIPPED":
                 # Nothing was measured, so there is no run; a check clears old results before it writes such a decision.
-                _refuse_other_commit(decision, event)
+                if event is not None and decision.head.commit not in (event.head_sha, event.built_sha):
+                    raise DocumentError("decision.json is about another commit")
                 return _Found(decision)
             # `perfgate run` writes its run.json beside the decision.
             alone = decision.comparing == "rules" and (folder / "run.json").exists()
@@ -157,11 +158,6 @@ def _refuse_other_code(code: int, measured: int | None) -> None:
         raise DocumentError(
             f"the documents stand for exit code {code}, and the command ended with {measured}: they are an earlier job's"
         )
-
-
-def _refuse_other_commit(decision: DecisionDocument, event: CiEvent | None) -> None:
-    if event is not None and decision.head.commit not in (event.head_sha, event.built_sha):
-        raise DocumentError("decision.json is about another commit")
 
 
 def _refuse_other_job(run: RunDocument, event: CiEvent | None) -> None:

@@ -19,15 +19,15 @@ _HUBER = 1.345 * 1.4826
 _ROUNDS = 20
 
 
-class SampleShift(NamedTuple):
-    """The shift of the second sample above the first, and its interval; infinite if there are too few entries."""
+class Estimate(NamedTuple):
+    """A value and its interval, whose ends are infinite if there are too few entries."""
 
     value: float
     low: float
     high: float
 
 
-def shift(first: Floats, second: Floats) -> SampleShift:
+def shift(first: Floats, second: Floats) -> Estimate:
     """The Hodges-Lehmann shift from the first sample to the second: the median of all differences.
 
     Source: Hollander, Wolfe & Chicken, Nonparametric Statistical Methods, 3rd ed., 4.2-4.3, with the normal approximation
@@ -39,16 +39,8 @@ def shift(first: Floats, second: Floats) -> SampleShift:
     spread = math.sqrt(first.size * second.size * (first.size + second.size + 1) / 12)
     rank = math.floor(differences.size / 2 - float(ndtri((1 + CONFIDENCE) / 2)) * spread)
     if rank < 1:
-        return SampleShift(float(np.median(differences)), -math.inf, math.inf)
-    return SampleShift(float(np.median(differences)), float(differences[rank - 1]), float(differences[-rank]))
-
-
-class Slope(NamedTuple):
-    """How much a series rises from one entry to the next, and the interval of it."""
-
-    value: float
-    low: float
-    high: float
+        return Estimate(float(np.median(differences)), -math.inf, math.inf)
+    return Estimate(float(np.median(differences)), float(differences[rank - 1]), float(differences[-rank]))
 
 
 class TransferLine(NamedTuple):
@@ -63,8 +55,8 @@ class TransferLine(NamedTuple):
     residual: float
 
 
-def theil_sen(series: Floats) -> Slope:
-    """The median of the slopes between all pairs of entries, and its interval.
+def theil_sen(series: Floats) -> Estimate:
+    """How much a series rises from one entry to the next: the median of the slopes between all pairs, and its interval.
 
     Source: Sen, Estimates of the regression coefficient based on Kendall's tau, JASA 63 (1968); Hollander, Wolfe & Chicken,
     Nonparametric Statistical Methods, 3rd ed., 9.2-9.3, with the normal approximation. A fifth of the entries may be wild.
@@ -78,7 +70,7 @@ def theil_sen(series: Floats) -> Slope:
     reach = float(ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
     low = max(0, math.floor((slopes.size - reach) / 2) - 1)
     high = min(slopes.size - 1, math.ceil((slopes.size + reach) / 2))
-    return Slope(float(np.median(slopes)), float(slopes[low]), float(slopes[high]))
+    return Estimate(float(np.median(slopes)), float(slopes[low]), float(slopes[high]))
 
 
 def transfer_line(sizes: Floats, seconds: Floats) -> TransferLine:

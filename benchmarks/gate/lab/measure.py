@@ -190,7 +190,6 @@ def _config(root: Path, environment: dict[str, str]) -> Config:
         root=root,
         project="lab",
         device="cpu",
-        workloads=(),
         measure=MeasureSettings(
             pass_env=sorted(environment),
             preload=["torch", "hooks"],

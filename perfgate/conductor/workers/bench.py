@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,31 +95,11 @@ class Checkout:
         return _ServerKey(self.python, self.second_server)
 
 
-class WorkloadTrial(NamedTuple):
-    """The failure of a tried workload, if any; the shape is empty if it could not be loaded.
-
-    ``unseen`` are functions that were sought and did not run, and ``seconds`` is more than a call of every shape takes.
-    ``packages`` are the distributions with a loaded file, if they were requested and the trial came that far.
-    """
-
-    failed: Literal["load", "call", "check"] | None = None
-    shape: str = ""
-    error: ErrorDetail | None = None
-    unseen: Collection[str] = ()
-    seconds: float | None = None
-    packages: Collection[str] | None = None
-
-
 class TimedCall(NamedTuple):
     """Seconds of a call of every shape, and the loaded workload."""
 
     seconds: float
     loaded: Loaded
-
-
-def _own_fault(trial: WorkloadTrial) -> WorkloadTrial:
-    """The trial; a lack of memory may be the machine's fault."""
-    return WorkloadTrial() if trial.error and trial.error.kind == "memory" else trial
 
 
 class Bench:
@@ -363,7 +343,7 @@ class Bench:
 
     def try_workload(
         self, checkout: Checkout, reference: WorkloadReference, *, seek: Iterable[str] = (), packages: bool = False
-    ) -> WorkloadTrial:
+    ) -> Tried:
         """Load a workload, make one call of every shape and run its check, in a separate home.
 
         So nothing that is compiled lies ready for the first call that counts. A trial that takes too long, or ends the
@@ -391,10 +371,9 @@ class Bench:
                     request = TryRequest(packages=packages)
                     tried = worker.ask(request, Tried, timeout=TRIAL_SECONDS, doing=doing)
             except WorkerError as error:
-                return _own_fault(WorkloadTrial(part, error=error.detail)) if error.alive else WorkloadTrial()
-        return _own_fault(
-            WorkloadTrial(tried.failed, tried.shape, tried.error, tried.unseen, tried.seconds, packages=tried.packages)
-        )
+                tried = Tried(failed=part, error=error.detail) if error.alive else Tried()
+        # A lack of memory may be the machine's fault.
+        return Tried() if tried.error and tried.error.kind == "memory" else tried
 
     def time_call(self, checkout: Checkout, reference: WorkloadReference) -> TimedCall | None:
         """Time a warm call of every shape; None if that fails, which measuring then reports."""

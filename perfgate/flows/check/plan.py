@@ -84,7 +84,7 @@ def _plan(directory: Path, request: PlanRequest, doors: Doors) -> MeasurementPla
         head=sides.head,
         workloads=names if measure else [],
         device=config.device,
-        testbeds=config.testbeds,
+        testbeds=dict(config.testbeds),
         accelerator=measure and any(kind != "cpu" for kind in kinds),
     )
 

@@ -58,7 +58,10 @@ def keep_traces(traces: list[PairTrace], sides: tuple[Findings, Findings], folde
         pairs.sort(key=lambda pair: pair.longer)
         middle = pairs[(len(pairs) - 1) // 2].files
         for findings, folder, file in ((base, folders[0], middle.base), (head, folders[1], middle.head)):
-            _keep(file, folder, findings, shape)
+            recording = Path(shutil.copyfile(file, folder / _file_name(file, findings.workload.name, shape)))
+            artifact = artifact_of(recording, recording.read_bytes(), "trace", workload=findings.workload.name)
+            older = [entry for entry in findings.artifacts if entry.path != artifact.path]
+            findings.artifacts = [*older, artifact]
         tree = side_by_side(merged([pair.base for pair in pairs]), merged([pair.head for pair in pairs]))
         flames.append(PairFlame(head.workload.name, shape, tree))
     return KeptTraces(flames, _turns(readable, head.workload))
@@ -93,13 +96,6 @@ def _read(files: PairTrace, sides: tuple[Findings, Findings]) -> list[_Traced]:
 
 def _tree(file: Path, label: str) -> FlameTree:
     return flame_tree(stacks_of(read_calls(file).of_faster_half()), label)
-
-
-def _keep(file: Path, folder: Path, findings: Findings, shape: str) -> None:
-    recording = Path(shutil.copyfile(file, folder / _file_name(file, findings.workload.name, shape)))
-    artifact = artifact_of(recording, recording.read_bytes(), "trace", workload=findings.workload.name)
-    older = [entry for entry in findings.artifacts if entry.path != artifact.path]
-    findings.artifacts = [*older, artifact]
 
 
 def _file_name(recording: Path, workload: str, shape: str) -> str:

@@ -133,7 +133,10 @@ def run_planted(
 
 def judge(change: PlantedChange, decision: DecisionDocument | None, *, exit_code: int, seconds: float) -> PlantedResult:
     """Compare the gate's decision with the expected one."""
-    fired = _fired(decision)
+    fired: dict[str, list[Comparison]] = {}
+    for comparison in decision.comparisons if decision else ():
+        if comparison.gating and comparison.outcome == "regressed":
+            fired.setdefault(comparison.metric, []).append(comparison)
     line = next((part.line for c in fired.get(change.metric or "", []) for part in c.parts if part.line), None)
     problems = _problems(change, decision, exit_code, set(fired), line)
     outcome: PlantedOutcome = "differs" if problems else "agrees"
@@ -186,14 +189,6 @@ def _is_undecided(change: PlantedChange, decision: DecisionDocument) -> bool:
         return decision.verdict == "INCONCLUSIVE" and codes <= {"verdict.undecided", "verdict.invalid"}
     outcomes = {comparison.outcome for comparison in decision.comparisons if comparison.metric == change.metric}
     return "inconclusive" in outcomes or bool(decision.invalid)
-
-
-def _fired(decision: DecisionDocument | None) -> dict[str, list[Comparison]]:
-    fired: dict[str, list[Comparison]] = {}
-    for comparison in decision.comparisons if decision else ():
-        if comparison.gating and comparison.outcome == "regressed":
-            fired.setdefault(comparison.metric, []).append(comparison)
-    return fired
 
 
 def _why_silent(decision: DecisionDocument, metric: str) -> str:

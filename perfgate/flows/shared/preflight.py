@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from perfgate.conductor.workers.bench import Bench, Checkout, WorkloadTrial
+from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.config import WorkloadReference
 from perfgate.document.message import as_message, english
 from perfgate.errors import SetUpError
 from perfgate.locale import sentence
+from perfgate.protocol import Tried
 
 
 def preflight(
@@ -28,7 +29,7 @@ def preflight(
     return loaded
 
 
-def refuse_failed(reference: WorkloadReference, trial: WorkloadTrial) -> None:
+def refuse_failed(reference: WorkloadReference, trial: Tried) -> None:
     """Raise SetUpError if the trial of a workload failed."""
     if trial.error is None:
         return

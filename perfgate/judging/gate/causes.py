@@ -16,7 +16,7 @@ from perfgate.catalogue.names import PREPROCESSING, PYTHON_TIMES
 from perfgate.catalogue.terms import Amount
 from perfgate.document.decision import RULE_METHODS, SIDE_BY_SIDE, Comparison, DecisionDocument
 from perfgate.document.explanation import Aspect, Cause, Compiling, Explanation, OperatorDelta, Part
-from perfgate.document.run import OperatorRow, RunDocument
+from perfgate.document.run import RunDocument
 from perfgate.judging.gate.changed_code import ChangedCode
 from perfgate.judging.gate.contributions import EXPLAINS
 from perfgate.judging.gate.evidence import RunIndex
@@ -104,7 +104,12 @@ class _Causes:
         A graph that breaks or is compiled again changes every operator after it, so it comes before them. Next come the causes
         of a slower call, in the order of its explanation; then the costliest, line by line.
         """
-        compiled = _compiled(self._decision)
+        compiled = {
+            ((comparison.workload, comparison.shape), part.name): _COMPILING[comparison.metric]
+            for comparison in self._decision.comparisons
+            if comparison.metric in _COMPILING and comparison.outcome == "regressed"
+            for part in comparison.parts
+        }
         found = [replace(c, compiling=compiled.get((c.place, c.op))) for c in self._joined().values()]
         worse = [self._with_origin(c) for c in found if c.more_count > 0 or (c.more_time or 0) > 0]
         by_place: dict[_Place, list[Cause]] = defaultdict(list)
@@ -311,12 +316,8 @@ def _weights(*runs: RunDocument | None) -> dict[tuple[str, str, str], float]:
     weights: dict[tuple[str, str, str], float] = {}
     for run in runs:
         for place, rows in RunIndex(run).operators.items() if run else ():
-            weights |= {(*place, op): _seconds(row) for op, row in rows.items() if row.count}
+            weights |= {(*place, op): row.self_time / row.count for op, row in rows.items() if row.count}
     return weights
-
-
-def _seconds(row: OperatorRow) -> float:
-    return row.self_time / row.count
 
 
 def _on_other_inputs(decision: DecisionDocument, listed: Iterable[Cause]) -> list[Cause]:
@@ -405,15 +406,6 @@ def _with_aspects(merged: Mapping[_Key, Cause]) -> dict[_Key, Cause]:
         elif amount in ("copied", "blocks", "flops") and own.more_count > 0:
             del joined[key]
     return joined
-
-
-def _compiled(decision: DecisionDocument) -> dict[tuple[_Place, str], Compiling]:
-    return {
-        ((comparison.workload, comparison.shape), part.name): _COMPILING[comparison.metric]
-        for comparison in decision.comparisons
-        if comparison.metric in _COMPILING and comparison.outcome == "regressed"
-        for part in comparison.parts
-    }
 
 
 # --- of one comparison

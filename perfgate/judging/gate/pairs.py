@@ -38,10 +38,11 @@ from perfgate.catalogue.names import (
     WALL_TIME,
 )
 from perfgate.document.decision import Clock
+from perfgate.document.explanation import Part
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import Arm, BlockColumns, PackedArray, Replicate, unpack
 from perfgate.judging.gate.clean import LEAST_CLEAN, clean_pair, waited_share
-from perfgate.judging.gate.comparison import ShapePlace
+from perfgate.judging.gate.comparison import ShapePlace, rounded
 from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.rule import Differences
 
@@ -508,19 +509,11 @@ def _gap_effects(pairs: Sequence[_StatisticsPair]) -> PairedEffect:
 # --- stages of the preprocessing
 
 
-class StageTime(NamedTuple):
-    """Seconds of one stage of the preprocessing on both sides, and the line at which its function starts."""
+def stage_times(first: Iterable[Replicate], second: Iterable[Replicate], *, workload: str, shape: str) -> list[Part]:
+    """The stages that both sides have, each with the line at which its function starts.
 
-    name: str
-    first: float
-    second: float
-    line: str | None
-
-
-def stage_times(
-    first: Iterable[Replicate], second: Iterable[Replicate], *, workload: str, shape: str
-) -> list[StageTime]:
-    """The stages that both sides have: the median over pairs of the 10th percentile of the calls of a process."""
+    Their times are the median over pairs of the 10th percentile of the calls of a process.
+    """
     pairs = _by_pair(first, second, ShapePlace(workload, shape), "ab")
     levels: dict[str, list[tuple[float, float]]] = {}
     lines: dict[str, str | None] = {}
@@ -531,7 +524,10 @@ def stage_times(
                 levels.setdefault(stage.name, []).append((_low(stages[stage.name].wall), _low(stage.wall)))
                 lines[stage.name] = stage.line
     medians = {name: np.median(np.array(both), axis=0) for name, both in levels.items()}
-    return [StageTime(name, float(both[0]), float(both[1]), lines[name]) for name, both in medians.items()]
+    return [
+        Part(name=name, base=rounded(float(both[0])), head=rounded(float(both[1])), line=lines[name])
+        for name, both in medians.items()
+    ]
 
 
 def _low(wall: PackedArray) -> float:

@@ -12,7 +12,6 @@ from perfgate.catalogue.names import INSTRUCTIONS, LATENCY, PREPROCESSING
 from perfgate.catalogue.records import Family
 from perfgate.document.decision import Comparison, DecisionDocument, NoiseFloor, Policy
 from perfgate.document.doctor import Resolution
-from perfgate.document.explanation import Part
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.changed_code import ChangedCode
@@ -59,12 +58,7 @@ def _with_context(comparison: Comparison, comparisons: Sequence[Comparison], evi
         changed = ChangedCode(evidence.head.run.source.changes)
         sides = (run.replicates for run in evidence.runs)
         parts = [
-            Part(
-                name=stage.name,
-                base=rounded(stage.first),
-                head=rounded(stage.second),
-                line=changed.of_function(stage.line) if stage.line else None,
-            )
+            msgspec.structs.replace(stage, line=changed.of_function(stage.line) if stage.line else None)
             for stage in stage_times(*sides, workload=workload, shape=shape)
         ]
         return msgspec.structs.replace(comparison, parts=parts)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -46,25 +46,19 @@ FALLBACKS = "counters.fallbacks"
 _METRIC_OF_KIND = {"copy": DEVICE_COPIES, "comm": COLLECTIVES, "host_op": RECORDED_OPS}
 
 
-class CountedCalls(NamedTuple):
-    """The counters of a call, and the operators that the last counted one dispatched, in order."""
-
-    counters: CounterSet
-    order: list[Dispatched]
-
-
 def count_calls(workload: BoundWorkload, device: Device, shape: str, *, repeats: int = 3, root: Path) -> CounterSet:
-    return count_in_order(workload, device, shape, repeats=repeats, root=root).counters
+    return count_in_order(workload, device, shape, repeats=repeats, root=root)[0]
 
 
 def count_in_order(
     workload: BoundWorkload, device: Device, shape: str, *, repeats: int = 3, root: Path
-) -> CountedCalls:
+) -> tuple[CounterSet, list[Dispatched]]:
     """Count ``repeats`` single steady calls, each on another input of the shape, then the work that a repeated input saves.
 
     Source lines are given relative to ``root``, the checkout. A metric that differs between the repeats, an operator's
-    count (``ops.count:NAME``) included, is listed in ``unstable``; values are those of the last repeat. Compiled
-    regions are counted as the framework dispatches them under a dispatch mode, which is without their fusion.
+    count (``ops.count:NAME``) included, is listed in ``unstable``; values are those of the last repeat, of which all
+    dispatched operators follow in order. Compiled regions are counted as the framework dispatches them under a dispatch
+    mode, which is without their fusion.
     """
     pool = workload.pool(shape)
     with quiet():
@@ -77,7 +71,7 @@ def count_in_order(
         _count_memory(workload, device, pool, tallies)
         savings = [_count_saving(workload, device, shape, root) for _ in range(NEW_INPUTS)]
     counted = _counter_set(tallies, savings, workload=workload.name, shape=shape, root=root)
-    return CountedCalls(counted, tallies[-1].order or [])
+    return counted, tallies[-1].order or []
 
 
 def with_steady(counted: CounterSet) -> CounterSet:

@@ -119,7 +119,7 @@ def test_init__perfgate_toml__is_accepted_as_it_is(project: Path, device: str) -
     path = project / "perfgate.toml"
     plain = parse_config(path.read_text(), path)
     assert (plain.device, plain.store.path, plain.project) == (device, "branch://perfgate-data", "model")
-    assert [reference.text for reference in plain.workloads] == ["perf/workload.py:example"]
+    assert [reference.text for reference in plain.references] == ["perf/workload.py:example"]
     assert (plain.store.main_branch, plain.measure.python_path) == ("", [".", "src"])
 
 

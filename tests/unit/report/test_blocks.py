@@ -33,7 +33,7 @@ def counted(metric: str, base: int, head: int, op: str, line: str | None, **fiel
 
 
 def shown(*comparisons: Comparison, verdict: str = "FAIL", **fields: object) -> list[CauseBlock]:
-    return blocks(Summary(made(*comparisons, verdict=verdict, **fields), CONTEXT)).blocks
+    return blocks(Summary(made(*comparisons, verdict=verdict, **fields), CONTEXT))
 
 
 def made(*comparisons: Comparison, verdict: str = "FAIL", **fields: object) -> DecisionDocument:

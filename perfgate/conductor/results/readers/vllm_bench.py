@@ -26,7 +26,9 @@ def read(content: Content) -> Results:
     (result,) = content.lines
     content.none_failed(result.get("failed", 0))
     numbers = [content.number(name, result[name], unit, "higher") for name, unit in _RATES.items() if name in result]
-    return Results([*numbers, *times(content, result)], _work(result))
+    names = {"requests": "completed", "input_tokens": "total_input_tokens", "output_tokens": "total_output_tokens"}
+    work = {name: int(str(result[key])) for name, key in names.items() if key in result}
+    return Results([*numbers, *times(content, result)], work)
 
 
 def times(content: Content, result: dict[str, object]) -> list[ResultNumber]:
@@ -40,8 +42,3 @@ def times(content: Content, result: dict[str, object]) -> list[ResultNumber]:
             samples = tuple(content.checked(key, one) for one in raw) if isinstance(raw, list) else ()
             found.append(number._replace(samples=samples))
     return found
-
-
-def _work(result: dict[str, object]) -> dict[str, int]:
-    names = {"requests": "completed", "input_tokens": "total_input_tokens", "output_tokens": "total_output_tokens"}
-    return {name: int(str(result[key])) for name, key in names.items() if key in result}

@@ -14,7 +14,6 @@ from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.index import Named, entries, meanings, suggestions
 from perfgate.judging.report.text.templates import render
 from perfgate.judging.report.text.words import Words, phrase, say, translated
-from perfgate.judging.report.view.records import LimitView, RuleView
 from perfgate.locale import Language, speaking
 
 _UNITS = {
@@ -62,9 +61,8 @@ def _explain(name: str, reader: Audience) -> str:
     number = _step_number(name.lower())
     if number is not None:
         return _explain_step(CARDS[number], reader)
-    metric = _metric(name)
-    if metric is not None:
-        return _explain_metric(metric, reader)
+    if is_known(name):
+        return _explain_metric(metric(name), reader)
     if name in RULES:
         return _explain_rule(name, reader)
     if name in LIMITS:
@@ -109,10 +107,6 @@ def _listed(named: Named) -> dict[str, Words]:
     if named.kind == "rule":
         return {"name": name, "title": translated(RULES[named.name].message)}
     return {"name": name, "title": translated(named.name) if named.kind == "term" else Words("")}
-
-
-def _metric(name: str) -> Metric | None:
-    return metric(name) if is_known(name) else None
 
 
 def _step_number(text: str) -> int | None:
@@ -188,7 +182,7 @@ def _explain_rule(name: str, reader: Audience) -> str:
     return _render(
         "rule",
         {
-            **vars(_rule(RULES[name])),
+            **_rule(RULES[name]),
             "step": card.number,
             "step_title": translated(card.title),
             "limits": [_limit(limit, reader) for limit in judged],
@@ -204,29 +198,30 @@ def _explain_limit(name: str, reader: Audience) -> str:
     return _render(
         "limit",
         {
-            **vars(_limit(limit, reader)),
+            **_limit(limit, reader),
             "severity": Words(severity) if severity in _SEVERITIES else None,
-            "message": _rule(RULES[rule]).message if rule in RULES else None,
+            "message": translated(RULES[rule].message) if rule in RULES else None,
             "step": card.number,
             "step_title": translated(card.title),
         },
     )
 
 
-def _limit(limit: Limit, reader: Audience) -> LimitView:
+def _limit(limit: Limit, reader: Audience) -> Mapping[str, object]:
+    """A limit of the checklist, and the project's setting."""
     setting = reader.limits.get(limit.name)
-    return LimitView(
-        key=limit.name,
-        value=Words(f"{limit.default if setting is None else setting:g}"),
-        default=Words(f"{limit.default:g}"),
-        overridden=setting is not None,
-        source=translated(limit.source),
-    )
+    return {
+        "key": limit.name,
+        "value": Words(f"{limit.default if setting is None else setting:g}"),
+        "default": Words(f"{limit.default:g}"),
+        "overridden": setting is not None,
+        "source": translated(limit.source),
+    }
 
 
-def _rule(rule: Rule) -> RuleView:
+def _rule(rule: Rule) -> Mapping[str, object]:
     # The braces of its evidence stay: they show which values a finding inserts there.
-    return RuleView(rule=rule.name, message=translated(rule.message))
+    return {"rule": rule.name, "message": translated(rule.message)}
 
 
 def _render(kind: str, values: Mapping[str, object]) -> str:

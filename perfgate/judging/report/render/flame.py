@@ -17,7 +17,7 @@ from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.templates import environment
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.records import CallView, FrameRow, FrameTable
+from perfgate.judging.report.view.records import FrameRow, FrameTable
 from perfgate.locale import Language, speaking, translate
 from perfgate.version import __version__
 
@@ -102,18 +102,18 @@ def _render(trees: Sequence[FlameTree]) -> str:
         "what": Words(" · ".join(clean(tree.label) for tree in trees))
         if len(trees) == 1
         else Words(numbers.counted(len(trees), "recording")),
-        "calls": [_worded_call(tree) for tree in trees if tree.call is not None or tree.by_counts is not None],
+        # Beside each tree, whether the pairs decided the time of any operator.
+        "calls": [
+            (tree, any(mark.seconds for mark in tree.marks))
+            for tree in trees
+            if tree.call or tree.by_counts is not None
+        ],
         "folded": sum(tree.folded for tree in trees),
         "cut": sum(tree.cut for tree in trees),
         "tables": [_table(tree) for tree in trees],
         "version": __version__,
     }
     return jinja.get_template("flame/page.html.j2").render(values)
-
-
-def _worded_call(tree: FlameTree) -> CallView:
-    decided = any(mark.seconds for mark in tree.marks)
-    return CallView(label=tree.label, call=tree.call, why=tree.by_counts, decided=decided)
 
 
 def collapsed_stacks(tree: FlameTree) -> Iterator[str]:

@@ -14,11 +14,11 @@ from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.names import place
 from perfgate.judging.report.text.templates import environment, template_source
 from perfgate.judging.report.text.words import Words, translated
-from perfgate.judging.report.view.blocks import blocks
+from perfgate.judging.report.view.blocks import blocks_with_more
 from perfgate.judging.report.view.checklist import quantile_rows, step_numbers, worded_steps
 from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, worded_failures
 from perfgate.judging.report.view.findings import changed_findings
-from perfgate.judging.report.view.headline import headline, named_missing
+from perfgate.judging.report.view.headline import headline
 from perfgate.judging.report.view.page_tables import (
     PlaceSamples,
     counter_rows,
@@ -26,7 +26,6 @@ from perfgate.judging.report.view.page_tables import (
     paired_samples,
     testbed_rows,
 )
-from perfgate.judging.report.view.records import PlotView
 from perfgate.judging.report.view.remedy import remedy_lines
 from perfgate.judging.report.view.rows import label, worded_account, worded_causes, worst_cause
 from perfgate.judging.report.view.suggestions import worded_suggestion
@@ -61,6 +60,7 @@ def _render(decision: DecisionDocument, base: RunDocument | None, head: RunDocum
 
 def _top(summary: Summary) -> Mapping[str, object]:
     decision = summary.decision
+    listed, more = blocks_with_more(summary)
     return {
         "project": decision.project,
         "verdict": Words(decision.verdict),
@@ -76,9 +76,10 @@ def _top(summary: Summary) -> Mapping[str, object]:
         "rules": decision.comparing == "rules",
         "harness_changes": summary.telling_harness_changes[:_MAX_ROWS],
         "remedy": remedy_lines(summary, "html"),
-        "missing": [named_missing(entry) for entry in decision.missing[:_MAX_ROWS]],
+        "missing": decision.missing[:_MAX_ROWS],
         "failures": worded_failures(decision.failures)[:_MAX_PLOTS],
-        "blocks": blocks(summary),
+        "blocks": listed,
+        "more_causes": more,
         "causes": worded_causes(summary.causes[:_MAX_PLOTS]),
         "account": worded_account(summary),
         "suggestions": [worded_suggestion(suggestion) for suggestion in decision.suggestions if suggestion.introduced][
@@ -106,19 +107,20 @@ def _tables(summary: Summary, base: RunDocument | None, head: RunDocument) -> Ma
     }
 
 
-def _plot(samples: PlaceSamples, summary: Summary) -> PlotView:
+def _plot(samples: PlaceSamples, summary: Summary) -> Mapping[str, object]:
+    """The samples of one place, drawn."""
     decision, of_calls = summary.decision, (samples.workload, samples.shape, LATENCY)
     call = next((c for c in decision.comparisons if (c.workload, c.shape, c.metric) == of_calls and c.effects), None)
     floor = next((f for f in decision.noise_floors if (f.workload, f.shape, f.metric) == of_calls), None)
     noise = floor.effects if floor else []
-    return PlotView(
-        place=place(samples.workload, samples.shape),
-        histogram=svg.histogram(samples.base, samples.head),
-        strip=svg.dot_strip(call.effects, noise, call.tolerance) if call else Words(""),
-        calls=numbers.counted(int(samples.base.size + samples.head.size), "call"),
-        pairs=len(call.effects) if call else 0,
-        noise_pairs=len(noise),
-    )
+    return {
+        "place": place(samples.workload, samples.shape),
+        "histogram": svg.histogram(samples.base, samples.head),
+        "strip": svg.dot_strip(call.effects, noise, call.tolerance) if call else Words(""),
+        "calls": numbers.counted(int(samples.base.size + samples.head.size), "call"),
+        "pairs": len(call.effects) if call else 0,
+        "noise_pairs": len(noise),
+    }
 
 
 def _end(summary: Summary, base: RunDocument | None, head: RunDocument) -> Mapping[str, object]:

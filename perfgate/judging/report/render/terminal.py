@@ -21,12 +21,11 @@ from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import first_line, title_of
 from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.blocks import blocks
+from perfgate.judging.report.view.blocks import blocks_with_more
 from perfgate.judging.report.view.checklist import job_lines, recorded_lines, run_title, step_rows, terminal_notes
 from perfgate.judging.report.view.facts import base_line, counts_line, worded_failures
 from perfgate.judging.report.view.findings import changed_findings
 from perfgate.judging.report.view.headline import headline
-from perfgate.judging.report.view.records import Blocks
 from perfgate.judging.report.view.remedy import remedy_lines
 from perfgate.judging.report.view.rows import grouped, row, stored_row, worded_causes, worst_cause
 from perfgate.judging.report.view.suggestions import introduced, suggestion_lines
@@ -98,7 +97,7 @@ def _print_decision(decision: DecisionDocument, console: Console, folder: str | 
     console.print(Text(base_line(summary, "plain"), "dim"))
     _print_moved(summary, console)
     _print_notes(summary, console)
-    _print_causes(blocks(summary), console)
+    _print_causes(summary, console)
     if summary.verdict in {"FAIL", "WARN"}:
         operators = worded_causes(summary.causes[:6])
         behind = [line("shared/cause.j2", "plain", {"cause": cause}) for cause in operators]
@@ -191,8 +190,9 @@ def _print_moved(summary: Summary, console: Console) -> None:
         console.print(Text(say("… {count} more in decision.json", count=hidden), "dim"))
 
 
-def _print_causes(listed: Blocks, console: Console) -> None:
-    for number, block in enumerate(listed.blocks, start=1):
+def _print_causes(summary: Summary, console: Console) -> None:
+    listed, more = blocks_with_more(summary)
+    for number, block in enumerate(listed, start=1):
         title = line("shared/block.j2", "plain", {"block": block})
         console.print(Padding(Text(f"{number}. {title}", "bold"), (1 if number == 1 else 0, 0, 0, 0)))
         if block.cause and block.cause.code:
@@ -212,8 +212,8 @@ def _print_causes(listed: Blocks, console: Console) -> None:
         if block.accepted and not block.in_title:
             lines.append(say("Accepted by {accepted}", accepted=Words(clean(block.accepted))))
         _print_lines("", lines, console)
-    if listed.more:
-        console.print(Text(f"  {say('… {count} more in decision.json', count=listed.more)}", "dim"))
+    if more:
+        console.print(Text(f"  {say('… {count} more in decision.json', count=more)}", "dim"))
 
 
 def _print_findings(summary: Summary, console: Console) -> None:

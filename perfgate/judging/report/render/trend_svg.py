@@ -67,7 +67,7 @@ def series_plot(
     if not points:
         return Markup("")
     unit, metric = series[-1].unit, series[-1].metric
-    low, high = _range(points, levels)
+    low, high = _robust_range(np.array([*(point.value for point in points), *(level.value for level in levels)]))
     frame = PlotFrame(
         _scale(-0.5, len(points) - 0.5, _LEFT, _WIDTH - _RIGHT), _scale(low, high, _HEIGHT - _BOTTOM, _TOP)
     )
@@ -215,11 +215,6 @@ def _laid_out(series: Sequence[TrendSeries]) -> tuple[list[TrendPoint], list[Lev
 
 def _read(change: TrendChange) -> tuple[str, str]:
     return ("", "") if change.standing == "refuted" else (change.direction, short(change.first_bad))
-
-
-def _range(points: Sequence[TrendPoint], levels: Sequence[LevelLine]) -> tuple[float, float]:
-    values = np.array([point.value for point in points] + [level.value for level in levels])
-    return _robust_range(values)
 
 
 def _robust_range(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from perfgate.document.decision import Comparison
 from perfgate.judging.report.sections.section import Section, Values
 from perfgate.judging.report.text.numbers import to_two_digits
-from perfgate.judging.report.view.blocks import block_numbers, blocks
+from perfgate.judging.report.view.blocks import block_numbers, blocks, blocks_with_more
 from perfgate.judging.report.view.facts import counts
 from perfgate.judging.report.view.findings import changed_findings
 from perfgate.judging.report.view.rows import (
@@ -32,9 +32,9 @@ _ROOM = 1.05
 
 def _causes(summary: Summary) -> Values | None:
     """One block per cause, the most expensive first, with the findings it introduced."""
-    listed, (new, _) = blocks(summary), changed_findings(summary)
-    findings = {number: [f for f in new if f.block == number] for number in range(1, len(listed.blocks) + 1)}
-    return {**vars(listed), "findings": findings} if listed.blocks else None
+    (listed, more), (new, _) = blocks_with_more(summary), changed_findings(summary)
+    findings = {number: [f for f in new if f.block == number] for number in range(1, len(listed) + 1)}
+    return {"blocks": listed, "more": more, "findings": findings} if listed else None
 
 
 def _table(summary: Summary) -> Values | None:
@@ -113,7 +113,7 @@ def _suggestions(summary: Summary) -> Values | None:
     """Suggestions on newly introduced problems that no cause shows; all others are in the page and in decision.json."""
     if summary.verdict not in {"FAIL", "WARN"}:
         return None
-    tips = [worded_suggestion(block.tip) for block in blocks(summary).blocks if block.tip]
+    tips = [worded_suggestion(block.tip) for block in blocks(summary) if block.tip]
     shown = {(tip.message, tip.line) for tip in tips}
     worded = [worded_suggestion(suggestion) for suggestion in introduced(summary.decision.suggestions)]
     distinct = [tip for tip in worded if (tip.message, tip.line) not in shown]

@@ -32,7 +32,7 @@ def _checklist(summary: Summary) -> Values | None:
     if not lines:
         return None
     listed = lines[: summary.detail]
-    shown = [line.number for line in listed if line.number]
+    shown = [number for _, number in listed if number]
     others = [number for number in step_numbers(summary) if number not in shown]
     return {
         "tally": tally(summary.decision.steps),

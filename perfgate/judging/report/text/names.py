@@ -6,10 +6,22 @@ from typing import Protocol
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import NUMBER, SUBROUTINE_TIMES
-from perfgate.document.decision import Clock, Comparison, NoiseFloor
+from perfgate.document.decision import Clock, Comparison, Missing, NoiseFloor
 from perfgate.judging.report.text.index import CLOCK_TITLES
-from perfgate.judging.report.text.words import Words, translated
+from perfgate.judging.report.text.words import Words, phrase, say, translated
 from perfgate.locale import filled, translate
+
+# Parts of a document that may be missing but are no metrics.
+_PARTS = {
+    "correctness": phrase("the check of the output"),
+    "replicates.aa": phrase("base against base"),
+    "job.settings": phrase("the table of settings"),
+    "job.numbers": phrase("the list of numbers"),
+    "job.turns": phrase("turns"),
+    "job.fits": phrase("`fits`"),
+    "job.requests": phrase("the load"),
+    "seal": phrase("the proof that the measured code stayed the same"),
+}
 
 
 class InPlace(Protocol):
@@ -52,6 +64,11 @@ def metric_name(name: str, clock: Clock = "wall") -> str:
 
 def title_of(entry: Comparison | NoiseFloor) -> str:
     return metric_name(entry.metric, entry.clock)
+
+
+def part_of(entry: Missing) -> str:
+    """The missing part of a document: a metric or what else it holds."""
+    return say(_PARTS[entry.metric]) if entry.metric in _PARTS else metric_name(entry.metric)
 
 
 def evidence_of(comparison: Comparison) -> str:

@@ -20,7 +20,7 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.escape import MAX_PROSE, clean, code_span, fenced, prose
 from perfgate.judging.report.text.messages import SentencePieces, word
-from perfgate.judging.report.text.names import evidence_of, first_line, place_of, title_of
+from perfgate.judging.report.text.names import evidence_of, first_line, part_of, place_of, title_of
 from perfgate.judging.report.text.words import Linked, Words, say
 from perfgate.locale import Language, current_language, gap_between, translate
 
@@ -235,6 +235,7 @@ _NUMBER_FILTERS: dict[str, Callable[..., object]] = {
 _DOCUMENT_FILTERS: dict[str, Callable[..., object]] = {
     "place": place_of,
     "metric": title_of,
+    "part": part_of,
     "evidence": evidence_of,
     "base": lambda comparison: formats.sides(comparison)[0],
     "head": lambda comparison: formats.sides(comparison)[1],

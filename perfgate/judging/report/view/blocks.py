@@ -13,7 +13,7 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import place
 from perfgate.judging.report.text.words import Words, say
-from perfgate.judging.report.view.records import Blocks, CauseBlock, CauseView, SuggestionView
+from perfgate.judging.report.view.records import CauseBlock, CauseView, SuggestionView
 from perfgate.judging.report.view.rows import worded_cause
 from perfgate.judging.report.view.suggestions import worded_suggestion
 from perfgate.judging.report.view.summary import Summary
@@ -22,11 +22,15 @@ _COMMIT_LENGTH = 9
 _MOST_BLOCKS = 3
 
 
-def blocks(summary: Summary) -> Blocks:
+def blocks(summary: Summary) -> list[CauseBlock]:
     """The numbered regressions of the report; none if the verdict is about something else."""
-    listed = listed_regressions(summary)
-    more = len(summary.decision.regressions) - len(listed) if listed else 0
-    return Blocks([_block(number, one, summary) for number, one in enumerate(listed, 1)], more=more)
+    return [_block(number, one, summary) for number, one in enumerate(listed_regressions(summary), 1)]
+
+
+def blocks_with_more(summary: Summary) -> tuple[list[CauseBlock], int]:
+    """The blocks, and how many regressions have none although others do."""
+    listed = blocks(summary)
+    return listed, len(summary.decision.regressions) - len(listed) if listed else 0
 
 
 def listed_regressions(summary: Summary) -> list[Regression]:

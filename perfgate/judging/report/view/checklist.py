@@ -25,7 +25,7 @@ from perfgate.judging.report.text.names import first_line, metric_name, place
 from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, phrase, say, translated
 from perfgate.judging.report.view.findings import new_of
-from perfgate.judging.report.view.records import Note, QuantileRow, StepLine, StepNumber, StepView
+from perfgate.judging.report.view.records import Note, QuantileRow, StepNumber, StepView
 from perfgate.judging.report.view.rows import stored_row
 from perfgate.judging.report.view.summary import Summary
 
@@ -166,12 +166,11 @@ def _value_line(value: Value) -> str:
 def _interval(value: Value, unit: str) -> str:
     if value.interval is None or value.interval == (None, None):
         return ""
-    low, high = (_end(end, unit, value.metric) for end in value.interval)
+    low, high = (
+        say("not estimable") if end is None else formats.quantity(end, unit, metric=value.metric)
+        for end in value.interval
+    )
     return f" ({say('{low} to {high}', low=low, high=high)})"
-
-
-def _end(end: float | None, unit: str, metric: str) -> Words:
-    return say("not estimable") if end is None else formats.quantity(end, unit, metric=metric)
 
 
 def step_numbers(summary: Summary) -> list[StepNumber]:
@@ -185,11 +184,11 @@ def step_numbers(summary: Summary) -> list[StepNumber]:
     ]
 
 
-def step_lines(summary: Summary) -> list[StepLine]:
+def step_lines(summary: Summary) -> list[tuple[StepView, StepNumber | None]]:
     """Every step of the head with its leading number."""
     leading = {(number.step, number.workload): number for number in step_numbers(summary) if number.leads}
     steps = worded_steps(summary.decision.steps)
-    return [StepLine(step, leading.get((step.number, step.workload))) for step in steps]
+    return [(step, leading.get((step.number, step.workload))) for step in steps]
 
 
 def uncompared(warnings: Iterable[Message]) -> list[Message]:

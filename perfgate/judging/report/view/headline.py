@@ -16,7 +16,6 @@ from perfgate.document.decision import (
     RULE_METHODS,
     Comparison,
     DecisionDocument,
-    Missing,
     PackageDifference,
     TestbedDifference,
 )
@@ -29,7 +28,6 @@ from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.records import (
     FastPathView,
     Headline,
-    MissingView,
 )
 from perfgate.judging.report.view.summary import Summary
 
@@ -43,17 +41,6 @@ _VERDICTS = {
     "FAIL": phrase("FAIL"),
     "INCONCLUSIVE": phrase("INCONCLUSIVE"),
     "SKIPPED": phrase("SKIPPED"),
-}
-# Parts of a document that may be missing but are no metrics.
-_PARTS = {
-    "correctness": phrase("the check of the output"),
-    "replicates.aa": phrase("base against base"),
-    "job.settings": phrase("the table of settings"),
-    "job.numbers": phrase("the list of numbers"),
-    "job.turns": phrase("turns"),
-    "job.fits": phrase("`fits`"),
-    "job.requests": phrase("the load"),
-    "seal": phrase("the proof that the measured code stayed the same"),
 }
 _METHOD_KINDS = {"check": "correctness", "budget": "budget", "limit": "budget", "expect": "expect", "exact": "counter"}
 # Titles about one number.
@@ -93,7 +80,7 @@ def headline_values(summary: Summary) -> Headline:
         too_slow=next(iter(summary.too_slow), None),
         differing=[difference.field for difference in summary.decision.testbed_differences],
         invalid=summary.invalid,
-        missing=next((named_missing(entry) for entry in summary.decision.missing), None),
+        missing=next(iter(summary.decision.missing), None),
         more_missing=max(0, len(summary.decision.missing) - 1),
         reason=next(iter(summary.decision.reasons), None),
         unchanged=len(summary.unchanged),
@@ -136,7 +123,7 @@ def _faster(summary: Summary) -> Comparison | None:
 def _fast_path(summary: Summary) -> FastPathView | None:
     """The deciding time that may have got worse by most: a call's fast path or a number of a job; None if none was compared."""
     timed = [
-        (_worst_end(c.interval, c.better), c.delta, c)
+        (c.interval[0] if c.better == "higher" else c.interval[1], c.delta, c)
         for c in deciding_times(summary)
         if c.interval and c.delta is not None
     ]
@@ -167,29 +154,13 @@ def _wider(timed: Iterable[Comparison], margin: float) -> list[tuple[Words, str]
     return [(numbers.setting(excluded), name) for excluded, name in dict.fromkeys(wider)]
 
 
-def _worst_end(interval: tuple[float, float], better: str) -> float:
-    return interval[0] if better == "higher" else interval[1]
-
-
-def named_missing(entry: Missing) -> MissingView:
-    """A missing value, ready for ``shared/missing.j2``."""
-    return MissingView(
-        metric=say(_PARTS[entry.metric]) if entry.metric in _PARTS else metric_name(entry.metric),
-        place=place(entry.workload, entry.shape),
-        side=Words(entry.side),
-        pairs=len(entry.pairs),
-        named_by=entry.named_by,
-        differs=entry.differs,
-    )
-
-
 def missing_values(summary: Summary) -> Mapping[str, object]:
     """The values of ``shared/missing_list.j2``."""
     # A workload that is too slow is already reported as unmeasured.
     told = {failure.workload for failure in summary.too_slow}
     missing = [entry for entry in summary.decision.missing if entry.workload not in told]
     return {
-        "missing": [named_missing(entry) for entry in missing[:_NAMED_MISSING]],
+        "missing": missing[:_NAMED_MISSING],
         "more_missing": max(0, len(missing) - _NAMED_MISSING),
     }
 

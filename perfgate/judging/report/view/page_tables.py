@@ -15,7 +15,7 @@ from perfgate.document.run import OUTSIDE_OPERATORS, OperatorRow, RunDocument
 from perfgate.document.samples import Replicate, unpack
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.names import metric_name, place
-from perfgate.judging.report.view.records import CounterLine, OperatorTable
+from perfgate.judging.report.view.records import OperatorTable
 
 _MAX_TABLES = 40
 _MAX_ROWS = 2000
@@ -36,23 +36,23 @@ def operator_tables(decision: DecisionDocument, base: RunDocument | None, head: 
     return [_operator_table(key, before.get(key, {}), after.get(key, {}), times.get(key, {})) for key in keys]
 
 
-def counter_rows(base: RunDocument | None, head: RunDocument) -> list[CounterLine]:
+def counter_rows(base: RunDocument | None, head: RunDocument) -> list[Mapping[str, object]]:
     """Every exact counter of both sides, changed ones marked."""
     before, after = _counters(base), _counters(head)
-    rows = []
+    rows: list[Mapping[str, object]] = []
     for key in list(dict.fromkeys([*after, *before]))[:_MAX_ROWS]:
         workload, shape, metric = key
         unit = METRICS[metric].unit if metric in METRICS else "1"
         values = [before.get(key), after.get(key)]
         cells = formats.quantities(values, unit, metric=metric)
         rows.append(
-            CounterLine(
-                metric=metric_name(metric),
-                place=place(workload, shape),
-                base=cells[0],
-                head=cells[1],
-                changed=base is not None and values[0] != values[1],
-            )
+            {
+                "metric": metric_name(metric),
+                "place": place(workload, shape),
+                "base": cells[0],
+                "head": cells[1],
+                "changed": base is not None and values[0] != values[1],
+            }
         )
     return rows
 

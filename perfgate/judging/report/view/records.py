@@ -9,32 +9,33 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from perfgate.document.decision import Comparison, Failure, HarnessChange, Invalid, Suggestion, TestbedDifference
+from perfgate.document.decision import (
+    Comparison,
+    Failure,
+    HarnessChange,
+    Invalid,
+    Missing,
+    Suggestion,
+    TestbedDifference,
+)
 from perfgate.document.explanation import OperatorDelta, Origin, Replacement
 from perfgate.document.message import Message
 from perfgate.judging.report.text.words import Words
 
 
 @dataclass(frozen=True)
-class CauseLine:
-    """A line of the project that adds to a cause, and how much."""
-
-    line: str
-    more: Words
-
-
-@dataclass(frozen=True)
 class CauseView:
     """One operator's change; unchanged and unknown fields are None.
 
-    ``origin`` is the changed place behind a line that is itself unchanged; ``code`` is the text of the line that changed.
+    ``lines`` are those of the project that add to it, each with how much. ``origin`` is the changed place behind a line that is
+    itself unchanged; ``code`` is the text of the line that changed.
     """
 
     amount: str
     here: Words | None
     one_here: bool
     in_all: Words | None
-    lines: list[CauseLine]
+    lines: list[tuple[str, Words]]
     more_lines: int
     tensor: str | None
     op: str
@@ -74,18 +75,6 @@ class ComparisonRow:
 
 
 @dataclass(frozen=True)
-class MissingView:
-    """A value missing from the documents."""
-
-    metric: str
-    place: str
-    side: Words
-    pairs: int
-    named_by: str
-    differs: bool
-
-
-@dataclass(frozen=True)
 class OperatorTable:
     """The operators of a workload's shape, those with the most self time first.
 
@@ -96,17 +85,6 @@ class OperatorTable:
     operators: list[OperatorDelta]
     largest: float
     of_head: float
-
-
-@dataclass(frozen=True)
-class CounterLine:
-    """An exact counter of both sides."""
-
-    metric: str
-    place: str
-    base: Words
-    head: Words
-    changed: bool
 
 
 @dataclass(frozen=True)
@@ -223,14 +201,6 @@ class StepNumber:
 
 
 @dataclass(frozen=True)
-class StepLine:
-    """A step and its leading number."""
-
-    step: StepView
-    number: StepNumber | None
-
-
-@dataclass(frozen=True)
 class QuantileRow:
     """P50, P90 and P99 of all requests or steps of a job, on both sides."""
 
@@ -239,18 +209,6 @@ class QuantileRow:
     base: list[Words]
     head: list[Words]
     counts: Words
-
-
-@dataclass(frozen=True)
-class PlotView:
-    """The samples of one place, drawn."""
-
-    place: str
-    histogram: object
-    strip: object
-    calls: Words
-    pairs: int
-    noise_pairs: int
 
 
 @dataclass(frozen=True)
@@ -341,14 +299,6 @@ class CauseBlock:
 
 
 @dataclass(frozen=True)
-class Blocks:
-    """The most expensive causes, and the number of others."""
-
-    blocks: list[CauseBlock]
-    more: int
-
-
-@dataclass(frozen=True)
 class FastPathView:
     """The largest slowdown of a call that is still possible: the place with the highest bound, and the number of places.
 
@@ -389,7 +339,7 @@ class Headline:
     too_slow: Failure | None
     differing: list[str]
     invalid: list[Invalid]
-    missing: MissingView | None
+    missing: Missing | None
     more_missing: int
     reason: Message | None
     unchanged: int
@@ -417,25 +367,6 @@ class OutcomeCounts:
     device: str
     recorded: bool
     rules: bool
-
-
-@dataclass(frozen=True)
-class LimitView:
-    """A limit of the checklist, and the project's setting."""
-
-    key: str
-    value: Words
-    default: Words
-    overridden: bool
-    source: Words
-
-
-@dataclass(frozen=True)
-class RuleView:
-    """A possible finding of a step; the braces of its evidence stay."""
-
-    rule: str
-    message: Words
 
 
 @dataclass(frozen=True)
@@ -469,19 +400,6 @@ class WantedEvidence:
     out_of_reach: bool
     looks_used_up: bool
     others: list[Comparison]
-
-
-@dataclass(frozen=True)
-class CallView:
-    """The paired result of the call that a flame graph shows.
-
-    ``why`` is the reason for comparing its frames by counts; ``decided`` is whether the pairs decided any operator's time.
-    """
-
-    label: str
-    call: Comparison | None
-    why: str | None
-    decided: bool
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from perfgate.judging.report.text.names import metric_name, place, title_of
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.records import (
     AccountView,
-    CauseLine,
     CauseView,
     ComparisonRow,
     StoredView,
@@ -54,19 +53,16 @@ _BOUNDS: Mapping[Bottleneck, str] = {
 def row(comparison: Comparison, summary: Summary, block: int | None = None) -> ComparisonRow:
     cause = summary.cause_of(comparison)
     changed = any(other.place == (comparison.workload, comparison.shape) for other in summary.decision.causes)
+    # A time, or a count without parts, does not show its own composition.
+    is_whole = comparison.unit == "s" or (comparison.method == "exact" and not comparison.parts)
     return ComparisonRow(
         comparison=comparison,
         places=(place(comparison.workload, comparison.shape),),
         label=label(comparison, summary),
         cause=None if cause is None else worded_cause(cause),
-        listed_below=cause is None and changed and comparison.outcome == "regressed" and _says_not_what(comparison),
+        listed_below=cause is None and changed and comparison.outcome == "regressed" and is_whole,
         block=block,
     )
-
-
-def _says_not_what(comparison: Comparison) -> bool:
-    """Whether a comparison does not show its own composition: a time, or a count without parts."""
-    return comparison.unit == "s" or (comparison.method == "exact" and not comparison.parts)
 
 
 def grouped(rows: Iterable[ComparisonRow]) -> list[ComparisonRow]:
@@ -166,11 +162,11 @@ def _sides(cause: Cause, unit: str) -> Sequence[Words]:
     return [numbers.whole(count) for count in counts] if unit == "1" else formats.quantities(counts, unit)
 
 
-def _worded_lines(sites: Sequence[Part], unit: str, linked: Callable[[str], str]) -> list[CauseLine]:
+def _worded_lines(sites: Sequence[Part], unit: str, linked: Callable[[str], str]) -> list[tuple[str, Words]]:
     listed = [(site.line, formats.quantity(site.head - site.base, unit)) for site in sites if site.line]
     file = listed[0][0].rpartition(":")[0] if listed else ""
     return [
-        CauseLine(line=linked(line) if number == 0 else line.removeprefix(file), more=more)
+        (linked(line) if number == 0 else line.removeprefix(file), more)
         for number, (line, more) in enumerate(listed[:_NAMED_LINES])
     ]
 
@@ -236,7 +232,7 @@ def _standing(comparison: StoredComparison) -> Words:
 
 def worded_account(summary: Summary) -> AccountView | None:
     """How the parts of the worst slower call add up to the measured difference, and its bottleneck; None unexplained."""
-    explained = _explanation(summary)
+    explained = next((entry for entry in summary.decision.explanations if (entry.measured or 0.0) > 0), None)
     if explained is None or explained.measured is None or explained.metric is None or not explained.contributions:
         return None
     more = sum(part.seconds for part in explained.contributions if part.seconds > 0)
@@ -268,10 +264,6 @@ def _clock(summary: Summary, explained: Explanation) -> Clock:
         ),
         "wall",
     )
-
-
-def _explanation(summary: Summary) -> Explanation | None:
-    return next((entry for entry in summary.decision.explanations if (entry.measured or 0.0) > 0), None)
 
 
 def whole_call(test: OperatorDelta, summary: Summary) -> Words | None:

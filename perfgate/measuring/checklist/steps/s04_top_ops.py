@@ -128,9 +128,9 @@ STEP = TopOpsStep()
 
 def _count(outcome: StepOutcome, context: StepContext, shape: str, trace: CallTrace, roof: Roof | None) -> None:
     """Add the exact counters of a shape, and the account of its call line by line."""
-    counts = count_in_order(context.workload, context.device, shape, root=context.root)
-    account = account_for(trace, AccountOf(context.workload.name, shape, counts.order, context.root, roof))
-    dispatched = with_kernel_lines(_with_device_counts(context, counts.counters, trace), account.rows)
+    counters, order = count_in_order(context.workload, context.device, shape, root=context.root)
+    account = account_for(trace, AccountOf(context.workload.name, shape, order, context.root, roof))
+    dispatched = with_kernel_lines(_with_device_counts(context, counters, trace), account.rows)
     worked = with_python_work(context.workload, dispatched, root=context.root)
     outcome.accounts.append(account)
     outcome.counters.append(with_kept_bytes(context.workload, worked, root=context.root))

@@ -149,7 +149,9 @@ def _judge(outcome: StepOutcome, simulation: _Simulation, replays: list[PolicyRe
         _add_candidate(outcome, candidate, simulation)
     best = simulation.best.policy
     speedup = replays[1].speedup_over(replays[0]) if len(replays) > 1 else None
-    _judge_saturation(outcome, simulation)
+    if not simulation.best.keeps_up:
+        most = max(map(simulation.service.capacity, simulation.service.sizes))
+        outcome.note("batching.saturated", "warning", {"rate": simulation.rate, "most": most})
     _judge_gain(outcome, simulation, speedup, agree)
     for replayed in replays:
         # If calls under traffic take longer or shorter than consecutive ones, the simulated numbers are off.
@@ -193,13 +195,6 @@ def _add_latencies(outcome: StepOutcome, latencies: npt.NDArray[np.float64], fil
     else:
         outcome.quantile("batching.p99", p99)
     outcome.number("batching.fill", fill)
-
-
-def _judge_saturation(outcome: StepOutcome, simulation: _Simulation) -> None:
-    if not simulation.best.keeps_up:
-        service = simulation.service
-        most = max(service.capacity(size) for size in service.sizes)
-        outcome.note("batching.saturated", "warning", {"rate": simulation.rate, "most": most})
 
 
 def _judge_gain(outcome: StepOutcome, simulation: _Simulation, speedup: Speedup | None, agree: bool | None) -> None:
