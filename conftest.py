@@ -5,19 +5,24 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from perfgate.system.garbage import quiet
 
+if TYPE_CHECKING:
+    from tests.fakes.postgres import PostgresServer
+
 # The same examples every time, and no limit on what one of them takes: a test that fails today and not tomorrow proves nothing.
 settings.register_profile("perfgate", derandomize=True, deadline=None)
 settings.load_profile("perfgate")
 
 # What perfgate, git and pytest's own output obey, and what a CI host tells its jobs.
-_PREFIXES = ("ACTIONS_", "CI_", "GITHUB_", "GITLAB_", "GITEA_", "GITEE_", "GIT_", "PERFGATE_", "RUNNER_")
+_PREFIXES = ("ACTIONS_", "CI_", "GITHUB_", "GITLAB_", "GITEA_", "GITEE_", "GIT_", "PERFGATE_", "PG", "RUNNER_")
 _NAMES = ("CI", "COLUMNS", "FORCE_COLOR", "NO_COLOR")
 # A machine's one lock is that of all who measure on it; the others are switches of the tests themselves.
 _KEPT = ("PERFGATE_LOCK", "PERFGATE_WRITE_GOLDEN", "PERFGATE_FUZZ_ARGUMENTS")
@@ -60,3 +65,12 @@ def pytest_collection_finish() -> None:
     """Freeze the tests themselves: perfgate collects garbage around what it measures, which would walk over them each time."""
     _SESSION.enter_context(quiet())
     gc.enable()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server for all tests of this process; each makes a database of its own."""
+    from tests.fakes.postgres import running_postgres
+
+    with running_postgres() as server:
+        yield server

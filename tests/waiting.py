@@ -17,9 +17,9 @@ def left_in_the_end(found: Callable[[], list[Any]]) -> list[Any]:
     return left
 
 
-def wait_until(holds: Callable[[], object]) -> None:
-    """Wait until a condition holds, at most a minute: then the test fails."""
-    deadline = time.monotonic() + SECONDS
+def wait_until(holds: Callable[[], object], seconds: float = SECONDS) -> None:
+    """Wait until a condition holds, by default at most a minute: then the test fails."""
+    deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it never came to hold"
         time.sleep(0.02)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -25,12 +26,14 @@ from perfgate.version import __version__
 NOT_LINUX = (
     "perfgate runs on Linux only (/proc, process groups, Unix sockets); use a Linux machine, a container or WSL 2"
 )
+# The user information of an address, which may have a password.
+PASSWORD = re.compile(r"(?<=://)[^\s/@]*:\S*@")
 BUG_ADVICE = "this is a bug in perfgate; please report it"
 # In the order in which a newcomer needs them. Commands in no section come last, under "More".
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Start": ("init", "config", "demo", "doctor"),
     "Judge": ("local", "check", "run", "gate", "upgrade", "bisect"),
-    "Look": ("advise", "explain", "trace", "serve", "baseline", "trend", "site"),
+    "Look": ("advise", "explain", "trace", "serve", "baseline", "store", "trend", "site"),
     "CI": ("plan", "publish", "command", "report"),
     "Shell": ("completion",),
 }
@@ -128,6 +131,7 @@ def _report_bug() -> None:
             traceback.format_exc(),
         ]
     )
+    text = PASSWORD.sub("***@", text)
     _say(text)
     try:
         with tempfile.NamedTemporaryFile("w", prefix="perfgate-bug-", suffix=".log", delete=False) as file:

@@ -59,6 +59,15 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     accepted_by: str
     accepted_at: str
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What it is about: a newer one with the same key replaces it."""
+        return (self.commit, self.metric)
+
+    @property
+    def stated_at(self) -> str:
+        return self.accepted_at
+
 
 class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
     """The result for one metric of measuring two commits of main side by side: a suspected change point confirmed, or not.
@@ -76,6 +85,15 @@ class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
     high: float | None = None
     fingerprint: str
     confirmed_at: str
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What was measured: a newer one with the same key replaces it."""
+        return (self.before, self.after, self.workload, self.shape, self.metric, self.fingerprint)
+
+    @property
+    def stated_at(self) -> str:
+        return self.confirmed_at
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from perfgate.errors import (
 from perfgate.flows.shared.artifact import DEFAULT_KEY, fetch_artifact
 from perfgate.flows.shared.options import exit_code
 from perfgate.flows.shared.results import USUAL_FOLDERS, newest_result
-from perfgate.flows.shared.store import open_project_store, open_store_at, stored_history
+from perfgate.flows.shared.store import open_project_store, stored_history
 from perfgate.flows.trust.acceptance import UnknownCauseError, metrics_of_causes, store_acceptances
 from perfgate.flows.trust.main_only import refuse_change_request, refuse_foreign, refuse_off_main, trusted_event
 from perfgate.git.repository import Repository
@@ -35,11 +35,9 @@ from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.report.render.comment import accepting_metrics
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.numbers import percent
-from perfgate.judging.store.remote import PREFIX
-from perfgate.judging.store.store import Store, shown_location, store_location
+from perfgate.judging.store.store import Store, is_shared, shown_location, store_location
 from perfgate.locale import Activity
 
-COPIED_AT_ONCE = 50
 DECISION = "decision.json"
 SLACK = 20
 _WORSE = {"lower": "above", "higher": "below"}
@@ -65,16 +63,6 @@ class Listed:
 
     runs: list[StoredRun]
     damaged: list[str]
-
-
-@dataclass(frozen=True)
-class Copied:
-    """The counts of entries copied from one store into another, and a line for each unreadable run."""
-
-    runs: int
-    acceptances: int
-    confirmations: int
-    damaged: tuple[str, ...] = ()
 
 
 def record_file(config: Config, environ: Mapping[str, str], path: Path, *, allow_dirty: bool) -> RecordedRun:
@@ -222,26 +210,6 @@ def list_accepted(config: Config, environ: Mapping[str, str]) -> list[Acceptance
     return open_project_store(config, environ).accepted(config.project)
 
 
-def copy_baseline(config: Config, environ: Mapping[str, str], *, source: str, target: str) -> Copied:
-    """Copy the project's entries of one store into another; existing entries of the target stay unchanged."""
-    if target.startswith(PREFIX):
-        refuse_change_request(environ)
-    source_store, target_store = (open_store_at(location, config, environ) for location in (source, target))
-    present = {run.id for run in target_store.runs(config.project)}
-    ids = [run.id for run in reversed(source_store.runs(config.project)) if run.id not in present]
-    for start in range(0, len(ids), COPIED_AT_ONCE):
-        some = [source_store.show(run_id) for run_id in ids[start : start + COPIED_AT_ONCE]]
-        target_store.record_all(some, allow_dirty=True)  # a dirty run was stored on purpose
-    accepted, confirmed = target_store.accepted(config.project), target_store.confirmations(config.project)
-    acceptances = [entry for entry in reversed(source_store.accepted(config.project)) if entry not in accepted]
-    for acceptance in acceptances:
-        target_store.accept(config.project, acceptance)
-    confirmations = [entry for entry in reversed(source_store.confirmations(config.project)) if entry not in confirmed]
-    for confirmation in confirmations:
-        target_store.confirm(config.project, confirmation)
-    return Copied(len(ids), len(acceptances), len(confirmations), tuple(source_store.damaged(config.project)))
-
-
 def _bound(store: Store, config: Config, fingerprint: str) -> int:
     """Remove the oldest runs once the limit is clearly exceeded: each removal rewrites a branch store from scratch."""
     most = config.store.keep
@@ -250,7 +218,7 @@ def _bound(store: Store, config: Config, fingerprint: str) -> int:
 
 
 def _is_shared(config: Config, environ: Mapping[str, str]) -> bool:
-    return store_location(config, environ).startswith(PREFIX)
+    return is_shared(store_location(config, environ))
 
 
 def _trusted_event(config: Config, environ: Mapping[str, str]) -> CiEvent | None:

@@ -2,43 +2,55 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
 from perfgate.document.conditions import StepConditions
-from perfgate.document.history import Acceptance, Confirmation
+from perfgate.document.history import Acceptance, Confirmation, StoredRun
 from perfgate.document.run import CorrectnessResult, CounterSet, RunDocument, Value
 from perfgate.errors import StoreError
 from perfgate.judging.store import backends
-from perfgate.judging.store.store import Store, StorePlace
+from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.store import RunEntry, Store, StorePlace
 from perfgate.plugins import load_members
 from tests.fakes.remote import clone_of_empty_remote
 from tests.unit.document.minimal import minimal_run
 
+if TYPE_CHECKING:
+    from tests.fakes.postgres import PostgresServer
+
 BACKENDS = load_members(backends)
 
 
-def _sql(tmp_path: Path) -> str:
+def _sqlite(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(tmp_path / "folder" / "store.db")
 
 
-def _gitbranch(tmp_path: Path) -> str:
+def _postgres(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.address(server.create_database())
+
+
+def _gitbranch(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     clone_of_empty_remote(tmp_path)
     return "branch://perfgate-data"
 
 
 # How each kind of store is set up: by its name, so that a new one is missed here.
-PLACES = {"sql": _sql, "gitbranch": _gitbranch}
+PLACES = {"sql": (_sqlite, _postgres), "gitbranch": (_gitbranch,)}
+STORES = [(backend, place) for backend in BACKENDS for place in PLACES[backend.__name__.rpartition(".")[2]]]
 
 
-@pytest.fixture(params=BACKENDS, ids=lambda backend: backend.__name__.rpartition(".")[2])
+@pytest.fixture(params=STORES, ids=lambda store: store[1].__name__.strip("_"))
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    backend: ModuleType = request.param
-    location = PLACES[backend.__name__.rpartition(".")[2]](tmp_path)
-    opened: Store = backend.open_backend(location, StorePlace(root=tmp_path / "clone", environ={}))
+    backend: ModuleType
+    backend, place = request.param
+    opened: Store = backend.open_backend(place(request, tmp_path), StorePlace(root=tmp_path / "clone", environ={}))
     return opened
 
 
@@ -276,6 +288,55 @@ def test_series__runs_on_two_testbeds__one_series_each_with_its_runs(store: Stor
         ("encoder", "short", "f2", 1),
     ]
     assert store.series("another") == []
+
+
+def test_series__names_in_upper_and_lower_case__ordered_by_code_points(store: Store) -> None:
+    for day, name in enumerate(("zebra", "Zebra", "äpfel", "apple"), start=1):
+        run = run_of_day(day)
+        steps = [msgspec.structs.replace(step, workload=name) for step in run.steps]
+        workloads = [msgspec.structs.replace(workload, name=name) for workload in run.workloads]
+        store.record(msgspec.structs.replace(run, steps=steps, workloads=workloads))
+    assert [one.workload for one in store.series("shop")] == ["Zebra", "apple", "zebra", "äpfel"]
+
+
+def test_projects__runs_of_two__both_in_order(store: Store) -> None:
+    assert store.projects() == []
+    for day, project in ((1, "shop"), (2, "Bank"), (3, "shop")):
+        store.record(run_of_day(day, project=project))
+    assert store.projects() == ["Bank", "shop"]
+
+
+def test_restore__documents_of_a_store__same_ids_times_and_lists(store: Store, tmp_path: Path) -> None:
+    source = SqlStore(tmp_path / "source.db", clock=lambda: datetime(2026, 5, 1, tzinfo=timezone.utc))
+    source.record_all([run_of_day(1), run_of_day(2, value=0.003)])
+    source.record(minimal_run(session="dirty", dirty=True), allow_dirty=True)
+    runs = source.runs("shop")
+    for _ in range(2):
+        store.restore(source.documents(runs))
+        assert store.runs("shop") == runs
+    assert store.documents(runs) == source.documents(runs)
+    assert sorted_entries(store, runs) == sorted_entries(source, runs)
+    assert history(store) == history(source)
+
+
+def sorted_entries(store: Store, runs: list[StoredRun]) -> list[RunEntry]:
+    def by_place(entry: RunEntry) -> RunEntry:
+        return msgspec.structs.replace(entry, values=sorted(entry.values, key=msgspec.structs.astuple))
+
+    return [by_place(entry) for entry in store.entries(runs)]
+
+
+def test_restore__one_damaged_or_of_a_session_kept_otherwise__none_is_stored(store: Store, tmp_path: Path) -> None:
+    source = SqlStore(tmp_path / "source.db")
+    source.record_all([run_of_day(1), run_of_day(2)])
+    first, second = source.documents(source.runs("shop"))
+    with pytest.raises(StoreError, match=f"run {second.id[:12]} is not what was recorded"):
+        store.restore([first, msgspec.structs.replace(second, data=first.data)])
+    assert store.runs("shop") == []
+    store.record(run_of_day(1, value=0.009))
+    with pytest.raises(StoreError, match="session 's1' is kept already"):
+        store.restore([first, second])
+    assert history(store) == [0.009]
 
 
 def test_confirm__the_same_commits_again__replaces_it(store: Store) -> None:

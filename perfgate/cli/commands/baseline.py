@@ -293,28 +293,6 @@ def prune(keep: int, as_json: bool, directory: Path) -> None:
         click.echo(f"removed {removed} {'run' if removed == 1 else 'runs'}")
 
 
-@COMMAND.command("copy")
-@click.option("--from", "source", metavar="LOCATION", required=True, help="The store to read: a file or branch://NAME.")
-@click.option("--to", "target", metavar="LOCATION", required=True, help="The store to write.")
-@_json
-@directory_option()
-def copy(source: str, target: str, as_json: bool, directory: Path) -> None:
-    """Copy this project's runs, acceptances and confirmations from one store to another.
-
-    Existing entries in the target store stay as they are, so an interrupted copy can be repeated.
-    """
-    from perfgate.flows.baseline import copy_baseline
-
-    copied = copy_baseline(_config(directory), os.environ, source=source, target=target)
-    _say_damaged(copied.damaged)
-    if as_json:
-        print_json(copied)
-    else:
-        parts = ((copied.runs, "run"), (copied.acceptances, "acceptance"), (copied.confirmations, "confirmation"))
-        runs, acceptances, confirmations = (f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in parts)
-        click.echo(f"copied {runs}, {acceptances} and {confirmations}")
-
-
 def _config(directory: Path) -> Config:
     from perfgate.config import load_config
 

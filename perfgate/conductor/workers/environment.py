@@ -95,6 +95,9 @@ _TOKEN_VALUE = re.compile(
     r"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9_]{16,}|github_pat_[A-Za-z0-9_]{16,}"
     r"|gl(?:pat|ptt|dt|cbt|soat|rt|imt|ft|agent|oas|wt|ffct)-[A-Za-z0-9_.-]{16,})"
 )
+# The store may be a database whose address has a password, which writes to it.
+_STORE = "PERFGATE_STORE"
+_PASSWORD = re.compile(r"://[^/@]*:.*@|(?i:password=)")
 # The names of variables removed before perfgate started itself again. A note, and nothing to rely on.
 DROPPED_VARIABLE = "PERFGATE_SCRUBBED"
 
@@ -173,7 +176,7 @@ def in_ci(environ: Mapping[str, str]) -> bool:
 
 
 def find_secrets(environ: Mapping[str, str]) -> Secrets:
-    """The variables that hold a token; an empty one holds none."""
+    """The variables that hold a token, or in CI the password of the store; an empty one holds none."""
     forge_tokens = tuple(sorted(name for name, value in environ.items() if value and name in FORGE_TOKENS))
     tokens = tuple(
         sorted(
@@ -181,7 +184,11 @@ def find_secrets(environ: Mapping[str, str]) -> Secrets:
             for name, value in environ.items()
             if value
             and name not in FORGE_TOKENS | HARMLESS
-            and (_TOKEN_NAME.fullmatch(name.upper()) or _TOKEN_VALUE.search(value))
+            and (
+                _TOKEN_NAME.fullmatch(name.upper())
+                or _TOKEN_VALUE.search(value)
+                or (name == _STORE and in_ci(environ) and _PASSWORD.search(value))
+            )
         )
     )
     return Secrets(tokens, forge_tokens)

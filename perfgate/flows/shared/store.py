@@ -32,13 +32,13 @@ _ANY_USER = "oauth2"
 
 def open_project_store(config: Config, environ: Mapping[str, str]) -> Store:
     """The store of a project, opened on first use. Raises StoreError for an unsupported location."""
-    return open_store_at(store_location(config, environ), config, environ)
+    return open_store_at(store_location(config, environ), config.root, environ)
 
 
-def open_store_at(location: str, config: Config, environ: Mapping[str, str]) -> Store:
-    """The store at a location, which the command line may set to another one than the project's."""
+def open_store_at(location: str, root: Path, environ: Mapping[str, str]) -> Store:
+    """The store at a location; a branch is one of the repository that ``root`` lies in."""
     access = _access_of_job(environ) if location.startswith(PREFIX) else None
-    return open_location(location, StorePlace(config.root, environ, access))
+    return open_location(location, StorePlace(root, environ, access))
 
 
 def git_access(event: CiEvent, token: str) -> GitAccess:

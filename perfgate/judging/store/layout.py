@@ -15,18 +15,15 @@ import hashlib
 import re
 import zlib
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from perfgate.document.conditions import StepConditions, conditions_of
-from perfgate.document.files import canonical_bytes
-from perfgate.document.history import Acceptance, Confirmation, StoredRun, moment
+from perfgate.document.history import Acceptance, Confirmation, moment
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES, parse_json
 from perfgate.errors import DocumentError, StoreError
-from perfgate.judging.store.store import recorded_document, run_row, value_rows
+from perfgate.judging.store.store import RunEntry, StoredDocument, run_entry
 
 VERSION = 1
 EMPTY_LIST = b"[]"
@@ -42,25 +39,11 @@ _RUN = re.compile(r"runs/([^/]+)/([0-9a-f]{16})-([0-9a-f]{64})\.json")
 _Record = TypeVar("_Record")
 
 
-class StoredValue(msgspec.Struct, frozen=True, array_like=True):
-    """One value of a run, with its workload, shape, metric and further labels."""
-
-    workload: str
-    shape: str
-    metric: str
-    labels: str
-    value: float
-
-
-class RunFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The data of a run for lists and series; ``started`` is in seconds since 1970. Old files have no conditions."""
+class RunFile(RunEntry, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The entry of a run as a file. Old files have no conditions."""
 
     schema: Literal["perfgate/stored-run"] = "perfgate/stored-run"
     schema_version: Literal[1] = 1
-    run: StoredRun
-    started: float
-    values: list[StoredValue] = []
-    conditions: list[StepConditions] = []
 
 
 class PathOfRun(msgspec.Struct, frozen=True):
@@ -71,36 +54,18 @@ class PathOfRun(msgspec.Struct, frozen=True):
     id: str
 
 
-def pack_run(run: RunDocument, recorded_at: datetime) -> tuple[RunFile, bytes]:
+def pack_run(run: RunDocument, document: StoredDocument) -> tuple[RunFile, bytes]:
     """Both files of a run. The same document gives the same bytes, except for the time of recording."""
-    data = canonical_bytes(run, name="the run")
-    row = run_row(run)
-    stored = StoredRun(
-        id=hashlib.sha256(data).hexdigest(),
-        project=run.project,
-        session=run.session.id,
-        started_at=run.session.started_at,
-        recorded_at=recorded_at.isoformat(),
-        fingerprint=row["fingerprint"],
-        device_kind=row["device_kind"],
-        commit=row["commit_id"],
-        branch=row["branch"],
-        subject=row["subject"],
-        dirty=row["dirty"],
-        workloads=[workload.name for workload in run.workloads],
-    )
-    values = [StoredValue(**value) for value in value_rows(run)]
-    file = RunFile(run=stored, started=row["started"], values=values, conditions=conditions_of(run))
-    return file, gzip.compress(data, mtime=0)
+    file = RunFile(**msgspec.structs.asdict(run_entry(run, document)))
+    return file, gzip.compress(document.data, mtime=0)
 
 
-def unpack_document(packed: bytes, run_id: str, *, name: str) -> RunDocument:
+def unpack_document(packed: bytes, *, name: str) -> bytes:
     """Decompress a run document, at most MAX_BYTES of it. Raises StoreError if it cannot be read."""
     try:
-        data = zlib.decompressobj(wbits=31).decompress(packed, MAX_BYTES + 1)
+        return zlib.decompressobj(wbits=31).decompress(packed, MAX_BYTES + 1)
     except zlib.error as error:
         raise StoreError(f"{name} cannot be read ({error}); {REMEDY}") from error
-    return recorded_document(data, run_id, name=name, remedy=REMEDY)
 
 
 def run_path(file: RunFile) -> str:

@@ -1,4 +1,4 @@
-"""The SQLite file of the store: its tables and their version, its safety under concurrent processes, and its errors."""
+"""The SQLite file of a store: how it is created and opened, its safety under concurrent processes, and its errors."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from typing import Any
 from urllib.parse import quote
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
 
 from perfgate.errors import StoreError, StoreRefusedError
+from perfgate.judging.store.tables import STORE_VERSION, has_tables, prepare_tables, stored_version
 
 BUSY_SECONDS = 30.0
 RESTORE = "the store is damaged: bring back a copy of it, or move it away and record the runs of main again"
@@ -32,109 +34,62 @@ _REMEDIES = (
     (_LOCKED, "another process has kept it locked for half a minute; wait for that process, or end it"),
 )
 
-METADATA = sa.MetaData()
 
-VERSION = sa.Table("perfgate_store", METADATA, sa.Column("version", sa.Integer, nullable=False))
+class SqliteFile:
+    """A store in one SQLite file. No connection is held between calls, so it survives a fork."""
 
-RUNS = sa.Table(
-    "runs",
-    METADATA,
-    sa.Column("id", sa.String(64), primary_key=True),
-    sa.Column("project", sa.Text, nullable=False),
-    sa.Column("session", sa.Text, nullable=False),
-    sa.Column("started", sa.Float, nullable=False),
-    sa.Column("started_at", sa.Text, nullable=False),
-    sa.Column("recorded_at", sa.Text, nullable=False),
-    sa.Column("fingerprint", sa.Text, nullable=False),
-    sa.Column("device_kind", sa.Text, nullable=False),
-    sa.Column("commit_id", sa.Text),
-    sa.Column("branch", sa.Text),
-    sa.Column("subject", sa.Text),
-    sa.Column("dirty", sa.Boolean, nullable=False),
-    sa.Column("workloads", sa.Text, nullable=False),
-    sa.Column("document", sa.LargeBinary, nullable=False),
-    sa.UniqueConstraint("project", "session"),
-    sa.Index("runs_by_series", "project", "fingerprint", "started"),
-)
+    restore = RESTORE
 
-VALUES = sa.Table(
-    "run_values",
-    METADATA,
-    sa.Column("run_id", sa.ForeignKey(RUNS.c.id, ondelete="CASCADE"), primary_key=True),
-    sa.Column("workload", sa.Text, primary_key=True),
-    sa.Column("shape", sa.Text, primary_key=True),
-    sa.Column("metric", sa.Text, primary_key=True),
-    sa.Column("labels", sa.Text, primary_key=True),
-    sa.Column("value", sa.Float, nullable=False),
-    sa.Index("run_values_by_metric", "metric", "workload", "shape", "labels"),
-)
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._engine = open_engine(path)
 
-CONDITIONS = sa.Table(
-    "step_conditions",
-    METADATA,
-    sa.Column("run_id", sa.ForeignKey(RUNS.c.id, ondelete="CASCADE"), primary_key=True),
-    sa.Column("workload", sa.Text, primary_key=True),
-    sa.Column("step", sa.Integer, primary_key=True),
-    sa.Column("procedure", sa.Text, nullable=False),
-    sa.Column("waited", sa.Float),
-)
+    @property
+    def name(self) -> str:
+        return str(self._path)
 
-ACCEPTANCES = sa.Table(
-    "acceptances",
-    METADATA,
-    sa.Column("project", sa.Text, primary_key=True),
-    sa.Column("commit", sa.Text, primary_key=True),
-    sa.Column("metric", sa.Text, primary_key=True),
-    sa.Column("reason", sa.Text, nullable=False),
-    sa.Column("accepted_by", sa.Text, nullable=False),
-    sa.Column("accepted_at", sa.Text, nullable=False),
-)
+    def insert(self, table: sa.Table) -> sqlite.Insert:
+        return sqlite.insert(table)
 
-CONFIRMATIONS = sa.Table(
-    "confirmations",
-    METADATA,
-    sa.Column("project", sa.Text, primary_key=True),
-    sa.Column("before", sa.Text, primary_key=True),
-    sa.Column("after", sa.Text, primary_key=True),
-    sa.Column("workload", sa.Text, primary_key=True),
-    sa.Column("shape", sa.Text, primary_key=True),
-    sa.Column("metric", sa.Text, primary_key=True),
-    sa.Column("fingerprint", sa.Text, primary_key=True),
-    sa.Column("outcome", sa.Text, nullable=False),
-    sa.Column("low", sa.Float),
-    sa.Column("high", sa.Float),
-    sa.Column("confirmed_at", sa.Text, nullable=False),
-)
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection | None]:
+        if not self._is_there():
+            yield None
+            return
+        writable = os.access(self._path, os.W_OK) and os.access(self._path.parent, os.W_OK)
+        engine = self._engine if writable else open_read_only(self._path)
+        with clear_errors(self._path), engine.connect() as connection:
+            yield connection if has_tables(connection, self.name) else None
 
-# Version of the tables above. After a release, a change of the tables needs a new version and a migration of old stores.
-STORE_VERSION = 1
+    @contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """Begin a transaction as its only writer."""
+        is_there = self._is_there()
+        with clear_errors(self._path):
+            if not is_there:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                create_file(self._path)
+            with self._engine.connect() as connection:
+                version = stored_version(connection, self.name)
+            if version is None:
+                write_ahead(self._engine)
+            with self._engine.connect().execution_options(immediate=True) as connection, connection.begin():
+                if version != STORE_VERSION:
+                    prepare_tables(connection, self.name)  # unless another process has done so since
+                yield connection
 
-
-def create_tables(connection: sa.Connection) -> None:
-    """Create the tables in an empty database."""
-    METADATA.create_all(connection)
-    connection.execute(VERSION.insert().values(version=STORE_VERSION))
-
-
-def has_tables(connection: sa.Connection, place: str) -> bool:
-    """Whether the tables exist; False for an empty database. Raises StoreError for tables of another version or program."""
-    names = sa.inspect(connection).get_table_names()
-    if VERSION.name not in names:
-        if names:
-            raise StoreError(f"{place} is a database of something else (it holds {names[0]!a}); choose another path")
-        return False
-    version = int(connection.execute(sa.select(VERSION.c.version)).scalar() or 0)
-    if version > STORE_VERSION:
-        raise StoreError(
-            f"{place} was written by a newer perfgate (store version {version}, this one knows {STORE_VERSION}); "
-            "upgrade perfgate"
-        )
-    if version < STORE_VERSION:
-        raise StoreError(
-            f"{place} was written by an older perfgate (store version {version}, this one knows {STORE_VERSION}); "
-            "move it away and record the runs of main again"
-        )
-    return True
+    def _is_there(self) -> bool:
+        with clear_errors(self._path):
+            is_folder, is_there = self._path.is_dir(), self._path.exists()
+            is_empty = self._path.is_file() and not self._path.stat().st_size
+        if is_folder:
+            raise StoreError(f"the store {self._path} is a folder; name a file in it, e.g. {self._path / 'store.db'}")
+        if is_empty:
+            raise StoreError(
+                f"the store {self._path} is a file of 0 bytes, which perfgate never leaves: what was in it is gone; bring "
+                "back a copy of it, or remove the file to begin a new store"
+            )
+        return is_there
 
 
 def open_engine(path: Path) -> sa.Engine:
@@ -159,7 +114,7 @@ def create_file(path: Path) -> None:
         engine = open_engine(fresh)
         write_ahead(engine)
         with engine.connect().execution_options(immediate=True) as connection, connection.begin():
-            create_tables(connection)
+            prepare_tables(connection, str(path))
         engine.dispose()
         try:
             os.link(fresh, path)

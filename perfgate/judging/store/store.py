@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from perfgate.config import Config
-from perfgate.document.conditions import StepConditions
-from perfgate.document.files import parse_run
+from perfgate.document.conditions import StepConditions, conditions_of
+from perfgate.document.files import canonical_bytes, parse_run
 from perfgate.document.history import Acceptance, Confirmation, StoredRun, moment
 from perfgate.document.job import typical_values
 from perfgate.document.run import RunDocument
@@ -26,9 +26,39 @@ from perfgate.plugins import STORES, load_members
 STORE_VARIABLE = "PERFGATE_STORE"
 # The user information of an address, up to its last @, and the secrets in its query.
 _USER = re.compile(r"(?<=//).*@")
-_SECRET = re.compile(r"(?i)\b(password|token|secret)=[^&]*")
+# What stands for a port and is none: a password whose address lacks the @ and the host.
+_NO_PORT = re.compile(r"(?<=://)[^/@?\[\]]*:(?=[^/@?]*[^0-9/@?])[^/@?]*")
+_SECRET = re.compile(r"(?i)(password|token|secret)=[^&]*")
 # Limit on how far the clock of a measuring machine may be ahead: a trend omits runs dated later.
 AHEAD = timedelta(weeks=4)
+
+
+class StoredValue(msgspec.Struct, frozen=True, array_like=True):
+    """One value of a run, with its workload, shape, metric and further labels as `labels_text` writes them."""
+
+    workload: str
+    shape: str
+    metric: str
+    labels: str
+    value: float
+
+
+class RunEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """What lists, series and histories hold of a run; all follows from its document. ``started`` is in seconds since 1970."""
+
+    run: StoredRun
+    started: float
+    values: list[StoredValue] = []
+    conditions: list[StepConditions] = []
+
+
+class StoredDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The bytes of a run document as they were recorded; ``fault`` is why they cannot be read, and empty if they can."""
+
+    id: str
+    recorded_at: str
+    data: bytes = b""
+    fault: str = ""
 
 
 class HistoryValue(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +166,21 @@ class Store(Protocol):
     def prune(self, project: str, *, keep: int) -> int:
         """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed."""
 
+    def projects(self) -> list[str]:
+        """The projects with a stored run, in alphabetical order."""
+
+    def documents(self, runs: Sequence[StoredRun]) -> list[StoredDocument]:
+        """The documents of stored runs as they were recorded, in their order; none of them is checked."""
+
+    def entries(self, runs: Sequence[StoredRun]) -> list[RunEntry]:
+        """What lists and series hold of stored runs, in their order."""
+
+    def restore(self, documents: Iterable[StoredDocument]) -> None:
+        """Store the runs of another store in one write, all or none, under their ids; those that are there stay.
+
+        Raises StoreError for a damaged document, and for a session that is kept with another one.
+        """
+
 
 def refuse_unfit(run: RunDocument, *, allow_dirty: bool, now: datetime) -> None:
     """Refuse a run that must not become the baseline. Raises StoreError."""
@@ -172,43 +217,59 @@ def recorded_document(data: bytes, run_id: str, *, name: str, remedy: str) -> Ru
         raise StoreError(str(error)) from error
 
 
+def intact_run(document: StoredDocument) -> RunDocument:
+    """The run of a document that a store gave. Raises StoreError if it is damaged."""
+    if document.fault:
+        raise StoreError(document.fault)
+    return recorded_document(
+        document.data, document.id, name=f"run {document.id[:12]}", remedy="bring back a copy of its store"
+    )
+
+
 def kept_already(session: str, run_id: str) -> StoreError:
     return StoreError(f"session {session!a} is kept already, as {run_id[:12]}; one run a session: measure again")
 
 
-def run_row(run: RunDocument) -> dict[str, Any]:
-    """The columns of a run, without its id, its document and the time of recording."""
-    return {
-        "project": run.project,
-        "session": run.session.id,
-        "started": started(run),
-        "started_at": run.session.started_at,
-        "fingerprint": run.testbed.fingerprint,
-        "device_kind": run.testbed.device_kind,
-        "commit_id": run.source.commit,
-        "branch": run.source.branch,
-        "subject": run.source.subject,
-        "dirty": run.source.dirty,
-        "workloads": json.dumps([*(workload.name for workload in run.workloads), *(job.name for job in run.jobs)]),
-    }
+def pack_document(run: RunDocument, recorded_at: datetime) -> StoredDocument:
+    """The document to store of a run; the same run gives the same id."""
+    data = canonical_bytes(run, name="the run")
+    return StoredDocument(id=hashlib.sha256(data).hexdigest(), recorded_at=recorded_at.isoformat(), data=data)
 
 
-def value_rows(run: RunDocument) -> list[dict[str, Any]]:
-    """Every available value and counter of a run, one row per workload, shape, metric and further labels."""
-    rows: dict[tuple[str, str, str, str], float] = {}
+def run_entry(run: RunDocument, document: StoredDocument) -> RunEntry:
+    """What a store lists of a run, made from its document."""
+    stored = StoredRun(
+        id=document.id,
+        project=run.project,
+        session=run.session.id,
+        started_at=run.session.started_at,
+        recorded_at=document.recorded_at,
+        fingerprint=run.testbed.fingerprint,
+        device_kind=run.testbed.device_kind,
+        commit=run.source.commit,
+        branch=run.source.branch,
+        subject=run.source.subject,
+        dirty=run.source.dirty,
+        workloads=[*(workload.name for workload in run.workloads), *(job.name for job in run.jobs)],
+    )
+    return RunEntry(run=stored, started=started(run), values=stored_values(run), conditions=conditions_of(run))
+
+
+def stored_values(run: RunDocument) -> list[StoredValue]:
+    """Every available value and counter of a run, one per workload, shape, metric and further labels."""
+    values: dict[tuple[str, str, str, str], float] = {}
     for step in run.steps:
         for value in step.values:
             if value.value is not None:
                 key = step.workload, value.labels.get("shape", ""), value.metric, labels_text(value.labels)
-                rows.setdefault(key, value.value)
+                values.setdefault(key, value.value)
     for counters in run.counters:
         for metric, count in counters.values.items():
             if metric not in counters.unstable:
-                rows.setdefault((counters.workload, counters.shape, metric, ""), float(count))
+                values.setdefault((counters.workload, counters.shape, metric, ""), float(count))
     for job in run.jobs:
-        rows.update({(job.name, "", metric, ""): value for metric, value in typical_values(job, run.turns).items()})
-    names = ("workload", "shape", "metric", "labels")
-    return [{**dict(zip(names, key)), "value": value} for key, value in rows.items()]
+        values.update({(job.name, "", metric, ""): value for metric, value in typical_values(job, run.turns).items()})
+    return [StoredValue(*key, value) for key, value in values.items()]
 
 
 def labels_text(labels: Mapping[str, str]) -> str:
@@ -240,7 +301,12 @@ def store_location(config: Config, environ: Mapping[str, str]) -> str:
 
 def shown_location(location: str) -> str:
     """A location for messages: without the secrets in its address or query."""
-    return _SECRET.sub(r"\1=***", _USER.sub("***@", location))
+    return _SECRET.sub(r"\1=***", _NO_PORT.sub("***", _USER.sub("***@", location)))
+
+
+def is_shared(location: str) -> bool:
+    """Whether others write to the store too, so that in a CI job the rules for main's runs hold."""
+    return "://" in location and not location.startswith("sqlite:///")
 
 
 def open_location(location: str, place: StorePlace) -> Store:
@@ -250,8 +316,10 @@ def open_location(location: str, place: StorePlace) -> Store:
             store: Store = backend.open_backend(location, place)
             return store
     raise StoreError(
-        f"no store can be kept at {shown_location(location)!r}; give a file path, sqlite:///PATH, or branch://NAME for a "
-        f"branch of the git repository, in {STORE_VARIABLE} or as [store] path in perfgate.toml"
+        "no store can be kept at {location!r}; give a file path, sqlite:///PATH, branch://NAME for a branch of the git "
+        "repository, or postgresql://USER@HOST/DATABASE, in {variable} or as [store] path in perfgate.toml",
+        location=shown_location(location),
+        variable=STORE_VARIABLE,
     )
 
 

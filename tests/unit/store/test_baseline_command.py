@@ -11,11 +11,8 @@ from click.testing import CliRunner, Result
 from perfgate.cli.commands.baseline import COMMAND
 from perfgate.document.decision import SideSummary
 from perfgate.document.files import write_decision, write_run
-from perfgate.document.history import Acceptance, Confirmation
 from perfgate.errors import PerfgateError, StoreError, UsageError
-from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.backends.sql import SqlStore
-from perfgate.judging.store.store import StorePlace
 from tests.command import run_perfgate
 from tests.fakes.documents import make_counter, make_decision, regressed_time
 from tests.fakes.history import main_runs, stepped
@@ -278,33 +275,7 @@ def test_baseline_accept__nonsense__refused(project: Path, arguments: list[str],
     assert message in str(result.exception)
 
 
-def test_baseline_copy__file_to_branch_and_again__all_of_it_once(tmp_path: Path) -> None:
-    clone = clone_of_empty_remote(tmp_path)
-    (clone / "perfgate.toml").write_text('project = "shop"\nworkload = "w.py:encoder"\n')
-    old = SqlStore(tmp_path / "old.db")
-    ids = {old.record(minimal_run(session=f"s{number}", dirty=number == 2), allow_dirty=True) for number in range(3)}
-    old.record(minimal_run(project="other"))
-    said = Acceptance(commit="c" * 40, metric="latency.*", reason="meant", accepted_by="Li", accepted_at="2026-03-01")
-    old.accept("shop", said)
-    old.confirm("shop", CONFIRMED)
-    command = ["copy", "--from", str(tmp_path / "old.db"), "--to", "branch://perfgate-data", "-C", str(clone)]
-    first = CliRunner().invoke(COMMAND, command)
-    assert first.output == "copied 3 runs, 1 acceptance and 1 confirmation\n", first.exception
-    assert CliRunner().invoke(COMMAND, command).output == "copied 0 runs, 0 acceptances and 0 confirmations\n"
-    new = GitBranchStore("branch://perfgate-data", StorePlace(clone, {}))
-    assert {run.id for run in new.runs("shop")} == ids
-    assert {run.id: run.dirty for run in new.runs("shop")} == {run.id: run.dirty for run in old.runs("shop")}
-    assert (new.accepted("shop"), new.confirmations("shop")) == ([said], [CONFIRMED])
-    assert new.runs("other") == []
-
-
-CONFIRMED = Confirmation(
-    before="a" * 40, after="b" * 40, workload="encoder", shape="short", metric="latency.low", outcome="regressed",
-    fingerprint="f1", confirmed_at="2026-03-01T12:00:00+00:00",
-)  # fmt: skip
-
-
-def test_baseline__one_run_file_of_a_branch_damaged__the_others_listed_and_copied_and_it_is_named(
+def test_baseline__one_run_file_of_a_branch_damaged__the_others_listed_and_it_is_named(
     tmp_path: Path,
 ) -> None:
     clone, remote = clone_of_empty_remote(tmp_path), tmp_path / "remote.git"
@@ -323,8 +294,5 @@ def test_baseline__one_run_file_of_a_branch_damaged__the_others_listed_and_copie
     assert listed.stderr.startswith(named)
     assert "bring back an earlier commit of the branch" in listed.stderr
     assert [run["id"] for run in json.loads(ran("list", "--json").stdout)] == [sound]
-    copied = ran("copy", "--from", "branch://perfgate-data", "--to", "branch://other")
-    assert copied.stdout == "copied 1 run, 0 acceptances and 0 confirmations\n"
-    assert copied.stderr.startswith(named)
     kept = ran("record", "--run", write(tmp_path, "s3"))
     assert (kept.exit_code, len(opened(clone).runs("shop"))) == (0, 2)

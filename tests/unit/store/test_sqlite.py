@@ -18,6 +18,7 @@ from perfgate.document.run import RunDocument
 from perfgate.errors import StoreError
 from perfgate.judging.store.backends.sql import SqlStore
 from tests.unit.document.minimal import minimal_run
+from tests.waiting import wait_until
 
 
 def execute(path: Path, *statements: str) -> None:
@@ -44,7 +45,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("a small file system can be mounted by root only")
     yield tmp_path
     gc.collect()  # SQLAlchemy 2.0.0 leaves it to the collector to close a connection that could not begin
-    subprocess.run(["umount", str(tmp_path)], check=True)
+    # Whoever walks through the folders of this machine keeps it busy for a moment.
+    wait_until(lambda: subprocess.run(["umount", str(tmp_path)], check=False).returncode == 0)
 
 
 def test_store__new__keeps_a_write_ahead_log(tmp_path: Path) -> None:
@@ -149,23 +151,16 @@ def test_store__database_of_something_else__refused_and_untouched(tmp_path: Path
     execute(tmp_path / "store.db", "CREATE TABLE customers (name TEXT)")
     before = (tmp_path / "store.db").read_bytes()
     assert_refused(
-        tmp_path / "store.db", r"is a database of something else \(it holds 'customers'\); choose another path"
+        tmp_path / "store.db", r"is a database of something else \(it holds 'customers'\); choose another one"
     )
     assert (tmp_path / "store.db").read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("version", "message"),
-    [
-        (9, r"newer perfgate \(store version 9, this one knows 1\); upgrade perfgate"),
-        (0, r"older perfgate \(store version 0, this one knows 1\); move it away and record the runs of main again"),
-    ],
-)
-def test_store__another_version__refused_and_untouched(tmp_path: Path, version: int, message: str) -> None:
+def test_store__newer_version__refused_and_untouched(tmp_path: Path) -> None:
     SqlStore(tmp_path / "store.db").record(minimal_run())
-    execute(tmp_path / "store.db", f"UPDATE perfgate_store SET version = {version}")
-    assert_refused(tmp_path / "store.db", message)
-    execute(tmp_path / "store.db", "UPDATE perfgate_store SET version = 1")
+    execute(tmp_path / "store.db", "UPDATE perfgate_store SET version_num = '9'")
+    assert_refused(tmp_path / "store.db", r"newer perfgate \(store version 9, this one knows 1\); upgrade perfgate")
+    execute(tmp_path / "store.db", "UPDATE perfgate_store SET version_num = '1'")
     assert len(SqlStore(tmp_path / "store.db").runs("shop")) == 1
 
 

@@ -39,7 +39,7 @@ from perfgate.judging.report.render.site.runs import (
     render_unreadable,
 )
 from perfgate.judging.report.render.site.series import render_series, render_series_list
-from perfgate.judging.store.store import labels_text, value_rows
+from perfgate.judging.store.store import labels_text, stored_values
 from perfgate.judging.trend.level import level_around
 from perfgate.locale import Language
 
@@ -187,4 +187,4 @@ def _place(series: TrendSeries) -> tuple[str, str, str, str]:
 
 
 def _values(document: RunDocument) -> _Values:
-    return {(row["workload"], row["shape"], row["metric"], row["labels"]): row["value"] for row in value_rows(document)}
+    return {(one.workload, one.shape, one.metric, one.labels): one.value for one in stored_values(document)}

@@ -15,22 +15,27 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property
 from itertools import groupby
-from typing import NamedTuple
 
 from perfgate.document.conditions import StepConditions
 from perfgate.document.history import Acceptance, Confirmation, StoredRun
 from perfgate.document.run import RunDocument
 from perfgate.errors import StoreError, StoreRefusedError
 from perfgate.judging.store import layout
+from perfgate.judging.store.contents import BranchContents, SeriesPlace
 from perfgate.judging.store.layout import RunFile
 from perfgate.judging.store.remote import PREFIX, RemoteBranch, find_link, parse_location
 from perfgate.judging.store.scratch import Scratch, StoreChange, Tip, open_scratch
 from perfgate.judging.store.store import (
     HistoryValue,
+    RunEntry,
     Series,
+    StoredDocument,
     StorePlace,
+    intact_run,
     kept_already,
     labels_text,
+    pack_document,
+    recorded_document,
     refuse_unfit,
 )
 
@@ -73,7 +78,7 @@ class GitBranchStore:
         self._clock = clock
         self._sleep = sleep
         self._max_commits = max_commits
-        self._seen: _Contents | None = None
+        self._seen: BranchContents | None = None
 
     def record(self, run: RunDocument, *, allow_dirty: bool = False) -> str:
         """Store a run and return its id; repeating it changes nothing. Raises StoreError for an unfit run."""
@@ -84,22 +89,13 @@ class GitBranchStore:
         packed: list[tuple[RunFile, bytes]] = []
         for run in runs:
             refuse_unfit(run, allow_dirty=allow_dirty, now=self._clock())
-            packed.append(layout.pack_run(run, self._clock()))
-
-        def plan(_scratch: Scratch, tip: Tip) -> StoreChange | None:
-            write: dict[str, bytes] = {}
-            for file, document in packed:
-                there = _kept(file, [*tip.files, *write])
-                if there is None:
-                    write[layout.run_path(file)] = layout.encode(file)
-                    write[layout.document_path(file.run.id)] = document
-                elif there != file.run.id:
-                    raise kept_already(file.run.session, there)
-            return StoreChange(_record_message([file for file, _ in packed]), write) if write else None
-
-        if packed:
-            self._write(plan)
+            packed.append(layout.pack_run(run, pack_document(run, self._clock())))
+        self._add(packed)
         return [file.run.id for file, _ in packed]
+
+    def restore(self, documents: Iterable[StoredDocument]) -> None:
+        """Store the runs of another store in one write, all or none, under their ids; those that are there stay."""
+        self._add([layout.pack_run(intact_run(document), document) for document in documents])
 
     def runs(self, project: str, *, limit: int | None = None) -> list[StoredRun]:
         newest_first = sorted(self._read().runs(project), key=lambda file: (-file.started, file.run.id))
@@ -109,20 +105,24 @@ class GitBranchStore:
         return self._read().damaged(project)
 
     def show(self, run_id: str) -> RunDocument:
-        with open_scratch(self._link) as scratch:
-            tip = self._seen.tip if self._seen else self._fetch(scratch)
-            path = self._path_of(run_id, tip)
-            try:
-                packed = scratch.read([tip.files[path]])[tip.files[path]]
-            except StoreRefusedError:
-                if self._seen is None:
-                    raise
-                # The branch was rewritten since it was read.
-                tip = self._fetch(scratch)
-                path = self._path_of(run_id, tip)
-                packed = scratch.read([tip.files[path]])[tip.files[path]]
-        document = layout.parse_document_path(path) or ""
-        return layout.unpack_document(packed, document, name=f"{self._link.name}: {path}")
+        ((path, packed),) = self._packed(lambda tip: [self._path_of(run_id, tip)]).items()
+        name = f"{self._link.name}: {path}"
+        data = layout.unpack_document(packed, name=name)
+        return recorded_document(data, layout.parse_document_path(path) or "", name=name, remedy=layout.REMEDY)
+
+    def documents(self, runs: Sequence[StoredRun]) -> list[StoredDocument]:
+        paths = [layout.document_path(run.id) for run in runs]
+        packed = self._packed(lambda tip: [path for path in paths if path in tip.files])
+        return [self._document(run, packed) for run in runs]
+
+    def entries(self, runs: Sequence[StoredRun]) -> list[RunEntry]:
+        entries: dict[str, RunEntry] = {}
+        for project in {run.project for run in runs}:
+            entries.update(self._read().entries(project))
+        return [entries[run.id] for run in runs]
+
+    def projects(self) -> list[str]:
+        return self._read().projects()
 
     def history(
         self,
@@ -135,7 +135,7 @@ class GitBranchStore:
         labels: Mapping[str, str] | None = None,
     ) -> list[HistoryValue]:
         """One metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
-        place = _SeriesPlace(workload, shape, metric, labels_text(labels or {}), fingerprint)
+        place = SeriesPlace(workload, shape, metric, labels_text(labels or {}), fingerprint)
         return [
             HistoryValue(
                 run_id=file.run.id,
@@ -174,7 +174,7 @@ class GitBranchStore:
 
         def plan(scratch: Scratch, tip: Tip) -> StoreChange | None:
             entries = layout.decode_confirmations(self._list(scratch, tip, path), name=f"{self._link.name}: {path}")
-            rest = [entry for entry in entries if _measured(entry) != _measured(confirmation)]
+            rest = [entry for entry in entries if entry.key != confirmation.key]
             return StoreChange("confirm a change point", {path: layout.encode_list([*rest, confirmation])})
 
         self._write(plan)
@@ -182,7 +182,7 @@ class GitBranchStore:
     def confirmations(self, project: str) -> list[Confirmation]:
         path = layout.confirmations_path(project)
         entries = layout.decode_confirmations(self._read().file(path), name=f"{self._link.name}: {path}")
-        return sorted(sorted(entries, key=_measured), key=lambda entry: entry.confirmed_at, reverse=True)
+        return sorted(sorted(entries, key=lambda entry: entry.key), key=lambda entry: entry.confirmed_at, reverse=True)
 
     def accept(self, project: str, acceptance: Acceptance) -> None:
         """Store the acceptance of a regression; it replaces that of the same commit and metric."""
@@ -190,9 +190,7 @@ class GitBranchStore:
 
         def plan(scratch: Scratch, tip: Tip) -> StoreChange | None:
             entries = layout.decode_acceptances(self._list(scratch, tip, path), name=f"{self._link.name}: {path}")
-            rest = [
-                entry for entry in entries if (entry.commit, entry.metric) != (acceptance.commit, acceptance.metric)
-            ]
+            rest = [entry for entry in entries if entry.key != acceptance.key]
             return StoreChange("accept a regression", {path: layout.encode_list([*rest, acceptance])})
 
         self._write(plan)
@@ -202,7 +200,7 @@ class GitBranchStore:
         entries = layout.decode_acceptances(self._read().file(path), name=f"{self._link.name}: {path}")
         matches = sorted(
             (entry for entry in entries if commit in (None, entry.commit)),
-            key=lambda entry: (entry.commit, entry.metric),
+            key=lambda entry: entry.key,
         )
         return sorted(matches, key=lambda entry: entry.accepted_at, reverse=True)
 
@@ -230,6 +228,41 @@ class GitBranchStore:
     @cached_property
     def _link(self) -> RemoteBranch:
         return find_link(self._location, self._place)
+
+    def _add(self, packed: Sequence[tuple[RunFile, bytes]]) -> None:
+        def plan(_scratch: Scratch, tip: Tip) -> StoreChange | None:
+            write: dict[str, bytes] = {}
+            for file, document in packed:
+                there = _kept(file, [*tip.files, *write])
+                if there is None:
+                    write[layout.run_path(file)] = layout.encode(file)
+                    write[layout.document_path(file.run.id)] = document
+                elif there != file.run.id:
+                    raise kept_already(file.run.session, there)
+            return StoreChange(_record_message([file for file, _ in packed]), write) if write else None
+
+        if packed:
+            self._write(plan)
+
+    def _packed(self, find: Callable[[Tip], list[str]]) -> dict[str, bytes]:
+        """Files by path, of the tip that was read before; if the branch was rewritten since, of the present one."""
+        with open_scratch(self._link) as scratch:
+            if self._seen is not None:
+                with suppress(StoreRefusedError):
+                    return _files(scratch, self._seen.tip, find)
+            return _files(scratch, self._fetch(scratch), find)
+
+    def _document(self, run: StoredRun, packed: Mapping[str, bytes]) -> StoredDocument:
+        path = layout.document_path(run.id)
+        name = f"{self._link.name}: {path}"
+        data, fault = b"", ""
+        try:
+            if path not in packed:
+                raise StoreError(f"{name} is missing; {layout.REMEDY}")
+            data = layout.unpack_document(packed[path], name=name)
+        except StoreError as error:
+            fault = str(error)
+        return StoredDocument(id=run.id, recorded_at=run.recorded_at, data=data, fault=fault)
 
     def _write(self, plan: Plan) -> None:
         """Push the commit of a plan, planned again whenever another writer was faster."""
@@ -273,17 +306,17 @@ class GitBranchStore:
             layout.check_mark(tip.files, name=self._link.name)
         return tip
 
-    def _read(self) -> _Contents:
+    def _read(self) -> BranchContents:
         if self._seen is None:
             with open_scratch(self._link) as scratch:
                 self._seen = self._load(scratch, self._fetch(scratch))
         return self._seen
 
-    def _load(self, scratch: Scratch, tip: Tip) -> _Contents:
+    def _load(self, scratch: Scratch, tip: Tip) -> BranchContents:
         """Read everything except the documents."""
         paths = [path for path in tip.files if not path.startswith(layout.DOCUMENTS)]
         contents = scratch.read([tip.files[path] for path in paths], most=layout.MAX_SMALL_BYTES)
-        return _Contents(self._link.name, tip, {path: contents[tip.files[path]] for path in paths})
+        return BranchContents(self._link.name, tip, {path: contents[tip.files[path]] for path in paths})
 
     def _list(self, scratch: Scratch, tip: Tip, path: str) -> bytes:
         if path not in tip.files:
@@ -291,61 +324,10 @@ class GitBranchStore:
         return scratch.read([tip.files[path]], most=layout.MAX_SMALL_BYTES)[tip.files[path]]
 
 
-class _SeriesPlace(NamedTuple):
-    """The key of a series, in the sort order of lists; ``labels`` as in a run file."""
-
-    workload: str
-    shape: str
-    metric: str
-    labels: str
-    fingerprint: str
-
-
-class _Contents:
-    """The files of a branch except the documents, decoded on demand."""
-
-    def __init__(self, name: str, tip: Tip, files: Mapping[str, bytes]) -> None:
-        self.tip = tip
-        self._name = name
-        self._files = files
-        self._decoded: dict[str, tuple[list[RunFile], list[str]]] = {}
-        self._histories: dict[str, dict[_SeriesPlace, list[tuple[RunFile, float]]]] = {}
-
-    def file(self, path: str) -> bytes:
-        """The file of a list; an empty list if it is missing."""
-        return self._files.get(path, layout.EMPTY_LIST)
-
-    def runs(self, project: str) -> list[RunFile]:
-        return self._decode(project)[0]
-
-    def damaged(self, project: str) -> list[str]:
-        """One message per unreadable run file; it does not hide the other runs."""
-        return self._decode(project)[1]
-
-    def histories(self, project: str) -> Mapping[_SeriesPlace, list[tuple[RunFile, float]]]:
-        """The values of every series, oldest session first, each with its run; grouped once and cached."""
-        if project not in self._histories:
-            series: dict[_SeriesPlace, list[tuple[RunFile, float]]] = {}
-            for file in sorted(self.runs(project), key=lambda file: (file.started, file.run.id)):
-                for value in file.values:
-                    place = _SeriesPlace(value.workload, value.shape, value.metric, value.labels, file.run.fingerprint)
-                    series.setdefault(place, []).append((file, value.value))
-            self._histories[project] = series
-        return self._histories[project]
-
-    def _decode(self, project: str) -> tuple[list[RunFile], list[str]]:
-        if project not in self._decoded:
-            runs: list[RunFile] = []
-            damaged: list[str] = []
-            prefix = layout.runs_prefix(project)
-            for path, data in self._files.items():
-                if path.startswith(prefix):
-                    try:
-                        runs.append(layout.decode_run(data, path, name=f"{self._name}: {path}"))
-                    except StoreError as error:
-                        damaged.append(str(error))
-            self._decoded[project] = runs, damaged
-        return self._decoded[project]
+def _files(scratch: Scratch, tip: Tip, find: Callable[[Tip], list[str]]) -> dict[str, bytes]:
+    paths = find(tip)
+    contents = scratch.read([tip.files[path] for path in paths])
+    return {path: contents[tip.files[path]] for path in paths}
 
 
 def _kept(file: RunFile, paths: Iterable[str]) -> str | None:
@@ -358,17 +340,6 @@ def _record_message(files: Sequence[RunFile]) -> str:
     first = files[0].run
     of = f" of {first.commit[:12]}" if first.commit and first.commit.isalnum() else ""
     return f"record run {first.id[:12]}{of}" if len(files) == 1 else f"record {len(files)} runs"
-
-
-def _measured(confirmation: Confirmation) -> tuple[str, ...]:
-    return (
-        confirmation.before,
-        confirmation.after,
-        confirmation.workload,
-        confirmation.shape,
-        confirmation.metric,
-        confirmation.fingerprint,
-    )
 
 
 def _too_old(files: Iterable[RunFile], keep: int) -> list[RunFile]:

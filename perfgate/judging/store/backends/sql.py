@@ -1,13 +1,10 @@
-"""The store in SQLite, through SQLAlchemy Core: one file, safe under several processes at once."""
+"""The store in SQL, through SQLAlchemy Core: a SQLite file or a PostgreSQL database, with the same tables and statements."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -15,49 +12,43 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from perfgate.document.conditions import StepConditions, conditions_of
-from perfgate.document.files import canonical_bytes
+from perfgate.document.conditions import StepConditions
 from perfgate.document.history import Acceptance, Confirmation, StoredRun
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES
 from perfgate.errors import StoreError
-from perfgate.judging.store.sqlite import (
-    ACCEPTANCES,
-    CONDITIONS,
-    CONFIRMATIONS,
-    RESTORE,
-    RUNS,
-    VALUES,
-    clear_errors,
-    create_file,
-    create_tables,
-    has_tables,
-    open_engine,
-    open_read_only,
-    write_ahead,
-)
+from perfgate.judging.store.database import StoreDatabase
+from perfgate.judging.store.postgres import PREFIXES, PostgresDatabase
+from perfgate.judging.store.sqlite import SqliteFile
 from perfgate.judging.store.store import (
     HistoryValue,
+    RunEntry,
     Series,
+    StoredDocument,
+    StoredValue,
     StorePlace,
+    intact_run,
     kept_already,
     labels_text,
+    pack_document,
     recorded_document,
     refuse_unfit,
-    run_row,
-    value_rows,
+    run_entry,
 )
+from perfgate.judging.store.tables import ACCEPTANCES, CONDITIONS, CONFIRMATIONS, RUNS, VALUES
 
-_PREFIX = "sqlite:///"
+_FILE = "sqlite:///"
 
 
 def accepts(location: str) -> bool:
-    return location.startswith(_PREFIX) or "://" not in location
+    return location.startswith((_FILE, *PREFIXES)) or "://" not in location
 
 
-def open_backend(location: str, place: StorePlace) -> SqlStore:  # noqa: ARG001 - a file needs no context
+def open_backend(location: str, place: StorePlace) -> SqlStore:  # noqa: ARG001 - an address is complete
     """The store at a location; nothing is opened before its first use."""
-    path = location.removeprefix(_PREFIX)
+    if location.startswith(PREFIXES):
+        return SqlStore(PostgresDatabase(location))
+    path = location.removeprefix(_FILE)
     try:
         return SqlStore(Path(path).expanduser())
     except RuntimeError as error:  # ~ of an unknown user
@@ -69,12 +60,11 @@ def _now() -> datetime:
 
 
 class SqlStore:
-    """The Store in one SQLite file. It holds no connection between calls, so it survives a fork."""
+    """The Store in a database; a path is that of a SQLite file."""
 
-    def __init__(self, path: Path, *, clock: Callable[[], datetime] = _now) -> None:
-        self._path = path
+    def __init__(self, place: StoreDatabase | Path, *, clock: Callable[[], datetime] = _now) -> None:
+        self._database: StoreDatabase = SqliteFile(place) if isinstance(place, Path) else place
         self._clock = clock
-        self._engine = open_engine(path)
 
     def record(self, run: RunDocument, *, allow_dirty: bool = False) -> str:
         """Store a run and return its id; repeating it changes nothing. Raises StoreError for an unfit run."""
@@ -82,25 +72,20 @@ class SqlStore:
 
     def record_all(self, runs: Iterable[RunDocument], *, allow_dirty: bool = False) -> list[str]:
         """Store several runs in one write, all or none, and return their ids. Raises StoreError for an unfit one."""
-        rows = [self._rows(run, allow_dirty=allow_dirty) for run in runs]
-        if not rows:
-            return []
-        with self._writing() as connection:
-            for row, values, conditions in rows:
-                same = sa.select(RUNS.c.id).where(RUNS.c.project == row["project"], RUNS.c.session == row["session"])
-                there = connection.execute(same).scalar()
-                if there is not None and there != row["id"]:
-                    raise kept_already(row["session"], there)
-                if there is None:
-                    connection.execute(RUNS.insert().values(row))
-                    for table, rows_of_run in ((VALUES, values), (CONDITIONS, conditions)):
-                        if rows_of_run:
-                            connection.execute(table.insert(), rows_of_run)
-        return [row["id"] for row, *_ in rows]
+        packed: list[tuple[RunEntry, StoredDocument]] = []
+        for run in runs:
+            refuse_unfit(run, allow_dirty=allow_dirty, now=self._clock())
+            document = pack_document(run, self._clock())
+            packed.append((run_entry(run, document), document))
+        self._add(packed)
+        return [document.id for _, document in packed]
+
+    def restore(self, documents: Iterable[StoredDocument]) -> None:
+        """Store the runs of another store in one write, all or none, under their ids; those that are there stay."""
+        self._add([(run_entry(intact_run(document), document), document) for document in documents])
 
     def runs(self, project: str, *, limit: int | None = None) -> list[StoredRun]:
-        columns = [column for column in RUNS.c if column is not RUNS.c.document]
-        query = sa.select(*columns).where(RUNS.c.project == project).order_by(RUNS.c.started.desc(), RUNS.c.id)
+        query = sa.select(*_LISTED).where(RUNS.c.project == project).order_by(RUNS.c.started.desc(), RUNS.c.id)
         return [_stored_run(row) for row in self._read(query.limit(limit))]
 
     def damaged(self, project: str) -> list[str]:  # noqa: ARG002 - the same for all
@@ -111,10 +96,46 @@ class SqlStore:
         query = sa.select(RUNS.c.id, RUNS.c.document).where(RUNS.c.id.startswith(run_id.lower(), autoescape=True))
         rows = self._read(query.limit(2)) if run_id else []
         if not rows:
-            raise StoreError(f"{self._path} holds no run {run_id!a}; `perfgate baseline list` shows what there is")
+            raise StoreError(
+                f"{self._database.name} holds no run {run_id!a}; `perfgate baseline list` shows what there is"
+            )
         if len(rows) > 1:
-            raise StoreError(f"{self._path} holds several runs that begin with {run_id!a}; give more of the id")
-        return self._document(rows[0]["id"], rows[0]["document"])
+            raise StoreError(
+                f"{self._database.name} holds several runs that begin with {run_id!a}; give more of the id"
+            )
+        document = self._document(rows[0]["id"], "", rows[0]["document"])
+        if document.fault:
+            raise StoreError(document.fault)
+        return recorded_document(
+            document.data, document.id, name=self._name_of(document.id), remedy=self._database.restore
+        )
+
+    def documents(self, runs: Sequence[StoredRun]) -> list[StoredDocument]:
+        query = sa.select(RUNS.c.id, RUNS.c.document).where(RUNS.c.id.in_([run.id for run in runs]))
+        stored = {row["id"]: row["document"] for row in self._read(query)}
+        return [self._document(run.id, run.recorded_at, stored.get(run.id)) for run in runs]
+
+    def entries(self, runs: Sequence[StoredRun]) -> list[RunEntry]:
+        ids = [run.id for run in runs]
+        values: dict[str, list[StoredValue]] = {}
+        for row in self._read(sa.select(VALUES).where(VALUES.c.run_id.in_(ids))):
+            value = StoredValue(**{name: row[name] for name in StoredValue.__struct_fields__})
+            values.setdefault(row["run_id"], []).append(value)
+        conditions = self._conditions(sa.select(CONDITIONS).where(CONDITIONS.c.run_id.in_(ids)))
+        rows = self._read(sa.select(*_LISTED).where(RUNS.c.id.in_(ids)))
+        entries = {
+            row["id"]: RunEntry(
+                run=_stored_run(row),
+                started=row["started"],
+                values=values.get(row["id"], []),
+                conditions=conditions.get(row["id"], []),
+            )
+            for row in rows
+        }
+        return [entries[run.id] for run in runs if run.id in entries]
+
+    def projects(self) -> list[str]:
+        return [row["project"] for row in self._read(sa.select(RUNS.c.project).distinct().order_by(RUNS.c.project))]
 
     def history(
         self,
@@ -152,12 +173,7 @@ class SqlStore:
             .join_from(CONDITIONS, RUNS)
             .where(RUNS.c.project == project, RUNS.c.fingerprint == fingerprint)
         )
-        conditions: dict[str, list[StepConditions]] = {}
-        for row in self._read(query):
-            conditions.setdefault(row["run_id"], []).append(
-                StepConditions(**{name: row[name] for name in StepConditions.__struct_fields__})
-            )
-        return conditions
+        return self._conditions(query)
 
     def series(self, project: str) -> list[Series]:
         names = (VALUES.c.workload, VALUES.c.shape, VALUES.c.metric, VALUES.c.labels, RUNS.c.fingerprint)
@@ -174,11 +190,7 @@ class SqlStore:
 
     def confirm(self, project: str, confirmation: Confirmation) -> None:
         """Store the result of measuring two commits side by side; it replaces that of the same commits and metric."""
-        row = {"project": project, **msgspec.structs.asdict(confirmation)}
-        same = [column == row[column.name] for column in CONFIRMATIONS.primary_key]
-        with self._writing() as connection:
-            connection.execute(CONFIRMATIONS.delete().where(*same))
-            connection.execute(CONFIRMATIONS.insert().values(row))
+        self._replace(CONFIRMATIONS, {"project": project, **msgspec.structs.asdict(confirmation)})
 
     def confirmations(self, project: str) -> list[Confirmation]:
         table = CONFIRMATIONS.c
@@ -188,11 +200,7 @@ class SqlStore:
 
     def accept(self, project: str, acceptance: Acceptance) -> None:
         """Store the acceptance of a regression; it replaces that of the same commit and metric."""
-        table = ACCEPTANCES.c
-        same = (table.project == project, table.commit == acceptance.commit, table.metric == acceptance.metric)
-        with self._writing() as connection:
-            connection.execute(ACCEPTANCES.delete().where(*same))
-            connection.execute(ACCEPTANCES.insert().values(project=project, **msgspec.structs.asdict(acceptance)))
+        self._replace(ACCEPTANCES, {"project": project, **msgspec.structs.asdict(acceptance)})
 
     def accepted(self, project: str, *, commit: str | None = None) -> list[Acceptance]:
         table = ACCEPTANCES.c
@@ -205,73 +213,88 @@ class SqlStore:
         """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed."""
         if keep < 0:
             raise StoreError(f"the number of runs to keep must be 0 or more, found {keep}")
-        if not self._is_there():
-            return 0
         newest = sa.func.row_number().over(partition_by=RUNS.c.fingerprint, order_by=[RUNS.c.started.desc(), RUNS.c.id])
         ranked = sa.select(RUNS.c.id, newest.label("rank")).where(RUNS.c.project == project).subquery()
         old = sa.select(ranked.c.id).where(ranked.c.rank > keep)
-        with self._writing() as connection:
+        if not self._read(old.limit(1)):  # nor is a store created
+            return 0
+        with self._database.writing() as connection:
             return connection.execute(RUNS.delete().where(RUNS.c.id.in_(old))).rowcount
 
-    def _rows(
-        self, run: RunDocument, *, allow_dirty: bool
-    ) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
-        """The rows of a run in the tables of runs, values and conditions."""
-        refuse_unfit(run, allow_dirty=allow_dirty, now=self._clock())
-        data = canonical_bytes(run, name="the run")
-        run_id = hashlib.sha256(data).hexdigest()
-        row = {**run_row(run), "id": run_id, "document": zlib.compress(data), "recorded_at": self._clock().isoformat()}
-        values = [{"run_id": run_id, **value} for value in value_rows(run)]
-        conditions = [{"run_id": run_id, **msgspec.structs.asdict(entry)} for entry in conditions_of(run)]
-        return row, values, conditions
+    def _add(self, runs: Sequence[tuple[RunEntry, StoredDocument]]) -> None:
+        """Insert runs that are not there, in one order: two writers of the same ones never wait for each other in a circle."""
+        if not runs:
+            return
+        with self._database.writing() as connection:
+            for entry, document in sorted(runs, key=lambda run: (run[0].run.project, run[0].run.session)):
+                there = _id_of_session(connection, entry.run)
+                if there is None:
+                    self._insert(connection, RUNS, [_row(entry, document)])
+                    there = _id_of_session(connection, entry.run)
+                    if there == document.id:
+                        self._insert_details(connection, entry)
+                if there != document.id:
+                    raise kept_already(entry.run.session, str(there))
 
-    def _document(self, run_id: str, stored: bytes) -> RunDocument:
-        name = f"{self._path}: run {run_id[:12]}"
+    def _insert_details(self, connection: sa.Connection, entry: RunEntry) -> None:
+        for table, records in ((VALUES, entry.values), (CONDITIONS, entry.conditions)):
+            rows = [{"run_id": entry.run.id, **msgspec.structs.asdict(record)} for record in records]
+            self._insert(connection, table, rows)
+
+    def _insert(self, connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert rows; those that another writer inserts in the same moment are equal, or rolled back by the caller."""
+        if rows:
+            connection.execute(self._database.insert(table).on_conflict_do_nothing(), rows)
+
+    def _replace(self, table: sa.Table, row: Mapping[str, Any]) -> None:
+        """Insert a row, or overwrite the one with the same key."""
+        insert = self._database.insert(table).values(row)
+        rest = {column.name: insert.excluded[column.name] for column in table.c if not column.primary_key}
+        with self._database.writing() as connection:
+            connection.execute(insert.on_conflict_do_update(index_elements=list(table.primary_key), set_=rest))
+
+    def _conditions(self, query: sa.Select[Any]) -> dict[str, list[StepConditions]]:
+        conditions: dict[str, list[StepConditions]] = {}
+        for row in self._read(query):
+            entry = StepConditions(**{name: row[name] for name in StepConditions.__struct_fields__})
+            conditions.setdefault(row["run_id"], []).append(entry)
+        return conditions
+
+    def _name_of(self, run_id: str) -> str:
+        return f"{self._database.name}: run {run_id[:12]}"
+
+    def _document(self, run_id: str, recorded_at: str, stored: bytes | None) -> StoredDocument:
+        data, fault = b"", ""
         try:
-            data = zlib.decompressobj().decompress(stored, MAX_BYTES + 1)
+            data = zlib.decompressobj().decompress(stored or b"", MAX_BYTES + 1)
         except zlib.error as error:
-            raise StoreError(f"{name} cannot be read ({error}); {RESTORE}") from error
-        return recorded_document(data, run_id, name=name, remedy=RESTORE)
+            fault = f"{self._name_of(run_id)} cannot be read ({error}); {self._database.restore}"
+        return StoredDocument(id=run_id, recorded_at=recorded_at, data=data, fault=fault)
 
     def _read(self, query: sa.Select[Any]) -> list[sa.RowMapping]:
-        if not self._is_there():
-            return []
-        writable = os.access(self._path, os.W_OK) and os.access(self._path.parent, os.W_OK)
-        engine = self._engine if writable else open_read_only(self._path)
-        with clear_errors(self._path), engine.connect() as connection:
-            there = has_tables(connection, str(self._path))
-            return list(connection.execute(query).mappings()) if there else []
+        with self._database.reading() as connection:
+            return list(connection.execute(query).mappings()) if connection is not None else []
 
-    @contextmanager
-    def _writing(self) -> Iterator[sa.Connection]:
-        """Begin a transaction as its only writer."""
-        is_there = self._is_there()
-        with clear_errors(self._path):
-            if not is_there:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                create_file(self._path)
-            with self._engine.connect() as connection:
-                is_empty = not has_tables(connection, str(self._path))
-            if is_empty:
-                write_ahead(self._engine)
-            with self._engine.connect().execution_options(immediate=True) as connection, connection.begin():
-                # Another process may have created them since.
-                if is_empty and not has_tables(connection, str(self._path)):
-                    create_tables(connection)
-                yield connection
 
-    def _is_there(self) -> bool:
-        with clear_errors(self._path):
-            is_folder, is_there = self._path.is_dir(), self._path.exists()
-            is_empty = self._path.is_file() and not self._path.stat().st_size
-        if is_folder:
-            raise StoreError(f"the store {self._path} is a folder; name a file in it, e.g. {self._path / 'store.db'}")
-        if is_empty:
-            raise StoreError(
-                f"the store {self._path} is a file of 0 bytes, which perfgate never leaves: what was in it is gone; bring "
-                "back a copy of it, or remove the file to begin a new store"
-            )
-        return is_there
+# All of a run but its document.
+_LISTED = [column for column in RUNS.c if column is not RUNS.c.document]
+
+
+def _row(entry: RunEntry, document: StoredDocument) -> dict[str, Any]:
+    run = entry.run
+    return {
+        **{column.name: getattr(run, column.name) for column in _LISTED if column.name in StoredRun.__struct_fields__},
+        "commit_id": run.commit,
+        "started": entry.started,
+        "workloads": json.dumps(run.workloads),
+        "document": zlib.compress(document.data),
+    }
+
+
+def _id_of_session(connection: sa.Connection, run: StoredRun) -> str | None:
+    query = sa.select(RUNS.c.id).where(RUNS.c.project == run.project, RUNS.c.session == run.session)
+    found: str | None = connection.execute(query).scalar()
+    return found
 
 
 def _stored_run(row: sa.RowMapping) -> StoredRun:

@@ -1,0 +1,75 @@
+"""Version 1: runs with their values and conditions, accepted regressions, confirmed change points.
+
+A released script stays as it is. It names its own types: those of the tables may change later.
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "1"
+down_revision = None
+
+TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+
+def upgrade() -> None:
+    op.create_table(
+        "runs",
+        sa.Column("id", TEXT, primary_key=True),
+        sa.Column("project", TEXT, nullable=False),
+        sa.Column("session", TEXT, nullable=False),
+        sa.Column("started", sa.Float, nullable=False),
+        sa.Column("started_at", TEXT, nullable=False),
+        sa.Column("recorded_at", TEXT, nullable=False),
+        sa.Column("fingerprint", TEXT, nullable=False),
+        sa.Column("device_kind", TEXT, nullable=False),
+        sa.Column("commit_id", TEXT),
+        sa.Column("branch", TEXT),
+        sa.Column("subject", TEXT),
+        sa.Column("dirty", sa.Boolean, nullable=False),
+        sa.Column("workloads", TEXT, nullable=False),
+        sa.Column("document", sa.LargeBinary, nullable=False),
+        sa.UniqueConstraint("project", "session"),
+    )
+    op.create_index("runs_by_series", "runs", ["project", "fingerprint", "started"])
+    op.create_table(
+        "run_values",
+        sa.Column("run_id", TEXT, sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+        sa.Column("workload", TEXT, primary_key=True),
+        sa.Column("shape", TEXT, primary_key=True),
+        sa.Column("metric", TEXT, primary_key=True),
+        sa.Column("labels", TEXT, primary_key=True),
+        sa.Column("value", sa.Float, nullable=False),
+    )
+    op.create_index("run_values_by_metric", "run_values", ["metric", "workload", "shape", "labels"])
+    op.create_table(
+        "step_conditions",
+        sa.Column("run_id", TEXT, sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+        sa.Column("workload", TEXT, primary_key=True),
+        sa.Column("step", sa.Integer, primary_key=True),
+        sa.Column("procedure", TEXT, nullable=False),
+        sa.Column("waited", sa.Float),
+    )
+    op.create_table(
+        "acceptances",
+        sa.Column("project", TEXT, primary_key=True),
+        sa.Column("commit", TEXT, primary_key=True),
+        sa.Column("metric", TEXT, primary_key=True),
+        sa.Column("reason", TEXT, nullable=False),
+        sa.Column("accepted_by", TEXT, nullable=False),
+        sa.Column("accepted_at", TEXT, nullable=False),
+    )
+    op.create_table(
+        "confirmations",
+        sa.Column("project", TEXT, primary_key=True),
+        sa.Column("before", TEXT, primary_key=True),
+        sa.Column("after", TEXT, primary_key=True),
+        sa.Column("workload", TEXT, primary_key=True),
+        sa.Column("shape", TEXT, primary_key=True),
+        sa.Column("metric", TEXT, primary_key=True),
+        sa.Column("fingerprint", TEXT, primary_key=True),
+        sa.Column("outcome", TEXT, nullable=False),
+        sa.Column("low", sa.Float),
+        sa.Column("high", sa.Float),
+        sa.Column("confirmed_at", TEXT, nullable=False),
+    )

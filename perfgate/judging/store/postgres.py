@@ -1,0 +1,219 @@
+"""The PostgreSQL database of a store: its address, its connections, its first use by many at once, and its errors."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from perfgate.errors import StoreError, StoreRefusedError
+from perfgate.judging.store.store import shown_location
+from perfgate.judging.store.tables import STORE_VERSION, has_tables, prepare_tables, stored_version
+from perfgate.locale import Activity
+
+PREFIXES = ("postgresql://", "postgres://")
+DRIVER = "postgresql+psycopg"
+# What the address does not set itself (libpq, "Parameter Key Words"): a server that is gone is noticed within half a minute.
+# Statements are not prepared, because a pooler may pass the next one to another connection (psycopg, "Prepared statements").
+OPTIONS: dict[str, Any] = {
+    "connect_timeout": 10,
+    "tcp_user_timeout": 30_000,
+    "keepalives_idle": 10,
+    "application_name": "perfgate",
+    "client_encoding": "utf8",
+    "prepare_threshold": None,
+}
+WAIT_FOR_LOCKS = "SET LOCAL lock_timeout = '30s'"
+# The number of the lock that the first writers take in turn; any number that no other program on the database uses.
+FIRST_USE = int.from_bytes(b"perfgate", "big") >> 1
+LONGEST_TEXT = 400
+
+
+class PostgresDatabase:
+    """A store in a database of a PostgreSQL server. A forked process opens connections of its own."""
+
+    restore = "restore the database from a backup, or copy what is intact of it to a new one with `perfgate store copy`"
+
+    def __init__(self, location: str) -> None:
+        self.name = shown_location(location)
+        self._url = parse_address(location)
+
+    def insert(self, table: sa.Table) -> postgresql.Insert:
+        return postgresql.insert(table)
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection | None]:
+        with clear_errors(self.name), self._engine.connect() as connection:
+            # One query sees one state of the database by itself; a transaction would cost two more journeys to the server.
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+            yield connection if has_tables(connection, self.name) else None
+
+    @contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        with clear_errors(self.name), self._engine.begin() as connection:
+            connection.execute(sa.text(WAIT_FOR_LOCKS))
+            if stored_version(connection, self.name) != STORE_VERSION:
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(FIRST_USE)))
+                prepare_tables(connection, self.name)  # unless another process has done so since
+            yield connection
+
+    @cached_property
+    def _engine(self) -> sa.Engine:
+        options = {name: value for name, value in OPTIONS.items() if name not in self._url.query}
+        try:
+            engine = sa.create_engine(self._url, connect_args=options, pool_pre_ping=True)
+        except ImportError as error:
+            raise StoreError(
+                "the store {place} needs psycopg, which cannot be imported ({error}); run pip install 'perfgate[postgres]'",
+                place=self.name,
+                error=error,
+            ) from error
+        sa.event.listen(engine, "connect", _note_process)
+        sa.event.listen(engine, "checkout", _refuse_inherited)
+        weakref.finalize(self, _close, engine, os.getpid())
+        return engine
+
+
+def parse_address(location: str) -> sa.URL:
+    """Read ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE``. Raises StoreError, which does not repeat it, for another text."""
+    url = None
+    # SQLAlchemy ends the password at the first @; what follows would be taken for a host, and hosts stand in messages.
+    if location.count("@") < 2:
+        with suppress(sa.exc.ArgumentError, ValueError):
+            url = sa.make_url(location).set(drivername=DRIVER)
+    if url is None or not (url.database or {"dbname", "service"} & url.query.keys()):
+        raise StoreError(
+            "the address of the store cannot be read; write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, and in the "
+            "password %40 for @, %3A for :, %2F for / and %25 for %"
+        )
+    return url
+
+
+class DatabaseTrouble(NamedTuple):
+    """A kind of error: the beginnings of its SQLSTATEs, words of its message, and whether nothing is wrong with the call."""
+
+    remedy: Activity
+    states: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    is_refusal: bool = False
+
+
+def _troubles() -> tuple[DatabaseTrouble, ...]:
+    """The first that fits counts. An error while connecting has no SQLSTATE, only libpq's and the server's words.
+
+    SQLSTATEs are in PostgreSQL's documentation, "PostgreSQL Error Codes"; the words are those of version 15.
+    """
+    return (
+        DatabaseTrouble(
+            Activity(
+                "check user and password of the address, or set PGPASSWORD; the server's pg_hba.conf says who may enter"
+            ),
+            states=("28",),
+            words=("password authentication failed", "no password supplied", "pg_hba.conf", 'role "'),
+        ),
+        DatabaseTrouble(
+            Activity(
+                "let the owner of the database grant the rights: SELECT on its tables to read, also INSERT, UPDATE and DELETE "
+                "to record, and CREATE on its schema for the first use"
+            ),
+            states=("42501",),
+            words=("permission denied",),
+        ),
+        DatabaseTrouble(
+            Activity("create the database first, on its server with createdb, or correct its name in the address"),
+            states=("3D000",),
+            words=('database "',),
+        ),
+        DatabaseTrouble(
+            Activity("this server is a copy that only reads; give the address of the primary"), states=("25006",)
+        ),
+        DatabaseTrouble(
+            Activity("the server has no more space or memory: free some, then run the command again"),
+            states=("531", "532"),
+            is_refusal=True,
+        ),
+        DatabaseTrouble(
+            Activity(
+                "others use the database; run the command again, and let the server accept more connections if it stays so"
+            ),
+            states=("533", "55P03", "40", "57014"),
+            words=("too many clients", "remaining connection slots", "QueuePool limit"),
+            is_refusal=True,
+        ),
+        DatabaseTrouble(
+            Activity(
+                "this database cannot keep a text of the run: shorten a name of thousands of characters, or create the "
+                "database with ENCODING 'UTF8'"
+            ),
+            states=("22021", "22P05", "54"),
+            words=("NUL", "codec"),
+        ),
+        DatabaseTrouble(
+            Activity("correct the options behind the ? of the address"), words=("connection option", "sslmode")
+        ),
+        DatabaseTrouble(
+            Activity("the connection was lost; run the command again, a run that arrived is not stored twice"),
+            states=("08", "57P"),
+            words=(
+                "server closed the connection",
+                "connection is lost",
+                "terminating connection",
+                "connection is closed",
+            ),
+            is_refusal=True,
+        ),
+        DatabaseTrouble(
+            Activity(
+                "is the server running and reachable from here, and the address right? then run the command again"
+            ),
+            words=("connection", "resolve", "timeout", "SSL"),
+            is_refusal=True,
+        ),
+    )
+
+
+@contextmanager
+def clear_errors(name: str) -> Iterator[None]:
+    """Convert errors of the database into a StoreError with a remedy. The text of none of them has a password."""
+    try:
+        yield
+    except (sa.exc.SQLAlchemyError, OSError, ValueError) as error:
+        original = getattr(error, "orig", None) or error
+        state = getattr(original, "sqlstate", None) or ""
+        # Of an error from the server its own words; psycopg adds the statement.
+        words = original.diag.message_primary if state and hasattr(original, "diag") else None
+        text = " ".join((words or str(original)).split())[:LONGEST_TEXT]
+        found = next((trouble for trouble in _troubles() if _is_of(trouble, state, text)), None)
+        kind = StoreRefusedError if found and found.is_refusal else StoreError
+        raise kind(
+            "{why}; {remedy}",
+            why=Activity("the store {place} cannot be used: {text}", place=name, text=text),
+            remedy=found.remedy if found else Activity("if it happens again, please report it"),
+        ) from error
+
+
+def _is_of(trouble: DatabaseTrouble, state: str, text: str) -> bool:
+    if state:
+        return state.startswith(trouble.states)
+    return any(word in text for word in trouble.words)
+
+
+def _note_process(_connection: Any, record: Any) -> None:
+    record.info["process"] = os.getpid()
+
+
+def _refuse_inherited(_connection: Any, record: Any, proxy: Any) -> None:
+    """Leave a connection to the process that opened it (SQLAlchemy, "Using Connection Pools with Multiprocessing")."""
+    if record.info["process"] != os.getpid():
+        record.dbapi_connection = proxy.dbapi_connection = None
+        raise sa.exc.DisconnectionError("this connection belongs to another process")
+
+
+def _close(engine: sa.Engine, process: int) -> None:
+    engine.dispose(close=os.getpid() == process)

@@ -1,0 +1,140 @@
+"""The tables of a store in SQL, the one truth of them, and the version that a store says it has."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from perfgate.errors import StoreError
+
+# Texts sort by their code points, as in the other stores, whatever the locale of the server.
+TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+METADATA = sa.MetaData()
+
+RUNS = sa.Table(
+    "runs",
+    METADATA,
+    sa.Column("id", TEXT, primary_key=True),
+    sa.Column("project", TEXT, nullable=False),
+    sa.Column("session", TEXT, nullable=False),
+    sa.Column("started", sa.Float, nullable=False),
+    sa.Column("started_at", TEXT, nullable=False),
+    sa.Column("recorded_at", TEXT, nullable=False),
+    sa.Column("fingerprint", TEXT, nullable=False),
+    sa.Column("device_kind", TEXT, nullable=False),
+    sa.Column("commit_id", TEXT),
+    sa.Column("branch", TEXT),
+    sa.Column("subject", TEXT),
+    sa.Column("dirty", sa.Boolean, nullable=False),
+    sa.Column("workloads", TEXT, nullable=False),
+    sa.Column("document", sa.LargeBinary, nullable=False),
+    sa.UniqueConstraint("project", "session"),
+    sa.Index("runs_by_series", "project", "fingerprint", "started"),
+)
+
+VALUES = sa.Table(
+    "run_values",
+    METADATA,
+    sa.Column("run_id", sa.ForeignKey(RUNS.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("workload", TEXT, primary_key=True),
+    sa.Column("shape", TEXT, primary_key=True),
+    sa.Column("metric", TEXT, primary_key=True),
+    sa.Column("labels", TEXT, primary_key=True),
+    sa.Column("value", sa.Float, nullable=False),
+    sa.Index("run_values_by_metric", "metric", "workload", "shape", "labels"),
+)
+
+CONDITIONS = sa.Table(
+    "step_conditions",
+    METADATA,
+    sa.Column("run_id", sa.ForeignKey(RUNS.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("workload", TEXT, primary_key=True),
+    sa.Column("step", sa.Integer, primary_key=True),
+    sa.Column("procedure", TEXT, nullable=False),
+    sa.Column("waited", sa.Float),
+)
+
+ACCEPTANCES = sa.Table(
+    "acceptances",
+    METADATA,
+    sa.Column("project", TEXT, primary_key=True),
+    sa.Column("commit", TEXT, primary_key=True),
+    sa.Column("metric", TEXT, primary_key=True),
+    sa.Column("reason", TEXT, nullable=False),
+    sa.Column("accepted_by", TEXT, nullable=False),
+    sa.Column("accepted_at", TEXT, nullable=False),
+)
+
+CONFIRMATIONS = sa.Table(
+    "confirmations",
+    METADATA,
+    sa.Column("project", TEXT, primary_key=True),
+    sa.Column("before", TEXT, primary_key=True),
+    sa.Column("after", TEXT, primary_key=True),
+    sa.Column("workload", TEXT, primary_key=True),
+    sa.Column("shape", TEXT, primary_key=True),
+    sa.Column("metric", TEXT, primary_key=True),
+    sa.Column("fingerprint", TEXT, primary_key=True),
+    sa.Column("outcome", TEXT, nullable=False),
+    sa.Column("low", sa.Float),
+    sa.Column("high", sa.Float),
+    sa.Column("confirmed_at", TEXT, nullable=False),
+)
+
+# Version of the tables above, and of the newest script in migrations/. After a release, a change of the tables needs a new
+# version and a script that brings old stores to it.
+STORE_VERSION = 1
+# Alembic's own table of the version (alembic/runtime/migration.py), under a name that says whose it is. It is no part of the
+# metadata: Alembic compares that with everything else in the database.
+VERSION = sa.Table("perfgate_store", sa.MetaData(), sa.Column("version_num", sa.String(32), nullable=False))
+VERSION.append_constraint(sa.PrimaryKeyConstraint("version_num", name=f"{VERSION.name}_pkc"))
+
+
+def prepare_tables(connection: sa.Connection, place: str) -> None:
+    """Create the tables, or bring those of an older perfgate up to date, within the transaction of the only writer."""
+    version = stored_version(connection, place)
+    if version is None:
+        METADATA.create_all(connection)
+        VERSION.create(connection)
+        connection.execute(VERSION.insert().values(version_num=str(STORE_VERSION)))
+    elif version < STORE_VERSION:
+        from perfgate.judging.store.migration import migrate  # Alembic, which a store of this version does not need
+
+        migrate(connection, place)
+
+
+def has_tables(connection: sa.Connection, place: str) -> bool:
+    """Whether the tables exist; False for an empty database. Raises StoreError for tables of an older version."""
+    version = stored_version(connection, place)
+    if version is not None and version < STORE_VERSION:
+        raise StoreError(
+            "{place} was written by an older perfgate (store version {version}, this one knows {known}); the next "
+            "`perfgate baseline record` brings it up to date",
+            place=place,
+            version=version,
+            known=STORE_VERSION,
+        )
+    return version is not None
+
+
+def stored_version(connection: sa.Connection, place: str) -> int | None:
+    """The version of the tables; None for an empty database. Raises StoreError for a newer one, and foreign tables."""
+    inspector = sa.inspect(connection)
+    if not inspector.has_table(VERSION.name):
+        names = inspector.get_table_names()
+        if names:
+            raise StoreError(
+                "{place} is a database of something else (it holds {name!a}); choose another one",
+                place=place,
+                name=names[0],
+            )
+        return None
+    version = int(connection.execute(sa.select(VERSION.c.version_num)).scalar() or 0)
+    if version > STORE_VERSION:
+        raise StoreError(
+            "{place} was written by a newer perfgate (store version {version}, this one knows {known}); upgrade perfgate",
+            place=place,
+            version=version,
+            known=STORE_VERSION,
+        )
+    return version

@@ -1,0 +1,120 @@
+"""The migrations lead to the very tables that a new store has, and bring an old store up to date with its runs."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from perfgate.errors import StoreError
+from perfgate.judging.store import tables
+from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.database import StoreDatabase
+from perfgate.judging.store.migration import SCRIPTS, migrate
+from perfgate.judging.store.postgres import PostgresDatabase
+from perfgate.judging.store.sqlite import SqliteFile
+from perfgate.judging.store.tables import METADATA, STORE_VERSION, VERSION, prepare_tables
+from tests.fakes.postgres import PostgresServer
+from tests.unit.document.minimal import minimal_run
+
+Empty = Callable[[], SqliteFile | PostgresDatabase]
+SECOND = """
+import sqlalchemy as sa
+from alembic import op
+
+revision = "2"
+down_revision = "1"
+
+
+def upgrade() -> None:
+    op.add_column("runs", sa.Column("runner", sa.Text))
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Empty:
+    """Databases without tables."""
+    if request.param == "sqlite":
+        numbers = itertools.count()
+        return lambda: SqliteFile(tmp_path / f"{next(numbers)}.db")
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return lambda: PostgresDatabase(server.address(server.create_database()))
+
+
+def described(connection: sa.Connection) -> dict[str, object]:
+    """Everything that a database says of its tables; types and defaults as they are written."""
+    inspector = sa.inspect(connection)
+    return {
+        name: (
+            [(str(column), getattr(column["type"], "collation", None)) for column in inspector.get_columns(name)],
+            inspector.get_pk_constraint(name),
+            inspector.get_foreign_keys(name),
+            sorted(inspector.get_indexes(name), key=str),
+            sorted(inspector.get_unique_constraints(name), key=str),
+        )
+        for name in inspector.get_table_names()
+    }
+
+
+def test_migrate__empty_database__the_same_tables_as_a_new_store(empty: Empty) -> None:
+    fresh, old = empty(), empty()
+    with fresh._engine.begin() as connection:
+        prepare_tables(connection, "a new store")
+        new = described(connection)
+    with old._engine.begin() as connection:
+        migrate(connection, "an empty database")
+        migrated = described(connection)
+        context = MigrationContext.configure(
+            connection, opts={"version_table": VERSION.name, "compare_type": True, "compare_server_default": True}
+        )
+        assert compare_metadata(context, METADATA) == []
+        assert connection.execute(sa.select(VERSION.c.version_num)).scalars().all() == [str(STORE_VERSION)]
+    assert migrated == new
+    assert new.keys() == {*METADATA.tables, VERSION.name}
+
+
+def test_record__store_of_an_older_perfgate__brought_up_to_date_with_its_runs(
+    empty: Empty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database: StoreDatabase = empty()
+    store = SqlStore(database)
+    old = store.record(minimal_run())
+    scripts = tmp_path / "100% newer"
+    shutil.copytree(SCRIPTS, scripts)
+    (scripts / "versions" / "v2_runner.py").write_text(SECOND)
+    monkeypatch.setattr("perfgate.judging.store.migration.SCRIPTS", scripts)
+    for module in ("tables", "sqlite", "postgres"):
+        monkeypatch.setattr(f"perfgate.judging.store.{module}.STORE_VERSION", 2)
+    with pytest.raises(
+        StoreError, match=r"older perfgate \(store version 1, this one knows 2\); the next `perfgate base"
+    ):
+        store.runs("shop")
+    new = store.record(minimal_run(session="s2"))
+    assert {run.id for run in store.runs("shop")} == {old, new}
+    with database.reading() as connection:
+        assert connection is not None
+        assert "runner" in {column["name"] for column in sa.inspect(connection).get_columns("runs")}
+    monkeypatch.setattr(tables, "STORE_VERSION", 1)
+    with pytest.raises(StoreError, match=r"newer perfgate \(store version 2, this one knows 1\)"):
+        store.runs("shop")
+
+
+def test_record__store_of_an_older_perfgate_without_alembic__what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqlStore(tmp_path / "store.db")
+    store.record(minimal_run())
+    monkeypatch.setitem(sys.modules, "alembic", None)
+    for module in ("tables", "sqlite"):
+        monkeypatch.setattr(f"perfgate.judging.store.{module}.STORE_VERSION", 2)
+    with pytest.raises(
+        StoreError, match=r"needs Alembic, which cannot be imported .*; run pip install 'perfgate\[postgres\]'"
+    ):
+        store.record(minimal_run(session="s2"))

@@ -1,0 +1,245 @@
+"""`perfgate store` over real stores of all three kinds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sqlite3
+import tarfile
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import Result
+
+from perfgate.cli.commands.store import COMMAND
+from perfgate.document.files import parse_run
+from perfgate.document.history import Acceptance, Confirmation
+from perfgate.errors import PerfgateError, StoreError, UsageError
+from perfgate.judging.store.backends.gitbranch import GitBranchStore
+from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.store import Store, StorePlace, open_location
+from tests.fakes.postgres import PostgresServer
+from tests.fakes.remote import clone_of_empty_remote
+from tests.fakes.runner import separating_runner
+from tests.unit.document.minimal import minimal_run
+from tests.unit.store.test_gitbranch import files, put
+
+ACCEPTED = Acceptance(
+    commit="c" * 40, metric="latency.*", reason="meant", accepted_by="Li", accepted_at="2026-03-01T12:00:00+00:00"
+)
+CONFIRMED = Confirmation(
+    before="a" * 40, after="b" * 40, workload="encoder", shape="short", metric="latency.low", outcome="regressed",
+    fingerprint="f1", confirmed_at="2026-03-01T12:00:00+00:00",
+)  # fmt: skip
+
+
+def store_command(*arguments: str, folder: Path, **environ: str) -> Result:
+    return separating_runner().invoke(COMMAND, [*arguments, "-C", str(folder)], env=environ)
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A store with three runs of one project, one of them dirty, what was said of it, and a run of another project."""
+    store = SqlStore(tmp_path / "old.db")
+    for number in range(3):
+        store.record(minimal_run(session=f"s{number}", dirty=number == 2), allow_dirty=True)
+    store.record(minimal_run(project="Other project"))
+    store.accept("shop", ACCEPTED)
+    store.confirm("shop", CONFIRMED)
+    return tmp_path / "old.db"
+
+
+def tamper(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+@pytest.fixture(params=["sqlite", "postgres", "gitbranch"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
+    """A folder to run commands in, and the location of an empty store."""
+    clone = clone_of_empty_remote(tmp_path) if request.param == "gitbranch" else tmp_path
+    if request.param == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        return clone, server.address(server.create_database())
+    return clone, {"sqlite": str(tmp_path / "new.db"), "gitbranch": "branch://perfgate-data"}[request.param]
+
+
+def contents(store: Store) -> object:
+    return [
+        (store.runs(name), store.documents(store.runs(name)), store.accepted(name), store.confirmations(name))
+        for name in store.projects()
+    ]
+
+
+def test_store_copy__to_each_kind_of_store_and_back__all_of_it_once(old: Path, target: tuple[Path, str]) -> None:
+    folder, location = target
+    there = store_command("copy", str(old), location, folder=folder)
+    assert (there.stdout, there.exit_code) == ("runs: 4; acceptances: 1; confirmations: 1\n", 0), there.exception
+    again = store_command("copy", str(old), location, folder=folder)
+    assert again.stdout == "runs: 0; acceptances: 0; confirmations: 0\n"
+    back = store_command("copy", location, str(old.with_name("back.db")), folder=folder)
+    assert back.stdout == there.stdout, back.exception
+    assert contents(SqlStore(old.with_name("back.db"))) == contents(SqlStore(old))
+    assert contents(open_location(location, StorePlace(folder, {}))) == contents(SqlStore(old))
+    checked = store_command("verify", location, folder=folder)
+    assert (checked.stdout, checked.exit_code) == ("runs read: 4; faults: 0\n", 0)
+
+
+def test_store_copy__one_project__nothing_of_the_others(old: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new.db"
+    done = store_command("copy", str(old), str(new), "--project", "Other project", "--json", folder=tmp_path)
+    assert json.loads(done.stdout) == {"runs": 1, "acceptances": 0, "confirmations": 0, "damaged": []}
+    assert SqlStore(new).projects() == ["Other project"]
+
+
+def test_store_copy__newer_acceptance_in_one_of_them__the_newer_counts(old: Path, tmp_path: Path) -> None:
+    new = SqlStore(tmp_path / "new.db")
+    newer = msgspec.structs.replace(ACCEPTED, reason="meant, and reviewed", accepted_at="2026-04-01T12:00:00+00:00")
+    new.accept("shop", newer)
+    for source, target in ((old, tmp_path / "new.db"), (tmp_path / "new.db", old)):
+        assert store_command("copy", str(source), str(target), folder=tmp_path).exit_code == 0
+    assert SqlStore(old).accepted("shop") == new.accepted("shop") == [newer]
+
+
+def test_store_copy__documents_of_an_older_perfgate__keep_their_ids(old: Path, tmp_path: Path) -> None:
+    """A later perfgate would write the same run in other bytes, e.g. with a new field; the recorded bytes are copied."""
+    store = SqlStore(old)
+    (run,) = store.runs("Other project")
+    (document,) = store.documents([run])
+    shorter = json.dumps({name: value for name, value in json.loads(document.data).items() if name != "jobs"}).encode()
+    older = msgspec.structs.replace(document, id=hashlib.sha256(shorter).hexdigest(), data=shorter)
+    SqlStore(tmp_path / "older.db").restore([older])
+    for runs in ("1", "0"):
+        copied = store_command("copy", str(tmp_path / "older.db"), str(tmp_path / "new.db"), folder=tmp_path)
+        assert copied.stdout.startswith(f"runs: {runs};")
+    assert [run.id for run in SqlStore(tmp_path / "new.db").runs("Other project")] == [older.id]
+
+
+DAMAGE = {
+    "document": (
+        "UPDATE runs SET document = x'00' WHERE id = '{id}'",
+        "is not what was recorded; bring back a copy of its store",
+    ),
+    "no zlib": ("UPDATE runs SET document = x'ffff' WHERE id = '{id}'", "cannot be read (Error -3"),
+    "column": ("UPDATE runs SET subject = 'x', dirty = 1 WHERE id = '{id}'", "subject, dirty differ from its document"),
+    "order": ("UPDATE runs SET started = 1.0 WHERE id = '{id}'", "started differ from its document"),
+    "value": ("UPDATE run_values SET value = 0.1 WHERE run_id = '{id}'", "2 of its values differ from its document"),
+    "value gone": ("DELETE FROM run_values WHERE run_id = '{id}'", "1 of its values differ from its document"),
+    "condition": ("DELETE FROM step_conditions WHERE run_id = '{id}'", "1 of its conditions differ from its document"),
+}
+
+
+@pytest.mark.parametrize(("statement", "message"), DAMAGE.values(), ids=DAMAGE)
+def test_store_verify__something_of_a_run_altered__exit_1_and_it_is_named(
+    old: Path, statement: str, message: str
+) -> None:
+    run = SqlStore(old).runs("shop")[1]
+    tamper(old, statement.format(id=run.id))
+    done = store_command("verify", str(old), folder=old.parent)
+    first, last = done.stdout.splitlines()
+    assert (done.exit_code, last) == (1, "runs read: 4; faults: 1")
+    assert first.startswith("damaged: ")
+    assert f"run {run.id[:12]}" in first
+    assert message in first
+    (fault,) = json.loads(store_command("verify", str(old), "--json", folder=old.parent).stdout)["faults"]
+    assert message in fault
+
+
+def test_store_verify__files_of_a_branch_damaged_or_gone__each_is_named(tmp_path: Path) -> None:
+    clone, remote = clone_of_empty_remote(tmp_path), tmp_path / "remote.git"
+    store = GitBranchStore("branch://perfgate-data", StorePlace(clone, {}))
+    ids = store.record_all(minimal_run(session=f"s{number}") for number in range(4))
+    (entry,) = [path for path in files(remote) if path.startswith("runs/") and ids[0] in path]
+    put(remote, entry, b"{")
+    put(remote, f"documents/{ids[1]}.json.gz", b"no gzip")
+    put(remote, "acceptances/shop-" + hashlib.sha256(b"shop").hexdigest()[:12] + ".json", b"[1]")
+    done = store_command("verify", "branch://perfgate-data", folder=clone)
+    *faults, last = done.stdout.splitlines()
+    assert (done.exit_code, last) == (1, "runs read: 3; faults: 3")
+    for part, fault in zip((f"{entry} is damaged", f"{ids[1]}.json.gz cannot be read", "acceptances/shop-"), faults):
+        assert part in fault
+    copied = store_command("copy", "branch://perfgate-data", str(tmp_path / "new.db"), folder=clone)
+    assert isinstance(copied.exception, StoreError)  # a list that cannot be read is not taken for an empty one
+    assert {run.id for run in SqlStore(tmp_path / "new.db").runs("shop")} == set(ids[2:])
+
+
+@pytest.mark.parametrize("command", [["verify"], ["export", "--out", "there"], ["copy"]])
+def test_store__location_without_a_store__is_no_sound_store(command: list[str], tmp_path: Path) -> None:
+    first, *rest = command
+    targets = [str(tmp_path / "target.db")] if first == "copy" else []
+    done = store_command(first, str(tmp_path / "typo.db"), *targets, *rest, folder=tmp_path)
+    assert isinstance(done.exception, UsageError)
+    assert str(done.exception) == f"{tmp_path}/typo.db holds no run; is this its location?"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_store_verify__project_that_it_does_not_hold__named_with_those_it_does(old: Path) -> None:
+    done = store_command("verify", str(old), "--project", "shopp", folder=old.parent)
+    assert (
+        str(done.exception)
+        == f"{old} holds no run of project 'shopp', only of 'Other project', 'shop'; correct the name"
+    )
+
+
+@pytest.mark.parametrize("name", ["export", "export.tar"])
+def test_store_export__folder_or_tar__every_document_under_its_hash(old: Path, name: str) -> None:
+    target = old.parent / "new" / name
+    done = store_command("export", "--out", str(target), folder=old.parent, PERFGATE_STORE=str(old))
+    assert (done.stdout, done.exit_code) == ("runs: 4; acceptances: 1; confirmations: 1\n", 0), done.exception
+    exported = read_export(target)
+    index = json.loads(exported["index.json"])
+    assert [(entry["project"], len(entry["runs"])) for entry in index] == [("Other project", 1), ("shop", 3)]
+    for entry in index:
+        for run in entry["runs"]:
+            data = exported[f"{entry['folder']}/runs/{run['id']}.json"]
+            assert hashlib.sha256(data).hexdigest() == run["id"]
+            assert parse_run(data, name="exported").session.id == run["session"]
+    shop = index[1]["folder"]
+    assert msgspec.json.decode(exported[f"{shop}/acceptances.json"], type=list[Acceptance]) == [ACCEPTED]
+    assert msgspec.json.decode(exported[f"{shop}/confirmations.json"], type=list[Confirmation]) == [CONFIRMED]
+    assert len(exported) == 1 + 4 + 2 * 2
+    assert [path.name for path in target.parent.iterdir()] == [name]
+
+
+def read_export(target: Path) -> dict[str, bytes]:
+    if target.suffix == ".tar":
+        with tarfile.open(target) as archive:
+            opened = {member.name: archive.extractfile(member) for member in archive}
+            return {name: file.read() for name, file in opened.items() if file is not None}
+    return {str(path.relative_to(target)): path.read_bytes() for path in target.rglob("*") if path.is_file()}
+
+
+def test_store_export__damaged_run__the_rest_and_exit_1(old: Path) -> None:
+    run = SqlStore(old).runs("shop")[0]
+    tamper(old, f"UPDATE runs SET document = x'00' WHERE id = '{run.id}'")
+    done = store_command("export", str(old), "--out", str(old.parent / "out"), folder=old.parent)
+    assert (done.exit_code, done.stdout[:8]) == (1, "runs: 3;")
+    assert done.stderr.splitlines()[-1].startswith(f"left out: run {run.id[:12]} is not what was recorded")
+    assert run.id not in (old.parent / "out" / "index.json").read_text()
+
+
+@pytest.mark.parametrize("name", ["there", "there.tar", "store.db/new"])
+def test_store_export__target_exists_or_cannot_be__refused_and_nothing_is_left(old: Path, name: str) -> None:
+    (old.parent / "there").mkdir()
+    (old.parent / "there.tar").write_text("mine")
+    (old.parent / "store.db").write_text("a file")
+    before = sorted(old.parent.rglob("*"))
+    done = store_command("export", str(old), "--out", str(old.parent / name), folder=old.parent)
+    assert isinstance(done.exception, PerfgateError)
+    assert re.search(r"exists already; remove it|cannot be written: .*; free space", str(done.exception))
+    assert sorted(old.parent.rglob("*")) == before
+
+
+def test_store_copy__in_the_job_of_a_change_to_a_shared_store__refused(old: Path, postgres: PostgresServer) -> None:
+    address = postgres.address(postgres.create_database())
+    environ = {
+        "PERFGATE_FORGE": "github", "PERFGATE_REPOSITORY": "team/shop", "PERFGATE_CHANGE_REQUEST": "7",
+        "PERFGATE_HEAD_SHA": "a" * 40, "PERFGATE_BASE_SHA": "b" * 40, "PERFGATE_RUN_ID": "1",
+    }  # fmt: skip
+    done = store_command("copy", str(old), address, folder=old.parent, **environ)
+    assert isinstance(done.exception, UsageError), done.exception
+    assert "nothing of a change is written to the store" in str(done.exception)

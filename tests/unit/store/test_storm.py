@@ -1,0 +1,135 @@
+"""Eight writers and eight readers at once, two writers killed, the database server killed: no acknowledged run is lost."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perfgate.judging.store.store import Store, StorePlace, open_location
+from perfgate.judging.store.verify import verify_store
+from tests.fakes.postgres import PostgresServer, running_postgres
+from tests.waiting import wait_until
+
+EACH = 8
+BEFORE, AFTER = 5, 40
+ROOT = Path(__file__).parents[3]
+WRITE = """
+import sys, time
+from pathlib import Path
+from perfgate.errors import StoreRefusedError
+from perfgate.judging.store.store import StorePlace, open_location
+from tests.unit.document.minimal import minimal_run
+location, name, stop = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+store = open_location(location, StorePlace(Path(), {}))
+number = 0
+while not stop.exists():
+    try:
+        store.record(minimal_run(session=f"{name}-{number}"))
+    except StoreRefusedError:  # then the same run again, as the error says
+        print("refused", flush=True)
+        time.sleep(0.05)
+    else:
+        print(f"{name}-{number}", flush=True)
+        number += 1
+"""
+READ = """
+import sys, time
+from pathlib import Path
+from perfgate.errors import StoreRefusedError
+from perfgate.judging.store.store import StorePlace, open_location
+location, name, stop = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+store = open_location(location, StorePlace(Path(), {}))
+most = 0
+while not stop.exists():
+    try:
+        runs = store.runs("shop")
+        values = store.history("shop", "encoder", "f1", "latency.p50", "short")
+        if runs:
+            store.show(runs[0].id)
+    except StoreRefusedError:
+        print("refused", flush=True)
+        time.sleep(0.05)
+        continue
+    # What was seen stays, and no run comes without its values.
+    assert most <= len(runs) <= len(values), (most, len(runs), len(values))
+    most = len(runs)
+    print(name, flush=True)
+"""
+
+
+@pytest.fixture
+def durable_postgres() -> Iterator[PostgresServer]:
+    with running_postgres(durable=True) as server:
+        yield server
+
+
+def start(program: str, location: str, name: str, out: Path) -> subprocess.Popen[bytes]:
+    with (out / name).open("wb") as file, (out / f"{name}.errors").open("wb") as errors:
+        command = [sys.executable, "-c", program, location, name, str(out / "stop")]
+        return subprocess.Popen(command, stdout=file, stderr=errors, cwd=ROOT)
+
+
+def lines(out: Path, name: str) -> list[str]:
+    return (out / name).read_text().splitlines()
+
+
+def storm(location: str, out: Path, server: PostgresServer | None = None) -> dict[str, int]:
+    """Let all of them work, kill two writers at random and the server once, and go on; return what was counted."""
+    out.mkdir()
+    writers = {f"w{number}": start(WRITE, location, f"w{number}", out) for number in range(EACH)}
+    readers = {f"r{number}": start(READ, location, f"r{number}", out) for number in range(EACH)}
+    wait_until(lambda: all(len(lines(out, name)) >= BEFORE for name in (*writers, *readers)), 600)
+    killed = random.sample(sorted(writers), 2)
+    for name in killed:
+        writers[name].kill()
+    if server is not None:
+        server.stop()
+        wait_until(lambda: all("refused" in lines(out, name) for name in readers), 600)
+        server.start()
+    so_far = {name: len(lines(out, name)) for name in (*writers, *readers) if name not in killed}
+    wait_until(lambda: all(len(lines(out, name)) >= count + AFTER for name, count in so_far.items()), 600)
+    (out / "stop").touch()
+    for name, process in {**writers, **readers}.items():
+        assert process.wait() == (-9 if name in killed else 0), lines(out, f"{name}.errors")[-5:]
+    return counted(location, out, list(writers), list(readers))
+
+
+def counted(location: str, out: Path, writers: list[str], readers: list[str]) -> dict[str, int]:
+    """Hold what is stored against what the writers were told."""
+    acknowledged = [line for name in writers for line in lines(out, name) if line.startswith("w")]
+    store = open_location(location, StorePlace(Path(), {}))
+    kept = [run.session for run in store.runs("shop")]
+    assert len(kept) == len(set(kept))
+    assert set(acknowledged) <= set(kept)
+    # The run that a writer was about to hear of when it was killed may be there all the same.
+    assert len(kept) - len(acknowledged) <= EACH
+    assert_sound(store, len(kept))
+    return {
+        "acknowledged": len(acknowledged),
+        "kept": len(kept),
+        "reads": sum(lines(out, name).count(name) for name in readers),
+        "refused": sum(lines(out, name).count("refused") for name in (*writers, *readers)),
+    }
+
+
+def assert_sound(store: Store, runs: int) -> None:
+    verified = verify_store(store, ["shop"], lambda _project, _done, _runs: None)
+    assert (verified.runs, verified.faults) == (runs, [])
+
+
+@pytest.mark.slow
+def test_storm__sqlite__every_acknowledged_run_is_there_once(tmp_path: Path) -> None:
+    print("sqlite", storm(str(tmp_path / "store.db"), tmp_path / "out"))
+
+
+@pytest.mark.slow
+def test_storm__postgres_killed_once__every_acknowledged_run_is_there_once(
+    tmp_path: Path, durable_postgres: PostgresServer
+) -> None:
+    location = durable_postgres.address(durable_postgres.create_database())
+    print("postgres", storm(location, tmp_path / "out", durable_postgres))
