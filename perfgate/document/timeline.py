@@ -34,14 +34,29 @@ class TimelineTrack(msgspec.Struct, frozen=True):
     spans: int
 
 
+class DrawnCounter(msgspec.Struct, frozen=True):
+    """The readings of a counter over time, each in force until the next.
+
+    ``time`` holds one in LEB128 a reading, since the reading before, of the first since the recording began; ``value`` a double
+    a reading, the lowest byte first; both are compressed (gzip). ``unit`` is Hz, B or B/s, which the page scales, or as
+    recorded.
+    """
+
+    name: str
+    unit: str
+    readings: int
+    time: bytes
+    value: bytes
+
+
 class DrawnTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """The spans of one device of one rank and of its host, by track and start, the longer of two that begin together first.
 
-    Every column but ``kind`` holds a number a span in LEB128: seven bits a byte, the lowest first, the highest bit set while
-    more follow. ``start`` is the time since the span before on the same track began, of a track's first span since the
-    recording began. ``name`` is a position in ``texts``. ``shape`` is one more than a position in ``texts``, and ``launch`` one
-    more than a position among the spans, 0 for none. ``kind`` has a byte a span, a position in SPAN_KINDS. ``notes`` list
-    missing parts.
+    Every column is compressed (gzip), and all but ``kind`` hold a number a span in LEB128: seven bits a byte, the lowest first,
+    the highest bit set while more follow. ``start`` is the time since the span before on the same track began, of a track's
+    first span since the recording began. ``name`` is a position in ``texts``. ``shape`` is one more than a position in
+    ``texts``, and ``launch`` one more than a position among the spans, 0 for none. ``kind`` has a byte a span, a position in
+    SPAN_KINDS. ``notes`` list missing parts.
     """
 
     label: str
@@ -54,4 +69,5 @@ class DrawnTimeline(msgspec.Struct, frozen=True, kw_only=True):
     kind: bytes
     shape: bytes
     launch: bytes
+    counters: list[DrawnCounter] = []
     notes: list[Message] = []

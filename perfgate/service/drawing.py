@@ -14,8 +14,9 @@ from typing import Any, Literal, NamedTuple
 
 from perfgate.errors import PerfgateError, UsageError
 from perfgate.flows.shared.flame import label_of, tree_of
+from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.flame import trace_flame
-from perfgate.flows.trace.job import Choice, choose
+from perfgate.flows.trace.job import choose
 from perfgate.flows.trace.ranks import trace_ranks
 from perfgate.flows.trace.ranks_page import drawn_ranks
 from perfgate.judging.report.render.flame import render_flame
@@ -54,7 +55,7 @@ class Drawers:
             if self._pool is pool:
                 self._pool = None
             raise PerfgateError(
-                f"{request.name}: the process that drew it was killed; it may need more memory"
+                "{name}: the process that drew it was killed; it may need more memory", name=request.name
             ) from error
 
     def close(self) -> None:
@@ -86,7 +87,12 @@ def _flame(request: PageRequest) -> str:
 
 def _timeline(request: PageRequest) -> str:
     drawn = [
-        drawn_timeline(pick.timeline.events, label_of(request.name, pick.timeline, several=True), pick.recording.notes)
+        drawn_timeline(
+            pick.timeline.events,
+            label_of(request.name, pick.timeline, several=True),
+            pick.recording.notes,
+            pick.timeline.readings,
+        )
         for pick in choose(request.path, Choice())
         if len(pick.timeline.events)
     ]
@@ -104,5 +110,5 @@ _DRAWINGS = {"flame": _flame, "timeline": _timeline, "ranks": _ranks}
 
 def _some(drawn: list[Any], name: str) -> list[Any]:
     if not drawn:
-        raise UsageError(f"{name} has no timeline with events; tables of steps or totals alone have none")
+        raise UsageError("{name} has no timeline with events; tables of steps or totals alone have none", name=name)
     return drawn

@@ -44,7 +44,7 @@ class ServeRequest:
 def serve(request: ServeRequest, say: Callable[[str], None]) -> None:
     """Serve until interrupted; ``say`` receives the address. Raises UsageError if listening there fails."""
     if not request.folder.is_dir():
-        raise UsageError(f"{request.folder} is no folder; name the one that the recordings lie in")
+        raise UsageError("{path} is no folder; name the one that the recordings lie in", path=request.folder)
     token = _token(request)
     application = Admission(create_app(RecordingPages(Library(request.folder), request.language)), token)
     with _listener(request.host, request.port) as listener:
@@ -55,10 +55,14 @@ def serve(request: ServeRequest, say: Callable[[str], None]) -> None:
 def _token(request: ServeRequest) -> str | None:
     if request.token is not None and len(request.token) < _SHORTEST_TOKEN:
         raise UsageError(
-            f"the token has {len(request.token)} characters; anyone could guess it, take {_SHORTEST_TOKEN} or more"
+            "the token has {count} characters; anyone could guess it, take {least} or more",
+            count=len(request.token),
+            least=_SHORTEST_TOKEN,
         )
     if request.is_open and not is_loopback_host(request.host):
-        raise UsageError(f"--no-token lets everyone read who reaches {request.host}; it is for 127.0.0.1 alone")
+        raise UsageError(
+            "--no-token lets everyone read who reaches {host}; it is for 127.0.0.1 alone", host=request.host
+        )
     return None if request.is_open else request.token or secrets.token_urlsafe(24)
 
 
@@ -68,7 +72,12 @@ def _listener(host: str, port: int) -> Iterator[socket.socket]:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.create_server(address, family=family)
     except OSError as error:
-        raise UsageError(f"cannot listen on {host} port {port}: {error.strerror}; choose another by --port") from error
+        raise UsageError(
+            "cannot listen on {host} port {port}: {error}; choose another by --port",
+            host=host,
+            port=port,
+            error=error.strerror,
+        ) from error
     with listener:
         yield listener
 

@@ -14,10 +14,11 @@ import click
 from perfgate.cli.groups import CommandGroup
 from perfgate.cli.options import FILE, FOLDER, PATH, language_option
 from perfgate.cli.streams import print_json
+from perfgate.locale import sentence
 from perfgate.trace.cache import default_folder, use_cache
 
 if TYPE_CHECKING:
-    from perfgate.flows.trace.job import Choice
+    from perfgate.flows.trace.choice import Choice
 
 _SHOWN = 20
 _Command = Callable[..., None]
@@ -49,7 +50,7 @@ def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float |
         return None
     read = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([a-zµ]*)", text)
     if read is None or read[2] not in _UNITS:
-        raise click.BadParameter(f"{text!r} is no time; write e.g. 1ms, 500us or 0.002 (seconds)")
+        raise click.BadParameter(sentence("{text!r} is no time; write e.g. 1ms, 500us or 0.002 (seconds)", text=text))
     return float(read[1]) * _UNITS[read[2]]
 
 
@@ -111,10 +112,10 @@ def show(path: Path, rank: int | None, device: int | None, limit: int | None, as
 
     The same as ``perfgate trace PATH``. With --base also what changed since another recording.
     """
-    from perfgate.flows.trace.answer import trace_answer
-    from perfgate.flows.trace.job import Choice
+    from perfgate.flows.trace.choice import Choice
+    from perfgate.flows.trace.questions import ask_show
 
-    document = trace_answer(path, Choice(rank=rank, device=device, limit=limit), base=base)
+    document = ask_show(path, Choice(rank=rank, device=device, limit=limit), base=base)
     if as_json:
         return print_json(document)
     from perfgate.judging.report.render.trace_answer import render_answer
@@ -155,9 +156,9 @@ def top(
     add up to more than 100 %. Host rows are self time. By line, a row is the innermost function of the project (else of any
     file) that launched the work, and the operator with most of its time.
     """
-    from perfgate.flows.trace.job import trace_top
+    from perfgate.flows.trace.questions import ask_top
 
-    document = trace_top(path, _choice(rank, device, limit, as_json), by=by, host=host, longer=longer)
+    document = ask_top(path, _choice(rank, device, limit, as_json), by=by, host=host, longer=longer)
     if as_json:
         return print_json(document)
     from perfgate.judging.report.render.trace import render_top
@@ -189,9 +190,9 @@ def gaps(
     communication    only collectives ran (with --exposed)
     unknown          no launch is recorded
     """
-    from perfgate.flows.trace.job import trace_gaps
+    from perfgate.flows.trace.questions import ask_gaps
 
-    document = trace_gaps(path, _choice(rank, device, limit, as_json), exposed=exposed, shortest=shortest)
+    document = ask_gaps(path, _choice(rank, device, limit, as_json), exposed=exposed, shortest=shortest)
     if as_json:
         return print_json(document)
     from perfgate.judging.report.render.trace import render_gaps
@@ -215,9 +216,9 @@ def steps(
     The slowest rank is the one with the longest time excluding waits for other ranks. If no steps are marked, batches of
     vLLM and SGLang are steps, prefill and decode apart.
     """
-    from perfgate.flows.trace.job import trace_steps
+    from perfgate.flows.trace.questions import ask_steps
 
-    document = trace_steps(path, _choice(rank, device, limit, as_json), step_by=step_by)
+    document = ask_steps(path, _choice(rank, device, limit, as_json), step_by=step_by)
     if as_json:
         return print_json(document)
     from perfgate.judging.report.render.trace import render_steps
@@ -378,11 +379,10 @@ def diff(
     recordings of the same program differ too: with several of each side (--base, --head) every difference has its range,
     and times whose ranges overlap are the same. Use perfgate check for a measured comparison.
     """
-    from perfgate.flows.trace.diff import TOLERANCE, trace_diff
+    from perfgate.flows.trace.questions import ask_diff
 
     choice = _choice(rank, device, limit, as_json)
-    limits = TOLERANCE if tolerance is None else tolerance
-    document = trace_diff([base, *bases], [path, *heads], choice, tolerance=limits, by=by)
+    document = ask_diff([base, *bases], [path, *heads], choice, tolerance=tolerance, by=by)
     if as_json:
         return print_json(document)
     from perfgate.judging.report.render.trace_diff import render_diff
@@ -432,17 +432,17 @@ def flame(
     """
     from perfgate.config import report_language
     from perfgate.document.files import write_text_atomically
-    from perfgate.flows.shared.session import FLAME_PAGE
-    from perfgate.flows.trace.flame import flame_text, trace_flame
-    from perfgate.flows.trace.job import Choice
+    from perfgate.flows.trace.choice import Choice
+    from perfgate.flows.trace.questions import ask_flame
+    from perfgate.judging.report.render.flame import flame_text
     from perfgate.judging.report.text.messages import word
 
     spoken = report_language(language, Path())
-    trees = trace_flame(
+    trees = ask_flame(
         path, head, Choice(rank=rank, device=device), note=lambda message: click.echo(word(message), err=True)
     )
     text = flame_text(trees, wanted, spoken)
-    target = Path(FLAME_PAGE) if out is None and wanted == "html" else out
+    target = Path("flame.html") if out is None and wanted == "html" else out
     if target is None:
         return click.echo(text, nl=False)
     write_text_atomically(target, text)
@@ -462,12 +462,12 @@ def timeline(path: Path, rank: int | None, device: int | None, out: Path, langua
     """
     from perfgate.config import report_language
     from perfgate.document.files import write_text_atomically
-    from perfgate.flows.trace.job import Choice
-    from perfgate.flows.trace.timeline import trace_timeline
+    from perfgate.flows.trace.choice import Choice
+    from perfgate.flows.trace.questions import ask_timeline
     from perfgate.judging.report.render.timeline import render_timeline
 
     spoken = report_language(language, Path())
-    write_text_atomically(out, render_timeline(trace_timeline(path, Choice(rank=rank, device=device)), spoken))
+    write_text_atomically(out, render_timeline(ask_timeline(path, Choice(rank=rank, device=device)), spoken))
     click.echo(str(out))
 
 
@@ -479,14 +479,13 @@ def show_cache(clear: bool) -> None:
     A recording that has changed is read again, and so is one whose entry is damaged. What was not used for longest is removed
     first.
     """
-    from perfgate.locale import sentence
     from perfgate.trace.cache import cache_folder
-    from perfgate.trace.cache.folder import MOST_BYTES, RecordingCache
+    from perfgate.trace.cache.entries import MOST_BYTES, EntryFolder
 
     folder = cache_folder()
     if folder is None:
         return click.echo(sentence("nothing is kept: --no-cache, or no home folder"))
-    cache = RecordingCache(folder)
+    cache = EntryFolder(folder)
     if clear:
         cache.clear()
     use = cache.use()
@@ -503,7 +502,7 @@ def show_cache(clear: bool) -> None:
 
 
 def _choice(rank: int | None, device: int | None, limit: int | None, as_json: bool) -> Choice:
-    from perfgate.flows.trace.job import Choice
+    from perfgate.flows.trace.choice import Choice
 
     return Choice(rank=rank, device=device, limit=limit or (None if as_json else _SHOWN))
 

@@ -21,7 +21,8 @@ from perfgate.document.trace import (
     TopKind,
 )
 from perfgate.errors import UsageError
-from perfgate.flows.trace.job import Choice, ChosenTimeline, choose, notes_of
+from perfgate.flows.trace.choice import Choice
+from perfgate.flows.trace.job import ChosenTimeline, choose, notes_of
 from perfgate.trace.analysis.rows import UnitWork, unit_work
 from perfgate.trace.model.events import DEVICE_KINDS
 
@@ -53,10 +54,8 @@ def trace_diff(
         recordings = [recording for side in sides for recording in side]
     shared = [label for label in sides[1][0] if all(label in recording for recording in recordings)]
     if not shared:
-        held = "; ".join(
-            f"{path} holds {', '.join(recording)}" for path, recording in zip([*bases, *heads], recordings)
-        )
-        raise UsageError(f"{held}; choose with --rank and --device")
+        held = "; ".join(f"{path}: {', '.join(recording)}" for path, recording in zip([*bases, *heads], recordings))
+        raise UsageError("no timeline is in all recordings ({held}); choose with --rank and --device", held=held)
     compared = []
     for label in shared:
         before, after = ([recording[label] for recording in side] for side in sides)
@@ -110,11 +109,18 @@ def _diff(
     before, after = ([unit_work(pick.timeline, by=by) for pick in side] for side in (bases, heads))
     units = {work.unit for work in (*before, *after)}
     if len(units) > 1:
+        if before[0].unit != after[-1].unit:
+            raise UsageError(
+                "{label}: base was recorded by {base} and head by {head}, so their times are of different amounts of work; "
+                "record both alike",
+                label=label,
+                base=before[0].unit,
+                head=after[-1].unit,
+            )
         raise UsageError(
-            f"{label}: base was recorded by {before[0].unit} and head by {after[-1].unit}, so their times are of different "
-            "amounts of work; record both alike"
-            if before[0].unit != after[-1].unit
-            else f"{label}: the recordings of one side count by {' and by '.join(sorted(units))}; record all alike"
+            "{label}: the recordings of one side count by {units}; record all alike",
+            label=label,
+            units=" and by ".join(sorted(units)),
         )
     pairs = _pairs(_side(before), _side(after), tolerance)
     changed = [pair for pair in pairs if pair.change != "same"]

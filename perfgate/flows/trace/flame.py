@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
 
 from perfgate.document.files import read_decision, read_run
 from perfgate.document.flame import FlameTree
 from perfgate.document.message import Message
 from perfgate.errors import UsageError
 from perfgate.flows.shared.flame import label_of, pair_trees, tree_of, with_decision
-from perfgate.flows.trace.job import Choice, ChosenTimeline, choose, notes_of
-from perfgate.judging.report.render.flame import collapsed_stacks, render_flame, speedscope
-from perfgate.locale import Language
+from perfgate.flows.trace.choice import Choice
+from perfgate.flows.trace.job import ChosenTimeline, choose, notes_of
 
-FlameFormat = Literal["html", "speedscope", "collapsed"]
 _EVERYTHING = Choice()
 
 
@@ -41,16 +38,10 @@ def trace_flame(path: Path, head: Path | None, choice: Choice, *, note: Callable
         trees = with_decision(trees, decision, run)
     drawable = [tree for tree in trees if tree.parent]
     if not drawable:
-        raise UsageError(f"{path}: no timeline with events was recorded; tables of kernels alone have no stacks")
+        raise UsageError(
+            "{path}: no timeline with events was recorded; tables of kernels alone have no stacks", path=path
+        )
     return drawable
-
-
-def flame_text(trees: Sequence[FlameTree], file_format: FlameFormat, language: Language = "en") -> str:
-    if file_format == "html":
-        return render_flame(trees, language)
-    if file_format == "speedscope":
-        return speedscope(trees).decode()
-    return "".join(f"{line}\n" for tree in trees for line in collapsed_stacks(tree))
 
 
 def _labelled(chosen: Sequence[ChosenTimeline]) -> list[FlameTree]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +29,7 @@ from perfgate.document.trace import (
     TopTimeline,
 )
 from perfgate.errors import UsageError
+from perfgate.flows.trace.choice import Choice
 from perfgate.trace.analysis.fillers import gap_groups
 from perfgate.trace.analysis.gaps import CAUSES, DeviceGaps, Gaps, device_gaps
 from perfgate.trace.analysis.phases import Batch, batches
@@ -44,15 +44,6 @@ _NOTHING = Message("trace.nothing-collected")
 _NO_DEVICE = Message("trace.nothing-on-device")
 _NO_TIMELINE = Message("trace.no-timeline")
 _NO_STEPS = Message("trace.no-steps")
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The timelines to show, and the number of rows of each; None means all."""
-
-    rank: int | None = None
-    device: int | None = None
-    limit: int | None = None
 
 
 class ChosenTimeline(NamedTuple):

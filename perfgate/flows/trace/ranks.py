@@ -105,7 +105,7 @@ def trace_reduce(
     if out is not None:
         return ReducedFolder([_keep_in(out, path, one) for one in read], left_out)
     if unkept := next((one for one in read if not one.kept), None):
-        raise UsageError(f"{unkept.kept_at} cannot be written; name a folder with --out")
+        raise UsageError("{path} cannot be written; name a folder with --out", path=unkept.kept_at)
     return ReducedFolder([one.kept_at for one in read], left_out)
 
 
@@ -135,8 +135,9 @@ def _reduced(path: Path, workers: int | None, say: Callable[[str], None]) -> lis
     recordings = _recordings(path)
     if not recordings:
         raise UsageError(
-            f"{path}: holds no recordings of ranks; name the folder in which the *_ascend_pt folders or the *.pt.trace.json "
-            "files lie"
+            "{path}: holds no recordings of ranks; name the folder in which the *_ascend_pt folders or the *.pt.trace.json "
+            "files lie",
+            path=path,
         )
     found: dict[Path, _Reduced | LeftOutRecording] = {
         recording: kept for recording in recordings if (kept := _kept(recording)) is not None
@@ -225,7 +226,7 @@ def _read_kept(path: Path) -> _Kept:
         return msgspec.msgpack.decode(path.read_bytes(), type=_Kept)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DocumentError(
-            f"{path}: is no table of a rank ({error}); remove it, or reduce the recording again"
+            "{path}: is no table of a rank ({error}); remove it, or reduce the recording again", path=path, error=error
         ) from error
 
 

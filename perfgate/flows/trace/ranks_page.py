@@ -53,7 +53,7 @@ def _timeline(tables: Sequence[RankTable], clock: Sequence[int | None]) -> Drawn
 def _chosen(tables: Sequence[RankTable], arrived: Arrivals, chosen: Sequence[int]) -> list[int]:
     recorded = {table.rank for table in tables}
     if missing := [rank for rank in chosen if rank not in recorded]:
-        raise UsageError(f"rank {missing[0]} was not recorded; `perfgate trace ranks` lists those that were")
+        raise UsageError("rank {rank} was not recorded; `perfgate trace ranks` lists those that were", rank=missing[0])
     if chosen:
         return [place for place, table in enumerate(tables) if table.rank in chosen]
     slow = {id(one.table) for one in delays(tables, arrived) or slow_ranks(tables)}

@@ -8,7 +8,8 @@ from pathlib import Path
 from perfgate.document.message import Message
 from perfgate.document.trace import RequestDocument, RequestRow, RequestTimeline, TopRow
 from perfgate.errors import UsageError
-from perfgate.flows.trace.job import Choice, ChosenTimeline, choose, format_of, notes_of
+from perfgate.flows.trace.choice import Choice
+from perfgate.flows.trace.job import ChosenTimeline, choose, format_of, notes_of
 from perfgate.trace.analysis import requests
 
 _NS = 1e9
@@ -25,7 +26,8 @@ def requests_of(chosen: Sequence[ChosenTimeline], choice: Choice, request: str |
     timelines = [_timeline(pick, choice, request) for pick in chosen]
     if request is not None and not any(timeline.requests for timeline in timelines):
         raise UsageError(
-            f"no event serves request {request!r}; `perfgate trace requests` lists those that were recorded"
+            "no event serves request {request!r}; `perfgate trace requests` lists those that were recorded",
+            request=request,
         )
     return RequestDocument(format=format_of(chosen), timelines=timelines, notes=notes_of(chosen))
 

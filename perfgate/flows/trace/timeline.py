@@ -7,7 +7,8 @@ from pathlib import Path
 from perfgate.document.timeline import DrawnTimeline
 from perfgate.errors import UsageError
 from perfgate.flows.shared.flame import label_of
-from perfgate.flows.trace.job import Choice, choose
+from perfgate.flows.trace.choice import Choice
+from perfgate.flows.trace.job import choose
 from perfgate.trace.pages.timeline import drawn_timeline
 
 
@@ -20,10 +21,13 @@ def trace_timeline(path: Path, choice: Choice) -> list[DrawnTimeline]:
             pick.timeline.events,
             label_of(pick.recording.path.name, pick.timeline, several),
             pick.recording.notes,
+            pick.timeline.readings,
         )
         for pick in chosen
         if len(pick.timeline.events)
     ]
     if not drawn:
-        raise UsageError(f"{path}: no timeline with events was recorded; tables of steps or totals alone have no spans")
+        raise UsageError(
+            "{path}: no timeline with events was recorded; tables of steps or totals alone have no spans", path=path
+        )
     return drawn

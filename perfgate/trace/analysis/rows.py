@@ -188,7 +188,7 @@ def host_kinds(events: EventTable) -> tuple[EventKind, ...]:
 def _require_single_runs(longer_ns: int | None) -> None:
     if longer_ns is not None:
         raise UsageError(
-            "the recording has totals of operators and no single runs: which of them took longer it does not tell"
+            "the recording has totals of operators and no single runs, so --longer cannot choose among them"
         )
 
 

@@ -87,7 +87,7 @@ class ColumnFile:
                 self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             except ValueError as error:
                 raise DamagedColumnsError("empty") from error
-        header, self._begin = self._read_header()
+        header, self._begin = _read_header(self._bytes)
         self.content = header.content
         self._columns: dict[int, AnyColumn] = {}
         self._places = header.places
@@ -106,16 +106,27 @@ class ColumnFile:
             self._columns[number] = np.broadcast_to(values[0], place.rows) if place.constant else values
         return self._columns[number]
 
-    def _read_header(self) -> tuple[_Header, int]:
-        at = len(_MAGIC)
-        begin = at + 2 * _NUMBER
-        length, check = (int.from_bytes(self._bytes[place : place + _NUMBER], "little") for place in (at, at + _NUMBER))
-        text = self._bytes[begin : begin + length]
-        end = _aligned(begin + length)
-        is_whole = self._bytes[:at] == _MAGIC and len(text) == length and zlib.crc32(text) == check
-        if not is_whole or any(self._bytes[begin + length : end]):
-            raise DamagedColumnsError("another header than was written")
-        return msgspec.msgpack.decode(text, type=_Header), end
+
+def content_of(path: Path) -> bytes:
+    """The content of a file of columns, whose columns are not checked. Raises OSError, and DamagedColumnsError."""
+    with path.open("rb") as file:
+        try:
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as written:
+                return _read_header(written)[0].content
+        except ValueError as error:
+            raise DamagedColumnsError("empty") from error
+
+
+def _read_header(written: mmap.mmap) -> tuple[_Header, int]:
+    at = len(_MAGIC)
+    begin = at + 2 * _NUMBER
+    length, check = (int.from_bytes(written[place : place + _NUMBER], "little") for place in (at, at + _NUMBER))
+    text = written[begin : begin + length]
+    end = _aligned(begin + length)
+    is_whole = written[:at] == _MAGIC and len(text) == length and zlib.crc32(text) == check
+    if not is_whole or any(written[begin + length : end]):
+        raise DamagedColumnsError("another header than was written")
+    return msgspec.msgpack.decode(text, type=_Header), end
 
 
 def _aligned(size: int) -> int:

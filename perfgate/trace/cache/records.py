@@ -59,6 +59,7 @@ class _StoredKernels(msgspec.Struct, frozen=True, array_like=True):
 class _StoredReadings(msgspec.Struct, frozen=True, array_like=True):
     time: int
     value: int
+    unit: str
 
 
 class _StoredTimeline(msgspec.Struct, frozen=True, array_like=True):
@@ -172,7 +173,7 @@ def _stored_timeline(timeline: Timeline, columns: ColumnWriter, names: _Names) -
         memory=dict(timeline.memory),
         groups=dict(timeline.groups),
         readings={
-            name: _StoredReadings(columns.add(readings.time), columns.add(readings.value))
+            name: _StoredReadings(columns.add(readings.time), columns.add(readings.value), readings.unit)
             for name, readings in timeline.readings.items()
         },
         **{name: getattr(timeline, name) for name in _PLAIN},
@@ -195,7 +196,8 @@ def _timeline(
         memory=record.memory,
         groups=record.groups,
         readings={
-            name: Readings(columns.column(own.time), columns.column(own.value)) for name, own in record.readings.items()
+            name: Readings(columns.column(own.time), columns.column(own.value), own.unit)
+            for name, own in record.readings.items()
         },
         **{name: getattr(record, name) for name in _PLAIN},
     )
@@ -245,7 +247,7 @@ class _Reread:
     def read(self, names: Sequence[str]) -> list[PackedReals]:
         columns = self._counters.columns(*names)
         if set(columns) != set(names):
-            raise DocumentError(f"{self._path}: has changed while it was being read; ask again")
+            raise DocumentError("{path}: has changed while it was being read; ask again", path=self._path)
         return [PackedReals(columns[name]) for name in names]
 
     @cached_property

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.locale import Activity
 from perfgate.trace.model.arithmetic import Codes, IntColumn, Intervals
 
 # The host event around every call that perfgate profiles, which separates the calls in a trace.
@@ -226,12 +227,12 @@ def _nanoseconds_of_any(text: bytes, *, unit_ns: int = 1000) -> int:
     """Take signs, more decimals, exponents and quotes, as older torch_npu writes them."""
     plain = text.strip(b'" ').decode("ascii", errors="replace")
     if len(plain) > _MAX_NUMBER_TEXT:
-        raise ValueError(f"time {plain[:20]!r}... is no number")
+        raise ValueError(Activity("time {text!r}... is no number", text=plain[:20]))
     try:
         exact = Decimal(plain)
     except InvalidOperation:
-        raise ValueError(f"time {plain!r} is no number") from None
+        raise ValueError(Activity("time {text!r} is no number", text=plain)) from None
     # The bound comes first: an exponent of a billion must not become digits.
     if not exact.is_finite() or not -MAX_NS // unit_ns <= exact <= MAX_NS // unit_ns:
-        raise ValueError(f"time {plain!r} lies outside of 146 years")
+        raise ValueError(Activity("time {text!r} lies outside of 146 years", text=plain))
     return int((exact * unit_ns).to_integral_value())

@@ -1,4 +1,4 @@
-"""Counters of a device over time: the clock of its cores, the traffic of its memory."""
+"""Counters over time: the clock of a device's cores, the traffic of its memory, whatever else a profiler recorded."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ import numpy as np
 
 from perfgate.trace.model.arithmetic import FloatColumn, IntColumn, Intervals
 
-# Hertz of the AI core; bytes a second that all memories of a device together read and write.
+# Hertz of the AI core; bytes a second that all memories of a device together read and write; bytes that the framework's
+# allocator handed out and holds.
 CORE_CLOCK: Final = "core clock"
 MEMORY_READ: Final = "memory read"
 MEMORY_WRITE: Final = "memory write"
+MEMORY_ALLOCATED: Final = "memory allocated"
+MEMORY_RESERVED: Final = "memory reserved"
 
 
 class Mean(NamedTuple):
@@ -26,25 +29,26 @@ class Mean(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Readings:
-    """``time`` are nanoseconds, rising; ``value`` is the reading at each."""
+    """``time`` are nanoseconds, rising; ``value`` is the reading at each, in ``unit``, empty if none is recorded."""
 
     time: IntColumn
     value: FloatColumn
+    unit: str = ""
 
     @staticmethod
-    def of(time: Iterable[int] | IntColumn, value: Iterable[float] | FloatColumn) -> Readings:
+    def of(time: Iterable[int] | IntColumn, value: Iterable[float] | FloatColumn, unit: str = "") -> Readings:
         """The readings in the order of time; one export lists them in another."""
         times, values = np.asarray(time, dtype=np.int64), np.asarray(value, dtype=np.float64)
         order = np.argsort(times, kind="stable")
-        return Readings(times[order], values[order])
+        return Readings(times[order], values[order], unit)
 
     @staticmethod
-    def summed(time: IntColumn, value: FloatColumn, source: IntColumn) -> Readings:
+    def summed(time: IntColumn, value: FloatColumn, source: IntColumn, unit: str = "") -> Readings:
         """The sums of several sources that are read at the same times; a time at which one is missing is left out."""
         times, place = np.unique(time, return_inverse=True)
         sums, counts = np.bincount(place, weights=value), np.bincount(place)
         whole = counts == np.unique(source).size
-        return Readings(times[whole], sums[whole])
+        return Readings(times[whole], sums[whole], unit)
 
     def lowest_during(self, intervals: Intervals) -> FloatColumn:
         """The lowest in force in each interval: a reading holds until the next, and the first before it too."""

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gzip
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.message import Message
-from perfgate.document.timeline import SPAN_KINDS, DrawnTimeline, TimelineTrack, TrackSide
+from perfgate.document.timeline import SPAN_KINDS, DrawnCounter, DrawnTimeline, TimelineTrack, TrackSide
 from perfgate.trace.analysis.gaps import CAUSES, Gaps, device_gaps
-from perfgate.trace.model.arithmetic import Codes, IntColumn
+from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, nesting_order
 from perfgate.trace.model.events import DEVICE_KINDS, KINDS, EventTable
+from perfgate.trace.model.readings import Readings
 from perfgate.trace.model.spans import NOT_RECORDED, launch_positions
+from perfgate.trace.scanner.library import leb128
 
+# Columns of more spans are compressed several at a time.
+_MANY = 100_000
+_THREADS = 8
+# A higher level takes three times as long for a tenth.
+_LEVEL = 3
 _GAP = SPAN_KINDS.index("gap")
 _KINDS = np.array([SPAN_KINDS.index(kind) for kind in KINDS], dtype=np.uint8)
 
 
 def drawn_timeline(
-    events: EventTable, label: str, notes: Sequence[Message] = (), *, of_ranks: bool = False
+    events: EventTable,
+    label: str,
+    notes: Sequence[Message] = (),
+    readings: Mapping[str, Readings] = MappingProxyType({}),
+    *,
+    of_ranks: bool = False,
 ) -> DrawnTimeline:
-    """All spans of a table of events, and the gaps of its device with their causes; the device's tracks first.
+    """All spans of a table of events, the gaps of its device with their causes, and its counters; the device's tracks first.
 
     A timeline of many ranks has one or two tracks per rank, and no gaps: one rank is idle while others are not.
     """
@@ -29,15 +43,11 @@ def drawn_timeline(
     origin = int(events.start.min()) if len(events) else 0
     on_device = np.zeros(len(events.tracks), dtype=bool)
     on_device[events.track[events.is_kind(*DEVICE_KINDS, "device_annotation")]] = True
-    order = np.lexsort((-events.duration, events.start, events.track, ~on_device[events.track]))
-    place = np.empty(order.size, dtype=np.int64)
-    place[order] = np.arange(order.size)
-    launch = np.full(len(events), NOT_RECORDED, dtype=np.int64)
-    work, calls = np.flatnonzero(events.is_kind(*DEVICE_KINDS)), np.flatnonzero(events.is_kind("runtime"))
-    called = launch_positions(events.correlation[work], events.correlation[calls], events.start[calls])
-    joined = called != NOT_RECORDED
-    launch[work[joined]] = place[calls[called[joined]]]
-    launch = launch[order]
+    in_order = np.argsort(~on_device, kind="stable")
+    place_of = np.empty(in_order.size, dtype=np.int32)
+    place_of[in_order] = np.arange(in_order.size)
+    everything = np.arange(len(events), dtype=np.int32)
+    order = nesting_order(everything, events.start, events.duration, place_of[events.track])
 
     device = None if of_ranks else device_gaps(events)
     nothing = np.zeros(len(device.gaps) if device else 0, dtype=np.int64)
@@ -52,39 +62,93 @@ def drawn_timeline(
     start = behind(idle.start, events.start[order])
     duration = behind(idle.duration, events.duration[order])
     track = behind(nothing - 1, events.track[order])
-    begins = np.diff(track, prepend=-2) != 0
-    steps = np.where(begins, start - origin, np.diff(start, prepend=origin))
+    steps = np.diff(start, prepend=origin)
+    begins = np.flatnonzero(np.diff(track, prepend=-2))
+    steps[begins] = start[begins] - origin
+    end = int((start + duration).max(initial=origin))
+    kind = np.concatenate([nothing.astype(np.uint8) + _GAP, _KINDS[events.kind[order]]])
+    columns: dict[str, Callable[[], bytes]] = {
+        "start": lambda: packed(steps),
+        "duration": lambda: packed(duration),
+        "name": lambda: packed(behind(text_of[idle.cause], events.name[order])),
+        "kind": lambda: compressed(kind.tobytes()),
+        "shape": lambda: packed(behind(nothing, events.shape[order] + 1)),
+        "launch": lambda: packed(behind(nothing, _launches(events, order, len(idle)))),
+    }
     return DrawnTimeline(
         label=label,
-        length=int((start + duration).max(initial=origin)) - origin,
+        length=end - origin,
         texts=list(texts),
-        tracks=_tracks(events, track, on_device, of_ranks=of_ranks),
-        start=packed(steps),
-        duration=packed(duration),
-        name=packed(behind(text_of[idle.cause], events.name[order])),
-        kind=np.concatenate([nothing.astype(np.uint8) + _GAP, _KINDS[events.kind[order]]]).tobytes(),
-        shape=packed(behind(nothing, events.shape[order] + 1)),
-        launch=packed(behind(nothing, np.where(launch == NOT_RECORDED, 0, launch + len(idle) + 1))),
+        tracks=_tracks(events, in_order, len(idle), on_device, of_ranks=of_ranks),
+        counters=list(_counters(readings, origin, end)),
         notes=list(notes),
+        **dict(zip(columns, _all_done(columns.values(), len(start)))),
     )
 
 
+def _launches(events: EventTable, order: CodeColumn, gaps: int) -> IntColumn:
+    """For each span the place of the call that launched it among the spans, behind the gaps, and one more; 0 for none."""
+    work, calls = np.flatnonzero(events.is_kind(*DEVICE_KINDS)), np.flatnonzero(events.is_kind("runtime"))
+    called = launch_positions(events.correlation[work], events.correlation[calls], events.start[calls])
+    joined = called != NOT_RECORDED
+    place = np.empty(order.size, dtype=np.int64)
+    place[order] = np.arange(gaps + 1, gaps + 1 + order.size)
+    launch = np.zeros(order.size, dtype=np.int64)
+    launch[work[joined]] = place[calls[called[joined]]]
+    return launch[order]
+
+
+def _all_done(tasks: Iterable[Callable[[], bytes]], spans: int) -> list[bytes]:
+    """What the tasks return; of many spans, several at a time, for compressing needs no lock of Python's."""
+    if spans < _MANY:
+        return [task() for task in tasks]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(lambda task: task(), tasks))
+
+
+def _counters(readings: Mapping[str, Readings], origin: int, end: int) -> Iterator[DrawnCounter]:
+    """The readings from the begin of the first event to the end of the last, and the one in force at the begin.
+
+    Of several equal ones that follow each other the first is drawn.
+    """
+    for name, recorded in readings.items():
+        in_force = int(np.searchsorted(recorded.time, origin, side="right")) - 1
+        inside = slice(max(in_force, 0), int(np.searchsorted(recorded.time, end, side="right")))
+        time, value = np.maximum(recorded.time[inside], origin), recorded.value[inside]
+        changes = np.flatnonzero(np.diff(value, prepend=np.nan) != 0)
+        time, value = time[changes], value[changes]
+        if time.size:
+            steps = packed(np.diff(time, prepend=origin))
+            yield DrawnCounter(name, recorded.unit, time.size, steps, compressed(value.astype("<f8").tobytes()))
+
+
 def _tracks(
-    events: EventTable, track: IntColumn, on_device: npt.NDArray[np.bool_], *, of_ranks: bool
+    events: EventTable, in_order: Codes, gaps: int, on_device: npt.NDArray[np.bool_], *, of_ranks: bool
 ) -> list[TimelineTrack]:
-    """The tracks in the order of their spans."""
-    numbers, first, counts = np.unique(track, return_index=True, return_counts=True)
-    tracks = []
-    for place in np.argsort(first).tolist():
-        number = int(numbers[place])
-        side: TrackSide = "gaps" if number < 0 else "rank" if of_ranks else "device" if on_device[number] else "host"
-        name = "" if number < 0 else " / ".join(part for part in events.tracks[number] if part)
-        tracks.append(TimelineTrack(name, side, int(counts[place])))
+    """The tracks in the order of their spans, those without any left out."""
+    counts = np.bincount(events.track, minlength=len(events.tracks)).tolist()
+    tracks = [TimelineTrack("", "gaps", gaps)] if gaps else []
+    for number in filter(counts.__getitem__, in_order.tolist()):
+        side: TrackSide = "rank" if of_ranks else "device" if on_device[number] else "host"
+        name = " / ".join(part for part in events.tracks[number] if part)
+        tracks.append(TimelineTrack(name, side, counts[number]))
     return tracks
 
 
 def packed(values: IntColumn) -> bytes:
-    """Non-negative numbers in LEB128, concatenated."""
+    """Non-negative numbers in LEB128, concatenated and compressed."""
+    numbers = leb128(values)
+    return compressed(_leb128(values) if numbers is None else numbers)
+
+
+def compressed(column: bytes) -> bytes:
+    """A column as the page has it."""
+    return gzip.compress(column, compresslevel=_LEVEL, mtime=0)
+
+
+def _leb128(values: IntColumn) -> bytes:
     rest = values.astype(np.uint64)
     size = np.ones(rest.size, dtype=np.int64)
     for more in range(1, 10):

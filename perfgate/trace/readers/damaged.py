@@ -129,7 +129,9 @@ def _readable(path: Path) -> Iterator[bytes]:
     for text in readable(path):
         total += len(text)
         if total > MAX_TRACE_BYTES:
-            raise DocumentError(f"{path}: more than {MAX_TRACE_BYTES} bytes of JSON; record fewer calls")
+            raise DocumentError(
+                "{path}: more than {limit} bytes of JSON; record fewer calls", path=path, limit=MAX_TRACE_BYTES
+            )
         if text:
             yield text
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from perfgate.document.message import Message
 from perfgate.errors import DocumentError
+from perfgate.locale import Activity
 from perfgate.trace.model.arithmetic import IntColumn
 from perfgate.trace.model.events import DEVICE_KINDS, EventKind, EventTable
 from perfgate.trace.model.recording import Timeline
@@ -112,7 +113,7 @@ def event_lists(
     path: Path,
     kind: type[_Event],
     *,
-    advice: str = "record it again",
+    advice: Activity | None = None,
     around: bytearray | None = None,
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[list[_Event]]:
@@ -132,11 +133,15 @@ def event_lists(
             events, cut = guess or _whole_members(buffer, decoder, path, first=not count)
         except _NOT_EVENTS as error:
             raise DocumentError(
-                f"{path}: events after number {count} are not trace events: {error}; {advice}"
+                "{path}: events after number {count} are not trace events: {error}; {advice}",
+                path=path,
+                count=count,
+                error=error,
+                advice=advice or Activity("record it again"),
             ) from error
         count += len(events)
         if count > MAX_EVENTS:
-            raise DocumentError(f"{path}: more than {MAX_EVENTS} events; record fewer calls")
+            raise DocumentError("{path}: more than {limit} events; record fewer calls", path=path, limit=MAX_EVENTS)
         yield events
         buffer = buffer[cut.end :]
         if cut.closed:
@@ -150,12 +155,17 @@ def event_lists(
         block = next(read, b"")
         if not block and guess is None:
             raise DocumentError(
-                f"{path}: the list of events has no end, the file is cut off; record the trace again "
-                "(a job that was killed, or a full disk, leaves such files)"
+                "{path}: the list of events has no end, the file is cut off; record the trace again (a job that was killed, or "
+                "a full disk, leaves such files)",
+                path=path,
             )
         may_guess = bool(block)
         if len(buffer) > MAX_EVENT_BYTES + len(block):
-            raise DocumentError(f"{path}: one event is larger than {MAX_EVENT_BYTES} bytes; this is no profiler trace")
+            raise DocumentError(
+                "{path}: one event is larger than {limit} bytes; this is no profiler trace",
+                path=path,
+                limit=MAX_EVENT_BYTES,
+            )
         buffer += block
 
 
@@ -197,8 +207,10 @@ def timelines_by_device(
     devices = sorted(set(of_devices[begins].tolist()))
     if len(devices) > MAX_DEVICES:
         raise DocumentError(
-            f"{path}: {len(devices)} devices, and no machine has more than {MAX_DEVICES}; the file is damaged, "
-            "record it again"
+            "{path}: {count} devices, and no machine has more than {limit}; the file is damaged, record it again",
+            path=path,
+            count=len(devices),
+            limit=MAX_DEVICES,
         )
     timelines = []
     for device in devices or [UNNAMED]:
@@ -239,7 +251,9 @@ class TraceText:
                 filled += size
                 self._size += size
         if self._size > MAX_TRACE_BYTES:
-            raise DocumentError(f"{self._path}: more than {MAX_TRACE_BYTES} bytes of JSON; record fewer calls")
+            raise DocumentError(
+                "{path}: more than {limit} bytes of JSON; record fewer calls", path=self._path, limit=MAX_TRACE_BYTES
+            )
         return filled
 
     def blocks(self, block_bytes: int) -> Iterator[bytes]:
@@ -257,10 +271,14 @@ class TraceText:
             yield
         except damage(self._path) as error:
             raise DocumentError(
-                f"{self._path}: the compressed file is cut off or damaged ({error}); record the trace again"
+                "{path}: the compressed file is cut off or damaged ({error}); record the trace again",
+                path=self._path,
+                error=error,
             ) from error
         except OSError as error:
-            raise DocumentError(f"{self._path}: cannot be read: {error}; check the path and its permissions") from error
+            raise DocumentError(
+                "{path}: cannot be read: {error}; check the path and its permissions", path=self._path, error=error
+            ) from error
 
 
 def blocks(path: Path, block_bytes: int) -> Iterator[bytes]:
@@ -279,8 +297,9 @@ def header_and_rest(path: Path, blocks: Iterator[bytes]) -> tuple[bytes, bytes]:
         if len(buffer) > MAX_HEADER_BYTES:
             break
     raise DocumentError(
-        f"{path}: no list of trace events; a Kineto trace is a JSON object with traceEvents, as "
-        "torch.profiler's export_chrome_trace writes it"
+        "{path}: no list of trace events; a Kineto trace is a JSON object with traceEvents, as torch.profiler's "
+        "export_chrome_trace writes it",
+        path=path,
     )
 
 
@@ -324,7 +343,9 @@ def _cut(buffer: bytes, path: Path) -> _Cut:
     list_ends = _first(closes & (depth < 0))
     if list_ends is not None:
         if buffer[list_ends : list_ends + 1] != b"]":
-            raise DocumentError(f"{path}: the list of events ends with a brace; the file is damaged, record it again")
+            raise DocumentError(
+                "{path}: the list of events ends with a brace; the file is damaged, record it again", path=path
+            )
         return _Cut(end=list_ends, closed=True)
     member_ends = np.flatnonzero(closes & (depth == 0))
     return _Cut(end=int(member_ends[-1]) + 1 if member_ends.size else 0, closed=False)

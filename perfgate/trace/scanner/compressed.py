@@ -105,6 +105,7 @@ def _zstd(path: Path) -> Any:
             from backports import zstd
     except ImportError:
         raise DocumentError(
-            f"{path}: reading zstd takes Python 3.14, or a package: pip install 'perfgate[zstd]'; or unpack it with zstd -d"
+            "{path}: reading zstd takes Python 3.14, or a package: pip install 'perfgate[zstd]'; or unpack it with zstd -d",
+            path=path,
         ) from None
     return zstd

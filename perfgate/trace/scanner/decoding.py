@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from perfgate.locale import Activity
 from perfgate.trace.model.events import nanoseconds
 from perfgate.trace.scanner import library
 from perfgate.trace.scanner.chrome_events import ChromeEvent, event_lists
@@ -33,9 +34,10 @@ class _Event(ChromeEvent):
     args: msgspec.Raw = msgspec.Raw()
 
 
-def decode_events(path: Path, keys: Mapping[str, bool], *, advice: str = "record it again") -> ScannedFile:
+def decode_events(path: Path, keys: Mapping[str, bool], *, advice: Activity | None = None) -> ScannedFile:
     """As the compiled scanner; ``keys`` are the arguments to take, each with whether whole numbers are wanted of it."""
     around, collector = bytearray(), _Collector(keys)
+    advice = advice or Activity("record it again")
     for events in event_lists(path, _Event, advice=advice, around=around):
         for event in events:
             collector.add(event)
@@ -45,10 +47,10 @@ def decode_events(path: Path, keys: Mapping[str, bool], *, advice: str = "record
 class _Collector:
     def __init__(self, keys: Mapping[str, bool]) -> None:
         self._keys = keys
-        self._quoted = [f'"{key}"'.encode() for key in keys]
+        self._quoted = [f'"{key}"'.encode() for key in keys if key]
         fields = [
             (f"argument{number}", msgspec.Raw, msgspec.field(default=msgspec.Raw(), name=key))
-            for number, key in enumerate(keys)
+            for number, key in enumerate(filter(None, keys))
         ]
         self._decoder = msgspec.json.Decoder(msgspec.defstruct("Arguments", fields))
         self._texts: dict[bytes, int] = {}
@@ -72,11 +74,14 @@ class _Collector:
         columns["duration"].append(self._time("duration", bytes(event.dur)))
         if event.id:
             rows.flows.put(row, _flow_number(bytes(event.id)))
-        for (key, is_number), value in zip(self._keys.items(), self._values_of(bytes(event.args))):
+        arguments = bytes(event.args)
+        values = iter(self._values_of(arguments))
+        for key, is_number in self._keys.items():
+            value = next(values) if key != library.COUNTER_ARGUMENTS else arguments if phase == "C" else b""
             rows.arguments[key].put(row, _whole_number(value) if is_number else self._text(value))
         self._events += 1
 
-    def file(self, path: Path, advice: str, around: bytes) -> ScannedFile:
+    def file(self, path: Path, advice: Activity, around: bytes) -> ScannedFile:
         places = np.array(list(self._places), dtype=np.int32).reshape(-1, 2)
         texts = ScannedTexts(path, advice, list(self._texts), places, self._odd)
         complete, others, arrows = (rows.events(texts) for rows in self._rows)
@@ -87,7 +92,7 @@ class _Collector:
         if any(key in raw for key in self._quoted):
             with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 return [bytes(value) for value in msgspec.structs.astuple(self._decoder.decode(raw))]
-        return [b""] * len(self._keys)
+        return [b""] * len(self._quoted)
 
     def _word(self, word: str | None) -> int:
         return NO_TEXT if word is None else self._text(msgspec.json.encode(word))

@@ -12,11 +12,11 @@
 #include <arm_neon.h>
 #endif
 
-enum { VERSION = 9 };
+enum { VERSION = 11 };
 
 /* How a scan ended. WANTING: in the middle of an event, which more text may complete. ODD: at what is no event. */
 enum { STOPPED = 0, CLOSED = 1, WANTING = -1, ODD = -2, FULL = -3 };
-enum { DEEPEST = 256, MOST_ARGUMENTS = 16, MOST_ROWS = 50000000 };
+enum { DEEPEST = 256, MOST_ARGUMENTS = 20, MOST_ROWS = 50000000 };
 /* Members of an event that are columns, then what is none, then the arguments that are asked for. */
 enum { PH, CAT, NAME_, PID, TID, TS, DUR, ID, ARGS, MEMBERS, NO_MEMBER = MEMBERS, NO_COLUMN, FIRST_COLUMN, NOTHING_MORE = -1 };
 
@@ -79,9 +79,12 @@ typedef struct {
     char *key[MOST_ARGUMENTS];
     int64_t key_size[MOST_ARGUMENTS];
     uint8_t is_number[MOST_ARGUMENTS];
+    int32_t counters; /* the column of the whole arguments of counters, -1 for none */
     key_form form[MOST_FORMS];
     int32_t forms;
     int32_t pair[2], track; /* of the last event */
+    int32_t *text_in, *track_in; /* the numbers of the first texts and tracks in the scan that takes in this one's events */
+    int32_t texts_known, tracks_known;
 } scan;
 
 /* --- JSON */
@@ -197,7 +200,7 @@ static inline int member_of(const uint8_t *key, int64_t size)
 static inline int column_of(const scan *s, const uint8_t *key, int64_t size)
 {
     for (int column = 0; column < s->arguments; column++)
-        if (s->key_size[column] == size && !memcmp(s->key[column], key, (size_t)size))
+        if (size && s->key_size[column] == size && !memcmp(s->key[column], key, (size_t)size))
             return FIRST_COLUMN + column;
     return NO_COLUMN;
 }
@@ -322,6 +325,18 @@ static int32_t numbered(scan *s, const uint8_t *text, span where)
     return number < 0 ? -2 : number;
 }
 
+/* Room for one more odd time; NULL where memory is short. */
+static odd_time *odd_room(scan *s)
+{
+    if (s->odd_count == s->odd_room) {
+        int64_t room = s->odd_room * 2 + 64;
+        if (!widen((void **)&s->odd, room, sizeof(odd_time)))
+            return NULL;
+        s->odd_room = room;
+    }
+    return s->odd + s->odd_count;
+}
+
 static int64_t time_of(scan *s, const uint8_t *text, span where, int member)
 {
     if (!where.size)
@@ -329,16 +344,8 @@ static int64_t time_of(scan *s, const uint8_t *text, span where, int member)
     int64_t time = nanoseconds(text + where.at, where.size);
     if (time != ODD_TIME)
         return time;
-    if (s->odd_count == s->odd_room) {
-        int64_t room = s->odd_room * 2 + 64;
-        if (!widen((void **)&s->odd, room, sizeof(odd_time))) {
-            s->is_short_of_memory = 1;
-            return ABSENT;
-        }
-        s->odd_room = room;
-    }
     int32_t number = number_of(&s->texts, text + where.at, where.size);
-    if (number < 0) {
+    if (!odd_room(s) || number < 0) {
         s->is_short_of_memory = 1;
         return ABSENT;
     }
@@ -389,7 +396,7 @@ static int keep_arguments(scan *s, row_set *rows, const uint8_t *text, const spa
     return 1;
 }
 
-static int keep_row(scan *s, const uint8_t *text, const span *member, const span *found)
+static int keep_row(scan *s, const uint8_t *text, const span *member, span *found)
 {
     uint8_t phase = member[PH].size == 3 ? text[member[PH].at + 1] : 0;
     int set = set_of(phase);
@@ -410,6 +417,8 @@ static int keep_row(scan *s, const uint8_t *text, const span *member, const span
         return 0;
     if (member[ID].size && !put_number(&rows->flow, row, flow_number(text + member[ID].at, member[ID].size)))
         return 0;
+    if (phase == 'C' && s->counters >= 0)
+        found[s->counters] = (span){member[ARGS].at, member[ARGS].size, s->form + ARGUMENTS_BEGIN};
     if (!keep_arguments(s, rows, text, found))
         return 0;
     rows->count++;
@@ -463,12 +472,15 @@ void scan_free(scan *s)
     for (int column = 0; column < s->arguments; column++)
         free(s->key[column]);
     column_free(s->odd);
+    free(s->text_in);
+    free(s->track_in);
     texts_free(&s->texts);
     texts_free(&s->tracks);
     free(s);
 }
 
-/* A scan that takes the arguments of these keys, as whole numbers or as texts; NULL where memory is short. */
+/* A scan that takes the arguments of these keys, as whole numbers or as texts; NULL where memory is short. The key of no letters
+   stands for all arguments of a counter, as one text. */
 scan *scan_new(const char *const *keys, const uint8_t *is_number, int32_t count)
 {
     scan *s = calloc(1, sizeof *s);
@@ -476,8 +488,10 @@ scan *scan_new(const char *const *keys, const uint8_t *is_number, int32_t count)
         scan_free(s);
         return NULL;
     }
+    s->counters = -1;
     for (int32_t column = 0; column < count; column++) {
         s->key_size[column] = (int64_t)strlen(keys[column]);
+        s->counters = s->key_size[column] ? s->counters : column;
         s->key[column] = malloc((size_t)s->key_size[column] + 1);
         s->arguments = column + 1;
         if (!s->key[column]) {
@@ -511,25 +525,123 @@ void scan_forget(scan *s, int64_t events, const int64_t *rows, int64_t odd)
     }
 }
 
-static void give_back(void *column)
+/* The caller is done with a column that it took over. */
+void column_release(void *column)
 {
-    column_free(*(void **)column);
-    *(void **)column = NULL;
+    column_free(column);
 }
 
-/* Free a column of a set that was copied: by its place among those of row_set, then flow, then the arguments. */
-void scan_release(scan *s, int32_t set, int32_t which)
+static int map_widen(int32_t **map, int32_t count)
 {
-    row_set *rows = &s->rows[set];
-    void *dense[] = {&rows->phase, &rows->event, &rows->category, &rows->name, &rows->track, &rows->start, &rows->duration};
-    int32_t count = sizeof dense / sizeof *dense;
-    if (which < count) {
-        give_back(dense[which]);
-        return;
+    int32_t *wider = realloc(*map, (size_t)(count ? count : 1) * sizeof **map);
+    if (wider)
+        *map = wider;
+    return wider != NULL;
+}
+
+/* Look up the numbers that the new texts and tracks of `from` have in `into`, which takes in those that it does not have. */
+static int number_in(scan *into, scan *from)
+{
+    const text_table *texts = &from->texts, *tracks = &from->tracks;
+    if (!map_widen(&from->text_in, texts->count) || !map_widen(&from->track_in, tracks->count))
+        return 0;
+    for (; from->texts_known < texts->count; from->texts_known++) {
+        int64_t begin = from->texts_known ? texts->ends[from->texts_known - 1] : 0;
+        int32_t number = number_of(&into->texts, texts->bytes + begin, texts->ends[from->texts_known] - begin);
+        if (number < 0)
+            return 0;
+        from->text_in[from->texts_known] = number;
     }
-    sparse_column *column = which == count ? &rows->flow : &rows->argument[which - count - 1];
-    give_back(&column->row);
-    give_back(&column->value);
+    for (; from->tracks_known < tracks->count; from->tracks_known++) {
+        int32_t pair[2];
+        memcpy(pair, tracks->bytes + from->tracks_known * (int64_t)sizeof pair, sizeof pair);
+        for (int part = 0; part < 2; part++)
+            pair[part] = pair[part] < 0 ? -1 : from->text_in[pair[part]];
+        int32_t number = number_of(&into->tracks, (const uint8_t *)pair, sizeof pair);
+        if (number < 0)
+            return 0;
+        from->track_in[from->tracks_known] = number;
+    }
+    return 1;
+}
+
+static void renumber(int32_t *to, const int32_t *numbers, int64_t count, const int32_t *in)
+{
+    for (int64_t place = 0; place < count; place++)
+        to[place] = numbers[place] < 0 ? -1 : in[numbers[place]];
+}
+
+static void shift(int32_t *to, const int32_t *numbers, int64_t count, int64_t by)
+{
+    for (int64_t place = 0; place < count; place++)
+        to[place] = (int32_t)(numbers[place] + by);
+}
+
+/* Append a sparse column, whose rows begin at `row` now; texts get the numbers of `in`. */
+static int sparse_absorb(sparse_column *to, const sparse_column *from, int64_t row, int is_number, const int32_t *in)
+{
+    size_t each = is_number ? sizeof(int64_t) : sizeof(int32_t);
+    while (to->room < to->count + from->count)
+        if (!sparse_widen(to, each))
+            return 0;
+    if (!from->count)
+        return 1;
+    shift(to->row + to->count, from->row, from->count, row);
+    if (is_number)
+        memcpy((int64_t *)to->value + to->count, from->value, (size_t)from->count * each);
+    else
+        renumber((int32_t *)to->value + to->count, from->value, from->count, in);
+    to->count += from->count;
+    return 1;
+}
+
+static int rows_absorb(scan *into, const scan *from, int set)
+{
+    row_set *to = &into->rows[set];
+    const row_set *rows = &from->rows[set];
+    int64_t at = to->count, count = rows->count;
+    while (to->room < at + count)
+        if (!rows_widen(to))
+            return 0;
+    if (!count)
+        return 1;
+    memcpy(to->phase + at, rows->phase, (size_t)count);
+    shift(to->event + at, rows->event, count, into->events);
+    renumber(to->category + at, rows->category, count, from->text_in);
+    renumber(to->name + at, rows->name, count, from->text_in);
+    renumber(to->track + at, rows->track, count, from->track_in);
+    memcpy(to->start + at, rows->start, (size_t)count * sizeof *to->start);
+    memcpy(to->duration + at, rows->duration, (size_t)count * sizeof *to->duration);
+    if (!sparse_absorb(&to->flow, &rows->flow, at, 1, NULL))
+        return 0;
+    for (int column = 0; column < into->arguments; column++)
+        if (!sparse_absorb(&to->argument[column], &rows->argument[column], at, into->is_number[column], from->text_in))
+            return 0;
+    to->count += count;
+    return 1;
+}
+
+/* Append the events of `from`, which follow those of `into` in the file and have the same arguments; `from` is empty then. They are
+   still in the processor's cache, and the columns of `into` end up as the reader needs them. 0 where memory is short. */
+int scan_absorb(scan *into, scan *from)
+{
+    if (!number_in(into, from))
+        return 0;
+    for (int set = 0; set < SETS; set++)
+        if (!rows_absorb(into, from, set))
+            return 0;
+    for (int64_t odd = 0; odd < from->odd_count; odd++) {
+        odd_time *time = odd_room(into);
+        if (!time)
+            return 0;
+        *time = from->odd[odd];
+        time->event = (int32_t)(time->event + into->events);
+        time->text = from->text_in[time->text];
+        into->odd_count++;
+    }
+    into->events += from->events;
+    scan_forget(from, 0, (const int64_t[SETS]){0}, 0);
+    return 1;
 }
 
 /* Take the events that begin before `stop`; where the scan ended, and in `state` why. `first` says that no comma stands before

@@ -5,14 +5,17 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 FILE = Path(__file__).with_name("_scanner.so")
-_VERSION = 9
-MOST_ARGUMENTS = 16
+_VERSION = 11
+MOST_ARGUMENTS = 20
+# Instead of the key of an argument: all arguments of a counter (phase C), whose keys may be anything, as one text.
+COUNTER_ARGUMENTS = ""
+_MOST_LEB128_BYTES = 10  # of a number of 64 bits
 _READ_ONLY = 0x100  # PyBUF_READ
 STOPPED, CLOSED, WANTING, ODD, FULL = 0, 1, -1, -2, -3
 # Members of an event, in the scanner's numbering, with times that it leaves as text.
@@ -100,14 +103,6 @@ class _Scan(ctypes.Structure):
     ]
 
 
-class ScanMark(NamedTuple):
-    """How much a scan holds: events, rows of each set, odd times."""
-
-    events: int
-    rows: tuple[int, ...]
-    odd: int
-
-
 class Scan:
     """One pass over some events; its columns grow with every ``take``.
 
@@ -138,13 +133,19 @@ class Scan:
         """Take the events of a text that begin from ``at`` on and before ``stop``; return the position at which that ended."""
         return int(self._library.scan_take(self._scan, address, size, at, stop, first, wide))
 
-    def mark(self) -> ScanMark:
-        scan = self._scan.contents
-        return ScanMark(int(scan.events), tuple(int(scan.rows[rows].count) for rows in SETS), int(scan.odd_count))
+    @property
+    def events(self) -> int:
+        """How many events the scan holds."""
+        return int(self._scan.contents.events)
 
-    def forget(self, mark: ScanMark) -> None:
-        """Forget all that was taken since a mark."""
-        self._library.scan_forget(self._scan, mark.events, (ctypes.c_int64 * len(SETS))(*mark.rows), mark.odd)
+    def forget(self) -> None:
+        """Forget all events."""
+        self._library.scan_forget(self._scan, 0, (ctypes.c_int64 * len(SETS))(), 0)
+
+    def absorb(self, other: Scan) -> None:
+        """Append the events of another scan of the same arguments, which follow in the file; the other is empty then."""
+        if not self._library.scan_absorb(self._scan, other._scan):
+            raise MemoryError("no memory for a scan")
 
     def texts(self) -> list[bytes]:
         """Every text once, as the file has it."""
@@ -162,27 +163,44 @@ class Scan:
         return [(odd.event, odd.member, odd.text) for odd in odd_times]
 
     def member(self, rows: int, name: str) -> npt.NDArray[Any]:
-        """The column of a member of events, as the scan holds it: it is gone once it is released."""
+        """The column of a member of events, which the scan has no more."""
         columns = self._scan.contents.rows[rows]
-        return view(getattr(columns, name), columns.count, MEMBERS[name])
+        return self._handed_over(columns, name, columns.count, MEMBERS[name])
 
     def flow(self, rows: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """The rows that are arrows, and the number of each; gone once they are released."""
-        return _views(self._scan.contents.rows[rows].flow, np.int64)
+        """The rows that are arrows, and the number of each, which the scan has no more."""
+        return self._sparse(self._scan.contents.rows[rows].flow, np.int64)
 
     def argument(self, rows: int, key: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """The rows that have an argument, and the value of each; gone once they are released."""
+        """The rows that have an argument, and the value of each, which the scan has no more."""
         column = self._scan.contents.rows[rows].argument[list(self._keys).index(key)]
-        return _views(column, np.int64 if self._keys[key] else np.int32)
+        return self._sparse(column, np.int64 if self._keys[key] else np.int32)
 
-    def release_member(self, rows: int, name: str) -> None:
-        self._library.scan_release(self._scan, rows, list(MEMBERS).index(name))
+    def _sparse(self, column: _Sparse, kind: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        count = column.count
+        return self._handed_over(column, "row", count, np.int32), self._handed_over(column, "value", count, kind)
 
-    def release_flow(self, rows: int) -> None:
-        self._library.scan_release(self._scan, rows, len(MEMBERS))
+    def _handed_over(self, columns: ctypes.Structure, name: str, count: int, kind: Any) -> npt.NDArray[Any]:
+        """A column as an array that owns it."""
+        address = getattr(columns, name)
+        setattr(columns, name, None)
+        return np.asarray(_Column(self._library, address, count, kind)) if address else np.empty(0, kind)
 
-    def release_argument(self, rows: int, key: str) -> None:
-        self._library.scan_release(self._scan, rows, len(MEMBERS) + 1 + list(self._keys).index(key))
+
+class _Column:
+    """A column of the library's, freed when no array needs it any more."""
+
+    def __init__(self, library: ctypes.CDLL, address: int, count: int, kind: Any) -> None:
+        self._library, self._address = library, address
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": (count,),
+            "typestr": np.dtype(kind).str,
+            "data": (address, False),
+        }
+
+    def __del__(self) -> None:
+        self._library.column_release(self._address)
 
 
 def view(address: int | None, count: int, kind: Any) -> npt.NDArray[Any]:
@@ -192,8 +210,15 @@ def view(address: int | None, count: int, kind: Any) -> npt.NDArray[Any]:
     return np.frombuffer(_memory(address, count * np.dtype(kind).itemsize, _READ_ONLY), kind)
 
 
-def _views(column: _Sparse, kind: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    return view(column.row, column.count, np.int32), view(column.value, column.count, kind)
+def look_up(table: npt.NDArray[Any], codes: Codes) -> npt.NDArray[Any]:
+    """``table[codes]``; numpy would first make eight bytes of each code."""
+    library = load()
+    sizes = (1, 4, 8)
+    if library is None or codes.dtype != np.int32 or table.itemsize not in sizes or not codes.flags.c_contiguous:
+        return table.take(codes)
+    found = np.empty(codes.size, dtype=table.dtype)
+    library.look_up(table.ctypes.data, table.size, table.itemsize, codes.ctypes.data, codes.size, found.ctypes.data)
+    return found
 
 
 def enclosing_calls(
@@ -214,6 +239,16 @@ def enclosing_calls(
     return None if cut < 0 else int(cut)
 
 
+def leb128(values: Column) -> bytes | None:
+    """Non-negative numbers in LEB128, one behind the other; None without the library."""
+    library = load()
+    if library is None:
+        return None
+    numbers = np.ascontiguousarray(values, dtype=np.int64)
+    room = np.empty(_MOST_LEB128_BYTES * numbers.size, dtype=np.uint8)
+    return room[: library.leb128(numbers.ctypes.data, numbers.size, room.ctypes.data)].tobytes()
+
+
 @cache
 def load() -> ctypes.CDLL | None:
     """The library; None if it was not built, or is of another version."""
@@ -226,7 +261,8 @@ def load() -> ctypes.CDLL | None:
     library.scan_new.restype = ctypes.POINTER(_Scan)
     library.scan_free.argtypes = [ctypes.POINTER(_Scan)]
     library.scan_forget.argtypes = [ctypes.POINTER(_Scan), ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64]
-    library.scan_release.argtypes = [ctypes.POINTER(_Scan), ctypes.c_int32, ctypes.c_int32]
+    library.scan_absorb.argtypes = [ctypes.POINTER(_Scan), ctypes.POINTER(_Scan)]
+    library.column_release.argtypes = [ctypes.c_void_p]
     library.scan_take.argtypes = [
         ctypes.POINTER(_Scan),
         ctypes.c_void_p,
@@ -239,4 +275,11 @@ def load() -> ctypes.CDLL | None:
     library.table_free.argtypes = [ctypes.c_void_p]
     library.enclosing_calls.argtypes = [*[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 2, ctypes.c_void_p]
     library.enclosing_calls.restype = ctypes.c_int64
+    library.look_up.argtypes = [
+        *(ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32),
+        *(ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p),
+    ]
+    library.look_up.restype = None
+    library.leb128.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
+    library.leb128.restype = ctypes.c_int64
     return library

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from perfgate.locale import Activity
 from perfgate.trace.scanner import library
 from perfgate.trace.scanner.scanned import ScannedFile
 from perfgate.trace.scanner.windows import UndecidedError, WindowedScan
 
 
 def scan(
-    path: Path, *, numbers: Iterable[str] = (), texts: Iterable[str] = (), advice: str = "record it again"
+    path: Path, *, numbers: Iterable[str] = (), texts: Iterable[str] = (), advice: Activity | None = None
 ) -> ScannedFile:
     """Every event of a trace file. ``numbers`` and ``texts`` are the arguments to take.
 
@@ -25,7 +26,7 @@ def scan(
     keys = {**dict.fromkeys(numbers, True), **dict.fromkeys(texts, False)}
     if library.load() is not None:
         try:
-            return WindowedScan(path, keys, advice).file()
+            return WindowedScan(path, keys, advice or Activity("record it again")).file()
         except UndecidedError:
             pass  # decoding reports the error and its event
     from perfgate.trace.scanner.decoding import decode_events

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from perfgate.document.message import Message
 from perfgate.errors import DocumentError
+from perfgate.locale import Activity
 from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn
 from perfgate.trace.model.events import constant, nanoseconds
 from perfgate.trace.scanner import library
@@ -71,7 +72,7 @@ class ScannedTexts:
     """
 
     def __init__(
-        self, path: Path, advice: str, texts: list[bytes], places: CodeColumn, odd: dict[tuple[int, str], bytes]
+        self, path: Path, advice: Activity, texts: list[bytes], places: CodeColumn, odd: dict[tuple[int, str], bytes]
     ) -> None:
         self.path, self.advice = path, advice
         self.texts, self.places, self.odd = texts, places, odd
@@ -102,7 +103,7 @@ class ScannedTexts:
         verdicts = np.full(len(self.texts) + 1, otherwise, dtype=dtype)
         for code in self.used(column):
             verdicts[code] = judge(code)
-        return verdicts.take(column)
+        return library.look_up(verdicts, column)
 
     def flagged(self, column: CodeColumn, matches: Callable[[str], object]) -> Mask:
         """The events with a text in this column that matches; each text is tried once."""
@@ -123,10 +124,17 @@ class ScannedTexts:
             renumbered[code] = numbers.setdefault((self._plain(process), self._plain(thread)), len(numbers))
         return [renumbered[rows.track] for rows in events], list(numbers)
 
-    def refuse(self, event: int, name: int, error: ValueError | str) -> NoReturn:
+    def refuse(self, event: int, name: int, error: ValueError | Activity) -> NoReturn:
         """Raise DocumentError that names an event."""
         word = self.words[name] if name >= 0 else None
-        raise DocumentError(f"{self.path}: event {event} ({word!r}): {error}; {self.advice}")
+        raise DocumentError(
+            "{path}: event {event} ({word!r}): {fault}; {advice}",
+            path=self.path,
+            event=event,
+            word=word,
+            fault=error.args[0] if isinstance(error, ValueError) else error,
+            advice=self.advice,
+        )
 
     def _plain(self, code: int) -> str:
         return unquoted(self.texts[code]) if code >= 0 else ""
@@ -223,7 +231,9 @@ class ScannedEvents:
                     text = self.of.odd[event, "duration"]
                     duration[row] = nanoseconds(text)
                     if duration[row] < 0:
-                        raise ValueError(f"its duration {text.decode('ascii', 'replace')} is negative")
+                        raise ValueError(
+                            Activity("its duration {duration} is negative", duration=text.decode("ascii", "replace"))
+                        )
                 if start[row] <= ODD_TIME:
                     start[row] = nanoseconds(self.of.odd.get((event, "start"), b""))
             except ValueError as error:

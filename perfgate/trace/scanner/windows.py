@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import cache, partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from perfgate.trace.model.arithmetic import CodeColumn
+from perfgate.locale import Activity
 from perfgate.trace.scanner import library
 from perfgate.trace.scanner.chrome_events import (
     BORDER,
@@ -25,7 +23,6 @@ from perfgate.trace.scanner.chrome_events import (
     header_and_rest,
 )
 from perfgate.trace.scanner.scanned import (
-    NO_TEXT,
     NO_TEXT_AT_ALL,
     ScannedEvents,
     ScannedFile,
@@ -45,14 +42,6 @@ MIN_SHARE_BYTES = 1 << 20
 
 class UndecidedError(Exception):
     """The scanner met input that it cannot handle."""
-
-
-class _Part(NamedTuple):
-    """Events of one scan that follow each other in the file: the scan's marks before and behind them."""
-
-    scan: int
-    begin: library.ScanMark
-    end: library.ScanMark
 
 
 class _Window:
@@ -88,7 +77,7 @@ class WindowedScan:
         self,
         path: Path,
         keys: Mapping[str, bool],
-        advice: str,
+        advice: Activity,
         *,
         window: int | None = None,
         threads: int | None = None,
@@ -96,8 +85,9 @@ class WindowedScan:
         self._path, self._keys, self._advice = path, dict(keys), advice
         self._threads = threads or min(_MOST_THREADS, len(os.sched_getaffinity(0)))
         self._window = window or max(_WINDOW_BYTES, self._threads * _SHARE_BYTES)
-        self._scans = [library.Scan(self._keys)]
-        self._parts: list[_Part] = []
+        self._scan = library.Scan(self._keys)
+        # Those of the other threads, each empty between two windows.
+        self._others: list[library.Scan] = []
         # Whether the next event has no comma before it.
         self._is_first = True
 
@@ -118,7 +108,7 @@ class WindowedScan:
                     return self._put_together(header + rest)
                 if state not in (library.WANTING, library.STOPPED) or window.size - end > MAX_EVENT_BYTES:
                     raise UndecidedError
-                if sum(scan.mark().events for scan in self._scans) > MAX_EVENTS or not window.move_on(end):
+                if self._scan.events > MAX_EVENTS or not window.move_on(end):
                     raise UndecidedError
 
     def _take(self, text: bytearray, size: int) -> tuple[int, int]:
@@ -126,35 +116,29 @@ class WindowedScan:
         address = np.frombuffer(text, np.uint8).ctypes.data
         cuts = self._cuts(text, size)
         if not cuts:
-            return self._take_with(0, address, size, 0)
-        while len(self._scans) <= len(cuts):
-            self._scans.append(library.Scan(self._keys))
-        marks = [scan.mark() for scan in self._scans]
-        ends = [*cuts, size]
+            return self._take_alone(address, size, 0)
+        while len(self._others) < len(cuts):
+            self._others.append(library.Scan(self._keys))
+        ends = [*cuts[1:], size]
         with ExitStack() as stack:
             ahead = [
-                stack.enter_context(
-                    _Thread(partial(self._scans[number].take, address, size, cut, ends[number], first=True))
-                )
-                for number, cut in enumerate(cuts, start=1)
+                stack.enter_context(_Thread(partial(scan.take, address, size, cut, end, first=True)))
+                for scan, cut, end in zip(self._others, cuts, ends)
             ]
-            end = self._scans[0].take(address, size, 0, cuts[0], first=self._is_first)
-        self._is_first = self._is_first and self._scans[0].mark().events == marks[0].events
-        self._note(0, marks[0])
-        for number, cut in enumerate(cuts, start=1):
-            state = self._scans[number - 1].state
+            end, state = self._take_alone(address, size, 0, cuts[0])
+        for number, (scan, cut) in enumerate(zip(self._others, cuts)):
             if (state, end) != (library.STOPPED, cut):
                 # The supposed border of two events was none, or the share before it ended earlier.
-                for scan, mark in zip(self._scans[number:], marks[number:]):
-                    scan.forget(mark)
+                for wrong in self._others[number:]:
+                    wrong.forget()
                 if state != library.STOPPED:
                     return end, state
                 self._is_first = True
-                return self._take_with(0, address, size, end)
-            end = ahead[number - 1].result
-            self._is_first = self._scans[number].mark().events == marks[number].events
-            self._note(number, marks[number])
-        return end, self._scans[len(cuts)].state
+                return self._take_alone(address, size, end)
+            end, state = ahead[number].result, scan.state
+            self._is_first = not scan.events
+            self._scan.absorb(scan)
+        return end, state
 
     def _cuts(self, text: bytearray, size: int) -> list[int]:
         """The supposed borders of events that cut a window into shares of one size, one for each thread."""
@@ -166,110 +150,30 @@ class WindowedScan:
                 cuts.append(text.index(b"{", border.start()))
         return cuts
 
-    def _take_with(self, number: int, address: int, size: int, at: int) -> tuple[int, int]:
-        scan, begin = self._scans[number], self._scans[number].mark()
-        end = scan.take(address, size, at, size, first=self._is_first)
-        self._is_first = self._is_first and scan.mark().events == begin.events
-        self._note(number, begin)
-        return end, scan.state
-
-    def _note(self, number: int, begin: library.ScanMark) -> None:
-        end = self._scans[number].mark()
-        if end.events > begin.events:
-            self._parts.append(_Part(number, begin, end))
+    def _take_alone(self, address: int, size: int, at: int, stop: int | None = None) -> tuple[int, int]:
+        before = self._scan.events
+        end = self._scan.take(address, size, at, size if stop is None else stop, first=self._is_first)
+        self._is_first = self._is_first and self._scan.events == before
+        return end, self._scan.state
 
     def _put_together(self, around: bytes) -> ScannedFile:
-        texts, codes = self._texts()
+        texts = self._scan.texts()
         try:
             words = decoded(texts)
         except NO_TEXT_AT_ALL as error:
             raise UndecidedError from error
-        places, tracks = self._places(codes)
-        of = ScannedTexts(self._path, self._advice, texts, places, self._odd(texts, codes))
+        names = {library.START: "start", library.DURATION: "duration"}
+        odd = {(event, names[member]): texts[text] for event, member, text in self._scan.odd()}
+        of = ScannedTexts(self._path, self._advice, texts, self._scan.tracks(), odd)
         of.words = words
-        complete, others = (self._rows(rows, of, codes, tracks) for rows in (library.COMPLETE, library.OTHERS))
-        read_arrows = cache(lambda: self._rows(library.ARROWS, of, codes, tracks))
-        return ScannedFile(of, complete, others, read_arrows, around)
+        complete, others = (self._rows(rows, of) for rows in (library.COMPLETE, library.OTHERS))
+        return ScannedFile(of, complete, others, cache(lambda: self._rows(library.ARROWS, of)), around)
 
-    def _texts(self) -> tuple[list[bytes], list[CodeColumn]]:
-        """All texts once, and for each scan their numbers; the last is that of no text."""
-        numbers: dict[bytes, int] = {}
-        codes = []
-        for scan in self._scans:
-            own = [numbers.setdefault(text, len(numbers)) for text in scan.texts()]
-            codes.append(np.array([*own, NO_TEXT], dtype=np.int32))
-        return list(numbers), codes
-
-    def _places(self, codes: list[CodeColumn]) -> tuple[CodeColumn, list[CodeColumn]]:
-        """The texts of process and thread of every track once, and for each scan the numbers of its tracks."""
-        numbers: dict[tuple[int, int], int] = {}
-        tracks = []
-        for scan, code in zip(self._scans, codes):
-            pairs = map(tuple, code[scan.tracks()].tolist())
-            tracks.append(np.array([numbers.setdefault(pair, len(numbers)) for pair in pairs], dtype=np.int32))
-        return np.array(list(numbers), dtype=np.int32).reshape(-1, 2), tracks
-
-    def _rows(self, rows: int, of: ScannedTexts, codes: list[CodeColumn], tracks: list[CodeColumn]) -> ScannedEvents:
-        """The rows of one set, of both scans in the order of the file."""
-        renumbered = {"category": codes, "name": codes, "track": tracks}
-        columns = {name: self._dense(rows, name, renumbered.get(name)) for name in library.MEMBERS}
-        flows = self._sparse(rows, [scan.flow(rows) for scan in self._scans], None)
-        for scan in self._scans:
-            scan.release_flow(rows)
-        arguments = {}
-        for key, is_number in self._keys.items():
-            values = [scan.argument(rows, key) for scan in self._scans]
-            arguments[key] = self._sparse(rows, values, None if is_number else codes)
-            for scan in self._scans:
-                scan.release_argument(rows, key)
-        return ScannedEvents(of, flows=flows, arguments=arguments, **columns)
-
-    def _dense(self, rows: int, name: str, renumbered: list[CodeColumn] | None) -> Any:
-        """One column; of texts and tracks, ``renumbered`` has the new numbers of each scan."""
-        columns = [scan.member(rows, name) for scan in self._scans]
-        column = np.empty(sum(map(len, columns)), library.MEMBERS[name])
-        end = events = 0
-        for part in self._parts:
-            first, last = part.begin.rows[rows], part.end.rows[rows]
-            begin, end = end, end + last - first
-            values = columns[part.scan][first:last]
-            if name == "event":
-                column[begin:end] = values + (events - part.begin.events)
-            else:
-                # The first scan's texts and tracks keep their numbers.
-                column[begin:end] = renumbered[part.scan][values] if renumbered and part.scan else values
-            events += part.end.events - part.begin.events
-        for scan in self._scans:
-            scan.release_member(rows, name)
-        return column
-
-    def _sparse(self, rows: int, columns: list[tuple[Any, Any]], renumbered: list[CodeColumn] | None) -> SparseColumn:
-        """The same of a column that few rows have."""
-        count = sum(len(own) for own, _ in columns)
-        all_rows, all_values = np.empty(count, np.int32), np.empty(count, columns[0][1].dtype)
-        end = first_row = 0
-        for part in self._parts:
-            first, last = part.begin.rows[rows], part.end.rows[rows]
-            own, values = columns[part.scan]
-            low, high = np.searchsorted(own, np.array((first, last), dtype=np.int32)).tolist()
-            begin, end = end, end + high - low
-            all_rows[begin:end] = own[low:high] + (first_row - first)
-            values = values[low:high]
-            all_values[begin:end] = renumbered[part.scan][values] if renumbered and part.scan else values
-            first_row += last - first
-        return SparseColumn(all_rows, all_values)
-
-    def _odd(self, texts: list[bytes], codes: list[CodeColumn]) -> dict[tuple[int, str], bytes]:
-        """The text of each time that is no plain number, by its event in the file and its column."""
-        names, odd, events = {library.START: "start", library.DURATION: "duration"}, {}, 0
-        times = [deque(scan.odd()) for scan in self._scans]
-        for part in self._parts:
-            ahead = times[part.scan]
-            while ahead and ahead[0][0] < part.end.events:
-                event, member, text = ahead.popleft()
-                odd[events + event - part.begin.events, names[member]] = texts[codes[part.scan][text]]
-            events += part.end.events - part.begin.events
-        return odd
+    def _rows(self, rows: int, of: ScannedTexts) -> ScannedEvents:
+        """The rows of one set, in the order of the file."""
+        columns = {name: self._scan.member(rows, name) for name in library.MEMBERS}
+        arguments = {key: SparseColumn(*self._scan.argument(rows, key)) for key in self._keys}
+        return ScannedEvents(of, flows=SparseColumn(*self._scan.flow(rows)), arguments=arguments, **columns)
 
 
 class _Thread:

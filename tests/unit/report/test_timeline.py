@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,9 @@ from perfgate import trace
 from perfgate.document.timeline import SPAN_KINDS, DrawnTimeline
 from perfgate.judging.report.render.timeline import render_timeline
 from perfgate.trace.model.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
+from perfgate.trace.model.readings import Readings
 from perfgate.trace.pages.timeline import drawn_timeline, packed
+from perfgate.trace.scanner import library
 from tests.browser import Page, browser_page
 
 HOST, STREAM = ("python", "main"), ("device 0", "stream 7")
@@ -40,7 +43,7 @@ EVENTS = events(
 
 def unpacked(column: bytes) -> list[int]:
     values, value, scale = [], 0, 1
-    for byte in column:
+    for byte in gzip.decompress(column):
         value += (byte & 127) * scale
         scale *= 128
         if byte < 128:
@@ -52,12 +55,13 @@ def unpacked(column: bytes) -> list[int]:
 def spans(timeline: DrawnTimeline) -> list[tuple[str, str, int, int, str]]:
     """Track, name, start, duration and kind of every span."""
     starts, durations, names = unpacked(timeline.start), unpacked(timeline.duration), unpacked(timeline.name)
+    kinds = gzip.decompress(timeline.kind)
     rows, place = [], 0
     for track in timeline.tracks:
         at = 0
         for span in range(place, place + track.spans):
             at += starts[span]
-            kind = SPAN_KINDS[timeline.kind[span]]
+            kind = SPAN_KINDS[kinds[span]]
             rows.append((track.name or track.side, timeline.texts[names[span]], at, durations[span], kind))
         place += track.spans
     assert place == len(starts)
@@ -96,7 +100,22 @@ def test_drawn_timeline__spans_that_begin_together__the_longer_first() -> None:
 
 def test_drawn_timeline__no_events__nothing() -> None:
     timeline = drawn_timeline(events(), "all")
-    assert (timeline.tracks, timeline.start, timeline.length) == ([], b"", 0)
+    assert (timeline.tracks, unpacked(timeline.start), timeline.length) == ([], [], 0)
+
+
+def test_drawn_timeline__readings__from_the_first_event_to_the_last_each_change_once() -> None:
+    times = np.array([-5, 100, 900, 1000, 4000]) + 1_000_000_000
+    drawn = drawn_timeline(EVENTS, "rank 0", readings={"load": Readings(times, np.array([1.0, 2, 2, 3, 9]), "%")})
+    (counter,) = drawn.counters
+    assert (counter.name, counter.unit, counter.readings) == ("load", "%", 3)
+    assert unpacked(counter.time) == [0, 100, 900]
+    assert np.frombuffer(gzip.decompress(counter.value)).tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("numbers", [[], [0, 127, 128, (1 << 62) - 1]])
+def test_packed__without_the_library__the_same(numbers: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "load", lambda: None)
+    assert unpacked(packed(np.array(numbers, dtype=np.int64))) == numbers
 
 
 def test_render_timeline__hostile_names__only_in_the_packed_data() -> None:
@@ -139,6 +158,12 @@ def drag(browser: Page, left: float, right: float, y: float) -> None:
             buttons=0 if kind == "mouseReleased" else 1,
             clickCount=1,
         )
+
+
+def point(browser: Page, share: float, y: float) -> None:
+    """Move the mouse to a share of the canvas's width."""
+    at = json.loads(browser.ask("JSON.stringify(document.getElementById('canvas').getBoundingClientRect())"))
+    browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=at["x"] + share * at["width"], y=at["y"] + y)
 
 
 def test_page__opened__totals_of_everything_and_the_busy_time(browser: Page, tmp_path: Path) -> None:
@@ -274,3 +299,64 @@ def test_page__spans_of_all_lengths_without_a_gap__no_pixel_of_their_row_is_left
       return Math.max(...rows) / width;
     })()""")
     assert painted == 1.0
+
+
+# Of the 3,600 ns that are shown: nothing until 900, 40 % until 1,800, 80 % until 2,700, 20 % from there on.
+READINGS = {
+    "NPU utilization": Readings(np.array([900, 1800, 2700]) + 1_000_000_000, np.array([40.0, 80, 20]), "%"),
+    "memory read": Readings(np.array([0, 1800]) + 1_000_000_000, np.array([0.0, 1.5e12]), "B/s"),
+}
+# The device's rows end here, after the ruler, two titles, a gap and a row of kernels.
+COUNTERS_AT = 22 + 18 + 16 + 18 + 16
+
+
+def test_page__counters__painted_as_high_as_their_values(browser: Page, tmp_path: Path) -> None:
+    opened(browser, tmp_path, drawn_timeline(EVENTS, "rank 0", readings=READINGS))
+    top = COUNTERS_AT + 18
+    heights = browser.ask(f"""(() => {{
+      const canvas = document.querySelector("canvas"), {{ width }} = canvas;
+      const alpha = canvas.getContext("2d").getImageData(0, {top}, width, 30).data;
+      const painted = (x, y) => alpha[4 * (y * width + x) + 3] > 0, rows = Array.from({{ length: 30 }}, (_, y) => y);
+      return [0.1, 0.4, 0.6, 0.9].map((share) => rows.filter((y) => painted(Math.round(share * width), y)).length);
+    }})()""")
+    assert heights[0] == 0  # no reading yet: absent is not zero
+    assert heights[2] > heights[1] > heights[3] > 0
+    assert heights[1] == pytest.approx(heights[2] / 2, abs=2)
+    rows = [row.split("\t") for row in text(browser, "counters").splitlines()]
+    assert rows == [
+        ["NPU utilization", "20 %", "46.67 %", "80 %", "3"],
+        ["memory read", "0 B/s", "750 GB/s", "1.5 TB/s", "2"],
+    ]
+    assert browser.errors == []
+
+
+def test_page__counter_under_the_pointer_and_by_keys__its_value_with_its_unit(browser: Page, tmp_path: Path) -> None:
+    opened(browser, tmp_path, drawn_timeline(EVENTS, "rank 0", readings=READINGS))
+    point(browser, 0.6, COUNTERS_AT + 18 + 10)
+    assert text(browser, "tip").splitlines() == ["NPU utilization", "80 % from 1.8 µs on"]
+    drag(browser, 0.6, 0.6, COUNTERS_AT + 18 + 10)
+    assert text(browser, "said") == "NPU utilization; counter; 80 % from 1.8 µs on; 20 % to 80 % in all"
+    point(browser, 0.1, COUNTERS_AT + 18 + 10)
+    assert text(browser, "tip").splitlines()[1].startswith("no reading yet at 360 ns")
+    browser.ask("document.getElementById('pane').focus()")
+    browser.key("Escape")
+    browser.key("c")
+    browser.key(".")
+    assert text(browser, "said").startswith("NPU utilization; counter; 20 % from 2.7 µs on")
+    browser.key("c")
+    browser.key(",")
+    assert text(browser, "said").startswith("memory read; counter; 0 B/s from 0 ns on")
+
+
+def test_page__counters_saved_for_perfetto__the_same_readings(browser: Page, tmp_path: Path) -> None:
+    opened(browser, tmp_path, drawn_timeline(EVENTS, "rank 0", readings=READINGS))
+    saved = browser.ask(
+        "new Promise((done) => { URL.createObjectURL = (blob) => { blob.text().then(done); return 'about:blank#'; };"
+        "HTMLAnchorElement.prototype.click = () => {}; document.getElementById('save').click(); })"
+    )
+    file = tmp_path / "timeline.json"
+    file.write_text(saved)
+    (timeline,) = trace.read(file).timelines
+    assert {name: (own.value.tolist(), own.unit) for name, own in timeline.readings.items()} == {
+        name: (own.value.tolist(), own.unit) for name, own in READINGS.items()
+    }

@@ -207,7 +207,12 @@ def test_view__counters_of_the_memory_of_two_devices__each_with_its_own(tmp_path
     ).timelines  # fmt: skip
 
     assert {name: readings.value.tolist() for name, readings in first.readings.items()} == {
-        MEMORY_READ: [0.75 * 2**20, 3 * 2**20]
+        MEMORY_READ: [0.75 * 2**20, 3 * 2**20],
+        "HBM 0/Read": [7.0],
+    }
+    assert {name: readings.unit for name, readings in first.readings.items()} == {
+        MEMORY_READ: "B/s",
+        "HBM 0/Read": "GB/s",
     }
     assert {name: readings.value.tolist() for name, readings in second.readings.items()} == {
         MEMORY_WRITE: [4 * 2**20],

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
@@ -17,11 +17,16 @@ import pytest
 from click.testing import CliRunner
 
 from perfgate.cli.commands.trace import COMMAND
+from perfgate.document.trace import TopDocument
 from perfgate.errors import PerfgateError
+from perfgate.flows.trace.choice import Choice
+from perfgate.flows.trace.questions import ask_top
 from perfgate.trace.analysis.rows import top
 from perfgate.trace.cache import default_folder, recall, use_cache
+from perfgate.trace.cache.answers import kept_answer
 from perfgate.trace.cache.columns import ColumnWriter
-from perfgate.trace.cache.folder import CacheUse, RecordingCache
+from perfgate.trace.cache.entries import CacheUse
+from perfgate.trace.cache.folder import RecordingCache
 from perfgate.trace.cache.records import stored
 from perfgate.trace.cache.state import SETTLED_NS, are_settled, states_of
 from perfgate.trace.model.communication import add_communication
@@ -329,3 +334,50 @@ def test_trace_cache__shown_and_cleared(cache: CacheMaker, trace_file: Path, tmp
     assert ": 0 recordings" in shown("--cache", str(tmp_path / "cache"), "cache", "--clear")
     assert "nothing is kept" in shown("--no-cache", "cache")
     assert not list((tmp_path / "cache").iterdir())
+
+
+@pytest.fixture
+def kept(cache: CacheMaker, trace_file: Path, tmp_path: Path) -> Iterator[Path]:
+    """A recording whose columns are kept, in the folder that is used."""
+    cache().read(trace_file)
+    use_cache(tmp_path / "cache")
+    yield trace_file
+    use_cache(None)
+
+
+def asked(path: Path, *, longer: float | None = None) -> tuple[list[str], int]:
+    """The rows of ``top``, and how often they had to be worked out."""
+    worked_out = 0
+
+    def work_out() -> TopDocument:
+        nonlocal worked_out
+        worked_out += 1
+        return ask_top(path, Choice(), by="name", host=False, longer=longer)
+
+    document = kept_answer(
+        [path], ("test", longer), TopDocument, work_out, clock=lambda: time.time_ns() + 2 * SETTLED_NS
+    )
+    return [row.name for row in document.timelines[0].rows], worked_out
+
+
+def test_kept_answer__same_question__not_worked_out_again_until_the_file_changes(kept: Path, tmp_path: Path) -> None:
+    assert asked(kept) == (["mm"], 1)
+    assert asked(kept) == (["mm"], 0)
+    assert asked(kept, longer=1.0) == ([], 1)
+    for answer in (tmp_path / "cache").glob("*.answer"):
+        content = answer.read_bytes()
+        answer.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert asked(kept) == (["mm"], 1)
+    assert asked(kept) == (["mm"], 0)
+    written(kept, kernel("softmax", 2))
+    assert asked(kept) == (["softmax"], 1)
+    assert asked(kept) == (["softmax"], 1)  # its columns are not kept, because it is small
+
+
+def test_kept_answer__columns_not_kept__worked_out_each_time(trace_file: Path, tmp_path: Path) -> None:
+    use_cache(tmp_path / "cache")
+    try:
+        assert [asked(trace_file) for _ in range(2)] == [(["mm"], 1)] * 2
+    finally:
+        use_cache(None)
+    assert list((tmp_path / "cache").glob("*")) == []

@@ -12,6 +12,7 @@ from perfgate import trace
 from perfgate.document.message import Message
 from perfgate.errors import DocumentError
 from perfgate.judging.report.text.messages import word
+from perfgate.locale import speaking
 
 EVENTS = [
     {"ph": "X", "cat": "kernel", "name": f"k{n}", "pid": 0, "tid": 7, "ts": 10 * n, "dur": 4, "args": {"device": 0}}
@@ -102,3 +103,26 @@ def test_read__asynchronous_spans_and_counters__said_to_be_left_out(tmp_path: Pa
     assert "1 begins of asynchronous spans (b), 1 ends of asynchronous spans (e), 1 counters (C) are not read" in word(
         note
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "chinese"),
+    [
+        ("a.json", '{"schemaVersion": 1, "traceEvents": [', "事件列表没有结尾，文件被截断；请重新采集 trace"),
+        ("a.json", '{"traceEvents": [{"ph": "X", "name": "a", "ts": "x"}]}', "（'a'）：时间 'x' 不是数字；请重新采集"),
+        ("trace_view.json", '[{"ph": "X", "name": "a", "ts": 1, "dur": -2}]', "其时长 -2 为负数；请重新"),
+        (
+            "kernel_details.csv",
+            "Name,Accelerator Core,Duration(us)\na,b,-5\n",
+            "第 2 行，'duration(us)' 列：'-5' 为负数；该表已损坏",
+        ),
+        ("a.zip", "PK", "不是可读的 zip 文件"),
+    ],
+)
+def test_read__damaged__its_error_in_chinese(tmp_path: Path, name: str, content: str, chinese: str) -> None:
+    (tmp_path / name).write_text(content)
+    with speaking("zh"), pytest.raises(DocumentError) as caught:
+        trace.read(tmp_path / name)
+    assert chinese in caught.value.shown
+    assert str(tmp_path) in str(caught.value)
+    assert str(caught.value).isascii()

@@ -21,7 +21,7 @@ from perfgate.trace.scanner.decoding import decode_events
 from perfgate.trace.scanner.scanned import ScannedEvents, ScannedFile
 from tests.samples import recorded
 
-KEYS = {"correlation": True, "External id": True, "Input Dims": False, "name": False, "request_id": False}
+KEYS = {"correlation": True, "External id": True, "Input Dims": False, "name": False, "request_id": False, "": False}
 needs_library = pytest.mark.skipif(library.load() is None, reason="the scanner is not built (python hatch_build.py)")
 
 _words = st.text(max_size=8) | st.sampled_from(["aten::add", "[memory]", 'é\\"', "\u0000", "ProfilerStep#3"])
@@ -38,7 +38,7 @@ _values = st.recursive(
 _events = st.fixed_dictionaries(
     {},
     optional={
-        "ph": st.sampled_from(["X", "B", "E", "M", "i", "s", "f", "", "XX", "é", "\n"]),
+        "ph": st.sampled_from(["X", "B", "E", "M", "i", "s", "f", "C", "", "XX", "é", "\n"]),
         "cat": st.none() | _words,
         "name": st.none() | _words,
         "pid": st.integers(0, 9) | _words,

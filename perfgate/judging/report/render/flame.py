@@ -8,6 +8,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 
@@ -21,6 +22,7 @@ from perfgate.judging.report.view.records import FrameRow, FrameTable
 from perfgate.locale import Language, speaking, translate
 from perfgate.version import __version__
 
+FlameFormat = Literal["html", "speedscope", "collapsed"]
 _LISTED = 50
 _LONGEST_TEXT = 400
 _PYTHON_NAME = re.compile(r"(\S+\.py): (.+)")
@@ -76,6 +78,15 @@ _SCRIPT_SENTENCES = (
         "Time in {unit}; a colour for each kind: Python function, operator, annotation, runtime call, kernel, copy, collective."
     ),
 )
+
+
+def flame_text(trees: Sequence[FlameTree], file_format: FlameFormat, language: Language = "en") -> str:
+    """The graph as a page, or as a file of other tools."""
+    if file_format == "html":
+        return render_flame(trees, language)
+    if file_format == "speedscope":
+        return speedscope(trees).decode()
+    return "".join(f"{line}\n" for tree in trees for line in collapsed_stacks(tree))
 
 
 def render_flame(trees: Sequence[FlameTree], language: Language = "en") -> str:

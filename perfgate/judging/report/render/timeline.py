@@ -50,16 +50,23 @@ _SCRIPT_SENTENCES = (
     phrase("starts at {start}, lasts {time}"),
     phrase("{count} more names"),
     phrase("the host then: {name}"),
+    phrase("counter"),
+    phrase("{value} from {start} on"),
+    phrase("no reading yet at {start}"),
+    phrase("{low} to {high} in all"),
+    phrase("{value} throughout"),
+    phrase("zero throughout: {names}"),
 )
 
 
 class _Header(msgspec.Struct, frozen=True):
-    """One timeline as the page's script reads it; its columns follow one another and are ``sizes`` bytes long."""
+    """One timeline as the page's script reads it; its columns, two of each counter last, are ``sizes`` bytes long."""
 
     label: str
     length: int
     texts: list[str]
     tracks: list[tuple[str, str, int]]
+    counters: list[tuple[str, str, int]]
     sizes: list[int]
 
 
@@ -72,7 +79,7 @@ def render_timeline(timelines: Sequence[DrawnTimeline], language: Language = "en
             "what": Words(clean(timelines[0].label))
             if len(timelines) == 1
             else Words(numbers.counted(len(timelines), "timeline")),
-            "sides": {"host": say("host"), "device": say("device"), "gaps": say("gaps")},
+            "sides": {"host": say("host"), "device": say("device"), "gaps": say("gaps"), "counter": say("counter")},
             "version": __version__,
         }
         return environment("html").get_template("timeline/page.html.j2").render(values)
@@ -94,8 +101,14 @@ def graph_values(timelines: Sequence[DrawnTimeline]) -> dict[str, Words]:
 
 
 def _packed(timelines: Sequence[DrawnTimeline]) -> str:
-    """A length, JSON of that length, and the columns, compressed and encoded as text."""
-    columns = [[getattr(timeline, name) for name in _COLUMNS] for timeline in timelines]
+    """A length, compressed JSON of that length, and the columns, encoded as text."""
+    columns = [
+        [
+            *(getattr(timeline, name) for name in _COLUMNS),
+            *(column for counter in timeline.counters for column in (counter.time, counter.value)),
+        ]
+        for timeline in timelines
+    ]
     header = {
         "kinds": SPAN_KINDS,
         "kind_words": [translate(_KIND_WORDS[kind]) for kind in SPAN_KINDS],
@@ -107,14 +120,15 @@ def _packed(timelines: Sequence[DrawnTimeline]) -> str:
                 timeline.length,
                 [_plain(text) for text in timeline.texts],
                 [(_plain(track.name), track.side, track.spans) for track in timeline.tracks],
+                [(_plain(counter.name), _plain(counter.unit), counter.readings) for counter in timeline.counters],
                 [len(column) for column in own],
             )
             for timeline, own in zip(timelines, columns)
         ],
     }
-    text = msgspec.json.encode(header)
+    text = gzip.compress(msgspec.json.encode(header), compresslevel=6, mtime=0)
     content = b"".join([len(text).to_bytes(4, "little"), text, *(column for own in columns for column in own)])
-    return base64.b64encode(gzip.compress(content, compresslevel=6, mtime=0)).decode()
+    return base64.b64encode(content).decode()
 
 
 def _plain(text: str) -> str:

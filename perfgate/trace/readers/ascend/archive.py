@@ -40,7 +40,9 @@ def pack(recording: Path, path: Path) -> None:
                 archive.write(file, file.relative_to(recording).as_posix())
         aside.replace(path)
     except OSError as error:
-        raise MeasuringError(f"{path} cannot be written: {error}; choose an --out folder with space") from error
+        raise MeasuringError(
+            "{path} cannot be written: {error}; choose an --out folder with space", path=path, error=error
+        ) from error
     finally:
         aside.unlink(missing_ok=True)
 
@@ -58,9 +60,13 @@ def unpacked(path: Path) -> Iterator[Path]:
             _unpack(path, folder)
             yield folder
         except DocumentError as error:
-            raise DocumentError(
-                str(error).replace(f"{folder}/", f"{path}: ").replace(str(folder), str(path))
-            ) from error
+            english, shown = (
+                text.replace(f"{folder}/", f"{path}: ").replace(str(folder), str(path))
+                for text in (str(error), error.shown)
+            )
+            named = DocumentError(english)
+            named.shown = shown
+            raise named from error
 
 
 class _Member(NamedTuple):
@@ -79,14 +85,18 @@ def _unpack(path: Path, folder: Path) -> None:
     try:
         for number, member in enumerate(members(path)):
             if number >= MAX_MEMBERS:
-                raise DocumentError(f"{path}: more than {MAX_MEMBERS} files; pack one profiler folder alone")
+                raise DocumentError(
+                    "{path}: more than {limit} files; pack one profiler folder alone", path=path, limit=MAX_MEMBERS
+                )
             target = folder / _checked_name(member, path)
             if member.is_folder:
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
             total += _copy(member, target, path)
             if total > MAX_TOTAL_BYTES:
-                raise DocumentError(f"{path}: more than {MAX_TOTAL_BYTES} bytes unpacked; profile fewer steps")
+                raise DocumentError(
+                    "{path}: more than {limit} bytes unpacked; profile fewer steps", path=path, limit=MAX_TOTAL_BYTES
+                )
     # zipfile raises RuntimeError for an encrypted member, NotImplementedError for an unknown compression method.
     except (
         zipfile.BadZipFile,
@@ -99,9 +109,13 @@ def _unpack(path: Path, folder: Path) -> None:
         ValueError,
     ) as error:
         kind = "zip" if path.suffix == ".zip" else "tar"
-        raise DocumentError(f"{path}: is no {kind} that can be read: {error}; make it again") from error
+        raise DocumentError(
+            "{path}: not a readable {kind} file: {error}; make it again", path=path, kind=kind, error=error
+        ) from error
     except OSError as error:
-        raise DocumentError(f"{path}: cannot be unpacked: {error}; check permissions and free disk") from error
+        raise DocumentError(
+            "{path}: cannot be unpacked: {error}; check permissions and free disk", path=path, error=error
+        ) from error
 
 
 def _zip_members(path: Path) -> Iterator[_Member]:
@@ -131,7 +145,9 @@ def _checked_name(member: _Member, path: Path) -> PurePosixPath:
     strange = name.is_absolute() or ".." in name.parts or "\\" in member.name or ":" in name.parts[0:1]
     if not member.is_plain or strange or not (name.parts or member.is_folder) or len(name.parts) > MAX_DEPTH:
         raise DocumentError(
-            f"{path}: holds {member.name[:80]!r}, which is a link or leads out of the folder; pack the folder itself"
+            "{path}: holds {name!r}, which is a link or leads out of the folder; pack the folder itself",
+            path=path,
+            name=member.name[:80],
         )
     return name
 
@@ -144,7 +160,10 @@ def _copy(member: _Member, target: Path, path: Path) -> int:
             size += len(block)
             if size > member.most:
                 raise DocumentError(
-                    f"{path}: {member.name[:80]!r} unpacks to more than {member.most} bytes; it is refused"
+                    "{path}: {name!r} unpacks to more than {limit} bytes; it is refused",
+                    path=path,
+                    name=member.name[:80],
+                    limit=member.most,
                 )
             copy.write(block)
     return size

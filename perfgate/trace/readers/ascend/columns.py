@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.errors import DocumentError
+from perfgate.locale import Activity
 from perfgate.trace.model.arithmetic import FloatColumn, IntColumn
 from perfgate.trace.model.events import MAX_NS
 from perfgate.trace.model.packed import NO_NUMBER, Packed, PackedReals
@@ -101,7 +102,9 @@ def columns_of(path: Path, wanted: Mapping[str, Kind], *, leave_short: bool = Fa
     try:
         return scan_columns(path, wanted) or read_columns(path, wanted, leave_short=leave_short)
     except OSError as error:
-        raise DocumentError(f"{path}: cannot be read: {error}; check the path and its permissions") from error
+        raise DocumentError(
+            "{path}: cannot be read: {error}; check the path and its permissions", path=path, error=error
+        ) from error
 
 
 def scan_columns(path: Path, wanted: Mapping[str, Kind]) -> TableColumns | None:
@@ -176,7 +179,7 @@ def _reader(name: str, kind: Kind, texts: dict[str, int]) -> Callable[[TableRow]
                 try:
                     shapes_of(cell)
                 except ValueError:
-                    raise row.wrong(name, "is no list of shapes") from None
+                    raise row.wrong(name, Activity("is no list of shapes")) from None
             return texts.setdefault(cell, len(texts))
 
         return read_text
@@ -188,7 +191,7 @@ def _reader(name: str, kind: Kind, texts: dict[str, int]) -> Callable[[TableRow]
     def read_whole(row: TableRow) -> int:
         number: int | None = getattr(row, kind)(name)
         if number is not None and abs(number) > MAX_NS:
-            raise row.wrong(name, "is too large")
+            raise row.wrong(name, Activity("is too large"))
         return NO_NUMBER if number is None else number
 
     return read_whole

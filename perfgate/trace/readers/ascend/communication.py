@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from perfgate.errors import DocumentError
+from perfgate.locale import Activity
 from perfgate.trace.model.events import MAX_NS, nanoseconds, nanoseconds_of_milliseconds
 from perfgate.trace.model.recording import Collective, LinkUse, Packets, RankLink, TabledStep
 from perfgate.trace.readers.ascend.database import Database, open_database
@@ -166,7 +167,7 @@ def _step(value: object) -> int | None:
 
 def _link_use(link: str, use: _Link) -> LinkUse:
     if not math.isfinite(use.size):
-        raise ValueError("its size is no number")
+        raise ValueError(Activity("its size is no number"))
     return LinkUse(
         link=link,
         size_bytes=round(use.size * _MEGABYTE, 3),
@@ -182,7 +183,7 @@ def _link_use(link: str, use: _Link) -> LinkUse:
 
 def _packets(megabytes: float, number: float, milliseconds: float) -> Packets:
     if not (math.isfinite(megabytes) and 0 <= number < MAX_NS and 0 <= milliseconds < MAX_NS / _MILLISECOND):
-        raise ValueError("its sizes of packets are no numbers")
+        raise ValueError(Activity("its sizes of packets are no numbers"))
     return Packets(round(megabytes * _MEGABYTE, 3), round(number), round(milliseconds * _MILLISECOND))
 
 
@@ -195,7 +196,12 @@ def _named(path: Path, operation: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise DocumentError(f"{path}: operation {operation[:80]!r}: {error}; analyse the profile again") from error
+        raise DocumentError(
+            "{path}: operation {operation!r}: {fault}; analyse the profile again",
+            path=path,
+            operation=operation[:80],
+            fault=error.args[0],
+        ) from error
 
 
 def _database_links(database: Database) -> dict[tuple[str, str, str], dict[str, LinkUse]]:
@@ -228,5 +234,5 @@ def _time(database: Database, value: object, unit: float) -> int | None:
     if number is None:
         return None
     if not abs(number) * unit < MAX_NS:
-        raise database.wrong(f"{number!r} is no time; analyse the profile again")
+        raise database.wrong(Activity("{number!r} is no time; analyse the profile again", number=number))
     return round(number * unit)

@@ -15,6 +15,7 @@ from urllib.parse import quote
 import numpy as np
 
 from perfgate.errors import DocumentError
+from perfgate.locale import Activity
 from perfgate.trace.model.events import MAX_NS
 from perfgate.trace.model.packed import NO_NUMBER, Packed, PackedReals, joined_columns
 from perfgate.trace.readers.ascend.columns import TableColumns
@@ -62,7 +63,7 @@ class Database:
         query = f'SELECT {chosen} FROM "{table}"'  # noqa: S608 - names of ours, not of the file
         for count, row in enumerate(self._run(query)):
             if count >= MAX_TABLE_ROWS:
-                raise self.wrong(f"table {table} has more than {MAX_TABLE_ROWS} rows; profile fewer steps")
+                raise self._too_long(table)
             yield row
 
     def columns(self, table: str, wholes: Sequence[str], *, reals: Sequence[str] = (), where: str = "") -> TableColumns:
@@ -81,7 +82,7 @@ class Database:
                 columns.update(zip(known, self._numbers(query, len(known), whole=is_whole)))
         rows = max(map(len, columns.values()), default=0)
         if rows > MAX_TABLE_ROWS:
-            raise self.wrong(f"table {table} has more than {MAX_TABLE_ROWS} rows; profile fewer steps")
+            raise self._too_long(table)
         return TableColumns(tuple(present), rows, columns, ())
 
     def maxima(self, table: str, by: Sequence[str], of: Sequence[str]) -> Iterator[tuple[Any, ...]]:
@@ -110,17 +111,28 @@ class Database:
         if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) <= 20:
             value = int(value)
         if not isinstance(value, int) or abs(value) > MAX_NS:
-            raise self.wrong(f"{str(value)[:40]!r} stands where a whole number must be; export the profile again")
+            raise self.wrong(
+                Activity(
+                    "{value!r} stands where a whole number must be; export the profile again", value=str(value)[:40]
+                )
+            )
         return value
 
     def number(self, value: object) -> float | None:
         if value is None or isinstance(value, (int, float)):
             return None if value is None else float(value)
-        raise self.wrong(f"{str(value)[:40]!r} stands where a number must be; export the profile again")
+        raise self.wrong(
+            Activity("{value!r} stands where a number must be; export the profile again", value=str(value)[:40])
+        )
 
-    def wrong(self, fault: str) -> DocumentError:
+    def wrong(self, fault: Activity) -> DocumentError:
         """The error for a database that violates its format."""
-        return DocumentError(f"{self._path}: {fault}")
+        return DocumentError("{path}: {fault}", path=self._path, fault=fault)
+
+    def _too_long(self, table: str) -> DocumentError:
+        return self.wrong(
+            Activity("table {table} has more than {limit} rows; profile fewer steps", table=table, limit=MAX_TABLE_ROWS)
+        )
 
     def _columns_of(self, table: str) -> dict[str, str]:
         # The last field of a column (hidden) is 0 unless it is generated.
@@ -179,7 +191,9 @@ class Database:
             yield
         # SQLite quotes the damaged file in its message, and Python decodes that strictly.
         except (sqlite3.Error, MemoryError, OverflowError, UnicodeDecodeError) as error:
-            raise self.wrong(f"is damaged or no database of a profiler: {error}; export the profile again") from error
+            raise self.wrong(
+                Activity("is damaged or no database of a profiler: {error}; export the profile again", error=error)
+            ) from error
 
     def _look(self) -> int:
         self._looks += 1
@@ -191,10 +205,14 @@ def open_database(path: Path) -> Iterator[Database]:
     """Open a database read-only and as immutable, so that a journal beside it is ignored."""
     try:
         if path.stat().st_size > MAX_DATABASE_BYTES:
-            raise DocumentError(f"{path}: more than {MAX_DATABASE_BYTES} bytes; profile fewer steps")
+            raise DocumentError(
+                "{path}: more than {limit} bytes; profile fewer steps", path=path, limit=MAX_DATABASE_BYTES
+            )
         connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1", uri=True)
     except (OSError, sqlite3.Error) as error:
-        raise DocumentError(f"{path}: cannot be opened: {error}; check the path and its permissions") from error
+        raise DocumentError(
+            "{path}: cannot be opened: {error}; check the path and its permissions", path=path, error=error
+        ) from error
     try:
         yield Database(path, connection)
     finally:

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.locale import Activity
 from perfgate.trace.model.allocations import allocation_totals
 from perfgate.trace.model.arithmetic import Codes, IntColumn, last_rows
 from perfgate.trace.model.communication import kernel_kind
@@ -35,6 +36,7 @@ from perfgate.trace.readers.ascend.database import Database, open_database, open
 from perfgate.trace.readers.ascend.files import Device, Stamp, stamp_of
 from perfgate.trace.readers.ascend.kernels import of_graph
 from perfgate.trace.readers.ascend.kinds import HARDWARE, python_kind, task_kind
+from perfgate.trace.readers.ascend.tables import held_name
 
 # ENUM_API_TYPE: the level of a call of CANN, as trace_view.json names it.
 _LEVELS = {5000: "Runtime", 5500: "Hccl", 10000: "Node", 15000: "Model", 20000: "AscendCL"}
@@ -77,7 +79,7 @@ def read_export(path: Path) -> Export:
     with open_database(path) as database:
         if not (database.has("STRING_IDS") and (database.has("TASK") or database.has("PYTORCH_API"))):
             raise database.wrong(
-                "has no tables STRING_IDS and TASK or PYTORCH_API; it is no export of Ascend's profilers"
+                Activity("has no tables STRING_IDS and TASK or PYTORCH_API; it is no export of Ascend's profilers")
             )
         return _Export(path, database).read()
 
@@ -308,7 +310,7 @@ class _Export:
         start, end = columns.number("startNs"), columns.wholes("endNs")
         begin = start.unpacked()
         if (begin == NO_NUMBER).any():
-            raise self._database.wrong("holds an event without a start; export the profile again")
+            raise self._database.wrong(Activity("holds an event without a start; export the profile again"))
         return start, Packed.of(np.where(end == NO_NUMBER, 0, np.maximum(end - begin, 0)))
 
     def _computed(self, tasks: TableColumns, computing: TableColumns) -> KernelTable:
@@ -361,7 +363,9 @@ class _Export:
         try:
             return None if cell is None else shapes_of(f'"{cell}"')
         except ValueError:
-            raise self._database.wrong(f"{cell!r} is no list of shapes; export the profile again") from None
+            raise self._database.wrong(
+                Activity("{cell!r} is no list of shapes; export the profile again", cell=cell)
+            ) from None
 
     def _marks(self) -> list[StepMark]:
         steps = self._database.columns("STEP_TIME", ("id", "startNs", "endNs"))
@@ -411,12 +415,12 @@ class _Export:
         return allocation_totals(self._words.texts, columns.wholes("name"), columns.real("size"), *times)
 
     def _readings(self, device: Device) -> Iterator[tuple[str, Readings]]:
-        """The clock of a device's AI core, and the reads and writes of all its memories together."""
+        """The clock of a device's AI core, the reads and writes of all its memories together, and what is held in them."""
         clock = self._database.columns("AICORE_FREQ", ("deviceId", "timestampNs"), reals=("freq",))
         own = (clock.wholes("deviceId") == device) & (clock.wholes("timestampNs") != NO_NUMBER)
         clock = clock.select(np.flatnonzero(own & ~np.isnan(clock.real("freq"))))
         if clock.rows:
-            yield CORE_CLOCK, Readings.of(clock.wholes("timestampNs"), clock.real("freq") * _MEGAHERTZ)
+            yield CORE_CLOCK, Readings.of(clock.wholes("timestampNs"), clock.real("freq") * _MEGAHERTZ, "Hz")
         wholes = ("deviceId", "timestampNs", "hbmId", "type")
         memory = self._owned(self._read("HBM", wholes, named=("type",), reals=("bandwidth",)), device)
         time, source, access = (memory.wholes(name) for name in ("timestampNs", "hbmId", "type"))
@@ -427,7 +431,23 @@ class _Export:
             own = access == self._words.texts.index(word)
             own &= (time != NO_NUMBER) & (source != NO_NUMBER) & ~np.isnan(rate)
             if own.any():
-                yield name, Readings.summed(time[own], rate[own], source[own])
+                yield name, Readings.summed(time[own], rate[own], source[own], "B/s")
+        yield from self._held(device)
+
+    def _held(self, device: Device) -> Iterator[tuple[str, Readings]]:
+        """What each component held over time."""
+        parts = {"allocated": "totalAllocated", "reserved": "totalReserved"}
+        wholes = ("deviceId", "component", "timestamp")
+        held = self._owned(
+            self._read("MEMORY_RECORD", wholes, named=("component",), reals=tuple(parts.values())), device
+        )
+        time, component = held.wholes("timestamp"), held.wholes("component")
+        for place in np.unique(component[component >= 0]).tolist():
+            for part, column in parts.items():
+                size = held.real(column)
+                own = (component == place) & (time != NO_NUMBER) & ~np.isnan(size)
+                if size[own].any():
+                    yield held_name(self._words.texts[place], part), Readings.of(time[own], size[own], "B")
 
 
 class _TaskCounters:

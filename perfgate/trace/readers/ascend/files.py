@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TextIO, TypeVar
 import msgspec
 
 from perfgate.errors import DocumentError
+from perfgate.locale import Activity
 from perfgate.trace.model.events import nanoseconds
 
 # torch_npu refuses larger ones (Ascend/pytorch _file_manager.py).
@@ -76,7 +77,7 @@ class TableRow:
             return int(text)
         number = self._decimal(column)
         if number is not None and number != number.to_integral_value():
-            raise self.wrong(column, "is no whole number")
+            raise self.wrong(column, Activity("is no whole number"))
         return None if number is None else int(number)
 
     def number(self, column: str) -> float | None:
@@ -91,13 +92,13 @@ class TableRow:
         try:
             return nanoseconds(text.encode())
         except ValueError:
-            raise self.wrong(column, "is no number of microseconds") from None
+            raise self.wrong(column, Activity("is no number of microseconds")) from None
 
     def duration(self, column: str) -> int | None:
         """As ``time``, but refuses negative values."""
         time = self.time(column)
         if time is not None and time < 0:
-            raise self.wrong(column, "is negative")
+            raise self.wrong(column, Activity("is negative"))
         return time
 
     def timestamp(self, column: str) -> int | None:
@@ -105,10 +106,14 @@ class TableRow:
         text = self.text(column)
         return None if text is None or "e" in text.lower() else self.time(column)
 
-    def wrong(self, column: str, fault: str) -> DocumentError:
+    def wrong(self, column: str, fault: Activity) -> DocumentError:
         return DocumentError(
-            f"{self._path}: line {self._line}, column {column!r}: {self.raw(column)[:40]!r} {fault}; "
-            "the table is damaged, analyse the profile again"
+            "{path}: line {line}, column {column!r}: {cell!r} {fault}; the table is damaged, analyse the profile again",
+            path=self._path,
+            line=self._line,
+            column=column,
+            cell=self.raw(column)[:40],
+            fault=fault,
         )
 
     def _decimal(self, column: str) -> Decimal | None:
@@ -118,11 +123,11 @@ class TableRow:
         try:
             number = Decimal(text[: MAX_NUMBER_TEXT + 1])
         except InvalidOperation:
-            raise self.wrong(column, "is no number") from None
+            raise self.wrong(column, Activity("is no number")) from None
         # Check the bound before converting: an exponent of a billion must not be expanded into digits.
         # copy_abs, because abs rounds to the context and overflows.
         if len(text) > MAX_NUMBER_TEXT or not number.is_finite() or number.copy_abs() > MAX_NUMBER:
-            raise self.wrong(column, "is no number")
+            raise self.wrong(column, Activity("is no number"))
         return number
 
 
@@ -165,13 +170,17 @@ def rows_of(path: Path, *, limit: int | None = None) -> Iterator[TableRow]:
             columns = _columns(next(reader, []))
             for number, cells in enumerate(reader, start=1):
                 if limit is not None and number > limit:
-                    raise DocumentError(f"{path}: more than {limit} rows; profile fewer steps")
+                    raise DocumentError("{path}: more than {limit} rows; profile fewer steps", path=path, limit=limit)
                 if cells:
                     yield TableRow(path, reader.line_num, columns, cells)
     except csv.Error as error:
-        raise DocumentError(f"{path}: is no csv table: {error}; analyse the profile again") from error
+        raise DocumentError(
+            "{path}: is no csv table: {error}; analyse the profile again", path=path, error=error
+        ) from error
     except OSError as error:
-        raise DocumentError(f"{path}: cannot be read: {error}; check the path and its permissions") from error
+        raise DocumentError(
+            "{path}: cannot be read: {error}; check the path and its permissions", path=path, error=error
+        ) from error
 
 
 class Stamp(NamedTuple):
@@ -186,14 +195,16 @@ def stamp_of(path: Path) -> Stamp:
     try:
         status = path.stat()
     except OSError as error:
-        raise DocumentError(f"{path}: cannot be read: {error}; check the path and its permissions") from error
+        raise DocumentError(
+            "{path}: cannot be read: {error}; check the path and its permissions", path=path, error=error
+        ) from error
     return Stamp(status.st_size, status.st_mtime_ns)
 
 
 def refuse_changed(path: Path, stamp: Stamp) -> None:
     """Raise DocumentError if a file has changed since it was first read."""
     if stamp_of(path) != stamp:
-        raise DocumentError(f"{path}: was written again while it was read; read the recording again")
+        raise DocumentError("{path}: was written again while it was read; read the recording again", path=path)
 
 
 def by_device(pairs: Iterable[tuple[Device, _Item]]) -> dict[Device, tuple[_Item, ...]]:
@@ -207,12 +218,16 @@ def decode_file(path: Path, kind: type[_Item]) -> _Item:
     """Raises DocumentError if a JSON file cannot be read or does not match ``kind``."""
     try:
         if path.stat().st_size > MAX_JSON_BYTES:
-            raise DocumentError(f"{path}: more than {MAX_JSON_BYTES} bytes of JSON; profile fewer steps")
+            raise DocumentError(
+                "{path}: more than {limit} bytes of JSON; profile fewer steps", path=path, limit=MAX_JSON_BYTES
+            )
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DocumentError(f"{path}: is damaged: {error}; analyse the profile again") from error
+        raise DocumentError("{path}: is damaged: {error}; analyse the profile again", path=path, error=error) from error
     except OSError as error:
-        raise DocumentError(f"{path}: cannot be read: {error}; check the path and its permissions") from error
+        raise DocumentError(
+            "{path}: cannot be read: {error}; check the path and its permissions", path=path, error=error
+        ) from error
 
 
 def member(values: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -238,7 +253,10 @@ def _lines(stream: TextIO, path: Path) -> Iterator[str]:
         total += len(line)
         if len(line) >= MAX_LINE_BYTES or total > MAX_TABLE_BYTES:
             raise DocumentError(
-                f"{path}: a table of more than {MAX_TABLE_BYTES} bytes or a line of {MAX_LINE_BYTES}; profile fewer steps"
+                "{path}: a table of more than {limit} bytes or a line of {line}; profile fewer steps",
+                path=path,
+                limit=MAX_TABLE_BYTES,
+                line=MAX_LINE_BYTES,
             )
         # The csv module of Python 3.10 refuses a NUL.
         yield line.replace("\0", "")

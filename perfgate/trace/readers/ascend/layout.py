@@ -65,7 +65,9 @@ def files_of_profile(path: Path) -> list[Path]:
     for folder, folders, files in os.walk(root):
         found += [Path(folder, name) for name in (*folders, *files)]
         if len(found) > MAX_FILES:
-            raise DocumentError(f"{root}: more than {MAX_FILES} files; name the profiler's own folder")
+            raise DocumentError(
+                "{path}: more than {limit} files; name the profiler's own folder", path=root, limit=MAX_FILES
+            )
     return found
 
 
@@ -85,9 +87,13 @@ def _entries(path: Path) -> list[Path]:
     try:
         entries = sorted(islice(path.iterdir(), MAX_FOLDERS + 1))
     except OSError as error:
-        raise DocumentError(f"{path}: cannot be read: {error}; check the path and its permissions") from error
+        raise DocumentError(
+            "{path}: cannot be read: {error}; check the path and its permissions", path=path, error=error
+        ) from error
     if len(entries) > MAX_FOLDERS:
-        raise DocumentError(f"{path}: more than {MAX_FOLDERS} entries; name the profiler's own folder")
+        raise DocumentError(
+            "{path}: more than {limit} entries; name the profiler's own folder", path=path, limit=MAX_FOLDERS
+        )
     return entries
 
 

@@ -15,6 +15,7 @@ from perfgate.trace.model.arithmetic import counts_by_name, totals_by_name
 from perfgate.trace.model.events import DEVICE_KINDS, EventTable, joined_events
 from perfgate.trace.model.kernel_table import KernelTable, joined_tables
 from perfgate.trace.model.packed import NO_NUMBER, Packed, alike_rows
+from perfgate.trace.model.readings import Readings
 from perfgate.trace.model.recording import (
     AllocationTotal,
     CallTotal,
@@ -85,6 +86,7 @@ class Tables:
         operators = self._read("operator_details", read_operators, "operators", Message("notes.table-needs-cpu"))
         self._operators = operators.get(None)
         self._peaks = self._read_peaks()
+        self._held = self._read("memory_record", read_held)
         self.collectives: tuple[Collective, ...] | None = None
         self.rank_links: tuple[RankLink, ...] | None = None
 
@@ -126,7 +128,7 @@ class Tables:
             operators=self._operators,
             allocations=_of(self._allocations, device, alone),
             groups=self.groups,
-            readings=own.readings,
+            readings={**own.readings, **dict(_of(self._held, device, alone) or ())},
         )
 
     def _files(self, stem: str, name: str, reason: Message | None) -> Sequence[Path]:
@@ -302,6 +304,31 @@ def read_peaks(path: Path) -> Mapping[Device, dict[str, float]]:
             if told.size:
                 peaks[f"{list(names)[codes[rows[0]]]}.{part}"] = float(told.max(initial=0.0)) * _MEBIBYTE
     return devices
+
+
+def read_held(path: Path) -> Iterator[tuple[Device, tuple[str, Readings]]]:
+    """What each component held on a device over time, by memory_record.csv; rows whose times a spreadsheet has rounded are
+    left out.
+    """
+    sizes = {column: part for column, part in _PARTS.items() if part in ("allocated", "reserved")}
+    columns = columns_of(
+        path, {"component": "text", "timestamp(us)": "timestamp", **dict.fromkeys(sizes, "number"), **_OWNER}
+    )
+    names: dict[str, int] = {}
+    component, owner = columns.coded("component", clean_cell, names), _owners(columns)
+    codes, owners, time = component.unpacked(), owner.unpacked(), columns.wholes("timestamp(us)")
+    for rows in alike_rows((codes != NO_TEXT) & (time != NO_NUMBER), owner, component):
+        for column, part in sizes.items():
+            size = columns.real(column)[rows]
+            told = rows[~np.isnan(size)]
+            if (size > 0).any():
+                held = Readings.of(time[told], columns.real(column)[told] * _MEBIBYTE, "B")
+                yield _device(owners[rows[0]]), (held_name(list(names)[codes[rows[0]]], part), held)
+
+
+def held_name(component: str, part: str) -> str:
+    """The name of the readings of a component; PTA is the framework's allocator (torch_npu)."""
+    return f"memory {part}" if component == "PTA" else f"{component} memory {part}"
 
 
 def read_module_peaks(path: Path) -> Mapping[Device, dict[str, float]]:

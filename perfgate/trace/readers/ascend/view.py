@@ -11,9 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from perfgate.locale import Activity
 from perfgate.trace.model.arithmetic import Codes, FloatColumn, IntColumn, group_rows
 from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, EventTable, constant
 from perfgate.trace.model.readings import CORE_CLOCK, MEMORY_READ, MEMORY_WRITE, Readings
+from perfgate.trace.scanner.counters import MOST, read_counters
+from perfgate.trace.scanner.library import COUNTER_ARGUMENTS
 from perfgate.trace.scanner.scan import scan
 from perfgate.trace.scanner.scanned import NO_TEXT, Mask, Names, ScannedEvents, requests_named
 
@@ -23,8 +26,6 @@ _FREQUENCY = "AI Core Freq"
 # value is a whole number of bytes divided by 2 ** 20.
 _MEMORY = re.compile(r"HBM \d+/(Read|Write)$")
 _MEBIBYTE = 1 << 20
-# No counter reaches this; a larger value, or one that is not a number, is damage.
-_MOST = 1e15
 # All as written: versions differ in which of them are words or numbers, and most events need none of them.
 _TASK_TYPE, _INPUTS, _MEGAHERTZ, _NAME, _LABELS, _REQUEST = (
     "Task Type",
@@ -77,8 +78,8 @@ class View:
 def read_view(path: Path) -> View:
     """Raises DocumentError, which names the fault and its place, for any other file."""
     rates = [argument for _, argument in _RATES.values()]
-    keys = (_TASK_TYPE, _INPUTS, _MEGAHERTZ, _NAME, _LABELS, _REQUEST, *rates)
-    texts, spans, others, read_arrows, _ = scan(path, texts=keys, advice="analyse the profile again")
+    keys = (_TASK_TYPE, _INPUTS, _MEGAHERTZ, _NAME, _LABELS, _REQUEST, *rates, COUNTER_ARGUMENTS)
+    texts, spans, others, read_arrows, _ = scan(path, texts=keys, advice=Activity("analyse the profile again"))
     starts, ends = _flows(read_arrows())
     del read_arrows  # as many arrows as spans: free their memory first
     # Arrows may be on threads without spans, so their tracks count too.
@@ -138,18 +139,24 @@ def _details(spans: ScannedEvents) -> tuple[Codes, tuple[Detail, ...]]:
 
 
 def _readings(counters: ScannedEvents) -> dict[str, dict[str, Readings]]:
-    """The clock of the core and the traffic of the memory, each by process id."""
+    """The clock of the core, the traffic of the memory and all other counters as recorded, each by process id."""
     readings: dict[str, dict[str, Readings]] = {}
     flagged = counters.of.flagged
-    for pid, clocks in _by_process(counters, flagged(counters.name, _FREQUENCY.__eq__), _MEGAHERTZ):
+    clock = flagged(counters.name, _FREQUENCY.__eq__)
+    for pid, clocks in _by_process(counters, clock, _MEGAHERTZ):
         time, _ = clocks.times(durations=False)
-        readings.setdefault(pid, {})[CORE_CLOCK] = Readings.of(time, _numbers(clocks, _MEGAHERTZ) * 1e6)
+        readings.setdefault(pid, {})[CORE_CLOCK] = Readings.of(time, _numbers(clocks, _MEGAHERTZ) * 1e6, "Hz")
+    read = np.zeros(len(counters), dtype=bool)
     for access, (name, argument) in _RATES.items():
         chosen = flagged(counters.name, lambda text, access=access: _is_memory(text, access))  # type: ignore[misc]
+        read |= chosen & (counters.argument(argument) != NO_TEXT)
         for pid, traffic in _by_process(counters, chosen, argument):
             time, _ = traffic.times(durations=False)
             rates = _numbers(traffic, argument) * _MEBIBYTE
-            readings.setdefault(pid, {})[name] = Readings.summed(time, rates, traffic.name.astype(np.int64))
+            readings.setdefault(pid, {})[name] = Readings.summed(time, rates, traffic.name.astype(np.int64), "B/s")
+    left = ~(clock & (counters.argument(_MEGAHERTZ) != NO_TEXT) | read)
+    for pid, name, recorded in read_counters(counters.select(left)).series:
+        readings.setdefault(pid, {}).setdefault(name, recorded)
     return readings
 
 
@@ -176,9 +183,9 @@ def _numbers(counters: ScannedEvents, argument: str) -> FloatColumn:
             numbers[place] = float(text)
         except ValueError:
             numbers[place] = math.nan
-        if not abs(numbers[place]) < _MOST:
+        if not abs(numbers[place]) < MOST:
             first, word = int(np.argmax(back == place)), text[:20].decode("ascii", "replace")
-            error = f"its {argument} {word!r} is no number"
+            error = Activity("its {argument} {word!r} is no number", argument=argument, word=word)
             counters.of.refuse(int(counters.event[first]), int(counters.name[first]), error)
     return numbers[back]
 

@@ -47,11 +47,15 @@ def _read_folder(path: Path) -> Recording:
 
     folders = analysed_folders(path)
     if not folders and not raw_folders(path):
-        raise DocumentError(f"{path}: holds no output of torch_npu.profiler; name or pack its *_ascend_pt folder")
+        raise DocumentError(
+            "{path}: holds no output of torch_npu.profiler; name or pack its *_ascend_pt folder", path=path
+        )
     if not folders:
         raise DocumentError(
-            f"{path}: was recorded and never analysed; run torch_npu.profiler.profiler.analyse({str(path)!r}) where "
-            "torch_npu and CANN are installed, or record it again with msprof on the PATH"
+            "{path}: was recorded and never analysed; run torch_npu.profiler.profiler.analyse({name!r}) where torch_npu and "
+            "CANN are installed, or record it again with msprof on the PATH",
+            path=path,
+            name=str(path),
         )
     ranks = [read_rank(folder) for folder in folders]
     return recording_of(path, "ascend-pytorch", [_name(folder) for folder in folders], ranks)

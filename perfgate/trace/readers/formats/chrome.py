@@ -7,7 +7,7 @@ the kind of an event is inferred from its category and the names of its process 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.document.message import Message
+from perfgate.locale import Activity
 from perfgate.trace.model.arithmetic import IntColumn, group_rows
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.events import (
@@ -25,7 +26,7 @@ from perfgate.trace.model.events import (
     EventTable,
     constant,
 )
-from perfgate.trace.model.recording import Recording
+from perfgate.trace.model.recording import Recording, Timeline
 from perfgate.trace.model.steps import STEP_NAME
 from perfgate.trace.scanner.chrome_events import (
     HOST,
@@ -35,6 +36,8 @@ from perfgate.trace.scanner.chrome_events import (
     timelines_by_device,
 )
 from perfgate.trace.scanner.compressed import is_json
+from perfgate.trace.scanner.counters import CounterSeries, read_counters
+from perfgate.trace.scanner.library import COUNTER_ARGUMENTS
 from perfgate.trace.scanner.scan import scan
 from perfgate.trace.scanner.scanned import NO_TEXT, Names, ScannedEvents, requests_named
 
@@ -64,16 +67,42 @@ def files(path: Path) -> list[Path]:
 
 def read(path: Path) -> Recording:
     """Raises DocumentError, which names the fault and the next step."""
-    file = scan(path, texts=(_REQUEST, _NAME, _LABELS))
+    file = scan(path, texts=(_REQUEST, _NAME, _LABELS, COUNTER_ARGUMENTS))
     pairs, unended = _pairs(file.others)
     start, duration = file.complete.times()
     spans = replace(file.complete, start=start, duration=duration)
-    table, device_of = _table(spans.with_others(pairs) if len(pairs) else spans, _track_names(file.others))
-    timelines = timelines_by_device(path, table, device_of, rank=None)
+    named = _track_names(file.others)
+    table, device_of = _table(spans.with_others(pairs) if len(pairs) else spans, named)
+    is_counter = file.others.is_phase("C")
+    counters = read_counters(file.others.select(is_counter))
+    is_counter[is_counter] = ~counters.unread
+    timelines = _with_readings(timelines_by_device(path, table, device_of, rank=None), counters.series, named)
     absent = dict(absent_device(timelines))
     if unended:
         absent["spans"] = Message("notes.unended-spans", {"spans": unended})
-    return Recording(path, "chrome", timelines, absent=absent, notes=file.others.ignored("benCiI"))
+    return Recording(path, "chrome", timelines, absent=absent, notes=file.others.select(~is_counter).ignored("benCiI"))
+
+
+def _with_readings(
+    timelines: Sequence[Timeline], series: Sequence[CounterSeries], named: Mapping[_Key, Mapping[str, str]]
+) -> tuple[Timeline, ...]:
+    """The timelines with their counters: those of a device that has no timeline, and of the host, belong to all."""
+    devices = {timeline.device for timeline in timelines}
+    owners = []
+    for counter in series:
+        number = _track(named, counter.process, "").device
+        owners.append(None if number < 0 else number)
+    return tuple(
+        replace(
+            timeline,
+            readings={
+                counter.name: counter.readings
+                for counter, owner in zip(series, owners)
+                if owner in (timeline.device, None) or owner not in devices
+            },
+        )
+        for timeline in timelines
+    )
 
 
 class _Track(NamedTuple):
@@ -99,7 +128,7 @@ def _pairs(others: ScannedEvents) -> tuple[ScannedEvents, int]:
         elif open_spans.get(track):
             begun = open_spans[track].pop()
             if time < times[begun]:
-                marks.of.refuse(int(marks.event[row]), int(marks.name[row]), "it ends before it begins")
+                marks.of.refuse(int(marks.event[row]), int(marks.name[row]), Activity("it ends before it begins"))
             ended[begun], duration[begun], event[begun] = True, time - times[begun], marks.event[row]
     spans = replace(marks, start=start, duration=duration, event=event)
     return spans.select(ended), sum(map(len, open_spans.values()))

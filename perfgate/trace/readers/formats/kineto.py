@@ -25,6 +25,7 @@ from perfgate.trace.model.events import (
     EventKind,
     EventTable,
 )
+from perfgate.trace.model.readings import MEMORY_ALLOCATED, MEMORY_RESERVED, Readings
 from perfgate.trace.model.recording import CollectiveKernel, Recording
 from perfgate.trace.model.steps import STEP_NAME
 from perfgate.trace.scanner.chrome_events import (
@@ -38,8 +39,10 @@ from perfgate.trace.scanner.chrome_events import (
     timelines_by_device,
 )
 from perfgate.trace.scanner.compressed import is_json, named
+from perfgate.trace.scanner.counters import ReadCounters, read_counters
+from perfgate.trace.scanner.library import COUNTER_ARGUMENTS
 from perfgate.trace.scanner.scan import scan
-from perfgate.trace.scanner.scanned import Names, ScannedEvents, ScannedTexts, requests_named
+from perfgate.trace.scanner.scanned import NO_NUMBER, Names, ScannedEvents, ScannedTexts, requests_named
 
 READS = "traces of torch.profiler (Kineto), *.json, *.json.gz and *.json.zst, or a folder of *.pt.trace.json"
 PRIORITY = 0
@@ -47,6 +50,10 @@ PRIORITY = 0
 # Prefix of args.type of a kernel on an NPU (KERNEL_AICORE, KERNEL_MIX_AIV; sample torch-native-privateuse1).
 _NPU_KERNEL = b'"KERNEL_'
 _ALLOCATION = "[memory]"
+# The arguments of an allocation: what the allocator of a device had handed out and held after it. Device type 0 is the host
+# (c10/core/DeviceType.h).
+_DEVICE_TYPE, _DEVICE_ID = "Device Type", "Device Id"
+_HELD = {MEMORY_ALLOCATED: "Total Allocated", MEMORY_RESERVED: "Total Reserved"}
 # A launch and its kernels without a correlation are joined by a flow (sample torch-native-privateuse1); the flow follows its
 # event directly. This one joins operators of the forward and the backward pass.
 _FLOW_OF_OPERATORS = "fwdbwd"
@@ -66,6 +73,7 @@ _STREAM = "stream"
 _GROUP, _GROUP_RANKS, _GROUP_SIZE = "Process Group Name", "Process Group Ranks", "Group size"
 _OPERATION, _DTYPE, _ELEMENTS = "Collective name", "dtype", "In msg nelems"
 _EXTERNALS = ("External id", "external id")  # the current key, and that of 2021
+_PROCESS_DIGITS = 10  # of a process id that may be the number of a device, fewer
 _LAUNCHING = np.isin(KINDS, ("runtime", *DEVICE_KINDS))  # by the code of a kind
 
 
@@ -110,14 +118,19 @@ def _read_file(path: Path) -> Recording:
     spans = _spans(path)
     header = KinetoHeader(spans.around, path)
     timelines = timelines_by_device(path, spans.events, spans.devices, rank=header.rank)
+    devices = {timeline.device for timeline in timelines if timeline.device is not None}
     timelines = tuple(
-        replace(timeline, groups=header.groups, collective_kernels=spans.collective_kernels.get(timeline.device))
+        replace(
+            timeline,
+            groups=header.groups,
+            collective_kernels=spans.collective_kernels.get(timeline.device),
+            readings=_readings_of(spans.readings, timeline.device, devices),
+        )
         for timeline in timelines
     )
     absent = dict(absent_device(timelines))
     if all(timeline.steps is None for timeline in timelines):
         absent["steps"] = Message("notes.no-steps-marked")
-    devices = {timeline.device for timeline in timelines if timeline.device is not None}
     return Recording(
         path, "kineto", timelines, header.software, header.settings(devices), absent=absent, notes=spans.notes
     )
@@ -125,13 +138,14 @@ def _read_file(path: Path) -> Recording:
 
 class _Spans(NamedTuple):
     """The spans of a file, kernels with the shapes of the operator that launched them; the device of each: its number, HOST,
-    or UNNAMED; the collectives that it describes, by device; the file without its events; and notes on the parts that were
-    skipped.
+    or UNNAMED; the collectives that it describes, by device; its counters, by device or HOST; the file without its events; and
+    notes on the parts that were skipped.
     """
 
     events: EventTable
     devices: IntColumn
     collective_kernels: dict[int | None, tuple[CollectiveKernel, ...]]
+    readings: dict[int, dict[str, Readings]]
     around: bytes
     notes: tuple[Message, ...]
 
@@ -139,10 +153,11 @@ class _Spans(NamedTuple):
 def _spans(path: Path) -> _Spans:
     texts, spans, others, read_arrows, around = scan(
         path,
-        numbers=(_CORRELATION, *_EXTERNALS, _GROUP_SIZE, _ELEMENTS),
-        texts=(_DEVICE, _STREAM, _SHAPES, _REQUEST, _TYPE, _GROUP, _GROUP_RANKS, _OPERATION, _DTYPE),
+        numbers=(_CORRELATION, *_EXTERNALS, _GROUP_SIZE, _ELEMENTS, _DEVICE_TYPE, _DEVICE_ID, *_HELD.values()),
+        texts=(_DEVICE, _STREAM, _SHAPES, _REQUEST, _TYPE, _GROUP, _GROUP_RANKS, _OPERATION, _DTYPE, COUNTER_ARGUMENTS),
     )
-    spans = spans.with_others(_allocations(others))
+    allocations = _allocations(others)
+    spans = spans.with_others(allocations)
     by_category = texts.judged(
         spans.category, lambda code: _kind_of_category(texts.words[code]), otherwise=_OTHER, dtype=np.uint8
     )
@@ -150,8 +165,13 @@ def _spans(path: Path) -> _Spans:
     on_device = _told_to_run_on_a_device(spans, unknown)
     by_category[on_device] = KIND_CODES["compute"]
     correlation = _correlations(spans, read_arrows, np.flatnonzero(_LAUNCHING[by_category]))
-    notes = (*others.ignored("BEbenC"), *_not_understood(path, spans, unknown & ~on_device))
-    del others, read_arrows  # there may be millions: free their memory first
+    is_counter = others.is_phase("C")
+    counters = read_counters(others.select(is_counter))
+    is_counter[is_counter] = ~counters.unread
+    ignored = others.select(~is_counter) if is_counter.any() else others
+    notes = (*ignored.ignored("BEbenC"), *_not_understood(path, spans, unknown & ~on_device))
+    readings = _readings(allocations, counters)
+    del others, ignored, allocations, read_arrows  # there may be millions: free their memory first
     devices = _devices(spans, on_device)
     start, duration = spans.times()
     kind = _kinds(texts, by_category, spans.name)
@@ -172,7 +192,34 @@ def _spans(path: Path) -> _Spans:
         tracks=tuple(tracks),
     )
     _give_shapes(events, spans)
-    return _Spans(events, devices, _collective_kernels(events, spans, devices), around, notes)
+    return _Spans(events, devices, _collective_kernels(events, spans, devices), readings, around, notes)
+
+
+def _readings(allocations: ScannedEvents, counters: ReadCounters) -> dict[int, dict[str, Readings]]:
+    """The memory that allocators held, and the counters as recorded, by the device that they belong to, else by HOST."""
+    time, _ = allocations.times(durations=False)
+    kind, number = allocations.argument(_DEVICE_TYPE), allocations.argument(_DEVICE_ID)
+    owner = np.where(kind == 0, HOST, number)
+    readings: dict[int, dict[str, Readings]] = {}
+    for device in np.unique(owner[(kind == 0) | ((kind > 0) & (number != NO_NUMBER))]).tolist():
+        for name, key in _HELD.items():
+            held = allocations.argument(key)
+            own = (owner == device) & (held != NO_NUMBER)
+            if held[own].any():
+                named = f"host {name}" if device == HOST else name
+                readings.setdefault(device, {})[named] = Readings.of(time[own], held[own], "B")
+    for process, name, recorded in counters.series:
+        is_number = process.isdigit() and len(process) < _PROCESS_DIGITS
+        readings.setdefault(int(process) if is_number else HOST, {}).setdefault(name, recorded)
+    return readings
+
+
+def _readings_of(
+    readings: dict[int, dict[str, Readings]], device: int | None, devices: Collection[int]
+) -> dict[str, Readings]:
+    """Those of a device, and all that belong to none of ``devices``: a process of the host has a number too."""
+    chosen = [own for owner, own in readings.items() if owner == device or owner not in devices]
+    return {name: recorded for own in chosen for name, recorded in own.items()}
 
 
 def _collective_kernels(
@@ -359,7 +406,7 @@ def _devices(spans: ScannedEvents, on_device: npt.NDArray[np.bool_]) -> IntColum
 
     def by_process(code: int) -> int:
         number = texts[code].strip(b'" ') if code >= 0 else b""
-        return int(number) if number.isdigit() and len(number) < 10 else UNNAMED
+        return int(number) if number.isdigit() and len(number) < _PROCESS_DIGITS else UNNAMED
 
     of_place = np.array([by_process(code) for code in spans.of.places[:, 0].tolist()], dtype=np.int64)
     devices = of_place[spans.track]

@@ -2,27 +2,27 @@
 (async () => {
 const $ = (id) => document.getElementById(id);
 if (!("DecompressionStream" in window)) return;
-const letters = atob($("data").textContent), compressed = new Uint8Array(letters.length);
-for (let at = 0; at < letters.length; at++) compressed[at] = letters.charCodeAt(at);
-const bytes = new Uint8Array(await new Response(new Blob([compressed]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer());
-const header_size = new DataView(bytes.buffer).getUint32(0, true);
-const { kinds, kind_words, causes, sentences, timelines } = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + header_size)));
+const letters = atob($("data").textContent), packed = new Uint8Array(letters.length);
+for (let at = 0; at < letters.length; at++) packed[at] = letters.charCodeAt(at);
+const inflated = async ([at, size]) => new Uint8Array(await new Response(new Blob([packed.subarray(at, at + size)]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer());
+const header_size = new DataView(packed.buffer).getUint32(0, true);
+const { kinds, kind_words, causes, sentences, timelines } = JSON.parse(new TextDecoder().decode(await inflated([4, header_size])));
 let behind = 4 + header_size;
-for (const one of timelines) { one.at = one.sizes.map((size) => { const at = behind; behind += size; return at; }); }
+for (const one of timelines) { one.at = one.sizes.map((size) => { const at = behind; behind += size; return [at, size]; }); }
 // The page's language comes with the data: its sentences by their English ones, with {name} for every value.
 const word = (english, values) => sentences[english].replace(/\{(\w+)\}/g, (_, name) => values[name]);
-const ROW = 16, TITLE = 18, RULER = 22, LISTED = 50, NEAREST = 4, FONT = "11px ui-monospace, Menlo, Consolas, monospace";
+const ROW = 16, TITLE = 18, COUNTER = 30, RULER = 22, LISTED = 50, NEAREST = 4, FONT = "11px ui-monospace, Menlo, Consolas, monospace";
 const HUES = { python: 205, host_op: 28, annotation: 265, device_annotation: 265, runtime: 50, compute: 350, copy: 165, comm: 300, fused: 325, memory: 90, other: 220, gap: 0 };
 const ON_DEVICE = ["compute", "copy", "comm", "fused"].map((kind) => kinds.indexOf(kind));
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const pane = $("pane"), canvas = $("canvas"), pen = canvas.getContext("2d"), tip = $("tip");
 // The spans of the timeline that is shown: columns, and their numbers by row and start. A row is one level of a track.
-let shown, size, start, duration, name, kind, shape, launch, order, until, rows, heads, device, around, trackOf;
+let shown, counters, zeros, size, start, duration, name, kind, shape, launch, order, until, rows, heads, device, around, trackOf;
 let hover = null; // the time under the pointer, at which keys zoom
-let from = 0, to = 1, selection = null, chosen = -1, matches = null, folded = new Set();
+let from = 0, to = 1, selection = null, chosen = -1, reading = null, matches = null, folded = new Set();
 
-function numbers(at, count, out) {
-  for (let place = 0; place < count; place++) {
+function numbers(bytes, count, out) {
+  for (let place = 0, at = 0; place < count; place++) {
     let value = 0, scale = 1, byte;
     do { byte = bytes[at++]; value += (byte & 127) * scale; scale *= 128; } while (byte & 128);
     out[place] = value;
@@ -39,25 +39,43 @@ function seconds(ns, digits = 4) {
   const [scale, unit] = Math.abs(ns) >= 1e9 ? [1e-9, "s"] : Math.abs(ns) >= 1e6 ? [1e-6, "ms"] : Math.abs(ns) >= 1e3 ? [1e-3, "µs"] : [1, "ns"];
   return `${Number((ns * scale).toPrecision(digits))} ${unit}`;
 }
+const changes = (counter) => counter.high > counter.low;
+const inAll = ({ low, high, unit }) => high > low ? word("{low} to {high} in all", { low: quantity(low, unit), high: quantity(high, unit) }) : word("{value} throughout", { value: quantity(low, unit) });
 const nameOf = (span) => shown.texts[name[span]];
 const endOf = (span) => start[span] + duration[span];
 const isGap = (span) => kinds[kind[span]] === "gap";
 
-function choose(number) {
+// A value in its unit: those of the International System scaled, others as recorded.
+function quantity(value, unit) {
+  const scaled = ["Hz", "B", "B/s"].includes(unit), power = scaled ? Math.min(Math.max(Math.floor(Math.log10(Math.abs(value) || 1) / 3), 0), 5) : 0;
+  return `${Number((value / 1000 ** power).toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 9 })} ${["", "k", "M", "G", "T", "P"][power]}${unit}`.trim();
+}
+
+const columnsOf = (number) => Promise.all(timelines[number].at.map(inflated));
+function choose(number, columns) {
   shown = timelines[number];
   size = shown.tracks.reduce((sum, track) => sum + track[2], 0);
-  const [starts, durations, names, kinds_at, shapes, launches] = shown.at;
+  const [starts, durations, names, kinds_of, shapes, launches, ...readings] = columns;
   start = numbers(starts, size, new Float64Array(size));
   duration = numbers(durations, size, new Float64Array(size));
   name = numbers(names, size, new Int32Array(size));
-  kind = bytes.subarray(kinds_at, kinds_at + size);
+  kind = kinds_of;
   shape = numbers(shapes, size, new Int32Array(size));
   launch = numbers(launches, size, new Int32Array(size));
   for (let at = 0, span = 0; at < shown.tracks.length; at++)
     for (let sum = 0, last = span + shown.tracks[at][2]; span < last; span++) { sum += start[span]; start[span] = sum; }
+  const all = shown.counters.map(([label, unit, count], at) => {
+    const time = numbers(readings[2 * at], count, new Float64Array(count)), doubles = new DataView(readings[2 * at + 1].buffer);
+    for (let one = 1; one < count; one++) time[one] += time[one - 1];
+    const value = Float64Array.from(time, (_, one) => doubles.getFloat64(8 * one, true));
+    return { label, unit, time, value, low: value.reduce((a, b) => Math.min(a, b)), high: value.reduce((a, b) => Math.max(a, b)) };
+  });
+  // Those that change are drawn first, those that do not as a line of words, and those of zero only named below.
+  counters = [...all.filter(changes), ...all.filter((one) => !changes(one) && one.high !== 0)];
+  zeros = all.filter((one) => one.low === 0 && one.high === 0).map((one) => one.label);
   nest();
   from = 0; to = Math.max(shown.length, 1);
-  selection = null; chosen = -1; device = null; hover = null; $("meanwhile").hidden = true; folded = new Set();
+  selection = null; chosen = -1; reading = null; device = null; hover = null; $("meanwhile").hidden = true; folded = new Set();
   find();
   lay();
   total();
@@ -93,11 +111,19 @@ function nest() {
 function lay() {
   let y = RULER, track = -1;
   const titles = [];
+  // Counters stand between the device and the host.
+  const measure = () => { if (!measure.done) for (const one of counters) { one.y = y + TITLE; one.tall = changes(one) ? COUNTER : 0; y += TITLE + one.tall; } measure.done = true; };
   for (const row of rows) {
-    if (row.track !== track) { track = row.track; titles.push({ track, y }); y += TITLE; }
+    if (row.track !== track) {
+      track = row.track;
+      if (shown.tracks[track][1] === "host") measure();
+      titles.push({ track, y });
+      y += TITLE;
+    }
     row.y = folded.has(row.track) && row.depth > 0 ? -1 : y;
     if (row.y >= 0) y += ROW;
   }
+  measure();
   lay.titles = titles;
   pane.style.height = `${Math.min(y + 10, Math.max(0.68 * innerHeight, 200))}px`;
   $("height").style.height = `${Math.max(0, y + 8 - pane.clientHeight)}px`;
@@ -155,6 +181,7 @@ function draw() {
       }
     }
   }
+  for (const one of counters) drawCounter(one, scale, width, height, top, ink, soft);
   const ground = getComputedStyle(document.documentElement).getPropertyValue("--card");
   for (const title of lay.titles || []) {
     const y = title.y - top, [label, side] = shown.tracks[title.track];
@@ -180,6 +207,38 @@ function draw() {
     pen.fillRect(x, RULER - 6, 1, 5);
     const label = seconds(at, Math.min(15, Math.max(4, Math.ceil(Math.log10(Math.max(Math.abs(at), 1) / tick)) + 1)));
     if (x + label.length * letter < width) pen.fillText(label, x + 3, 9);
+  }
+}
+// The last reading until a time, -1 before the first.
+function readingAt(counter, time) {
+  let low = 0, high = counter.time.length;
+  while (low < high) { const middle = (low + high) >> 1; if (counter.time[middle] <= time) low = middle + 1; else high = middle; }
+  return low - 1;
+}
+// A pixel is filled from zero to the highest reading in it, and darker from there to the lowest: none is passed over.
+function drawCounter(counter, scale, width, height, top, ink, soft) {
+  const y = counter.y - top, base = Math.min(counter.low, 0), span = Math.max(counter.high, 0) - base || 1, of = (value) => y + (COUNTER - 3) * (1 - (value - base) / span);
+  if (y - TITLE > height || y + COUNTER < RULER) return;
+  const { time, value, label } = counter, strong = `hsl(190 55% ${dark.matches ? 60 : 38}%)`, light = `hsl(190 45% ${dark.matches ? 30 : 80}%)`;
+  pen.fillStyle = soft;
+  pen.fillText(`${label} · ${inAll(counter)}`, 4, y - TITLE / 2);
+  if (!counter.tall) return;
+  const zero = of(0);
+  let place = readingAt(counter, from);
+  for (let pixel = 0; pixel < width; pixel++) {
+    const next = from + (pixel + 1) / scale;
+    let low = place < 0 ? Infinity : value[place], high = place < 0 ? -Infinity : value[place];
+    for (; place + 1 < time.length && time[place + 1] < next; place++) { low = Math.min(low, value[place + 1]); high = Math.max(high, value[place + 1]); }
+    if (high < low) continue;
+    const upper = of(high), lower = of(low);
+    pen.fillStyle = light;
+    pen.fillRect(pixel, Math.min(upper, zero), 1, Math.abs(zero - upper));
+    pen.fillStyle = strong;
+    pen.fillRect(pixel, upper, 1, Math.max(lower - upper, 1.5));
+  }
+  if (reading && reading.counter === counter) {
+    pen.fillStyle = ink;
+    pen.fillRect(Math.round((time[reading.place] - from) * scale), y - 2, 1.5, COUNTER);
   }
 }
 // From the call that launched to what it launched.
@@ -212,7 +271,8 @@ function at(event) {
   const time = from + (x / box.width) * (to - from), line = y + pane.scrollTop;
   const title = y > RULER ? lay.titles.find((one) => line >= one.y && line < one.y + TITLE) : undefined;
   let span = -1;
-  if (y > RULER && !title) {
+  const counter = y > RULER ? counters.find((one) => line >= one.y - TITLE && line < one.y + one.tall) : undefined;
+  if (y > RULER && !title && !counter) {
     const row = rows.find((one) => one.y >= 0 && line >= one.y && line < one.y + ROW), near = NEAREST * (to - from) / box.width;
     if (row) {
       const place = firstWhere(row.from, row.to, (one) => endOf(one) > time);
@@ -222,7 +282,7 @@ function at(event) {
       if (around.length && distance(around[0]) <= near) span = around[0];
     }
   }
-  return { x, y, time, title, span };
+  return { x, y, time, title, span, counter };
 }
 function facts(span) {
   const lines = [kind_words[kind[span]], word("starts at {start}, lasts {time}", { start: seconds(start[span], 9), time: seconds(duration[span], 6) })];
@@ -231,16 +291,37 @@ function facts(span) {
   if (launch[span]) lines.push(word("launched by {name}, {time} before", { name: nameOf(launch[span] - 1), time: seconds(start[span] - start[launch[span] - 1]) }));
   return lines;
 }
-function showTip(span, x, y) {
+// The value of a counter at a time, in words.
+function read(counter, place, time) {
+  return place < 0 ? word("no reading yet at {start}", { start: seconds(time) })
+    : word("{value} from {start} on", { value: quantity(counter.value[place], counter.unit), start: seconds(counter.time[place], 9) });
+}
+function showTip({ span, counter, time }, x, y) {
   tip.replaceChildren();
-  element("b", nameOf(span), tip);
-  facts(span).forEach((line) => element("div", line, tip));
+  element("b", counter ? counter.label : nameOf(span), tip);
+  (counter ? [read(counter, readingAt(counter, time), time)] : facts(span)).forEach((line) => element("div", line, tip));
   tip.hidden = false;
   tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - tip.offsetWidth - 8))}px`;
   tip.style.top = `${y + 18 + tip.offsetHeight > innerHeight ? Math.max(4, y - tip.offsetHeight - 12) : y + 18}px`;
 }
+// Mark a reading of a counter and say it.
+function pickReading(counter, place) {
+  if (chosen >= 0) pick(-1);
+  reading = place < 0 ? null : { counter, place };
+  $("said").textContent = `${counter.label}; ${word("counter")}; ${read(counter, place, 0)}; ${inAll(counter)}`;
+  if (place >= 0 && (counter.time[place] < from || counter.time[place] > to)) show(counter.time[place] - (to - from) / 2, counter.time[place] + (to - from) / 2);
+  else draw();
+}
+// The next counter, at the reading in force in the middle of what is shown; scrolled to.
+function nextCounter() {
+  if (!counters.length) return;
+  const counter = counters[reading ? (counters.indexOf(reading.counter) + 1) % counters.length : 0];
+  pane.scrollTop = Math.max(0, counter.y - pane.clientHeight / 2);
+  pickReading(counter, Math.max(readingAt(counter, (from + to) / 2), 0));
+}
 function pick(span) {
   chosen = span;
+  reading = null;
   $("said").textContent = span < 0 ? "" : [nameOf(span), ...facts(span)].join("; ");
   const filler = span >= 0 && isGap(span) ? meanwhile(span) : -1, link = $("meanwhile");
   link.hidden = filler < 0;
@@ -296,7 +377,29 @@ function total() {
     [shown.texts[one], kind_words[of[one]]].forEach((text) => element("td", text, row));
     [runs[one].toLocaleString("en"), seconds(times[one]), `${(100 * times[one] / (right - left)).toFixed(1)} %`].forEach((text) => { element("td", text, row).className = "number"; });
   }
+  totalCounters(left, right);
   if (names.length > LISTED) element("td", word("{count} more names", { count: names.length - LISTED }), element("tr", "", $("rows"))).colSpan = 5;
+}
+// The readings of each counter in force in a window: the lowest, the mean over time and the highest.
+function totalCounters(left, right) {
+  $("of-counters").hidden = !counters.length;
+  $("zeros").textContent = zeros.length ? word("zero throughout: {names}", { names: zeros.join(", ") }) : "";
+  $("counters").replaceChildren();
+  for (const counter of counters) {
+    let low = Infinity, high = -Infinity, sum = 0, long = 0, count = 0;
+    for (let place = Math.max(readingAt(counter, left), 0); place < counter.time.length && counter.time[place] <= right; place++) {
+      const until = place + 1 < counter.time.length ? counter.time[place + 1] : shown.length, wide = Math.max(0, Math.min(until, right) - Math.max(counter.time[place], left));
+      low = Math.min(low, counter.value[place]);
+      high = Math.max(high, counter.value[place]);
+      sum += wide * counter.value[place];
+      long += wide;
+      count++;
+    }
+    const row = element("tr", "", $("counters"));
+    element("td", counter.label, row);
+    const values = count ? [low, long ? sum / long : low, high].map((value) => quantity(value, counter.unit)) : ["–", "–", "–"];
+    [...values, count.toLocaleString("en")].forEach((text) => { element("td", text, row).className = "number"; });
+  }
 }
 // How long the device was busy; null where none is shown, or one of each of many ranks.
 function busyBetween(left, right) {
@@ -362,6 +465,8 @@ function perfetto() {
       parts.push(`,\n{"ph":"X","cat":"${kinds[kind[span]]}","name":${JSON.stringify(nameOf(span))},"pid":${side === "host" ? 1 : 2},"tid":${track},"ts":${micro(start[span])},"dur":${micro(duration[span])}${args}}`);
     }
   });
+  for (const { label, unit, time, value } of counters)
+    for (let place = 0; place < time.length; place++) parts.push(`,\n{"ph":"C","name":${JSON.stringify(label)},"pid":2,"ts":${micro(time[place])},"args":{${JSON.stringify(unit || "value")}:${value[place]}}}`);
   parts.push("\n]}\n");
   return new Blob(parts, { type: "application/json" });
 }
@@ -389,7 +494,7 @@ canvas.addEventListener("pointermove", (event) => {
   const place = at(event);
   hover = place.time;
   if (!held) {
-    if (place.span >= 0) showTip(place.span, event.clientX, event.clientY); else tip.hidden = true;
+    if (place.span >= 0 || place.counter) showTip(place, event.clientX, event.clientY); else tip.hidden = true;
     return;
   }
   if (Math.abs(place.x - held.x) + Math.abs(event.clientY - held.clientY) > 3) held.moved = true;
@@ -406,7 +511,7 @@ canvas.addEventListener("pointerup", () => {
   if (place.moved) { if (place.selects) total(); return; }
   if (place.title) { const { track } = place.title; if (!folded.delete(track)) folded.add(track); lay(); return; }
   if (place.selects) { selection = null; total(); }
-  pick(place.span);
+  if (place.counter) pickReading(place.counter, readingAt(place.counter, place.time)); else pick(place.span);
 });
 canvas.addEventListener("pointerleave", () => { tip.hidden = true; hover = null; });
 pane.addEventListener("scroll", draw);
@@ -418,6 +523,8 @@ pane.addEventListener("keydown", (event) => {
   else if (key === "-" || key === "s") zoom(1 / 0.6, middle);
   else if (key === "arrowleft" || key === "a") show(from - step, to - step);
   else if (key === "arrowright" || key === "d") show(from + step, to + step);
+  else if (key === "c") nextCounter();
+  else if ((key === "," || key === ".") && reading) pickReading(reading.counter, Math.min(Math.max(reading.place + (key === "," ? -1 : 1), 0), reading.counter.time.length - 1));
   else if (key === "g" && !$("meanwhile").hidden) $("meanwhile").click();
   else if (event.key === "ArrowUp") pane.scrollTop -= 3 * ROW;
   else if (event.key === "ArrowDown") pane.scrollTop += 3 * ROW;
@@ -432,11 +539,15 @@ $("out").onclick = () => show(0, Math.max(shown.length, 10));
 $("search").oninput = find;
 $("search").onkeydown = (event) => { if (event.key === "Enter") nextMatch(); };
 timelines.forEach((one, number) => { element("option", one.label, $("timelines")).value = number; });
-$("timelines").onchange = () => choose(Number($("timelines").value));
+$("timelines").onchange = async () => {
+  const wanted = $("timelines").value, columns = await columnsOf(Number(wanted));
+  if (wanted === $("timelines").value) choose(Number(wanted), columns);
+};
 $("of-timelines").hidden = timelines.length < 2;
+const first = await columnsOf(0);
 $("graph").hidden = false;
 $("no-graph").hidden = true;
-choose(0);
+choose(0, first);
 dark.addEventListener("change", draw);
 new ResizeObserver(lay).observe(pane);
 })();

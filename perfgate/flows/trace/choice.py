@@ -1,0 +1,14 @@
+"""Which timelines of a recording a question is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The timelines to show, and the number of rows of each; None means all."""
+
+    rank: int | None = None
+    device: int | None = None
+    limit: int | None = None

@@ -1,0 +1,112 @@
+"""Answers about large recordings, kept with the recordings: the same question again reads neither them nor their columns."""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from perfgate.trace.cache import cache_folder
+from perfgate.trace.cache.entries import ANSWER, EntryFolder
+from perfgate.trace.cache.state import FileState, are_settled, are_unchanged, entry_name, question_of, reader_state
+
+_MAGIC = b"perfgate answer\0"
+_SUM_BYTES = 4
+_Answer = TypeVar("_Answer")
+_Detail = str | int | float | bool | None
+
+
+class _KeptAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """``reader`` and ``question`` identify the answer, ``files`` are the states of the files that it is about."""
+
+    reader: str
+    question: tuple[str, ...]
+    files: list[FileState]
+    answer: msgspec.Raw
+
+
+def kept_answer(
+    paths: Sequence[Path],
+    details: Iterable[_Detail],
+    kind: type[_Answer],
+    work_out: Callable[[], _Answer],
+    *,
+    clock: Callable[[], int] = time.time_ns,
+) -> _Answer:
+    """The answer to a question about recordings: what was kept of it, else what ``work_out`` returns, which is kept.
+
+    ``details`` are all that the answer depends on besides the recordings. Only answers about recordings whose columns are kept
+    are kept too. Raises what ``work_out`` raises.
+    """
+    folder = cache_folder()
+    if folder is None:
+        return work_out()
+    question = (*map(repr, details), *(part for path in paths for part in question_of(path)))
+    answers = _Answers(EntryFolder(folder), question)
+    kept = answers.recalled(kind)
+    if kept is not None:
+        return kept
+    began = clock()
+    answer = work_out()
+    with suppress(OSError, ValueError):
+        answers.keep(answer, _files_read(folder, paths, began))
+    return answer
+
+
+def _files_read(folder: Path, paths: Sequence[Path], began: int) -> list[FileState]:
+    """The files of recordings, if the columns of all are kept, and no file has changed since before the answer began."""
+    from perfgate.trace.cache.folder import RecordingCache
+
+    files: list[FileState] = []
+    for path in paths:
+        kept = RecordingCache(folder).files_of(path)
+        if not kept or not are_settled(kept, began) or not are_unchanged(kept):
+            return []
+        files += kept
+    return files
+
+
+class _Answers:
+    """The kept answer of one question."""
+
+    def __init__(self, entries: EntryFolder, question: tuple[str, ...]) -> None:
+        self._entries, self._question = entries, question
+        self._name = f"{entry_name(question)}{ANSWER}"
+
+    def recalled(self, kind: type[_Answer]) -> _Answer | None:
+        """None if there is none, or anything has changed since."""
+        file = self._entries.file(self._name)
+        try:
+            with file.open("rb") as stream:
+                if os.fstat(stream.fileno()).st_uid != os.geteuid():
+                    return None  # another user with write access to the folder could forge entries
+                content = stream.read()
+            body = memoryview(content)[len(_MAGIC) + _SUM_BYTES :]
+            head = _MAGIC + zlib.crc32(body).to_bytes(_SUM_BYTES, "little")
+            if not content.startswith(head):
+                raise ValueError("other bytes than were written")
+            kept = msgspec.msgpack.decode(body, type=_KeptAnswer)
+            if (kept.reader, kept.question) != (reader_state(), self._question) or not are_unchanged(kept.files):
+                return None
+            answer = msgspec.msgpack.decode(kept.answer, type=kind)
+        except OSError:
+            return None
+        except (msgspec.MsgspecError, ValueError):
+            self._entries.note_damage(file)
+            return None
+        self._entries.note_use(file)
+        return answer
+
+    def keep(self, answer: object, files: list[FileState]) -> None:
+        """Raises OSError if it cannot be written."""
+        if not files:
+            return
+        record = _KeptAnswer(reader_state(), self._question, files, msgspec.Raw(msgspec.msgpack.encode(answer)))
+        body = msgspec.msgpack.encode(record)
+        self._entries.keep(self._name, [_MAGIC + zlib.crc32(body).to_bytes(_SUM_BYTES, "little"), body])

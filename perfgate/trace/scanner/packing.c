@@ -1,0 +1,34 @@
+/* Loops over columns of numbers, for which numpy takes more memory or several passes. */
+
+#include <stdint.h>
+
+/* Each number as LEB128: seven bits a byte, the lowest first, the highest bit set while more follow. `out` has room for ten bytes
+   a number. Returns how many were written. */
+int64_t leb128(const uint64_t *values, int64_t count, uint8_t *out)
+{
+    uint8_t *at = out;
+    for (int64_t place = 0; place < count; place++) {
+        uint64_t rest = values[place];
+        while (rest > 127) {
+            *at++ = (uint8_t)(rest | 128);
+            rest >>= 7;
+        }
+        *at++ = (uint8_t)rest;
+    }
+    return at - out;
+}
+
+/* For each code its place in a table of `size` values of 1, 4 or 8 bytes; a negative one counts from the end. */
+void look_up(const void *table, int64_t size, int32_t bytes, const int32_t *codes, int64_t count, void *out)
+{
+#define LOOK_UP(type) \
+    for (int64_t place = 0; place < count; place++) \
+        ((type *)out)[place] = ((const type *)table)[codes[place] < 0 ? size + codes[place] : codes[place]]
+    if (bytes == 1)
+        LOOK_UP(uint8_t);
+    else if (bytes == 4)
+        LOOK_UP(uint32_t);
+    else
+        LOOK_UP(uint64_t);
+#undef LOOK_UP
+}
