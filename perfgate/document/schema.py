@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import msgspec
 
-from perfgate.document.acceptance import Check, compile_check
 from perfgate.document.strict_json import MAX_BYTES, MAX_INTEGER, MIN_INTEGER, refuse
 from perfgate.errors import PerfgateError
+
+if TYPE_CHECKING:
+    from jsonschema_rs import Draft202012Validator as Validator
+    from jsonschema_rs import ValidationError
 
 # Enough for any honest document; bounds the cost of reading a hostile one.
 MAX_TEXT = 64 * 1024
@@ -29,6 +34,7 @@ LENGTHS = {
     ("ErrorDetail", "log_tail"): MAX_LONG_TEXT,
 }
 _HERE = Path(__file__).resolve().parent
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PLACES = (_HERE.parent / "schemas", _HERE.parent.parent / "schemas")
 
 
@@ -125,38 +131,44 @@ _Record = TypeVar("_Record", bound=msgspec.Struct)
 
 def convert_checked(value: Any, record: type[_Record], schema: str, *, name: str, remedy: str) -> _Record:
     """A value as a record if ``schema`` allows it. Raises DocumentError with the offending place otherwise."""
-    if not _check(schema)(value):
-        _refuse_invalid(value, schema, name, remedy)
+    error = next(_validator(schema).iter_errors(value), None)
+    if error is not None:
+        _refuse_invalid(error, name, remedy)
     try:
         return msgspec.convert(value, record)
     except msgspec.ValidationError as invalid:
         refuse(name, "$", str(invalid), remedy)
 
 
-def _refuse_invalid(value: Any, schema: str, name: str, remedy: str) -> None:
-    """Raise DocumentError for the first error that jsonschema finds, if any."""
-    # It takes longer to import than most documents to read.
-    from jsonschema.exceptions import best_match
-
-    error = next(_validator(schema).iter_errors(value), None)
-    if error is None:
-        return
-    innermost = best_match([error]) or error
+def _refuse_invalid(error: ValidationError, name: str, remedy: str) -> NoReturn:
+    innermost = _innermost(error)
     message = innermost.message
-    if len(message) > 300:  # jsonschema quotes the whole value, which may be the whole file
+    if len(message) > 300:  # it quotes the whole value, which may be the whole file
         message = f"{message[:150]} … {message[-150:]}"
-    refuse(name, ascii(innermost.json_path)[1:-1][:200], message.encode("utf-8", "replace").decode(), remedy)
+    shown = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in message)
+    refuse(name, _path(innermost.instance_path), shown, remedy)
+
+
+def _innermost(error: ValidationError) -> ValidationError:
+    """The error that says what is wrong: of alternatives, that of the one that fits the deepest, and not by its type alone."""
+    alternatives = getattr(error.kind, "context", None) or []
+    found = [_innermost(first) for first, *_ in filter(None, alternatives)]
+    return max(found, key=_fit, default=error)
+
+
+def _fit(error: ValidationError) -> tuple[int, bool]:
+    return len(error.instance_path), error.kind.name != "type"
+
+
+def _path(steps: Sequence[str | int]) -> str:
+    """A JSONPath (RFC 9535) in ASCII, as much of it as fits into a line."""
+    names = (f".{step}" if _NAME.fullmatch(str(step)) else f"[{step!a}]" for step in steps)
+    return f"${''.join(names)}"[:200]
 
 
 @cache
-def _check(name: str) -> Check:
-    return compile_check(load_schema(name))
+def _validator(name: str) -> Validator:
+    # It takes longer to import than most commands that read no document.
+    from jsonschema_rs import Draft202012Validator
 
-
-@cache
-def _validator(name: str) -> Any:
-    import jsonschema
-    import referencing
-
-    # An empty registry: by default jsonschema fetches the target of a $ref over the network.
-    return jsonschema.Draft202012Validator(load_schema(name), registry=referencing.Registry())
+    return Draft202012Validator(load_schema(name))
