@@ -67,6 +67,21 @@ def axe() -> str:
     return script.read_text(encoding="utf-8")
 
 
+def test_site__keyboard__begins_at_the_skip_link_and_reaches_every_run_of_a_series(page: Page, tmp_path: Path) -> None:
+    file = tmp_path / "series.html"
+    file.write_text(PAGES["site-series"](), encoding="utf-8")
+    page.call("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
+    page.open(file)
+    page.key("Tab")
+    assert page.ask("document.activeElement.getAttribute('href')") == "#content"
+    assert page.ask("document.activeElement.getBoundingClientRect().left") >= 0
+    reached = "[...document.querySelectorAll('table a')].filter((link) => link.tabIndex >= 0).map((link) => link.href)"
+    drawn = "[...document.querySelectorAll('svg.history a')].map((link) => link.href.baseVal)"
+    behind = {link.rpartition("/")[2] for link in page.ask(drawn)}
+    assert len(behind) == 30
+    assert behind <= {link.rpartition("/")[2] for link in page.ask(reached)}
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280, 2560])
 @pytest.mark.parametrize("name", PAGES)

@@ -29,9 +29,10 @@ def _has(points: Sequence[TrendPoint], run: StoredRun) -> bool:
 
 def _place(points: Sequence[TrendPoint], run: StoredRun) -> int:
     """The index of a run's version; of a run without a point of its own, that of the version before it."""
-    own = [index for index, point in enumerate(points) if _is_of(point, run)]
-    if own:
-        return own[-1]
+    # From the end, as most runs that are asked for are new.
+    own = next((index for index in reversed(range(len(points))) if _is_of(points[index], run)), None)
+    if own is not None:
+        return own
     began = moment(run.started_at)
     return max(sum(moment(point.started_at) <= began for point in points) - 1, 0)
 

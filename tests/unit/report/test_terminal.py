@@ -88,7 +88,7 @@ def test_render_terminal__escape_sequences_in_names__are_replaced() -> None:
 def test_render_run__five_steps__values_reasons_and_findings() -> None:
     text = shown(render_run, make_run())
     assert text.startswith("demo at 0f1e2d3c4 on cpu, 5 steps")
-    assert "P50 latency 37.1 ms (36.8 ms to 37.5 ms)" in text
+    assert "P50 latency 37.1 ms (36.8 to 37.5 ms)" in text
     assert "P99 latency: not available, needs 662 calls" in text
     assert "not applicable   the device shares the host's memory" in text
     assert "! Softmax takes 18 % of the busy time" in text

@@ -170,7 +170,7 @@ def _interval(value: Value, unit: str) -> str:
         say("not estimable") if end is None else formats.quantity(end, unit, metric=value.metric)
         for end in value.interval
     )
-    return f" ({say('{low} to {high}', low=low, high=high)})"
+    return f" ({numbers.reach(low, high)})"
 
 
 def step_numbers(summary: Summary) -> list[StepNumber]:
