@@ -446,11 +446,7 @@ def load_config(
             path=path,
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            "{path} cannot be read: {error}",
-            path=path,
-            error=error,
-        ) from error
+        raise ConfigError("{path} cannot be read: {error}", path=path, error=error) from error
     device = device or environ.get("PERFGATE_DEVICE") or None
     testbed = environ.get("PERFGATE_TESTBED", "")
     return parse_config(text, path, device=device, testbed=testbed, needs_workload=needs_workload)
@@ -471,9 +467,7 @@ def report_language(option: str | None, root: Path, *, environ: Mapping[str, str
         if chosen == language:
             return language
     raise ConfigError(
-        "PERFGATE_LANG is {chosen!r}; the languages are {languages}",
-        chosen=chosen,
-        languages=", ".join(LANGUAGES),
+        "PERFGATE_LANG is {chosen!r}; the languages are {languages}", chosen=chosen, languages=", ".join(LANGUAGES)
     )
 
 
@@ -485,12 +479,7 @@ def parse_config(
         raw = tomllib.loads(text.removeprefix("\ufeff"))  # the mark with which editors on Windows begin a file
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         remedy = "; write / in paths" if "Unescaped" in str(error) else ""
-        raise ConfigError(
-            "{path} is not valid TOML: {error}{remedy}",
-            path=path,
-            error=error,
-            remedy=remedy,
-        ) from error
+        raise ConfigError("{path} is not valid TOML: {error}{remedy}", path=path, error=error, remedy=remedy) from error
     _refuse_unknown(raw, ConfigFile, path, where="")
     for name, entry in (raw.get("workloads") or {}).items() if isinstance(raw.get("workloads"), dict) else ():
         if isinstance(entry, dict):
@@ -629,9 +618,7 @@ def _check_lists(parsed: ConfigFile, path: Path) -> None:
     looks, spans, requirements = parsed.gate.looks, parsed.graph.spans, parsed.measure.requirements
     if looks != sorted(set(looks)):
         raise ConfigError(
-            "{path}: [gate] looks must be growing numbers of pairs, found {looks}",
-            path=path,
-            looks=looks,
+            "{path}: [gate] looks must be growing numbers of pairs, found {looks}", path=path, looks=looks
         )
     if len(spans) not in (0, 2, 3):
         raise ConfigError(
@@ -748,15 +735,11 @@ def _check_reference(text: str, path: Path) -> None:
     file, colon, attribute = text.rpartition(":")
     if not text.isprintable():  # "perf\new.py" holds a line break
         raise ConfigError(
-            "{path}: workload {text!r} holds an escaped character; write / in paths",
-            path=path,
-            text=text,
+            "{path}: workload {text!r} holds an escaped character; write / in paths", path=path, text=text
         )
     if not (file and colon and attribute.isidentifier()):
         raise ConfigError(
-            '{path}: workload {text!r} must read "FILE.py:NAME", e.g. "perf/workload.py:encoder"',
-            path=path,
-            text=text,
+            '{path}: workload {text!r} must read "FILE.py:NAME", e.g. "perf/workload.py:encoder"', path=path, text=text
         )
     if Path(file).is_absolute() or ".." in Path(file).parts:
         raise ConfigError(

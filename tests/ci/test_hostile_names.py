@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perfgate.judging.report.render.trend import TrendContext, render_issue, render_news
+from perfgate.judging.report.render.trend import render_issue, render_news
+from perfgate.judging.report.view.summary import CommentContext
 from perfgate.locale import Language
 from tests.fakes.hostile import hostile_names
 from tests.fakes.trends import hostile_trend
@@ -30,6 +31,6 @@ def test_render_comment__hostile_names_everywhere__mean_nothing(parser: str, lan
 def test_render_issue__hostile_names__mean_nothing(parser: str, language: Language) -> None:
     for name in hostile_names(500, seed=8):
         trend = hostile_trend(name)
-        seen = check_posted(render_issue(trend, TrendContext(language=language)), parser, more=ISSUE_TAGS)
+        seen = check_posted(render_issue(trend, CommentContext(language=language)), parser, more=ISSUE_TAGS)
         assert {len(row) for table in seen.tables for row in table} == {6}
         check_posted(render_news(trend, language) or "", parser, more=ISSUE_TAGS)

@@ -42,18 +42,14 @@ _TAKE = 100_000
 
 
 class Reach(NamedTuple):
-    """How many quads a job will have in the end, of how many starts, and how many seconds it will take."""
+    """Quads of a job, of how many starts, and the seconds for them: an earlier check's part, or what it will have in the end.
 
-    quads: int
-    starts: int
-    seconds: float
-
-
-class TurnsBefore(NamedTuple):
-    """An earlier check's part of a job: its quads and starts have the first numbers."""
+    The quads and starts of an earlier check have the first numbers.
+    """
 
     quads: int = 0
     starts: int = 0
+    seconds: float = 0.0
 
 
 @dataclass
@@ -68,7 +64,7 @@ class MeasuredJob:
     head: list[Turn] = field(default_factory=list)
     failed: list[FailedPair] = field(default_factory=list)
     stacks: dict[SideName, SideStacks] = field(default_factory=dict)
-    before: TurnsBefore = field(default_factory=TurnsBefore)
+    before: Reach = field(default_factory=Reach)
 
 
 @dataclass

@@ -17,7 +17,7 @@ from perfgate.conductor.sides.checklist_turns import ChecklistSide, ChecklistTur
 from perfgate.conductor.sides.harness import read_harnesses, unknown_harnesses
 from perfgate.conductor.sides.kinds import record_of
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
-from perfgate.conductor.sides.turns import NAMES, MeasuredJob, SideName, TurnsBefore
+from perfgate.conductor.sides.turns import NAMES, MeasuredJob, Reach, SideName
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.foresight import Foresight, SoFar
 from perfgate.config import Config, WorkloadReference
@@ -175,7 +175,7 @@ def _measure_jobs(
     progress: Progress,
 ) -> None:
     for reference in job.config.selected_jobs(options.workloads):
-        record, before = record_of(reference), TurnsBefore()
+        record, before = record_of(reference), Reach()
         if job.earlier:
             record, before = refuse_other_job(job.earlier, record), job.earlier.turns_of(reference.name)
             if not Look(

@@ -15,7 +15,7 @@ import msgspec
 
 from perfgate.conductor.sides.kinds import record_of
 from perfgate.conductor.sides.pairs import PairedMeasurement
-from perfgate.conductor.sides.turns import MeasuredJob, TurnsBefore
+from perfgate.conductor.sides.turns import MeasuredJob, Reach
 from perfgate.config import Config
 from perfgate.document.files import read_run
 from perfgate.document.job import JobRecord
@@ -48,10 +48,10 @@ class Earlier(NamedTuple):
     def record_of(self, job: str) -> JobRecord | None:
         return next((record for record in self.head.jobs if record.name == job), None)
 
-    def turns_of(self, job: str) -> TurnsBefore:
+    def turns_of(self, job: str) -> Reach:
         """The number of quads and starts of a job that both sides have, complete or partial."""
         turns = [turn for run in (self.base, self.head) for turn in run.turns if turn.workload == job]
-        return TurnsBefore(
+        return Reach(
             quads=1 + max((turn.quad for turn in turns), default=-1),
             starts=1 + max((turn.start for turn in turns), default=-1),
         )

@@ -22,8 +22,9 @@ from perfgate.flows.shared.trend.commits import commit_names
 from perfgate.flows.shared.trend.read import Wanted, find_trend, open_documents, read_histories
 from perfgate.flows.trend.confirm import confirm_suspected, keep_confirmations, read_confirmations
 from perfgate.flows.trend.post import DEFAULT_KEY, OurIssue, find_issue, post_trend
-from perfgate.judging.report.render.trend import TrendContext, render_issue
+from perfgate.judging.report.render.trend import render_issue
 from perfgate.judging.report.render.trend_page import render_trend_page
+from perfgate.judging.report.view.summary import CommentContext
 from perfgate.judging.trend.standing import state_of
 from perfgate.locale import Language
 
@@ -112,7 +113,7 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
         document = find([*added, *stored_confirmations])
     document = msgspec.structs.replace(document, notes=remembered.notes)
     if out is not None:
-        issue_text = render_issue(document, TrendContext(marker="", language=request.language))
+        issue_text = render_issue(document, CommentContext(marker="", language=request.language))
         write_atomically(out / "trend.json", msgspec.json.encode(document, order="deterministic"))
         write_text_atomically(out / "trend.html", render_trend_page(document, request.language))
         write_text_atomically(out / "trend.md", issue_text)

@@ -19,7 +19,8 @@ from perfgate.judging.forge.issues import (
     text_budget,
 )
 from perfgate.judging.forge.runner import SUMMARY_VARIABLE, append_to, log_lines, summary_path
-from perfgate.judging.report.render.trend import TrendContext, issue_title, render_issue, render_news
+from perfgate.judging.report.render.trend import issue_title, render_issue, render_news
+from perfgate.judging.report.view.summary import CommentContext
 from perfgate.judging.trend.standing import state_of
 from perfgate.locale import Language
 
@@ -56,7 +57,7 @@ def find_issue(key: str, token_variable: str | None, doors: Doors) -> OurIssue:
 
 def post_trend(document: TrendDocument, issue: OurIssue, key: str, language: Language, doors: Doors) -> None:
     """Write the report into our issue, or print it if that is impossible."""
-    context = TrendContext(
+    context = CommentContext(
         language=language,
         artifact_url=issue.event.artifact_url if issue.event else None,
         job_url=issue.event.job_url if issue.event else None,

@@ -12,7 +12,7 @@ from perfgate.conductor.sides.alternating import FEWEST_TURNS, AlternatingSide, 
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import SidePlan, TurnResult
 from perfgate.conductor.sides.stacks import SideStacks
-from perfgate.conductor.sides.turns import OVERRUN, MeasuredJob, Reach, TurnsBefore, TurnTaker
+from perfgate.conductor.sides.turns import OVERRUN, MeasuredJob, Reach, TurnTaker
 from perfgate.document.job import JobNumber, JobRecord
 from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail
@@ -87,7 +87,7 @@ def taken(
     looks: tuple[int, ...] = (8, 16),
     ends: float = 1e6,
     decides_at: int = 10**9,
-    before: TurnsBefore = TurnsBefore(),  # noqa: B008 - a tuple
+    before: Reach = Reach(),  # noqa: B008 - a tuple
     needed: int | None = None,
     record: JobRecord = RECORD,
     **fields: Any,
@@ -198,7 +198,7 @@ def test_order__any_number_of_quads__each_side_leads_half_of_them(turns: int) ->
 
 def test_added_turns__quads_and_starts_go_on_where_the_earlier_ended() -> None:
     plan = SidePlan(turns=4, fewest=2, most=4)
-    measured, calls, told = taken(plan, looks=(16,), before=TurnsBefore(quads=9, starts=3))
+    measured, calls, told = taken(plan, looks=(16,), before=Reach(quads=9, starts=3))
     assert sorted({(turn.quad, turn.start) for turn in measured.head}) == [
         *((quad, 3) for quad in range(9, 13)),
         *((quad, 4) for quad in range(13, 16)),
@@ -210,7 +210,7 @@ def test_added_turns__quads_and_starts_go_on_where_the_earlier_ended() -> None:
 
 
 def test_added_turns__no_time__nothing_is_added_and_nothing_fails() -> None:
-    measured, _, _ = taken(SidePlan(turns=4, fewest=2, most=4), ends=-1.0, before=TurnsBefore(quads=9, starts=3))
+    measured, _, _ = taken(SidePlan(turns=4, fewest=2, most=4), ends=-1.0, before=Reach(quads=9, starts=3))
     assert (measured.base, measured.failed) == ([], [])
 
 

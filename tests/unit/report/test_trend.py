@@ -16,9 +16,10 @@ from rich.console import Console
 
 from perfgate.document.explanation import OperatorDelta
 from perfgate.document.trend import CommitLabel, NotLookedAt
-from perfgate.judging.report.render.trend import TrendContext, issue_title, render_issue, render_news
+from perfgate.judging.report.render.trend import issue_title, render_issue, render_news
 from perfgate.judging.report.render.trend_page import render_trend_page
 from perfgate.judging.report.render.trend_terminal import render_trend
+from perfgate.judging.report.view.summary import CommentContext
 from perfgate.judging.report.view.trend_rows import MovedSeries, change_words, sparkline
 from tests.fakes.trends import (
     BEGAN,
@@ -31,7 +32,7 @@ from tests.fakes.trends import (
 )
 from tests.unit.report.test_hostile import ALLOWED, NASTY, as_github, as_gitlab, hostile, seen
 
-CONTEXT = TrendContext()
+CONTEXT = CommentContext()
 OURS = ALLOWED | {"h3", "br", "a"}
 
 
@@ -225,9 +226,9 @@ def test_render_issue__hundreds_of_changes__folds_go_first_then_rows_and_it_fits
 
 def test_render_issue__links__only_those_of_the_event() -> None:
     url = "https://forge.example/run/1#artifacts"
-    text = render_issue(make_trend(make_series()), TrendContext(artifact_url=url))
+    text = render_issue(make_trend(make_series()), CommentContext(artifact_url=url))
     assert f"[artifact]({url})" in text
-    assert "](" not in render_issue(make_trend(make_series()), TrendContext(artifact_url="javascript:alert(1)"))
+    assert "](" not in render_issue(make_trend(make_series()), CommentContext(artifact_url="javascript:alert(1)"))
 
 
 def test_render_news__something_moved__a_few_lines() -> None:
@@ -257,7 +258,7 @@ def test_issue_title__key__stays_what_it_is() -> None:
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_render_issue__hostile_names__only_our_own_tags_come_out(render: Any, language: Any) -> None:
     for name in [*NASTY, "".join(NASTY)]:
-        check(render_issue(hostile_trend(name), TrendContext(language=language)), render)
+        check(render_issue(hostile_trend(name), CommentContext(language=language)), render)
         check(render_news(hostile_trend(name), language) or "", render)
 
 

@@ -6,7 +6,7 @@ import base64
 import gzip
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,7 +18,6 @@ from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.templates import environment
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.records import FrameRow, FrameTable
 from perfgate.locale import Language, speaking, translate
 from perfgate.version import __version__
 
@@ -228,26 +227,27 @@ class _Listed:
     runs: list[float]
 
 
-def _table(tree: FlameTree) -> FrameTable:
+def _table(tree: FlameTree) -> Mapping[str, object]:
+    """The frames of a tree with the most time of their own; all frames of one name and kind are a row."""
     sides = [node_totals(tree, side) for side in tree.sides]
     listed = _listed(tree, sides)
     order = sorted(listed, key=lambda key: (-max(listed[key].own), key))
-    return FrameTable(
-        label=tree.label,
-        compares=len(sides) > 1,
-        by_counts=tree.by_counts is not None,
-        unit=say(_UNIT_WORDS[tree.unit]),
-        rows=[
-            FrameRow(
-                _name_first(tree.texts[name]),
-                say(_KIND_WORDS[FLAME_KINDS[kind]]),
-                listed[name, kind].place,
-                _cells(listed[name, kind], by_counts=tree.by_counts is not None),
-            )
+    return {
+        "label": tree.label,
+        "compares": len(sides) > 1,
+        "by_counts": tree.by_counts is not None,
+        "unit": say(_UNIT_WORDS[tree.unit]),
+        "rows": [
+            {
+                "name": _name_first(tree.texts[name]),
+                "kind": say(_KIND_WORDS[FLAME_KINDS[kind]]),
+                "place": listed[name, kind].place,
+                "cells": _cells(listed[name, kind], by_counts=tree.by_counts is not None),
+            }
             for name, kind in order[:_LISTED]
         ],
-        more=max(0, len(order) - _LISTED),
-    )
+        "more": max(0, len(order) - _LISTED),
+    }
 
 
 def _listed(tree: FlameTree, sides: Sequence[Sequence[FlameTotal]]) -> dict[tuple[int, int], _Listed]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from perfgate.document.trend import NotLookedAt, TrendCause, TrendDocument
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.templates import render
 from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.view.summary import CommentContext
 from perfgate.judging.report.view.trend_rows import cause_row, day, headline, searched, short, sort_causes
 from perfgate.locale import Language, speaking
 
@@ -26,23 +26,13 @@ _REASONS = {
 }
 
 
-@dataclass(frozen=True)
-class TrendContext:
-    """Where the report is published. Links come from the job's event alone, never from a document."""
-
-    marker: str = ""
-    language: Language = "en"
-    artifact_url: str | None = None
-    job_url: str | None = None
-
-
 def issue_title(key: str, language: Language) -> str:
     with speaking(language):
         title = say("perfgate: how main is doing")
     return f"{title} ({key})" if key else str(title)
 
 
-def render_issue(document: TrendDocument, context: TrendContext, *, budget: int = 60_000) -> str:
+def render_issue(document: TrendDocument, context: CommentContext, *, budget: int = 60_000) -> str:
     """The Markdown of the issue, at most ``budget`` characters.
 
     Over the budget, whole folds are dropped first, from the bottom, then rows at the end of long lists, with their number.
@@ -74,7 +64,9 @@ def render_news(document: TrendDocument, language: Language) -> str | None:
         return _tidy(render("trend/news.md.j2", "markdown", values))
 
 
-def _values(document: TrendDocument, context: TrendContext, rows: int, folds: tuple[str, ...]) -> Mapping[str, object]:
+def _values(
+    document: TrendDocument, context: CommentContext, rows: int, folds: tuple[str, ...]
+) -> Mapping[str, object]:
     causes = sort_causes(document)
 
     def listed(group: list[TrendCause]) -> Mapping[str, object]:

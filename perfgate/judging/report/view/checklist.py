@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from perfgate.judging.report.text.names import first_line, metric_name, place
 from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, phrase, say, translated
 from perfgate.judging.report.view.findings import new_of
-from perfgate.judging.report.view.records import Note, QuantileRow, StepNumber, StepView
+from perfgate.judging.report.view.records import Note, StepNumber, StepView
 from perfgate.judging.report.view.rows import stored_row
 from perfgate.judging.report.view.summary import Summary
 
@@ -216,15 +216,16 @@ def _is_on_turns(note: Message) -> bool:
     return isinstance(note, Message) and note.code == _NOT_IN_TURNS
 
 
-def quantile_rows(summary: Summary) -> list[QuantileRow]:
-    """The quantiles of requests and steps, with one unit per row."""
-    rows = []
+def quantile_rows(summary: Summary) -> list[Mapping[str, object]]:
+    """P50, P90 and P99 of all requests or steps of each job on both sides, with one unit per row."""
+    rows: list[Mapping[str, object]] = []
     for row in summary.decision.quantiles:
         words = formats.quantities([*row.base, *row.head], "s", metric=row.metric)
         counts = Words(" / ".join(f"{count:,}" for count in row.counts))
         half = len(row.base)
         name = say("step time of all ranks") if row.metric == RANKS_STEP else metric_name(row.metric)
-        rows.append(QuantileRow(name, place(row.workload, ""), words[:half], words[half:], counts))
+        at = place(row.workload, "")
+        rows.append({"name": name, "place": at, "base": words[:half], "head": words[half:], "counts": counts})
     return rows
 
 

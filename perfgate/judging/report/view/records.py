@@ -201,17 +201,6 @@ class StepNumber:
 
 
 @dataclass(frozen=True)
-class QuantileRow:
-    """P50, P90 and P99 of all requests or steps of a job, on both sides."""
-
-    name: str
-    place: str
-    base: list[Words]
-    head: list[Words]
-    counts: Words
-
-
-@dataclass(frozen=True)
 class CommitView:
     """A commit between two runs of main."""
 
@@ -400,25 +389,3 @@ class WantedEvidence:
     out_of_reach: bool
     looks_used_up: bool
     others: list[Comparison]
-
-
-@dataclass(frozen=True)
-class FrameRow:
-    """All frames of one name and kind in a flame graph, on every side."""
-
-    name: str
-    kind: Words
-    place: str
-    cells: list[Words]
-
-
-@dataclass(frozen=True)
-class FrameTable:
-    """The frames of a tree with the most time of their own."""
-
-    label: str
-    compares: bool
-    by_counts: bool
-    unit: Words
-    rows: list[FrameRow]
-    more: int

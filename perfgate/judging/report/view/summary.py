@@ -27,7 +27,7 @@ from perfgate.locale import Language
 
 @dataclass(frozen=True)
 class CommentContext:
-    """Inputs of the comment that come from the CI job and not from documents.
+    """Inputs of a comment or an issue that come from the CI job and not from documents.
 
     ``marker`` is the HTML comment of the first line by which we find our own comment. The only links are ``artifact_url``,
     ``report_url`` and ``job_url``, from the job's environment, and ``pages``, the addresses of kept files by their path, as
@@ -38,7 +38,7 @@ class CommentContext:
     that of the comment.
     """
 
-    marker: str
+    marker: str = ""
     artifact_url: str | None = None
     report_url: str | None = None
     job_url: str | None = None
