@@ -13,11 +13,15 @@ demo: $(VENV)/.runnable
 doctor: $(VENV)/.installed
 	$(BIN)/perfgate doctor
 
+# Containers of Python often set it; without bytecode the tests' modules, and perfgate in every process, are compiled anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # These tests tell honest workers from others by their CPU time, so they need the machine to themselves.
 ALONE := tests/traps/test_processes.py
 # The others wait for processes a third of their time, so one more runs than there are cores.
 WORKERS := $(shell expr $$(nproc) + 1)
 test: $(VENV)/.installed
+	$(BIN)/python -m compileall -q -j 0 perfgate
 	$(BIN)/python -m pytest $(ALONE); alone=$$?; \
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ALONE:%=--ignore=%) && exit $$alone
 
@@ -153,7 +157,7 @@ build/oldest.txt: pyproject.toml .ci/oldest.py
 	mkdir -p build
 	$(PYTHON) .ci/oldest.py > $@
 
-# The plug-ins need no more than perfgate and its tests: msprof-analyze is large, and its own tests skip without it.
+# The plug-ins need no more than perfgate and its tests.
 PLUGINS := plugins/perfgate-advisor plugins/perfgate-forges
 # torch first and by its exact version: with a range pip may choose a build with gigabytes of CUDA.
 CONSTRAINTS ?=

@@ -282,7 +282,7 @@ class CallAccount(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of the time of a typical traced call, in seconds; ``parts`` add up to ``wall``.
 
     It is the mean of the faster half of ``calls`` traced calls, under the profiler, so its shares are more reliable than
-    its seconds. ``rows`` are the heaviest; ``more_rows`` others took ``more_time`` together. ``no_lines`` explains why rows
+    its seconds. ``rows`` are the heaviest; the others took ``more_time`` together. ``no_lines`` explains why rows
     have no line.
 
     ``work`` is that of the dispatched operators, for the roofline; ``roof`` is None if the machine's was not measured.
@@ -294,7 +294,6 @@ class CallAccount(msgspec.Struct, frozen=True, kw_only=True):
     wall: float
     parts: dict[CallPart, float]
     rows: list[CallRow]
-    more_rows: int = 0
     more_time: float = 0.0
     no_lines: Message | None = None
     roof: Roof | None = None

@@ -25,6 +25,8 @@ _BARE = re.compile(
     r"(?: --[a-z][a-z-]*(?:[= ](?:[A-Z][A-Z/]*|\{[\w{}]*))?)*)(?![\w-])"
 )
 _ORDER = re.compile(r"(/perfgate (?:run|accept)[^`\n|]*)`")
+# What a module without a command does not contain: most need not be parsed.
+_MAY_PRINT = re.compile(r"perfgate |`git |`pip ")
 _COMMIT = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{9,40}\b")
 _ACCEPTED = re.compile(r"(?<=baseline accept )(?:[a-z_]+\.[\w.@*/:]+ ?)+")
 
@@ -217,7 +219,10 @@ def _texts() -> tuple[tuple[str, str], ...]:
 
 def _strings(path: Path) -> Iterator[str]:
     """The text constants of a module but for docstrings; what an f-string fills in is `{}`."""
-    tree = ast.parse(path.read_text("utf-8"))
+    source = path.read_text("utf-8")
+    if not _MAY_PRINT.search(source):
+        return
+    tree = ast.parse(source)
     skipped = set()
     for node in ast.walk(tree):
         body = getattr(node, "body", None)

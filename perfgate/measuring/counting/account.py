@@ -59,7 +59,6 @@ def account_for(trace: CallTrace, of: AccountOf) -> CallAccount:
     on_device = bool(stacks.on_device.any())
     parts = _device_parts(trace, calls, chosen) if on_device else _host_parts(stacks, calls, chosen)
     rows = _rows(stacks, calls, chosen, lines, of.root, on_device=on_device)
-    more = rows[MAX_ROWS:]
     return CallAccount(
         workload=of.workload,
         shape=of.shape,
@@ -67,8 +66,7 @@ def account_for(trace: CallTrace, of: AccountOf) -> CallAccount:
         wall=sum(int(calls.end[call] - calls.start[call]) for call in chosen) / len(chosen) / 1e9,
         parts={part: ns / len(chosen) / 1e9 for part, ns in parts.items()},
         rows=rows[:MAX_ROWS],
-        more_rows=len(more),
-        more_time=sum(row.self_time for row in more),
+        more_time=sum(row.self_time for row in rows[MAX_ROWS:]),
         no_lines=lines.missing or (_NOT_JOINED if on_device and not attributed_share(stacks) else None),
         roof=of.roof,
         work=work_of(of.order),

@@ -43,11 +43,7 @@ def advise(recording: Path, workload: str, say: Say) -> Advised:
 def _advise(folder: Path, workload: str, say: Say) -> Advised:
     command = shutil.which(TOOL, path=str(Path(sys.executable).parent)) or shutil.which(TOOL)
     if command is None:
-        say(
-            sentence(
-                "{tool} is not installed, so its advisor was not run (pip install msprof-analyze openpyxl)", tool=TOOL
-            )
-        )
+        say(sentence("{tool} is not installed, so its advisor was not run (pip install {tool})", tool=TOOL))
         return Advised([], [])
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     if size > MOST_BYTES:
@@ -135,7 +131,7 @@ def _workbook(scratch: Path) -> Sheets | None:
     try:
         from openpyxl import load_workbook
     except ImportError as error:
-        raise ValueError("openpyxl is not installed (pip install msprof-analyze openpyxl)") from error
+        raise ValueError("openpyxl is not installed (pip install openpyxl)") from error
     book = load_workbook(path, read_only=True, data_only=True)
     try:
         return {sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book.worksheets}

@@ -233,5 +233,5 @@ def test_advise__tool_not_installed__a_word_in_passing_and_no_warning(
 ) -> None:
     monkeypatch.setattr(msprof_analyze, "TOOL", "no-such-tool")
     assert ask(recording) == (
-        [], [], ["no-such-tool is not installed, so its advisor was not run (pip install msprof-analyze openpyxl)"]
+        [], [], ["no-such-tool is not installed, so its advisor was not run (pip install no-such-tool)"]
     )  # fmt: skip
