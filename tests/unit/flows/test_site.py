@@ -9,6 +9,7 @@ import zlib
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from perfgate.errors import UsageError
@@ -133,6 +134,26 @@ def test_site__damaged_run__its_page_has_the_reason_and_all_others_are_written(
     assert "This run cannot be read" in shown(pages(out)[run_address(newest)])
     assert any("holds the reason alone" in note for note in said.notes)
     assert broken_links(pages(out)) == []
+
+
+def test_site__runs_of_two_branches__a_series_of_each_beside_that_of_all(project: Project, tmp_path: Path) -> None:
+    Path(project.environ["PERFGATE_STORE"]).unlink()
+    runs = main_runs(4, shapes=("long",))
+    on_release = [
+        msgspec.structs.replace(run, source=msgspec.structs.replace(run.source, branch="release/2.x"))
+        for run in runs[2:]
+    ]
+    project.store.record_all([*runs[:2], *on_release])
+    out = tmp_path / "pages"
+    write(project, out, runs=1)
+    found = pages(out)
+    of_p50 = [shown(page) for address, page in found.items() if "latency-p50" in address]
+    assert sorted(text.count("versions") and text.split(" versions")[0].split()[-1] for text in of_p50) == [
+        "2",
+        "2",
+        "4",
+    ]
+    assert broken_links(found) == []
 
 
 def test_site__no_run__says_how_one_is_recorded(project: Project, tmp_path: Path) -> None:
