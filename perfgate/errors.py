@@ -89,6 +89,18 @@ class StoreError(PerfgateError):
     """The store of baselines cannot be opened, read or written."""
 
 
+class UnknownRunError(StoreError):
+    """No stored run, or more than one, has this id."""
+
+
+class UnfitRunError(StoreError):
+    """The run must not become the baseline."""
+
+
+class SessionKeptError(StoreError):
+    """Another document of the session is stored already."""
+
+
 class StoreRefusedError(StoreError):
     """The server that keeps the store cannot be reached, or refuses; nothing is wrong with how perfgate was called."""
 

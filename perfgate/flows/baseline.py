@@ -35,7 +35,7 @@ from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.report.render.comment import accepting_metrics
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.numbers import percent
-from perfgate.judging.store.store import Store, is_shared, shown_location, store_location
+from perfgate.judging.store.store import SERVICE_SCHEMES, Store, is_shared, shown_location, store_location
 from perfgate.locale import Activity
 
 DECISION = "decision.json"
@@ -93,10 +93,9 @@ def keep(config: Config, environ: Mapping[str, str], run: RunDocument, *, allow_
     suspected = _suspected(config, environ, run)
     store = open_project_store(config, environ)
     run_id = store.record(run, allow_dirty=allow_dirty)
-    removed = _bound(store, config, run.testbed.fingerprint)
-    return RecordedRun(
-        id=run_id, store=shown_location(store_location(config, environ)), run=run, suspected=suspected, removed=removed
-    )
+    location = store_location(config, environ)
+    removed = 0 if location.startswith(SERVICE_SCHEMES) else _bound(store, config, run.testbed.fingerprint)
+    return RecordedRun(id=run_id, store=shown_location(location), run=run, suspected=suspected, removed=removed)
 
 
 def refuse_failed(run: RunDocument, where: str = "its log") -> None:

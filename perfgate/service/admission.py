@@ -1,23 +1,27 @@
 """Admission of requests: by the name of the host and by token, before any other code of the service sees them.
 
 Without a token, which is possible on the loopback interface alone, only requests to a name of this machine are answered,
-so that no foreign page can send requests through a browser (DNS rebinding). With a token every request needs it.
+so that no foreign page can send requests through a browser (DNS rebinding). With a token every request needs one, except
+for the health.
 """
 
 from __future__ import annotations
 
-import hmac
 import re
+from dataclasses import replace
 from http import HTTPStatus
 from urllib.parse import parse_qsl, quote, urlencode
 
+from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perfgate.service.answers import refused
+from perfgate.service.callers import NEIGHBOUR, PROBE, Authenticator, Caller
 
+HEALTH = "/api/v1/health"
 _COOKIE = "perfgate-token"
 _LOCAL_NAMES = {"localhost", "127.0.0.1", "::1"}
 _HEADERS = {
@@ -32,10 +36,10 @@ _LARGEST_PORT = 65535
 
 
 class Admission:
-    """Wraps an application: refuses, or passes on, and gives every response the same security headers."""
+    """Wraps an application: refuses, or passes on with the caller, and gives every response the same security headers."""
 
-    def __init__(self, application: ASGIApp, token: str | None) -> None:
-        self._application, self._token = application, token
+    def __init__(self, application: ASGIApp, authenticator: Authenticator) -> None:
+        self._application, self._authenticator = application, authenticator
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
@@ -43,7 +47,7 @@ class Admission:
                 MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
-        refusal = self._refusal(Request(scope)) if scope["type"] == "http" else None
+        refusal = await run_in_threadpool(self._refusal, Request(scope)) if scope["type"] == "http" else None
         await (refusal or self._application)(scope, receive, send_with_headers)
 
     def _refusal(self, request: Request) -> Response | None:
@@ -52,30 +56,36 @@ class Admission:
             host = host_name(request.headers.get("Host", ""))
         except ValueError:
             return refused("the Host header is no name of a machine", HTTPStatus.BAD_REQUEST)
-        if self._token is None:
-            if host not in _LOCAL_NAMES:
-                return refused("this server answers to a name of its own machine alone", HTTPStatus.FORBIDDEN)
-        elif (given := request.query_params.get("token")) is not None and self._is_token(given):
-            return self._without_token(request)
-        elif not self._is_token(_bearer(request) or request.cookies.get(_COOKIE, "")):
+        if self._authenticator.is_open and host not in _LOCAL_NAMES:
+            return refused("this server answers to a name of its own machine alone", HTTPStatus.FORBIDDEN)
+        given = request.query_params.get("token", "")
+        if not self._authenticator.is_open and self._authenticator.caller(given):
+            return _without_token(request, given)
+        caller = self._caller(request)
+        if caller is None:
             return refused("a token is needed: Authorization: Bearer TOKEN, or ?token=TOKEN", HTTPStatus.UNAUTHORIZED)
+        request.state.caller = caller
         return None
 
-    def _is_token(self, given: str) -> bool:
-        # Bytes of a query that are no text arrive as U+FFFD, bytes of a header as Latin-1.
-        return self._token is not None and hmac.compare_digest(
-            given.encode(errors="surrogatepass"), self._token.encode()
-        )
+    def _caller(self, request: Request) -> Caller | None:
+        if bearer := _bearer(request):
+            return self._authenticator.caller(bearer)
+        if by_cookie := self._authenticator.caller(_sent(request.cookies.get(_COOKIE, ""))):
+            # A browser sends its cookie with requests that a foreign page made up, too.
+            return replace(by_cookie, may_write=False)
+        if self._authenticator.is_open:
+            return NEIGHBOUR
+        return PROBE if request.scope["path"] == HEALTH else None
 
-    def _without_token(self, request: Request) -> Response:
-        """Keep the token out of the browser's history: the browser stores it in a cookie and repeats the request."""
-        assert self._token is not None
-        rest = [(name, value) for name, value in _query(request) if name != "token"]
-        # Two leading slashes would redirect to another machine, and browsers take a backslash for a slash.
-        location = "/" + quote(request.scope["path"].lstrip("/")) + (f"?{urlencode(rest)}" if rest else "")
-        response = Response(status_code=HTTPStatus.SEE_OTHER, headers={"Location": location})
-        response.set_cookie(_COOKIE, self._token, httponly=True, samesite="strict")
-        return response
+
+def _without_token(request: Request, token: str) -> Response:
+    """Keep the token out of the browser's history: the browser stores it in a cookie and repeats the request."""
+    rest = [(name, value) for name, value in _query(request) if name != "token"]
+    # Two leading slashes would redirect to another machine, and browsers take a backslash for a slash.
+    location = "/" + quote(request.scope["path"].lstrip("/")) + (f"?{urlencode(rest)}" if rest else "")
+    response = Response(status_code=HTTPStatus.SEE_OTHER, headers={"Location": location})
+    response.set_cookie(_COOKIE, token, httponly=True, samesite="strict")
+    return response
 
 
 def host_name(header: str) -> str:
@@ -88,7 +98,12 @@ def host_name(header: str) -> str:
 
 def _bearer(request: Request) -> str:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
+    return _sent(token.strip()) if scheme.lower() == "bearer" else ""
+
+
+def _sent(header: str) -> str:
+    """The text that was sent as UTF-8; bytes that are none become surrogates."""
+    return header.encode("latin-1").decode(errors="surrogateescape")
 
 
 def _query(request: Request) -> list[tuple[str, str]]:

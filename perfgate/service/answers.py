@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.responses import HTMLResponse, Response
 
+from perfgate.document.run import RunDocument
 from perfgate.document.served import ServedError
 from perfgate.version import __version__
 
@@ -20,11 +21,24 @@ _REFUSALS = {
     HTTPStatus.FORBIDDEN: "Not a name of this machine, or the token may not do this.",
     HTTPStatus.NOT_FOUND: "It does not exist.",
     HTTPStatus.UNPROCESSABLE_ENTITY: "It cannot be read, or must not be stored.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "The store cannot be used now.",
 }
+_WRITE_REFUSALS = {
+    HTTPStatus.CONFLICT: "Another document of this session is stored.",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large.",
+}
+# As msgspec and OpenAPI write it.
+_REFERENCE = "#/components/schemas/{name}"
+_Answers = dict[int | str, dict[str, Any]]
 
 
 def as_json(value: object, status: int = HTTPStatus.OK) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def as_document(run: RunDocument) -> Response:
+    """The bytes as they were recorded, whose SHA-256 is the id."""
+    return Response(msgspec.json.encode(run, order="deterministic"), media_type="application/json")
 
 
 def as_page(text: str) -> Response:
@@ -35,15 +49,30 @@ def refused(error: str, status: int) -> Response:
     return as_json(ServedError(error=error), status)
 
 
-def json_answer(*records: type) -> dict[int | str, dict[str, Any]]:
-    """The responses of an operation that returns one of the records."""
-    schemas = [_reference(record) for record in records]
-    return _responses({"application/json": {"schema": schemas[0] if len(schemas) == 1 else {"oneOf": schemas}}})
+def json_answer(*kinds: Any, status: HTTPStatus = HTTPStatus.OK) -> _Answers:
+    """The responses of an operation that returns a value of one of the types."""
+    schemas, _ = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
+    return described(schemas[0] if len(schemas) == 1 else {"oneOf": list(schemas)}, status=status)
 
 
-def page_answer() -> dict[int | str, dict[str, Any]]:
+def described(
+    schema: dict[str, Any], *, media_type: str = "application/json", status: HTTPStatus = HTTPStatus.OK
+) -> _Answers:
+    """The responses of an operation whose success has this schema."""
+    return {
+        int(status): {"description": status.phrase, "content": {media_type: {"schema": schema}}},
+        **_refusals(_REFUSALS),
+    }
+
+
+def page_answer() -> _Answers:
     """The responses of an operation that returns a page."""
-    return _responses({"text/html": {"schema": {"type": "string"}}})
+    return described({"type": "string"}, media_type="text/html")
+
+
+def written(*answers: _Answers) -> _Answers:
+    """The responses of an operation that writes: those of reading, and the refusals of a body."""
+    return {code: answer for one in (*answers, _refusals(_WRITE_REFUSALS)) for code, answer in one.items()}
 
 
 class DescribedApp(FastAPI):
@@ -58,7 +87,7 @@ class DescribedApp(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """Every path with its parameters, and the schema of each response."""
         document = get_openapi(title="perfgate serve", version=__version__, description=self._about, routes=self.routes)
-        _, schemas = msgspec.json.schema_components(self._records, ref_template="#/components/schemas/{name}")
+        _, schemas = msgspec.json.schema_components(self._records, ref_template=_REFERENCE)
         document["components"] = {
             "schemas": schemas,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
@@ -67,13 +96,6 @@ class DescribedApp(FastAPI):
         return document
 
 
-def _responses(content: dict[str, Any]) -> dict[int | str, dict[str, Any]]:
-    error = {"application/json": {"schema": _reference(ServedError)}}
-    return {
-        int(HTTPStatus.OK): {"description": "Found.", "content": content},
-        **{int(status): {"description": words, "content": error} for status, words in _REFUSALS.items()},
-    }
-
-
-def _reference(record: type) -> dict[str, str]:
-    return {"$ref": f"#/components/schemas/{record.__name__}"}
+def _refusals(statuses: Mapping[HTTPStatus, str]) -> _Answers:
+    content = {"application/json": {"schema": {"$ref": _REFERENCE.format(name=ServedError.__name__)}}}
+    return {int(status): {"description": words, "content": content} for status, words in statuses.items()}

@@ -1,58 +1,81 @@
-"""The FastAPI application: its routes, and one response for each kind of error."""
+"""The FastAPI application: the routes of its parts, its health, and one response for each kind of error."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from typing import Any, cast
 
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perfgate.errors import PerfgateError, UsageError
-from perfgate.service.answers import DescribedApp, refused
-from perfgate.service.recordings import RecordingPages
+from perfgate.errors import PerfgateError, SessionKeptError, StoreError, UnfitRunError, UnknownRunError, UsageError
+from perfgate.service.admission import HEALTH
+from perfgate.service.answers import DescribedApp, as_json, described, refused
+from perfgate.service.part import ServicePart
+
+# The most specific class of an error counts.
+_STATUSES: Mapping[type[Exception], HTTPStatus] = {
+    UsageError: HTTPStatus.NOT_FOUND,
+    UnknownRunError: HTTPStatus.NOT_FOUND,
+    SessionKeptError: HTTPStatus.CONFLICT,
+    UnfitRunError: HTTPStatus.UNPROCESSABLE_ENTITY,
+    StoreError: HTTPStatus.SERVICE_UNAVAILABLE,
+    PerfgateError: HTTPStatus.UNPROCESSABLE_ENTITY,
+}
+_ABOUT = "Recordings of profilers, and the runs of main."
 
 
-def create_app(recordings: RecordingPages) -> DescribedApp:
+def create_app(parts: Sequence[ServicePart]) -> DescribedApp:
     """The application without admission, which wraps it."""
 
     @asynccontextmanager
     async def closing(_: DescribedApp) -> AsyncIterator[None]:
         yield
-        recordings.close()
+        for part in parts:
+            part.close()
 
-    app = DescribedApp(
-        records=recordings.RECORDS, description="Recordings of profilers.", lifespan=closing, redirect_slashes=False
-    )
-    app.include_router(recordings.router())
+    def health() -> Response:
+        for part in parts:
+            part.check()
+        return as_json({"status": "ok"})
 
-    async def wrong_parameter(_: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        return refused("; ".join(map(_worded, error.errors())), HTTPStatus.BAD_REQUEST)
+    def public(text: str) -> str:
+        for part in parts:
+            text = part.public(text)
+        return text
 
-    async def unknown(_: Request, error: Exception) -> Response:
-        return refused(recordings.without_folder(str(error)), HTTPStatus.NOT_FOUND)
+    records = [record for part in parts for record in part.records]
+    app = DescribedApp(records=records, description=_ABOUT, lifespan=closing, redirect_slashes=False)
+    for part in parts:
+        app.include_router(part.router())
+    app.get(HEALTH, responses=described({"type": "object"}), summary="Whether all of this can be read.")(health)
 
     async def failed(_: Request, error: Exception) -> Response:
-        return refused(recordings.without_folder(str(error)), HTTPStatus.UNPROCESSABLE_ENTITY)
+        status = next(_STATUSES[kind] for kind in type(error).__mro__ if kind in _STATUSES)
+        return refused(public(str(error)), status)
 
-    async def no_route(_: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        response = refused(str(error.detail), error.status_code)
-        response.headers.update(error.headers or {})
-        return response
-
-    app.add_exception_handler(RequestValidationError, wrong_parameter)
-    app.add_exception_handler(UsageError, unknown)
     app.add_exception_handler(PerfgateError, failed)
-    app.add_exception_handler(HTTPException, no_route)
+    app.add_exception_handler(RequestValidationError, _wrong_parameter)
+    app.add_exception_handler(HTTPException, _refused_by_route)
     return app
 
 
-def _worded(error: dict[str, object]) -> str:
-    place = error["loc"]
-    assert isinstance(place, tuple)
-    return f"{place[-1]}: {error['msg']}"
+async def _wrong_parameter(_: Request, error: Exception) -> Response:
+    errors = cast("RequestValidationError", error).errors()
+    return refused("; ".join(map(_worded, errors)), HTTPStatus.BAD_REQUEST)
+
+
+async def _refused_by_route(_: Request, error: Exception) -> Response:
+    """For refusals of our routes and of the router itself, which names the methods that it allows."""
+    refusal = cast("HTTPException", error)
+    response = refused(refusal.detail, refusal.status_code)
+    response.headers.update(refusal.headers or {})
+    return response
+
+
+def _worded(error: Mapping[str, Any]) -> str:
+    return f"{error['loc'][-1]}: {error['msg']}"

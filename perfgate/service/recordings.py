@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
 from perfgate.document.served import ProfileList, RecordingList, ServedKind, ServedTrace
@@ -20,6 +20,7 @@ from perfgate.document.trace import RequestDocument
 from perfgate.judging.report.render.served import render_index
 from perfgate.locale import Language
 from perfgate.service.answers import as_json, as_page, json_answer, page_answer
+from perfgate.service.callers import reader_of_all
 from perfgate.service.drawing import Drawers, PageKind, PageRequest
 from perfgate.service.library import Library, folder_of, is_below, jobs_of, within
 
@@ -47,17 +48,18 @@ class RecordingPages:
     Pages take seconds, so processes draw them.
     """
 
-    RECORDS = (RecordingList, ProfileList, RequestDocument, ServedTrace)
+    records = (RecordingList, ProfileList, RequestDocument, ServedTrace)
 
-    def __init__(self, library: Library, language: Language) -> None:
-        self._library, self._language = library, language
+    def __init__(self, library: Library, language: Language, *, home: str = "/") -> None:
+        self._library, self._language, self._home = library, language, home
         self._readers, self._drawers = ThreadPoolExecutor(1), Drawers()
-        self.without_folder = library.without_folder
+        self.public = library.without_folder
 
     def router(self) -> APIRouter:
-        router = APIRouter()
+        """The routes, the index at ``home``."""
+        router = APIRouter(dependencies=[Depends(reader_of_all)])
         page, recordings = page_answer(), json_answer(RecordingList)
-        router.get("/", responses=page, summary="A page that links all of this.")(self.index)
+        router.get(self._home, responses=page, summary="A page that links all of this.")(self.index)
         router.get("/flame", responses=page, summary="The flame graph of a recording, or of two.")(self.flame)
         router.get("/timeline", responses=page, summary="The timeline of a recording.")(self.timeline)
         router.get("/ranks", responses=page, summary="The ranks of a job beside each other.")(self.ranks)
@@ -75,6 +77,9 @@ class RecordingPages:
         )(self.profile)
         return router
 
+    def check(self) -> None:
+        """Recordings are read when they are asked for."""
+
     def close(self) -> None:
         self._readers.shutdown()
         self._drawers.close()
@@ -86,7 +91,7 @@ class RecordingPages:
         jobs = [job for job in jobs_of(below) if job.name != folder]
         of_jobs = {job.name for job in jobs}
         single = [one for one in below if folder_of(one.name) not in of_jobs]
-        return as_page(render_index(single, jobs, self._language, folder=folder, contains=contains))
+        return as_page(render_index(single, jobs, self._language, folder=folder, contains=contains, home=self._home))
 
     async def recordings(self) -> Response:
         return await self._listed("run", "recording")

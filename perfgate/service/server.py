@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +19,14 @@ from perfgate.errors import UsageError
 from perfgate.locale import Language
 from perfgate.service.admission import Admission
 from perfgate.service.app import create_app
+from perfgate.service.callers import Authenticator
 from perfgate.service.library import Library
+from perfgate.service.metrics import Metrics
+from perfgate.service.part import ServicePart
 from perfgate.service.recordings import RecordingPages
+from perfgate.service.served_store import ServedStore
+from perfgate.service.store_api import StoreApi
+from perfgate.service.webhook import Webhook, WebhookTarget
 from perfgate.system.loopback import is_loopback_host
 
 _SHORTEST_TOKEN = 16
@@ -31,25 +37,58 @@ _SECONDS_TO_END = 5
 
 @dataclass(frozen=True)
 class ServeRequest:
-    """The folder of recordings, the address to listen on (port 0: any free one), and the token (None: made if needed)."""
+    """The folder of recordings, the location of the store, or both; the address to listen on (port 0: any free one).
 
-    folder: Path
+    ``token`` None means that one is made if needed; ``root`` is the project's folder, for a store in a branch of it.
+    """
+
+    folder: Path | None
+    store: str | None
+    root: Path
     host: str
     port: int
     token: str | None
     language: Language
     is_open: bool = False
+    webhook: WebhookTarget | None = None
 
 
-def serve(request: ServeRequest, say: Callable[[str], None]) -> None:
+def serve(
+    request: ServeRequest, environ: Mapping[str, str], say: Callable[[str], None], warn: Callable[[str], None]
+) -> None:
     """Serve until interrupted; ``say`` receives the address. Raises UsageError if listening there fails."""
-    if not request.folder.is_dir():
+    if request.folder is not None and not request.folder.is_dir():
         raise UsageError("{path} is no folder; name the one that the recordings lie in", path=request.folder)
     token = _token(request)
-    application = Admission(create_app(RecordingPages(Library(request.folder), request.language)), token)
-    with _listener(request.host, request.port) as listener:
+    served = ServedStore(request.store, request.root, environ) if request.store is not None else None
+    authenticator = Authenticator(token, served.store().ledger() if served is not None else None)
+    with _listener(request.host, request.port) as listener, _webhook(request, warn) as webhook:
+        application = Admission(create_app(_parts(request, served, webhook)), authenticator)
         address = _address(request.host, listener) + (f"?token={quote(token)}" if token else "")
         asyncio.run(_Server(application, lambda: say(address)).serve(sockets=[listener]))
+
+
+def _parts(request: ServeRequest, served: ServedStore | None, webhook: Webhook | None) -> list[ServicePart]:
+    parts: list[ServicePart] = []
+    if served is not None:
+        metrics = Metrics(served)
+        parts += [StoreApi(served, [metrics.recorded, *([webhook.recorded] if webhook else [])]), metrics]
+    if request.folder is not None:
+        home = "/" if served is None else "/recordings"
+        parts.append(RecordingPages(Library(request.folder), request.language, home=home))
+    return parts
+
+
+@contextmanager
+def _webhook(request: ServeRequest, warn: Callable[[str], None]) -> Iterator[Webhook | None]:
+    if request.webhook is None:
+        yield None
+        return
+    webhook = Webhook(request.webhook, warn)
+    try:
+        yield webhook
+    finally:
+        webhook.close()
 
 
 def _token(request: ServeRequest) -> str | None:

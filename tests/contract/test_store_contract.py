@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from types import ModuleType
@@ -15,10 +17,12 @@ from perfgate.document.history import Acceptance, Confirmation, StoredRun
 from perfgate.document.run import CorrectnessResult, CounterSet, RunDocument, Value
 from perfgate.errors import StoreError
 from perfgate.judging.store import backends
+from perfgate.judging.store.backends.service import ServiceStore
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.store import RunEntry, Store, StorePlace
 from perfgate.plugins import load_members
 from tests.fakes.remote import clone_of_empty_remote
+from tests.fakes.service import Listening, listening, serve_folder
 from tests.unit.document.minimal import minimal_run
 
 if TYPE_CHECKING:
@@ -41,17 +45,41 @@ def _gitbranch(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return "branch://perfgate-data"
 
 
+def _service(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    service = serve_folder(request.getfixturevalue("address"), tmp_path)
+    request.getfixturevalue("monkeypatch").setenv("PERFGATE_STORE_TOKEN", service.token(None))
+    return service.url
+
+
 # How each kind of store is set up: by its name, so that a new one is missed here.
-PLACES = {"sql": (_sqlite, _postgres), "gitbranch": (_gitbranch,)}
+PLACES = {"sql": (_sqlite, _postgres), "gitbranch": (_gitbranch,), "service": (_service,)}
 STORES = [(backend, place) for backend in BACKENDS for place in PLACES[backend.__name__.rpartition(".")[2]]]
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[Listening]:
+    with listening() as found:
+        yield found
 
 
 @pytest.fixture(params=STORES, ids=lambda store: store[1].__name__.strip("_"))
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     backend: ModuleType
     backend, place = request.param
-    opened: Store = backend.open_backend(place(request, tmp_path), StorePlace(root=tmp_path / "clone", environ={}))
+    location = place(request, tmp_path)
+    opened: Store = backend.open_backend(location, StorePlace(root=tmp_path / "clone", environ=os.environ))
     return opened
+
+
+@pytest.fixture
+def own_store(store: Store) -> None:
+    """A store of one's own: a service neither removes runs nor takes those of another store."""
+    if isinstance(store, ServiceStore):
+        with pytest.raises(StoreError, match="on the machine of the service"):
+            store.prune("shop", keep=1)
+        with pytest.raises(StoreError, match="into its store on its own machine"):
+            store.restore([])
+        pytest.skip("refused by a service")
 
 
 def run_of_day(day: int, *, value: float = 0.002, fingerprint: str = "f1", project: str = "shop") -> RunDocument:
@@ -68,7 +96,6 @@ def test_store__nothing_recorded__everything_is_empty(store: Store) -> None:
     assert store.runs("shop") == []
     assert history(store) == []
     assert store.damaged("shop") == []
-    assert store.prune("shop", keep=1) == 0
 
 
 def test_record__run__shown_again_as_it_was(store: Store) -> None:
@@ -219,8 +246,6 @@ def test_conditions__runs_of_two_testbeds__how_each_run_of_one_was_measured(stor
     store.record(run_of_day(3, project="other"))
     expected = StepConditions(workload="encoder", step=1, procedure="quick 1", waited=0.25)
     assert store.conditions("shop", "f1") == {run_id: [expected]}
-    store.prune("shop", keep=0)
-    assert store.conditions("shop", "f1") == {}
 
 
 def test_show__unknown_ambiguous_or_empty_id__refused(store: Store) -> None:
@@ -236,6 +261,7 @@ def test_show__unknown_ambiguous_or_empty_id__refused(store: Store) -> None:
             store.show(wrong)
 
 
+@pytest.mark.usefixtures("own_store")
 def test_prune__three_runs_on_one_testbed_one_on_another__newest_of_each_stay(store: Store) -> None:
     for day in (1, 2, 3):
         store.record(run_of_day(day, value=day / 1000))
@@ -245,11 +271,18 @@ def test_prune__three_runs_on_one_testbed_one_on_another__newest_of_each_stay(st
     assert [listed.session for listed in store.runs("shop")] == ["s4", "s3", "s2"]
     assert history(store) == [0.002, 0.003]
     assert len(store.runs("other")) == 1
+    assert (
+        set(store.conditions("shop", "f1"))
+        == {run.id for run in store.runs("shop") if run.fingerprint == "f1"}
+        != set()
+    )
     assert store.prune("shop", keep=0) == 3
+    assert store.conditions("shop", "f1") == {}
     assert store.runs("shop") == []
     assert history(store) == []
 
 
+@pytest.mark.usefixtures("own_store")
 def test_prune__negative__refused(store: Store) -> None:
     with pytest.raises(StoreError, match="0 or more, found -1"):
         store.prune("shop", keep=-1)
@@ -306,6 +339,7 @@ def test_projects__runs_of_two__both_in_order(store: Store) -> None:
     assert store.projects() == ["Bank", "shop"]
 
 
+@pytest.mark.usefixtures("own_store")
 def test_restore__documents_of_a_store__same_ids_times_and_lists(store: Store, tmp_path: Path) -> None:
     source = SqlStore(tmp_path / "source.db", clock=lambda: datetime(2026, 5, 1, tzinfo=timezone.utc))
     source.record_all([run_of_day(1), run_of_day(2, value=0.003)])
@@ -326,6 +360,7 @@ def sorted_entries(store: Store, runs: list[StoredRun]) -> list[RunEntry]:
     return [by_place(entry) for entry in store.entries(runs)]
 
 
+@pytest.mark.usefixtures("own_store")
 def test_restore__one_damaged_or_of_a_session_kept_otherwise__none_is_stored(store: Store, tmp_path: Path) -> None:
     source = SqlStore(tmp_path / "source.db")
     source.record_all([run_of_day(1), run_of_day(2)])

@@ -276,6 +276,33 @@ def list_accepted(as_json: bool, directory: Path) -> None:
     )
 
 
+@COMMAND.command("log")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=NEWEST, show_default=True, metavar="N", help="Only the newest N."
+)
+@click.option("--all-projects", is_flag=True, help="Of all projects in the store.")
+@_json
+@directory_option()
+def log(limit: int, all_projects: bool, as_json: bool, directory: Path) -> None:
+    """List who changed the store, newest first: runs, acceptances, and the tokens of `perfgate serve`."""
+    from perfgate.flows.shared.store import open_project_store
+    from perfgate.flows.tokens import audit_log
+    from perfgate.judging.store.store import store_location
+
+    config = _config(directory)
+    store, location = open_project_store(config, os.environ), store_location(config, os.environ)
+    entries = audit_log(store, location, project=None if all_projects else config.project, limit=limit)
+    if as_json:
+        print_json(entries)
+        return
+    if not entries:
+        click.echo("nothing was changed yet")
+    for entry in entries:
+        where = f"{entry.project}: " if all_projects else ""
+        subject = entry.subject[:12] if entry.action == "run recorded" else entry.subject
+        click.echo(_clean(f"{entry.at[:19].replace('T', ' ')}  {entry.actor}  {where}{entry.action}  {subject}"))
+
+
 @COMMAND.command("prune")
 @click.option(
     "--keep", type=click.IntRange(min=0), required=True, metavar="N", help="Number of runs to keep per testbed."

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from perfgate.catalogue.lookup import metric
-from perfgate.config import Config
+from perfgate.config import Config, load_config
 from perfgate.document.conditions import conditions_of
 from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument
@@ -21,7 +21,15 @@ from perfgate.judging.forge.forge import CiEvent, find_token
 from perfgate.judging.gate.numbers import ChecklistNumber, leading_numbers
 from perfgate.judging.gate.stored import accepts, level
 from perfgate.judging.store.remote import PREFIX, REMOTE_VARIABLE
-from perfgate.judging.store.store import GitAccess, HistoryValue, Store, StorePlace, open_location, store_location
+from perfgate.judging.store.store import (
+    STORE_VARIABLE,
+    GitAccess,
+    HistoryValue,
+    Store,
+    StorePlace,
+    open_location,
+    store_location,
+)
 
 TOKEN_VARIABLE = "PERFGATE_TOKEN"  # noqa: S105 - the name of the variable
 # The user name that goes with a token (docs.github.com, "Authenticating as a GitHub App installation"; docs.gitlab.com,
@@ -39,6 +47,11 @@ def open_store_at(location: str, root: Path, environ: Mapping[str, str]) -> Stor
     """The store at a location; a branch is one of the repository that ``root`` lies in."""
     access = _access_of_job(environ) if location.startswith(PREFIX) else None
     return open_location(location, StorePlace(root, environ, access))
+
+
+def store_location_in(location: str | None, folder: Path, environ: Mapping[str, str]) -> str:
+    """A location of the command line, else PERFGATE_STORE, else that of the project in the folder. Raises ConfigError."""
+    return location or environ.get(STORE_VARIABLE) or store_location(load_config(folder), environ)
 
 
 def git_access(event: CiEvent, token: str) -> GitAccess:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -19,11 +19,16 @@ from perfgate.document.files import canonical_bytes, parse_run
 from perfgate.document.history import Acceptance, Confirmation, StoredRun, moment
 from perfgate.document.job import typical_values
 from perfgate.document.run import RunDocument
-from perfgate.errors import DocumentError, StoreError
+from perfgate.errors import DocumentError, SessionKeptError, StoreError, UnfitRunError
 from perfgate.judging.store import backends
 from perfgate.plugins import STORES, load_members
 
+if TYPE_CHECKING:
+    from perfgate.judging.store.ledger import Ledger
+
 STORE_VARIABLE = "PERFGATE_STORE"
+# Locations of `perfgate serve`, which bounds its own store.
+SERVICE_SCHEMES = ("https://", "http://")
 # The user information of an address, up to its last @, and the secrets in its query.
 _USER = re.compile(r"(?<=//).*@")
 # What stands for a port and is none: a password whose address lacks the @ and the host.
@@ -181,24 +186,30 @@ class Store(Protocol):
         Raises StoreError for a damaged document, and for a session that is kept with another one.
         """
 
+    def ledger(self) -> Ledger | None:
+        """The tokens and the audit log of the store; None if it keeps none."""
+
+    def acting_as(self, actor: str) -> Store:
+        """The same store, in whose audit log ``actor`` is the writer."""
+
 
 def refuse_unfit(run: RunDocument, *, allow_dirty: bool, now: datetime) -> None:
-    """Refuse a run that must not become the baseline. Raises StoreError."""
+    """Refuse a run that must not become the baseline. Raises UnfitRunError."""
     if started(run) > (now + AHEAD).timestamp():
-        raise StoreError(
+        raise UnfitRunError(
             f"this run says that it began at {run.session.started_at}, and it is {now.isoformat(timespec='seconds')} here; it "
             "would be the newest of main for ever: set the measuring machine's clock and measure again"
         )
     if run.side == "head":
-        raise StoreError("this run is the head of a change; only runs of main are kept: record a run of main")
+        raise UnfitRunError("this run is the head of a change; only runs of main are kept: record a run of main")
     if run.source.dirty and not allow_dirty:
-        raise StoreError(
+        raise UnfitRunError(
             "this run was measured with uncommitted changes; commit them and measure again, or record it "
             "on purpose with --allow-dirty"
         )
     for result in run.correctness:
         if result.status == "failed":
-            raise StoreError(
+            raise UnfitRunError(
                 f"the correctness check of workload {result.workload!r} failed in this run; a wrong model is no "
                 "baseline: repair it and measure again"
             )
@@ -226,8 +237,8 @@ def intact_run(document: StoredDocument) -> RunDocument:
     )
 
 
-def kept_already(session: str, run_id: str) -> StoreError:
-    return StoreError(f"session {session!a} is kept already, as {run_id[:12]}; one run a session: measure again")
+def kept_already(session: str, run_id: str) -> SessionKeptError:
+    return SessionKeptError(f"session {session!a} is kept already, as {run_id[:12]}; one run a session: measure again")
 
 
 def pack_document(run: RunDocument, recorded_at: datetime) -> StoredDocument:
@@ -278,12 +289,12 @@ def labels_text(labels: Mapping[str, str]) -> str:
 
 
 def started(run: RunDocument) -> float:
-    """The start of the session, in seconds since 1970. Raises StoreError if it is not a valid time."""
+    """The start of the session, in seconds since 1970. Raises UnfitRunError if it is not a valid time."""
     text = run.session.started_at
     try:
         return moment(text).timestamp()
     except (ValueError, OverflowError) as error:
-        raise StoreError(
+        raise UnfitRunError(
             f"the run says it started at {text[:80]!a}, which is no ISO 8601 time; measure again"
         ) from error
 
@@ -317,7 +328,8 @@ def open_location(location: str, place: StorePlace) -> Store:
             return store
     raise StoreError(
         "no store can be kept at {location!r}; give a file path, sqlite:///PATH, branch://NAME for a branch of the git "
-        "repository, or postgresql://USER@HOST/DATABASE, in {variable} or as [store] path in perfgate.toml",
+        "repository, postgresql://USER@HOST/DATABASE, or https://HOST of a `perfgate serve`, in {variable} or as [store] "
+        "path in perfgate.toml",
         location=shown_location(location),
         variable=STORE_VARIABLE,
     )

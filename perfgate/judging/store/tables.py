@@ -81,6 +81,30 @@ CONFIRMATIONS = sa.Table(
     sa.Column("confirmed_at", TEXT, nullable=False),
 )
 
+TOKENS = sa.Table(
+    "tokens",
+    METADATA,
+    sa.Column("id", TEXT, primary_key=True),
+    sa.Column("sha256", TEXT, nullable=False, unique=True),
+    sa.Column("name", TEXT, nullable=False),
+    sa.Column("project", TEXT),
+    sa.Column("scope", TEXT, nullable=False),
+    sa.Column("created_at", TEXT, nullable=False),
+    sa.Column("revoked_at", TEXT),
+)
+
+AUDIT = sa.Table(
+    "audit",
+    METADATA,
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("at", TEXT, nullable=False),
+    sa.Column("actor", TEXT, nullable=False),
+    sa.Column("action", TEXT, nullable=False),
+    sa.Column("project", TEXT, nullable=False),
+    sa.Column("subject", TEXT, nullable=False),
+    sa.Index("audit_by_project", "project", "number"),
+)
+
 # Version of the tables above, and of the newest script in migrations/. After a release, a change of the tables needs a new
 # version and a script that brings old stores to it.
 STORE_VERSION = 1

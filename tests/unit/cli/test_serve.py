@@ -17,8 +17,14 @@ import pytest
 import requests
 from hypothesis import HealthCheck, given, settings
 
+from perfgate.service.admission import Admission
+from perfgate.service.app import create_app
+from perfgate.service.callers import Authenticator
+from perfgate.service.library import Library
+from perfgate.service.recordings import RecordingPages
 from perfgate.system.loopback import is_loopback_host
 from tests.command import run_perfgate
+from tests.fakes.service import listening
 from tests.fakes.training import MS, Training
 
 TOKEN = "a-token-of-this-test"
@@ -67,6 +73,16 @@ def serving(folder: Path, *options: str, **variables: str) -> Iterator[str]:
         finally:
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 0
+
+
+@contextmanager
+def pages(folder: Path) -> Iterator[str]:
+    """The same in this process, open to all users of the machine."""
+    recordings = RecordingPages(Library(folder), "en")
+    with listening() as server:
+        server.application = Admission(create_app([recordings]), Authenticator(None))
+        yield f"{server.url}/"
+    recordings.close()
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +158,7 @@ def test_profile__chrome_events_read_again__the_same_requests_with_the_same_time
     original, again = tmp_path / "served" / "original.json", tmp_path / "again.json"
     original.parent.mkdir()
     original.write_text(json.dumps({"schemaVersion": 1, "traceEvents": rows}))
-    with serving(original.parent, "--no-token") as address:
+    with pages(original.parent) as address:
         again.write_text(json.dumps(got(address, "api/profile", format="chrome")))
 
     def recorded(path: Path, *options: str) -> Any:
@@ -201,7 +217,7 @@ def test_job__its_folder_is_one_row__with_ranks_and_two_recordings_compared(tmp_
         tmp_path / "train <1>"
     )
     write_trace(tmp_path / "alone.pt.trace.json", "a")
-    with serving(tmp_path, "--no-token") as address:
+    with pages(tmp_path) as address:
         index = got(address, "")
         assert re.findall(r'href="(/[^"]*)"', index) == [
             "/?folder=train%20%3C1%3E",
@@ -266,9 +282,8 @@ def test_serve__without_a_token__makes_one(folder: Path, host: str) -> None:
     [(["--host", "0.0.0.0", "--no-token"], "", "for 127.0.0.1 alone"), ([], "short", "anyone could guess it")],
 )
 def test_serve__weaker_than_a_token__refused(folder: Path, options: list[str], token: str, said: str) -> None:
-    command = [sys.executable, "-m", "perfgate", "serve", "--traces", str(folder), "--port", "0", *options]
     variables = {**os.environ, "PERFGATE_SERVE_TOKEN": token}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
+    done = run_perfgate("serve", "--traces", str(folder), "--port", "0", *options, environment=variables)
     assert (done.returncode, said in done.stderr) == (2, True)
 
 
@@ -283,12 +298,7 @@ def test_serve__method_that_is_not_allowed__says_which_are(address: str) -> None
 
 
 def test_serve__no_folder__says_what_to_name(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "perfgate", "serve", "--traces", str(tmp_path / "none")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_perfgate("serve", "--traces", str(tmp_path / "none"))
     assert (done.returncode, "name the one that the recordings lie in" in done.stderr) == (2, True)
 
 
@@ -301,7 +311,7 @@ def test_openapi__requests_of_every_kind__none_fails(address: str) -> None:
     schemathesis = pytest.importorskip("schemathesis")
     schema = schemathesis.openapi.from_dict(got(address, "openapi.json"))
     operations = [one.ok() for one in schema.get_all_operations()]
-    assert len(operations) == 8
+    assert len(operations) == 9
     for operation in operations:
 
         @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None)

@@ -37,7 +37,7 @@ def test_store_location__no_home__says_what_to_set() -> None:
 def test_open_project_store__url_of_another_database__refused_with_what_works() -> None:
     with pytest.raises(
         StoreError,
-        match=r"no store can be kept at 'mysql://h/d'; give a file path, .* or postgresql://USER@HOST/DATABASE",
+        match=r"no store can be kept at 'mysql://h/d'; give a file path, .* or https://HOST of a `perfgate serve`",
     ):
         open_project_store(config(), {"PERFGATE_STORE": "mysql://h/d"})
 

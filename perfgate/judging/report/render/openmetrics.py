@@ -7,8 +7,8 @@ families in one piece, ``# EOF`` at the end.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, NamedTuple
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.records import Metric
@@ -29,19 +29,39 @@ _LABEL = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
 _OTHER = re.compile(r"[^a-zA-Z0-9_]")
 
 
+_Labels = tuple[tuple[str, str], ...]
+
+
+class LabelledRun(NamedTuple):
+    """A run whose values carry further labels, such as its project."""
+
+    labels: Mapping[str, str]
+    run: RunDocument
+
+
+class ServiceFamily(NamedTuple):
+    """Numbers about a service itself, by the value of one label."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    help: str
+    label: str
+    values: Mapping[str, float]
+
+
 class _Sample(NamedTuple):
-    labels: tuple[tuple[str, str], ...]
+    labels: _Labels
     value: float
 
 
 def openmetrics(run: RunDocument, steps: Iterable[int]) -> str:
     """The values of some steps, and the exact counters, one gauge per metric; unavailable values are left out."""
-    numbers = frozenset(steps)
-    families: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
-    for name, sample in _samples(run, numbers):
-        # A series may occur only once in a text: if a document has two values, the first counts.
-        families.setdefault(name, {}).setdefault(sample.labels, sample.value)
-    return "".join(_family(METRICS[name], families[name]) for name in sorted(families)) + END
+    return "".join(_families([LabelledRun({}, run)], frozenset(steps))) + END
+
+
+def openmetrics_of_runs(runs: Iterable[LabelledRun], others: Iterable[ServiceFamily]) -> str:
+    """The values of all steps of several runs, one gauge per metric, and other families."""
+    return "".join([*_families(runs, None), *map(_other_family, others)]) + END
 
 
 def unit_of(metric: Metric) -> str:
@@ -55,22 +75,41 @@ def family_name(metric: Metric) -> str:
     return name if not unit or name.endswith(f"_{unit}") else f"{name}_{unit}"
 
 
-def _samples(run: RunDocument, steps: frozenset[int]) -> Iterator[tuple[str, _Sample]]:
+def _families(runs: Iterable[LabelledRun], steps: frozenset[int] | None) -> Iterator[str]:
+    families: dict[str, dict[_Labels, float]] = {}
+    for labels, run in runs:
+        for name, sample in _samples(run, steps, labels):
+            # A series may occur only once in a text: if a document has two values, the first counts.
+            families.setdefault(name, {}).setdefault(sample.labels, sample.value)
+    return (_family(METRICS[name], families[name]) for name in sorted(families))
+
+
+def _samples(run: RunDocument, steps: frozenset[int] | None, more: Mapping[str, str]) -> Iterator[tuple[str, _Sample]]:
     for step in run.steps:
-        for value in step.values if step.number in steps else ():
+        for value in step.values if steps is None or step.number in steps else ():
             if value.metric in METRICS and value.value is not None and all(map(_LABEL.fullmatch, value.labels)):
-                yield value.metric, _sample({"workload": step.workload, **value.labels}, value.value)
+                yield value.metric, _sample({"workload": step.workload, **value.labels, **more}, value.value)
     for counters in run.counters:
         for name, count in counters.values.items():
             if name in METRICS and name not in counters.unstable:
-                yield name, _sample({"workload": counters.workload, "shape": counters.shape}, count)
+                yield name, _sample({"workload": counters.workload, "shape": counters.shape, **more}, count)
 
 
 def _sample(labels: dict[str, str], value: float) -> _Sample:
     return _Sample(tuple(sorted(labels.items())), value)
 
 
-def _family(metric: Metric, samples: dict[tuple[tuple[str, str], ...], float]) -> str:
+def _other_family(family: ServiceFamily) -> str:
+    suffix = "_total" if family.kind == "counter" else ""
+    head = [f"# TYPE {family.name} {family.kind}", f"# HELP {family.name} {_text(family.help)}"]
+    rows = [
+        f"{family.name}{suffix}{{{_labels(((family.label, value),))}}} {number!r}"
+        for value, number in sorted(family.values.items())
+    ]
+    return "\n".join([*head, *rows]) + "\n"
+
+
+def _family(metric: Metric, samples: dict[_Labels, float]) -> str:
     name, unit = family_name(metric), unit_of(metric)
     head = [
         f"# TYPE {name} gauge",
@@ -81,7 +120,7 @@ def _family(metric: Metric, samples: dict[tuple[tuple[str, str], ...], float]) -
     return "\n".join([*head, *rows]) + "\n"
 
 
-def _labels(labels: tuple[tuple[str, str], ...]) -> str:
+def _labels(labels: _Labels) -> str:
     return ",".join(f'{name}="{_text(clean(value))}"' for name, value in labels)
 
 

@@ -22,8 +22,12 @@ def render_index(
     *,
     folder: str = "",
     contains: str = "",
+    home: str = "/",
 ) -> str:
-    """The page of a folder, by default of all. Its policy header lets the browser load nothing and run nothing."""
+    """The page of a folder, by default of all, which lies at ``home``.
+
+    Its policy header lets the browser load nothing and run nothing.
+    """
     with speaking(language):
         jinja = environment("html")
         assert jinja.loader is not None
@@ -36,6 +40,7 @@ def render_index(
             "folder": folder,
             "folder_address": quote(folder, safe=""),
             "contains": contains,
+            "home": Words(home),
             "version": __version__,
         }
         return jinja.get_template("served/index.html.j2").render(values)

@@ -19,7 +19,7 @@ from itertools import groupby
 from perfgate.document.conditions import StepConditions
 from perfgate.document.history import Acceptance, Confirmation, StoredRun
 from perfgate.document.run import RunDocument
-from perfgate.errors import StoreError, StoreRefusedError
+from perfgate.errors import StoreError, StoreRefusedError, UnknownRunError
 from perfgate.judging.store import layout
 from perfgate.judging.store.contents import BranchContents, SeriesPlace
 from perfgate.judging.store.layout import RunFile
@@ -225,6 +225,12 @@ class GitBranchStore:
         self._write(plan)
         return len(removed)
 
+    def ledger(self) -> None:
+        """None: everyone who fetches the branch could read it."""
+
+    def acting_as(self, actor: str) -> GitBranchStore:  # noqa: ARG002 - git notes who pushes
+        return self
+
     @cached_property
     def _link(self) -> RemoteBranch:
         return find_link(self._location, self._place)
@@ -295,9 +301,13 @@ class GitBranchStore:
             path for path in tip.files if run_id and path.startswith(beginning) and layout.parse_document_path(path)
         ]
         if not matches:
-            raise StoreError(f"{self._link.name} holds no run {run_id!a}; `perfgate baseline list` shows what there is")
+            raise UnknownRunError(
+                f"{self._link.name} holds no run {run_id!a}; `perfgate baseline list` shows what there is"
+            )
         if len(matches) > 1:
-            raise StoreError(f"{self._link.name} holds several runs that begin with {run_id!a}; give more of the id")
+            raise UnknownRunError(
+                f"{self._link.name} holds several runs that begin with {run_id!a}; give more of the id"
+            )
         return matches[0]
 
     def _fetch(self, scratch: Scratch) -> Tip:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from perfgate.document.conditions import StepConditions
 from perfgate.document.history import Acceptance, Confirmation, StoredRun
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES
-from perfgate.errors import StoreError
+from perfgate.errors import StoreError, UnknownRunError
 from perfgate.judging.store.database import StoreDatabase
+from perfgate.judging.store.ledger import LOCAL, Ledger
 from perfgate.judging.store.postgres import PREFIXES, PostgresDatabase
 from perfgate.judging.store.sqlite import SqliteFile
 from perfgate.judging.store.store import (
@@ -65,6 +67,7 @@ class SqlStore:
     def __init__(self, place: StoreDatabase | Path, *, clock: Callable[[], datetime] = _now) -> None:
         self._database: StoreDatabase = SqliteFile(place) if isinstance(place, Path) else place
         self._clock = clock
+        self._ledger, self._actor = Ledger(self._database, clock), LOCAL
 
     def record(self, run: RunDocument, *, allow_dirty: bool = False) -> str:
         """Store a run and return its id; repeating it changes nothing. Raises StoreError for an unfit run."""
@@ -96,11 +99,11 @@ class SqlStore:
         query = sa.select(RUNS.c.id, RUNS.c.document).where(RUNS.c.id.startswith(run_id.lower(), autoescape=True))
         rows = self._read(query.limit(2)) if run_id else []
         if not rows:
-            raise StoreError(
+            raise UnknownRunError(
                 f"{self._database.name} holds no run {run_id!a}; `perfgate baseline list` shows what there is"
             )
         if len(rows) > 1:
-            raise StoreError(
+            raise UnknownRunError(
                 f"{self._database.name} holds several runs that begin with {run_id!a}; give more of the id"
             )
         document = self._document(rows[0]["id"], "", rows[0]["document"])
@@ -190,7 +193,10 @@ class SqlStore:
 
     def confirm(self, project: str, confirmation: Confirmation) -> None:
         """Store the result of measuring two commits side by side; it replaces that of the same commits and metric."""
-        self._replace(CONFIRMATIONS, {"project": project, **msgspec.structs.asdict(confirmation)})
+        subject = f"{confirmation.metric} of {confirmation.before} and {confirmation.after}"
+        with self._database.writing() as connection:
+            self._replace(connection, CONFIRMATIONS, {"project": project, **msgspec.structs.asdict(confirmation)})
+            self._ledger.note(connection, self._actor, "change confirmed", project, subject)
 
     def confirmations(self, project: str) -> list[Confirmation]:
         table = CONFIRMATIONS.c
@@ -200,7 +206,10 @@ class SqlStore:
 
     def accept(self, project: str, acceptance: Acceptance) -> None:
         """Store the acceptance of a regression; it replaces that of the same commit and metric."""
-        self._replace(ACCEPTANCES, {"project": project, **msgspec.structs.asdict(acceptance)})
+        subject = f"{acceptance.metric} of {acceptance.commit}"
+        with self._database.writing() as connection:
+            self._replace(connection, ACCEPTANCES, {"project": project, **msgspec.structs.asdict(acceptance)})
+            self._ledger.note(connection, self._actor, "regression accepted", project, subject)
 
     def accepted(self, project: str, *, commit: str | None = None) -> list[Acceptance]:
         table = ACCEPTANCES.c
@@ -219,7 +228,21 @@ class SqlStore:
         if not self._read(old.limit(1)):  # nor is a store created
             return 0
         with self._database.writing() as connection:
-            return connection.execute(RUNS.delete().where(RUNS.c.id.in_(old))).rowcount
+            removed = connection.execute(RUNS.delete().where(RUNS.c.id.in_(old))).rowcount
+            if removed:
+                self._ledger.note(
+                    connection, self._actor, "runs pruned", project, f"{removed} of all but the newest {keep}"
+                )
+            return removed
+
+    def ledger(self) -> Ledger:
+        return self._ledger
+
+    def acting_as(self, actor: str) -> SqlStore:
+        """The same store, in whose audit log ``actor`` is the writer."""
+        store = copy(self)
+        store._actor = actor
+        return store
 
     def _add(self, runs: Sequence[tuple[RunEntry, StoredDocument]]) -> None:
         """Insert runs that are not there, in one order: two writers of the same ones never wait for each other in a circle."""
@@ -233,6 +256,7 @@ class SqlStore:
                     there = _id_of_session(connection, entry.run)
                     if there == document.id:
                         self._insert_details(connection, entry)
+                        self._ledger.note(connection, self._actor, "run recorded", entry.run.project, document.id)
                 if there != document.id:
                     raise kept_already(entry.run.session, str(there))
 
@@ -246,12 +270,11 @@ class SqlStore:
         if rows:
             connection.execute(self._database.insert(table).on_conflict_do_nothing(), rows)
 
-    def _replace(self, table: sa.Table, row: Mapping[str, Any]) -> None:
+    def _replace(self, connection: sa.Connection, table: sa.Table, row: Mapping[str, Any]) -> None:
         """Insert a row, or overwrite the one with the same key."""
         insert = self._database.insert(table).values(row)
         rest = {column.name: insert.excluded[column.name] for column in table.c if not column.primary_key}
-        with self._database.writing() as connection:
-            connection.execute(insert.on_conflict_do_update(index_elements=list(table.primary_key), set_=rest))
+        connection.execute(insert.on_conflict_do_update(index_elements=list(table.primary_key), set_=rest))
 
     def _conditions(self, query: sa.Select[Any]) -> dict[str, list[StepConditions]]:
         conditions: dict[str, list[StepConditions]] = {}

@@ -1,4 +1,4 @@
-"""Version 1: runs with their values and conditions, accepted regressions, confirmed change points.
+"""Version 1: runs with their values and conditions, acceptances, confirmed change points, tokens and the audit log.
 
 A released script stays as it is. It names its own types: those of the tables may change later.
 """
@@ -73,3 +73,23 @@ def upgrade() -> None:
         sa.Column("high", sa.Float),
         sa.Column("confirmed_at", TEXT, nullable=False),
     )
+    op.create_table(
+        "tokens",
+        sa.Column("id", TEXT, primary_key=True),
+        sa.Column("sha256", TEXT, nullable=False, unique=True),
+        sa.Column("name", TEXT, nullable=False),
+        sa.Column("project", TEXT),
+        sa.Column("scope", TEXT, nullable=False),
+        sa.Column("created_at", TEXT, nullable=False),
+        sa.Column("revoked_at", TEXT),
+    )
+    op.create_table(
+        "audit",
+        sa.Column("number", sa.Integer, primary_key=True),
+        sa.Column("at", TEXT, nullable=False),
+        sa.Column("actor", TEXT, nullable=False),
+        sa.Column("action", TEXT, nullable=False),
+        sa.Column("project", TEXT, nullable=False),
+        sa.Column("subject", TEXT, nullable=False),
+    )
+    op.create_index("audit_by_project", "audit", ["project", "number"])

@@ -1,0 +1,116 @@
+"""``perfgate token``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from perfgate.cli.groups import CommandGroup
+from perfgate.cli.options import directory_option
+from perfgate.cli.streams import print_json
+
+if TYPE_CHECKING:
+    from perfgate.judging.store.ledger import TokenScope
+    from perfgate.judging.store.store import Store
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
+_store = click.option(
+    "--store", "location", metavar="LOCATION", help="The store that `perfgate serve` serves; default: the project's."
+)
+
+
+@click.group("token", cls=CommandGroup)
+def COMMAND() -> None:
+    """Create, list and revoke tokens of `perfgate serve`, on the machine of its store."""
+
+
+@COMMAND.command("create")
+@click.argument("name")
+@click.option(
+    "--scope",
+    type=click.Choice(["read", "write"]),
+    required=True,
+    help="write: also upload runs, and accept regressions.",
+)
+@click.option("--project", metavar="NAME", help="The project it is for; default: that of perfgate.toml.")
+@click.option("--all-projects", is_flag=True, help="It is for every project, and reads recordings too.")
+@_store
+@_json
+@directory_option()
+def create(
+    name: str,
+    scope: str,
+    project: str | None,
+    all_projects: bool,
+    location: str | None,
+    as_json: bool,
+    directory: Path,
+) -> None:
+    """Create a token for one project and print it once. NAME says who uses it."""
+    from perfgate.config import load_config
+    from perfgate.flows.tokens import create_token
+
+    if all_projects and project:
+        raise click.UsageError("--project and --all-projects say two things; give one")
+    store, place = _open(location, directory)
+    project = None if all_projects else project or load_config(directory).project
+    made = create_token(store, place, name=name, project=project, scope=cast("TokenScope", scope))
+    if as_json:
+        print_json(made)
+        return
+    click.echo(
+        f"token {made.token.id} ({_clean(made.token.name)}) may {scope} {_clean(project or 'all projects')}", err=True
+    )
+    click.echo("put it into PERFGATE_STORE_TOKEN of whoever uses it; it is shown only now:", err=True)
+    click.echo(made.secret)
+
+
+@COMMAND.command("list")
+@_store
+@_json
+@directory_option()
+def list_all(location: str | None, as_json: bool, directory: Path) -> None:
+    """List the tokens of all projects, newest first."""
+    from perfgate.flows.tokens import list_tokens
+
+    tokens = list_tokens(*_open(location, directory))
+    if as_json:
+        print_json(tokens)
+        return
+    if not tokens:
+        click.echo("there is no token yet; `perfgate token create` makes one")
+    for token in tokens:
+        state = f"revoked {token.revoked_at[:16]}" if token.revoked_at else f"since {token.created_at[:16]}"
+        click.echo(_clean(f"{token.id}  {token.scope:5}  {state}  {token.project or 'all projects'}  {token.name}"))
+
+
+@COMMAND.command("revoke")
+@click.argument("token_id", metavar="ID")
+@_store
+@_json
+@directory_option()
+def revoke(token_id: str, location: str | None, as_json: bool, directory: Path) -> None:
+    """Revoke a token for good; the next request with it is refused."""
+    from perfgate.flows.tokens import revoke_token
+
+    token = revoke_token(*_open(location, directory), token_id)
+    if as_json:
+        print_json(token)
+    else:
+        click.echo(_clean(f"revoked {token.id} ({token.name}) of {token.project or 'all projects'}"))
+
+
+def _open(location: str | None, directory: Path) -> tuple[Store, str]:
+    from perfgate.flows.shared.store import open_store_at, store_location_in
+
+    place = store_location_in(location, directory, os.environ)
+    return open_store_at(place, directory, os.environ), place
+
+
+def _clean(text: str) -> str:
+    from perfgate.judging.report.text.escape import clean
+
+    return clean(text)

@@ -1,0 +1,140 @@
+"""The tokens of a store's service, and the audit log of its changes: tables beside the runs, in the same database."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+import sqlalchemy as sa
+
+from perfgate.errors import StoreError
+from perfgate.judging.store.database import StoreDatabase
+from perfgate.judging.store.tables import AUDIT, TOKENS
+
+# A token begins with this, so that no other secret is ever sent to a service, and scanners of leaked secrets recognise it.
+TOKEN_PREFIX = "perfgate_"  # noqa: S105 - not a secret
+# 256 random bits, which cannot be tried out, so a fast hash is enough: salt and slow hashes protect passwords.
+_TOKEN_BYTES = 32
+# The writer in the log if it was a command on the machine of the store, and no service.
+LOCAL = "local"
+
+TokenScope = Literal["read", "write"]
+AuditAction = Literal[
+    "run recorded", "regression accepted", "change confirmed", "runs pruned", "token created", "token revoked"
+]
+
+
+class ServiceToken(msgspec.Struct, frozen=True, kw_only=True):
+    """A token without its secret, of one project, or of all if it is None. ``write`` includes reading; times are ISO 8601."""
+
+    id: str
+    name: str
+    project: str | None
+    scope: TokenScope
+    created_at: str
+    revoked_at: str | None = None
+
+
+class NewToken(msgspec.Struct, frozen=True, kw_only=True):
+    """A token with its ``secret``, which is shown once: the store has only its hash."""
+
+    token: ServiceToken
+    secret: str
+
+
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of the store. ``number`` rises from entry to entry; ``subject`` is the run, metric and commit, or token."""
+
+    number: int
+    at: str
+    actor: str
+    action: AuditAction
+    project: str
+    subject: str
+
+
+class Ledger:
+    """The tokens and the audit log of one database."""
+
+    def __init__(self, database: StoreDatabase, clock: Callable[[], datetime]) -> None:
+        self._database, self._clock = database, clock
+
+    def create_token(self, name: str, project: str | None, scope: TokenScope, *, actor: str = LOCAL) -> NewToken:
+        """Create a token and return it with its secret."""
+        secret = TOKEN_PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
+        token = ServiceToken(
+            id=secrets.token_hex(4), name=name, project=project, scope=scope, created_at=self._clock().isoformat()
+        )
+        row = {**msgspec.structs.asdict(token), "sha256": _hash(secret)}
+        with self._database.writing() as connection:
+            connection.execute(TOKENS.insert().values(row))
+            self.note(connection, actor, "token created", project or "", _subject(token))
+        return NewToken(token=token, secret=secret)
+
+    def revoke(self, token_id: str, *, actor: str = LOCAL) -> ServiceToken:
+        """Revoke a token for good. Raises StoreError if there is none with this id; revoking it twice changes nothing."""
+        with self._database.writing() as connection:
+            row = connection.execute(sa.select(TOKENS).where(TOKENS.c.id == token_id)).mappings().first()
+            if row is None:
+                raise StoreError(
+                    "{place} has no token {token_id!a}; `perfgate token list` shows them",
+                    place=self._database.name,
+                    token_id=token_id,
+                )
+            token = _token(row)
+            if token.revoked_at is not None:
+                return token
+            revoked = msgspec.structs.replace(token, revoked_at=self._clock().isoformat())
+            change = TOKENS.update().where(TOKENS.c.id == token_id)
+            connection.execute(change.values(revoked_at=revoked.revoked_at))
+            self.note(connection, actor, "token revoked", token.project or "", _subject(token))
+            return revoked
+
+    def tokens(self) -> list[ServiceToken]:
+        """All tokens, the revoked ones too, newest first."""
+        return [_token(row) for row in self._rows(sa.select(TOKENS).order_by(TOKENS.c.created_at.desc(), TOKENS.c.id))]
+
+    def find(self, secret: str) -> ServiceToken | None:
+        """The valid token with this secret.
+
+        The search is by hash, so its duration tells nothing about how much of a secret is right.
+        """
+        sent = _hash(secret)
+        rows = self._rows(sa.select(TOKENS).where(TOKENS.c.sha256 == sent, TOKENS.c.revoked_at.is_(None)))
+        return next((_token(row) for row in rows if hmac.compare_digest(row["sha256"], sent)), None)
+
+    def entries(self, *, project: str | None = None, limit: int, before: int | None = None) -> list[AuditEntry]:
+        """The audit log, newest first: of one project or all, and only entries with a lower number than ``before``."""
+        query = sa.select(AUDIT).order_by(AUDIT.c.number.desc()).limit(limit)
+        if project is not None:
+            query = query.where(AUDIT.c.project == project)
+        if before is not None:
+            query = query.where(AUDIT.c.number < before)
+        return [AuditEntry(**row) for row in self._rows(query)]
+
+    def note(self, connection: sa.Connection, actor: str, action: AuditAction, project: str, subject: str) -> None:
+        """Add an entry in the transaction of the change itself: there is never one without the other."""
+        at = self._clock().isoformat()
+        row = {"at": at, "actor": actor, "action": action, "project": project, "subject": subject}
+        connection.execute(AUDIT.insert().values(row))
+
+    def _rows(self, query: sa.Select[Any]) -> list[sa.RowMapping]:
+        with self._database.reading() as connection:
+            return [] if connection is None else list(connection.execute(query).mappings())
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode(errors="surrogateescape")).hexdigest()
+
+
+def _token(row: sa.RowMapping) -> ServiceToken:
+    return ServiceToken(**{name: row[name] for name in ServiceToken.__struct_fields__})
+
+
+def _subject(token: ServiceToken) -> str:
+    return f"{token.id} {token.name} ({token.scope})"

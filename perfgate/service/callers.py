@@ -1,0 +1,87 @@
+"""The sender of a request and its rights, which every route that needs some declares as a dependency."""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import Depends, HTTPException, Path
+from starlette.requests import Request
+
+from perfgate.judging.store.ledger import Ledger
+
+# PostgreSQL stores no NUL in a text.
+NO_NUL = r"^[^\x00]*$"
+
+
+@dataclass(frozen=True)
+class Caller:
+    """``name`` stands in the audit log; without a ``project`` everything may be read, the recordings too."""
+
+    name: str
+    project: str | None = None
+    may_write: bool = False
+
+
+NEIGHBOUR = Caller("anyone on this machine")
+# A load balancer, which learns that the service runs; no project has an empty name.
+PROBE = Caller("anyone", project="")
+
+
+class Authenticator:
+    """Finds callers by their secrets: the token of this server, which reads everything, or one of the store's."""
+
+    def __init__(self, own: str | None, ledger: Ledger | None = None) -> None:
+        self._own, self._ledger = own, ledger
+
+    @property
+    def is_open(self) -> bool:
+        """Whether every user of this machine may read without a token."""
+        return self._own is None
+
+    def caller(self, secret: str) -> Caller | None:
+        if not secret:
+            return None
+        if self._own is not None and hmac.compare_digest(_bytes(secret), _bytes(self._own)):
+            return Caller("the token of the server")
+        token = self._ledger.find(secret) if self._ledger is not None else None
+        if token is None:
+            return None
+        return Caller(f"token {token.id} {token.name}", token.project, may_write=token.scope == "write")
+
+
+def caller_of(request: Request) -> Caller:
+    caller: Caller = request.state.caller
+    return caller
+
+
+def reader(request: Request, project: Annotated[str, Path(min_length=1, pattern=NO_NUL)]) -> str:
+    """The project of the address, which the caller may read."""
+    if caller_of(request).project not in (None, project):
+        raise HTTPException(HTTPStatus.FORBIDDEN, "this token is for another project")
+    return project
+
+
+def writer(request: Request, project: Annotated[str, Depends(reader)]) -> str:
+    """The project of the address, which the caller may write to."""
+    if not caller_of(request).may_write:
+        raise HTTPException(
+            HTTPStatus.FORBIDDEN,
+            "writing needs a token with scope write in an Authorization header; this request has none",
+        )
+    return project
+
+
+def reader_of_all(request: Request) -> None:
+    if caller_of(request).project is not None:
+        raise HTTPException(HTTPStatus.FORBIDDEN, "the token of a project reads its runs alone")
+
+
+ReadProject = Annotated[str, Depends(reader)]
+WrittenProject = Annotated[str, Depends(writer)]
+
+
+def _bytes(secret: str) -> bytes:
+    return secret.encode(errors="surrogateescape")

@@ -1,0 +1,94 @@
+"""`GET /metrics` for Prometheus: the latest values of main on every testbed, and the uploads since the service started."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from perfgate.document.history import StoredRun, moment
+from perfgate.document.run import RunDocument
+from perfgate.judging.report.render.openmetrics import LabelledRun, ServiceFamily, openmetrics_of_runs
+from perfgate.service.answers import described
+from perfgate.service.callers import caller_of
+from perfgate.service.served_store import ServedStore
+
+# OpenMetrics 1.0, "Protocol Negotiation".
+MEDIA_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+# Of each project the newest runs, among which the newest of each testbed is found.
+_LOOKED_AT = 500
+_MOST_KEPT = 1_000
+
+
+class Metrics:
+    """The metrics of one store. ``recorded`` counts an upload."""
+
+    records = ()
+
+    def __init__(self, served: ServedStore) -> None:
+        self._served = served
+        self._lock = threading.Lock()
+        self._uploads: Counter[str] = Counter()
+        # Documents never change; only those of the newest runs are kept.
+        self._documents: dict[str, RunDocument] = {}
+
+    def router(self) -> APIRouter:
+        router = APIRouter()
+        text = described({"type": "string"}, media_type=MEDIA_TYPE.partition(";")[0])
+        router.get("/metrics", responses=text, summary="The latest values of main, for Prometheus.")(self.metrics)
+        return router
+
+    def check(self) -> None:
+        """The store's own part reads it."""
+
+    def public(self, text: str) -> str:
+        return text
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def recorded(self, run: RunDocument, run_id: str) -> None:  # noqa: ARG002 - as all listeners
+        with self._lock:
+            self._uploads[run.project] += 1
+
+    def metrics(self, request: Request) -> Response:
+        own = caller_of(request).project
+        projects = [project for project in self._served.store().projects() if own in (None, project)]
+        latest = [run for project in projects for run in self._latest(project)]
+        with self._lock:
+            uploads = {project: float(self._uploads[project]) for project in projects}
+        families = [
+            ServiceFamily("perfgate_uploads", "counter", "Runs uploaded since the service started", "project", uploads),
+            ServiceFamily(
+                "perfgate_last_run_timestamp_seconds",
+                "gauge",
+                "Start of the newest run of main",
+                "project",
+                {run.project: moment(run.started_at).timestamp() for run in reversed(latest)},
+            ),
+        ]
+        return Response(openmetrics_of_runs(self._documents_of(latest), families), media_type=MEDIA_TYPE)
+
+    def _latest(self, project: str) -> list[StoredRun]:
+        """The newest run of each testbed, newest first."""
+        newest: dict[str, StoredRun] = {}
+        for run in self._served.store().runs(project, limit=_LOOKED_AT):
+            newest.setdefault(run.fingerprint, run)
+        return list(newest.values())
+
+    def _documents_of(self, latest: list[StoredRun]) -> Iterator[LabelledRun]:
+        for run in latest[:_MOST_KEPT]:
+            with self._lock:
+                document = self._documents.get(run.id)
+            if document is None:
+                document = self._served.store().show(run.id)
+                with self._lock:
+                    self._documents[run.id] = document
+            yield LabelledRun({"project": run.project, "testbed": run.fingerprint[:12]}, document)
+        with self._lock:
+            wanted = {run.id for run in latest}
+            self._documents = {run_id: one for run_id, one in self._documents.items() if run_id in wanted}

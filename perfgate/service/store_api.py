@@ -1,0 +1,266 @@
+"""The runs of main over HTTP: the methods of the Store as REST, for runners that upload and for programs that read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from fastapi import APIRouter, HTTPException, Path, Query
+from fastapi.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from perfgate.document.conditions import StepConditions
+from perfgate.document.files import parse_run
+from perfgate.document.history import Acceptance, Confirmation, StoredRun
+from perfgate.document.run import RunDocument
+from perfgate.document.strict_json import MAX_BYTES, parse_json
+from perfgate.errors import DocumentError, UnknownRunError
+from perfgate.judging.store.ledger import AuditEntry
+from perfgate.judging.store.store import HistoryValue, Series, Store
+from perfgate.service.answers import as_document, as_json, described, json_answer, written
+from perfgate.service.callers import NO_NUL, Caller, ReadProject, WrittenProject, caller_of
+from perfgate.service.served_store import ServedStore
+
+_MOST_LISTED = 1_000
+_MOST_SKIPPED = 10_000_000
+# An acceptance or a confirmation is a few short texts.
+_MOST_SMALL_BYTES = 64 * 1024
+_Record = TypeVar("_Record", Acceptance, Confirmation)
+
+Limit = Annotated[int, Query(ge=1, le=_MOST_LISTED, description="So many at most.")]
+Offset = Annotated[int, Query(ge=0, le=_MOST_SKIPPED, description="So many of the newest are left out.")]
+Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The SHA-256 of the document, which is its id.")]
+RunId = Annotated[str, Query(pattern=NO_NUL, description="The id of a run, or its beginning.")]
+AllowDirty = Annotated[bool, Query(description="Also store a run that was measured with uncommitted changes.")]
+Text = Annotated[str, Query(pattern=NO_NUL)]
+Labels = Annotated[str, Query(description="Labels beside the shape, as a JSON object of texts.")]
+Before = Annotated[int, Query(ge=1, le=2**63 - 1, description="Only entries with a lower number.")]
+Recorded = Callable[[RunDocument, str], None]
+
+
+class StoreApi:
+    """The routes of one store. ``recorded`` are called for each run that was not there before."""
+
+    records = (StoredRun, Series, HistoryValue, StepConditions, Acceptance, Confirmation, AuditEntry)
+
+    def __init__(self, served: ServedStore, recorded: Sequence[Recorded] = ()) -> None:
+        self._served, self._recorded = served, recorded
+        self.public = served.public
+
+    def router(self) -> APIRouter:
+        router = APIRouter(prefix="/api/v1")
+        get, project = router.get, "/projects/{project:path}"
+        document = described(
+            {"type": "object", "description": "A run document, as schemas/run.schema.json describes it."}
+        )
+        get("/projects", responses=json_answer(list[str]), summary="The projects that this token may read.")(
+            self.projects
+        )
+        get("/runs", responses=document, summary="The document of a run, by the beginning of its id.")(self.show)
+        get("/audit", responses=json_answer(list[AuditEntry]), summary="Who changed what, newest first.")(self.audit)
+        get(f"{project}/runs", responses=json_answer(list[StoredRun]), summary="The runs, newest first.")(self.runs)
+        get(f"{project}/damaged", responses=json_answer(list[str]), summary="A line for each unreadable run.")(
+            self.damaged
+        )
+        get(f"{project}/series", responses=json_answer(list[Series]), summary="Every series.")(self.series)
+        get(f"{project}/history", responses=json_answer(list[HistoryValue]), summary="A series, oldest first.")(
+            self.history
+        )
+        get(
+            f"{project}/conditions",
+            responses=json_answer(dict[str, list[StepConditions]]),
+            summary="How the steps of each run on a testbed were measured, by id of the run.",
+        )(self.conditions)
+        get(f"{project}/confirmations", responses=json_answer(list[Confirmation]), summary="Newest first.")(
+            self.confirmations
+        )
+        get(f"{project}/acceptances", responses=json_answer(list[Acceptance]), summary="Newest first.")(
+            self.acceptances
+        )
+        get(f"{project}/runs/{{sha256}}", responses=document, summary="The document of a run.")(self.document)
+        self._add_writers(router, project)
+        return router
+
+    def _add_writers(self, router: APIRouter, project: str) -> None:
+        router.put(
+            f"{project}/runs/{{sha256}}",
+            responses=written(json_answer(str), json_answer(str, status=HTTPStatus.CREATED)),
+            openapi_extra=_body({"type": "object"}),
+            summary="Store a run document in its canonical bytes; repeating it changes nothing.",
+        )(self.upload)
+        router.post(
+            f"{project}/runs",
+            responses=written(json_answer(list[str])),
+            openapi_extra=_body({"type": "string"}, "application/x-ndjson"),
+            summary="Store several documents, one a line: all of them, or none.",
+        )(self.upload_all)
+        router.post(
+            f"{project}/confirmations",
+            responses=written(json_answer(Confirmation)),
+            openapi_extra=_body({"$ref": "#/components/schemas/Confirmation"}),
+            summary="Store the result of measuring two commits side by side.",
+        )(self.confirm)
+        router.post(
+            f"{project}/acceptances",
+            responses=written(json_answer(Acceptance)),
+            openapi_extra=_body({"$ref": "#/components/schemas/Acceptance"}),
+            summary="Accept a regression of a commit.",
+        )(self.accept)
+
+    def check(self) -> None:
+        """Raise StoreError if the store cannot be read."""
+        self._served.store().runs("", limit=1)
+
+    def close(self) -> None:
+        """The store holds nothing open."""
+
+    def projects(self, request: Request) -> Response:
+        own = caller_of(request).project
+        return as_json([project for project in self._served.store().projects() if own in (None, project)])
+
+    def show(self, request: Request, id: RunId) -> Response:  # noqa: A002 - the parameter's name in the address
+        run = self._served.store().show(id)
+        if caller_of(request).project not in (None, run.project):
+            raise _unknown(id)
+        return as_document(run)
+
+    def document(self, project: ReadProject, sha256: Sha256) -> Response:
+        run = self._served.store().show(sha256)
+        if run.project != project:
+            raise _unknown(sha256)
+        return as_document(run)
+
+    def audit(self, request: Request, limit: Limit = 100, before: Before | None = None) -> Response:
+        ledger = self._served.store().ledger()
+        if ledger is None:
+            raise HTTPException(HTTPStatus.NOT_FOUND, "this store keeps no audit log; a database does")
+        return as_json(ledger.entries(project=caller_of(request).project, limit=limit, before=before))
+
+    def runs(self, project: ReadProject, limit: Limit = 100, offset: Offset = 0) -> Response:
+        return as_json(self._served.store().runs(project, limit=offset + limit)[offset:])
+
+    def damaged(self, project: ReadProject) -> Response:
+        return as_json(self._served.store().damaged(project))
+
+    def series(self, project: ReadProject) -> Response:
+        return as_json(self._served.store().series(project))
+
+    def history(
+        self,
+        project: ReadProject,
+        workload: Text,
+        fingerprint: Text,
+        metric: Text,
+        shape: Text = "",
+        labels: Labels = "{}",
+    ) -> Response:
+        try:
+            beside = msgspec.json.decode(labels, type=dict[str, str])
+        except (msgspec.DecodeError, UnicodeError) as error:
+            raise HTTPException(HTTPStatus.BAD_REQUEST, f"labels: {error}") from None
+        return as_json(self._served.store().history(project, workload, fingerprint, metric, shape, labels=beside))
+
+    def conditions(self, project: ReadProject, fingerprint: Text) -> Response:
+        return as_json(self._served.store().conditions(project, fingerprint))
+
+    def confirmations(self, project: ReadProject) -> Response:
+        return as_json(self._served.store().confirmations(project))
+
+    def acceptances(self, project: ReadProject, commit: Text | None = None) -> Response:
+        return as_json(self._served.store().accepted(project, commit=commit))
+
+    async def upload(
+        self, request: Request, project: WrittenProject, sha256: Sha256, allow_dirty: AllowDirty = False
+    ) -> Response:
+        body = await bounded_body(request, MAX_BYTES)
+
+        def record() -> Response:
+            if self._is_stored(project, sha256):
+                return as_json(sha256)
+            found = hashlib.sha256(body).hexdigest()
+            if found != sha256:
+                raise DocumentError(f"the SHA-256 of the document that arrived is {found}, not {sha256}; send it again")
+            self._record(caller_of(request), [_parsed(body, project)], [sha256], allow_dirty)
+            return as_json(sha256, HTTPStatus.CREATED)
+
+        return await run_in_threadpool(record)
+
+    async def upload_all(self, request: Request, project: WrittenProject, allow_dirty: AllowDirty = False) -> Response:
+        body = await bounded_body(request, MAX_BYTES)
+
+        def record() -> Response:
+            lines = [line for line in body.split(b"\n") if line]
+            ids = [hashlib.sha256(line).hexdigest() for line in lines]
+            self._record(caller_of(request), [_parsed(line, project) for line in lines], ids, allow_dirty)
+            return as_json(ids)
+
+        return await run_in_threadpool(record)
+
+    async def confirm(self, request: Request, project: WrittenProject) -> Response:
+        confirmation = _small(await bounded_body(request, _MOST_SMALL_BYTES), Confirmation)
+        await run_in_threadpool(self._acting(request).confirm, project, confirmation)
+        return as_json(confirmation)
+
+    async def accept(self, request: Request, project: WrittenProject) -> Response:
+        acceptance = _small(await bounded_body(request, _MOST_SMALL_BYTES), Acceptance)
+        await run_in_threadpool(self._acting(request).accept, project, acceptance)
+        return as_json(acceptance)
+
+    def _acting(self, request: Request) -> Store:
+        return self._served.store().acting_as(caller_of(request).name)
+
+    def _is_stored(self, project: str, run_id: str) -> bool:
+        try:
+            return self._served.store().show(run_id).project == project
+        except UnknownRunError:
+            return False
+
+    def _record(self, caller: Caller, runs: list[RunDocument], ids: list[str], allow_dirty: bool) -> None:
+        new = [not self._is_stored(run.project, run_id) for run, run_id in zip(runs, ids)]
+        self._served.store().acting_as(caller.name).record_all(runs, allow_dirty=allow_dirty)
+        for run, run_id, is_new in zip(runs, ids, new):
+            for listener in self._recorded if is_new else ():
+                listener(run, run_id)
+
+
+def _parsed(data: bytes, project: str) -> RunDocument:
+    """The run in an upload. Raises DocumentError for another project's, and for bytes whose hash is not the run's id."""
+    run = parse_run(data, name="the document")
+    if run.project != project:
+        raise DocumentError(f"this is a run of project {run.project[:200]!a}; upload it to that project")
+    if msgspec.json.encode(run, order="deterministic") != data:
+        raise DocumentError("these are not the bytes that perfgate writes; upload run.json as it is")
+    return run
+
+
+def _small(body: bytes, record: type[_Record]) -> _Record:
+    try:
+        return msgspec.convert(parse_json(body, name="the body", max_bytes=_MOST_SMALL_BYTES), record)
+    except msgspec.ValidationError as error:
+        raise DocumentError(f"the body: {error}") from None
+
+
+async def bounded_body(request: Request, most: int) -> bytes:
+    """The body of a request. Raises HTTPException above ``most`` bytes, before they are read if they are announced."""
+    announced = request.headers.get("Content-Length", "")
+    body = bytearray()
+    if not (announced.isascii() and announced.isdecimal() and int(announced[:20]) > most):
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > most:
+                break
+        else:
+            return bytes(body)
+    raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"more than {most} bytes are not accepted here")
+
+
+def _unknown(run_id: str) -> UnknownRunError:
+    return UnknownRunError(f"the store holds no run {run_id!a}; `perfgate baseline list` shows what there is")
+
+
+def _body(schema: dict[str, Any], media_type: str = "application/json") -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}}}

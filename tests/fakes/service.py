@@ -1,0 +1,94 @@
+"""A service over a store in a folder, behind a real server of HTTP in a thread of this process."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import requests
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.ledger import Ledger, TokenScope
+from perfgate.service.admission import Admission
+from perfgate.service.app import create_app
+from perfgate.service.callers import Authenticator
+from perfgate.service.metrics import Metrics
+from perfgate.service.served_store import ServedStore
+from perfgate.service.store_api import Recorded, StoreApi
+
+SERVER_TOKEN = "the-token-of-the-server"
+
+
+class Client(requests.Session):
+    """Requests by path, with a token or none; redirects are not followed."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        super().__init__()
+        self._url = url
+        self.trust_env = False
+        if token:
+            self.headers["Authorization"] = f"Bearer {token}"
+
+    def request(self, method: str, url: str, *args: Any, **options: Any) -> requests.Response:  # type: ignore[override]
+        address = url if url.startswith("http") else self._url + url
+        return super().request(method, address, *args, **{"timeout": 60, **options, "allow_redirects": False})
+
+
+class Listening:
+    """Answers at ``url`` with the application that is set at the moment."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.application: ASGIApp | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert self.application is not None
+        await self.application(scope, receive, send)
+
+
+@dataclass(frozen=True)
+class Service:
+    """What is served, its store, and the means to make tokens."""
+
+    url: str
+    store: SqlStore
+    ledger: Ledger
+
+    def token(self, project: str | None, scope: TokenScope = "write", name: str = "runner") -> str:
+        return self.ledger.create_token(name, project, scope).secret
+
+    def client(self, token: str | None = None) -> Client:
+        return Client(self.url, token)
+
+
+def serve_folder(listening: Listening, folder: Path, *recorded: Recorded, own: str | None = SERVER_TOKEN) -> Service:
+    """Serve the store in ``store.db`` in the folder; ``own`` None means that it is open on this machine."""
+    served = ServedStore(str(folder / "store.db"), folder, {})
+    store = served.store()
+    assert isinstance(store, SqlStore)
+    metrics = Metrics(served)
+    app = create_app([StoreApi(served, [metrics.recorded, *recorded]), metrics])
+    listening.application = Admission(app, Authenticator(own, store.ledger()))
+    return Service(listening.url, store, store.ledger())
+
+
+@contextmanager
+def listening() -> Iterator[Listening]:
+    """A server on a free port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        current = Listening(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        server = uvicorn.Server(uvicorn.Config(current, http="h11", ws="none", lifespan="off", log_config=None))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        try:
+            yield current
+        finally:
+            server.should_exit = True
+            thread.join(30)

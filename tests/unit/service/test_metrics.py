@@ -1,0 +1,38 @@
+"""`GET /metrics`, read by the parser of Prometheus' own client."""
+
+from __future__ import annotations
+
+import msgspec
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from tests.fakes.service import SERVER_TOKEN, Service
+from tests.unit.document.minimal import minimal_run
+from tests.unit.service.test_store_api import upload
+
+
+def test_metrics__two_projects_and_testbeds__the_newest_values_of_each_and_the_uploads(service: Service) -> None:
+    older = minimal_run(session="s0", value=0.009)
+    session = msgspec.structs.replace(older.session, started_at="2025-01-02T03:04:05Z")
+    for run in (
+        minimal_run(),
+        msgspec.structs.replace(older, session=session),
+        minimal_run(session="s2", value=0.004, fingerprint="f2"),
+        minimal_run(value=0.001, project='b"a\\nk'),
+    ):
+        service.store.record(run)
+    upload(service, minimal_run(session="s3", fingerprint="f3", value=0.005))
+
+    answer = service.client(SERVER_TOKEN).get("/metrics")
+    assert answer.headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    families = {family.name: family for family in text_string_to_metric_families(answer.text)}
+    latency = families["perfgate_latency_p50_seconds"].samples
+    assert {(one.labels["project"], one.labels["testbed"], one.value) for one in latency} == {
+        ("shop", "f1", 0.002),
+        ("shop", "f2", 0.004),
+        ("shop", "f3", 0.005),
+        ('b"a\\nk', "f1", 0.001),
+    }
+    uploads = families["perfgate_uploads"].samples
+    assert {one.labels["project"]: one.value for one in uploads} == {"shop": 1.0, 'b"a\\nk': 0.0}
+    newest = families["perfgate_last_run_timestamp_seconds"].samples
+    assert {one.labels["project"]: one.value for one in newest}["shop"] == 1767323045.0

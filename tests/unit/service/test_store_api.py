@@ -1,0 +1,193 @@
+"""The runs of main over HTTP: what uploads, what is refused, and that no request makes the service fail."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import schemathesis
+from fastapi import HTTPException
+from hypothesis import HealthCheck, given, settings
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from starlette.requests import Request
+
+from perfgate.document.files import canonical_bytes
+from perfgate.document.history import Acceptance
+from perfgate.document.run import RunDocument
+from perfgate.document.strict_json import MAX_BYTES
+from perfgate.service.store_api import bounded_body
+from tests.fakes.service import SERVER_TOKEN, Service
+from tests.unit.document.minimal import minimal_run
+
+CONFORMANCE = [
+    schemathesis.checks.not_a_server_error,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+]
+ACCEPTANCE = Acceptance(
+    commit="a1", metric="latency.low", reason="meant", accepted_by="Li", accepted_at="2026-03-01T12:00:00+00:00"
+)
+
+
+def document(run: RunDocument) -> tuple[bytes, str]:
+    data = canonical_bytes(run, name="the run")
+    return data, hashlib.sha256(data).hexdigest()
+
+
+def upload(service: Service, run: RunDocument, *, project: str = "shop", token: str | None = None, **query: str) -> Any:
+    data, run_id = document(run)
+    client = service.client(token or service.token(project))
+    return client.put(f"/api/v1/projects/{project}/runs/{run_id}", data=data, params=query)
+
+
+def test_upload__twice__stored_once_and_read_as_it_was(service: Service) -> None:
+    assert [upload(service, minimal_run()).status_code for _ in range(2)] == [201, 200]
+    data, run_id = document(minimal_run())
+    reader = service.client(service.token("shop", "read"))
+    assert [run["id"] for run in reader.get("/api/v1/projects/shop/runs").json()] == [run_id]
+    assert reader.get(f"/api/v1/projects/shop/runs/{run_id}").content == data
+    assert reader.get("/api/v1/runs", params={"id": run_id[:9]}).content == data
+    assert reader.get("/api/v1/projects").json() == ["shop"]
+
+
+def test_upload__project_with_a_slash__stored_under_its_name(service: Service) -> None:
+    token = service.token("team/shop")
+    data, run_id = document(minimal_run(project="team/shop"))
+    client = service.client(token)
+    assert client.put(f"/api/v1/projects/team%2Fshop/runs/{run_id}", data=data).status_code == 201
+    assert len(client.get("/api/v1/projects/team%2Fshop/runs").json()) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "said"),
+    [
+        ({"side": "head"}, 422, "head of a change; only runs of main are kept"),
+        ({"project": "bank"}, 422, "a run of project 'bank'; upload it to that project"),
+    ],
+)
+def test_upload__unfit_run__refused_with_the_reason_of_the_store(
+    service: Service, change: dict[str, str], status: int, said: str
+) -> None:
+    answer = upload(service, msgspec.structs.replace(minimal_run(), **change))
+    assert (answer.status_code, said in answer.json()["error"]) == (status, True)
+    assert service.store.runs("shop") == service.store.runs("bank") == []
+
+
+def test_upload__uncommitted_changes__only_on_purpose(service: Service) -> None:
+    assert "--allow-dirty" in upload(service, minimal_run(dirty=True)).json()["error"]
+    assert upload(service, minimal_run(dirty=True), allow_dirty="true").status_code == 201
+
+
+def test_upload__another_document_of_the_session__a_conflict(service: Service) -> None:
+    upload(service, minimal_run())
+    answer = upload(service, minimal_run(value=0.003))
+    assert (answer.status_code, "session 's1' is kept already" in answer.json()["error"]) == (409, True)
+
+
+def test_upload__bytes_that_are_not_the_document__refused(service: Service) -> None:
+    data, run_id = document(minimal_run())
+    client = service.client(service.token("shop"))
+    place = f"/api/v1/projects/shop/runs/{run_id}"
+    damaged = client.put(place, data=data.replace(b"0.002", b"0.001"))
+    assert (damaged.status_code, "send it again" in damaged.json()["error"]) == (422, True)
+    other = msgspec.json.format(data)
+    same = client.put(f"/api/v1/projects/shop/runs/{hashlib.sha256(other).hexdigest()}", data=other)
+    assert (same.status_code, "not the bytes that perfgate writes" in same.json()["error"]) == (422, True)
+    assert client.put("/api/v1/projects/shop/runs/abc", data=data).status_code == 400
+    assert client.get("/api/v1/projects/shop/runs").json() == []
+
+
+def test_upload__larger_than_any_document__refused_before_it_is_read(service: Service) -> None:
+    client = service.client(service.token("shop"))
+    announced = {"Content-Length": str(MAX_BYTES + 1), "Connection": "close"}
+    assert client.put(f"/api/v1/projects/shop/runs/{'0' * 64}", headers=announced).status_code == 413
+    assert client.post("/api/v1/projects/shop/acceptances", data=b" " * 70_000).status_code == 413
+
+
+def test_bounded_body__endless__ends_above_the_bound() -> None:
+    parts = 0
+
+    async def receive() -> dict[str, Any]:
+        nonlocal parts
+        parts += 1
+        return {"type": "http.request", "body": b"0" * 100, "more_body": True}
+
+    with pytest.raises(HTTPException, match="413"):
+        asyncio.run(bounded_body(Request({"type": "http", "headers": []}, receive), 250))
+    assert parts == 3
+
+
+def test_errors__of_a_store_that_cannot_be_used__without_its_place(service: Service, tmp_path: Path) -> None:
+    (tmp_path / "store.db").write_bytes(b"")
+    client = service.client(SERVER_TOKEN)
+    for place in ("/api/v1/health", "/api/v1/projects", "/api/v1/projects/shop/runs"):
+        answer = client.get(place)
+        assert (answer.status_code, "a file of 0 bytes" in answer.json()["error"]) == (503, True)
+        assert str(tmp_path) not in answer.text
+
+
+def test_acceptance__stored__with_an_entry_in_the_audit_log(service: Service) -> None:
+    client = service.client(service.token("shop"))
+    answer = client.post("/api/v1/projects/shop/acceptances", data=msgspec.json.encode(ACCEPTANCE))
+    assert answer.status_code == 200
+    assert client.get("/api/v1/projects/shop/acceptances", params={"commit": "a1"}).json() == [answer.json()]
+    newest = client.get("/api/v1/audit").json()[0]
+    assert (newest["action"], newest["subject"], newest["project"]) == (
+        "regression accepted",
+        "latency.low of a1",
+        "shop",
+    )
+    assert newest["actor"].startswith("token ")
+    wrong = client.post("/api/v1/projects/shop/acceptances", data=b'{"commit": 1}')
+    assert wrong.status_code == 422
+
+
+def test_runs__pages__newest_first(service: Service) -> None:
+    for day in (1, 2, 3):
+        run = minimal_run(session=f"s{day}")
+        session = msgspec.structs.replace(run.session, started_at=f"2026-03-0{day}T12:00:00+00:00")
+        service.store.record(msgspec.structs.replace(run, session=session))
+    client = service.client(SERVER_TOKEN)
+    pages = [
+        client.get("/api/v1/projects/shop/runs", params={"limit": 2, "offset": offset}).json() for offset in (0, 2)
+    ]
+    assert [[run["session"] for run in page] for page in pages] == [["s3", "s2"], ["s1"]]
+
+
+def test_health__without_a_token__says_only_that_it_runs(service: Service) -> None:
+    client = service.client()
+    assert client.get("/api/v1/health").json() == {"status": "ok"}
+    assert client.get("/api/v1/health/").status_code == 401
+    assert client.get("/api/v1/projects").status_code == 401
+
+
+def test_openapi__requests_of_every_kind__none_fails_and_every_response_fits(service: Service) -> None:
+    schemathesis.serializer.alias("application/x-ndjson", "text/plain")
+    upload(service, minimal_run())
+    client = service.client(service.token(None))
+    schema = schemathesis.openapi.from_dict(client.get("/openapi.json").json())
+    operations = [one.ok() for one in schema.get_all_operations()]
+    assert len(operations) == 17
+    for operation in operations:
+
+        @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+        @given(
+            case=operation.as_strategy() | operation.as_strategy(generation_mode=schemathesis.GenerationMode.NEGATIVE)
+        )
+        def ask(case: Any) -> None:
+            response = case.call(session=client, base_url=service.url)
+            assert response.status_code < 500, (case.formatted_path, case.query, response.text)
+            case.validate_response(response, checks=CONFORMANCE)
+
+        ask()

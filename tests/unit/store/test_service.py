@@ -1,0 +1,141 @@
+"""The store of a service: which addresses and tokens it takes, and what it says if the service does not answer as it should."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from perfgate.errors import SessionKeptError, StoreError, StoreRefusedError, UnfitRunError
+from perfgate.judging.store.backends.service import ServiceStore, open_backend
+from perfgate.judging.store.store import StorePlace
+from tests.fakes.service import Listening, listening
+from tests.unit.document.minimal import minimal_run
+
+TOKEN = "perfgate_of-this-test"
+
+
+class Answers:
+    """Answers with the given responses in turn, and keeps the requests."""
+
+    def __init__(self, *responses: Response) -> None:
+        self._responses = list(responses)
+        self.requests: list[Request] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.requests.append(Request(scope))
+        await self._responses.pop(0)(scope, receive, send)
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[Listening]:
+    with listening() as found:
+        yield found
+
+
+def answering(
+    address: Listening, *responses: Response, token: str | None = TOKEN
+) -> tuple[ServiceStore, Answers, list[float]]:
+    address.application = answers = Answers(*responses)
+    slept: list[float] = []
+    return ServiceStore(address.url, token, is_local=True, sleep=slept.append), answers, slept
+
+
+def error(status: int, text: str) -> Response:
+    return JSONResponse({"error": text}, status)
+
+
+@pytest.mark.parametrize(
+    ("location", "said"),
+    [
+        ("http://perf.example", "would carry the token unencrypted"),
+        ("https://user:secret@perf.example", r"\*\*\*@perf.example is no address of a service; give https://HOST"),
+        ("https://perf.example?token=secret", r"token=\*\*\* is no address of a service"),
+        ("https://", "is no address of a service"),
+        ("https://perf.example:port", "is no address of a service"),
+    ],
+)
+def test_open_backend__unsafe_address__refused_without_its_secrets(tmp_path: Path, location: str, said: str) -> None:
+    with pytest.raises(StoreError, match=said) as refusal:
+        open_backend(location, StorePlace(tmp_path, {}))
+    assert "secret" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("environ", "sent"),
+    [
+        ({"PERFGATE_TOKEN": TOKEN}, f"Bearer {TOKEN}"),
+        ({"PERFGATE_TOKEN": "ghp_of_a_forge", "PERFGATE_STORE_TOKEN": TOKEN}, f"Bearer {TOKEN}"),
+        ({"PERFGATE_TOKEN": "ghp_of_a_forge"}, None),
+        ({}, None),
+    ],
+)
+def test_requests__token__of_a_service_only(
+    address: Listening, tmp_path: Path, environ: dict[str, str], sent: str | None
+) -> None:
+    address.application = answers = Answers(JSONResponse([]))
+    assert open_backend(address.url, StorePlace(tmp_path, environ)).projects() == []
+    assert answers.requests[0].headers.get("Authorization") == sent
+
+
+def test_record__service_that_is_away_for_a_moment__repeated(address: Listening) -> None:
+    store, answers, slept = answering(
+        address, PlainTextResponse("a proxy", 502), error(503, "locked"), JSONResponse("id", 201)
+    )
+    store.record(minimal_run())
+    assert [request.method for request in answers.requests] == ["PUT"] * 3
+    assert slept == [0.5, 1.0]
+
+
+def test_record__nobody_listens__said_after_five_tries() -> None:
+    slept: list[float] = []
+    store = ServiceStore("http://127.0.0.1:9", TOKEN, is_local=True, sleep=slept.append)
+    with pytest.raises(StoreRefusedError, match=r"cannot be reached, after 5 tries: .*repeat the command later"):
+        store.record(minimal_run())
+    assert slept == [0.5, 1.0, 2.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("response", "kind", "said"),
+    [
+        (
+            error(401, "a token is needed"),
+            StoreRefusedError,
+            "knows no such token; put a valid one into PERFGATE_STORE_TOKEN",
+        ),
+        (error(403, "for another project"), StoreRefusedError, "answers HTTP 403: for another project"),
+        (error(409, "session 's1' is kept already"), SessionKeptError, "session 's1' is kept already"),
+        (error(413, "more than 5 bytes"), StoreRefusedError, "answers HTTP 413: more than 5 bytes"),
+        (error(422, "the head of a change"), UnfitRunError, "the head of a change"),
+        (PlainTextResponse("oops", 500), StoreRefusedError, "answers HTTP 500: no reason"),
+        (
+            Response(status_code=302, headers={"Location": "https://evil.example"}),
+            StoreRefusedError,
+            "answers HTTP 302",
+        ),
+    ],
+)
+def test_record__refused__said_at_once(
+    address: Listening, response: Response, kind: type[StoreError], said: str
+) -> None:
+    store, answers, _ = answering(address, response)
+    with pytest.raises(kind, match=said) as refusal:
+        store.record(minimal_run())
+    assert len(answers.requests) == 1
+    assert TOKEN not in str(refusal.value)
+
+
+def test_runs__page_of_something_else__said(address: Listening) -> None:
+    store, _, _ = answering(address, PlainTextResponse("<html>", 200))
+    with pytest.raises(StoreRefusedError, match="not the answer of a perfgate service"):
+        store.runs("shop")
+
+
+def test_prune__through_a_service__refused(address: Listening) -> None:
+    store, _, _ = answering(address)
+    with pytest.raises(StoreError, match="run `perfgate baseline prune --keep 5` on the machine of the service"):
+        store.prune("shop", keep=5)

@@ -1,0 +1,82 @@
+"""`perfgate token` and `perfgate baseline log` over a real store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from perfgate.cli.commands import baseline, token
+from perfgate.errors import StoreError, UsageError
+from perfgate.judging.store.backends.sql import SqlStore
+from tests.unit.document.minimal import minimal_run
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "perfgate.toml").write_text('workload = "w.py:encoder"\n')
+    return folder
+
+
+def tokens(project: Path, *arguments: str, location: str | None = None) -> Result:
+    environ = {"PERFGATE_STORE": location or str(project.parent / "store.db")}
+    return CliRunner().invoke(token.COMMAND, [*arguments, "-C", str(project)], env=environ)
+
+
+def log(project: Path, *arguments: str) -> Result:
+    environ = {"PERFGATE_STORE": str(project.parent / "store.db")}
+    return CliRunner().invoke(baseline.COMMAND, ["log", *arguments, "-C", str(project)], env=environ)
+
+
+def test_token__created_listed_and_revoked__its_secret_is_printed_once(project: Path) -> None:
+    assert "there is no token yet" in tokens(project, "list").output
+    created = tokens(project, "create", "ci runner", "--scope", "write")
+    secret = created.stdout.strip()
+    assert len(secret) > 50
+    assert "may write shop" in created.stderr
+    everywhere = json.loads(tokens(project, "create", "wall", "--scope", "read", "--all-projects", "--json").stdout)
+    ledger = SqlStore(project.parent / "store.db").ledger()
+    found = ledger.find(secret)
+    assert found is not None
+    assert (found.name, found.project, found.scope) == ("ci runner", "shop", "write")
+    assert everywhere["token"]["project"] is None
+    listed = tokens(project, "list").output
+    assert [secret in listed, everywhere["secret"] in listed, found.id in listed] == [False, False, True]
+    assert f"revoked {found.id} (ci runner) of shop" in tokens(project, "revoke", found.id).output
+    assert ledger.find(secret) is None
+    assert "revoked 20" in tokens(project, "list").output
+
+
+def test_baseline_log__changes_of_two_projects__of_the_own_unless_all_are_asked_for(project: Path) -> None:
+    assert log(project).output == "nothing was changed yet\n"
+    store = SqlStore(project.parent / "store.db")
+    run_id = store.record(minimal_run())
+    store.record(minimal_run(project="bank"))
+    assert [line.split("  ")[1:] for line in log(project).output.splitlines()] == [
+        ["local", "run recorded", run_id[:12]]
+    ]
+    every = json.loads(log(project, "--all-projects", "--json").output)
+    assert [entry["project"] for entry in every] == ["bank", "shop"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "said"),
+    [
+        (["create", " ", "--scope", "read"], UsageError, "the token needs a name"),
+        (["revoke", "ffff"], StoreError, "has no token 'ffff'; `perfgate token list` shows them"),
+    ],
+)
+def test_token__wrong_use__said(project: Path, arguments: list[str], kind: type[Exception], said: str) -> None:
+    result = tokens(project, *arguments)
+    assert isinstance(result.exception, kind)
+    assert said in str(result.exception)
+
+
+def test_token__of_a_branch__refused_with_what_keeps_tokens(project: Path) -> None:
+    result = tokens(project, "list", location="branch://perfgate-data")
+    assert isinstance(result.exception, UsageError)
+    assert "keeps no tokens and no audit log; a database does" in str(result.exception)
