@@ -104,6 +104,23 @@ def test_find_secrets__no_write_token__nothing(name: str, value: str) -> None:
     assert find_secrets({name: value}).names == ()
 
 
+@pytest.mark.parametrize(
+    ("location", "is_secret"),
+    [
+        ("postgresql://perfgate:hunter2@db/perf", True),
+        ("postgresql://perfgate:hun/ter@2@db/perf", True),
+        ("postgresql://db/perf?user=perfgate&password=hunter2", True),
+        ("postgresql://perfgate@db:5432/perf", False),
+        ("branch://perfgate-data", False),
+        ("/data/store.db", False),
+    ],
+)
+def test_find_secrets__password_of_the_store__a_token_in_ci(location: str, is_secret: bool) -> None:
+    """Outside CI the store would be another one without it, and the shell above has it anyway."""
+    assert find_secrets({"PERFGATE_STORE": location, "CI": "true"}).tokens == ("PERFGATE_STORE",) * is_secret
+    assert find_secrets({"PERFGATE_STORE": location}).tokens == ()
+
+
 def test_find_secrets__what_gitlab_gives_every_job__told_apart() -> None:
     found = find_secrets(
         {"CI_JOB_TOKEN": "glcbt-64_aaaaaaaaaaaaaaaaaaaa", "CI_REGISTRY_PASSWORD": "x", "GITLAB_TOKEN": "x"}

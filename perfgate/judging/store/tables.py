@@ -143,9 +143,8 @@ def has_tables(connection: sa.Connection, place: str) -> bool:
 
 def stored_version(connection: sa.Connection, place: str) -> int | None:
     """The version of the tables; None for an empty database. Raises StoreError for a newer one, and foreign tables."""
-    inspector = sa.inspect(connection)
-    if not inspector.has_table(VERSION.name):
-        names = inspector.get_table_names()
+    names = sa.inspect(connection).get_table_names()  # in one query, so that others who create them show all or none
+    if VERSION.name not in names:
         if names:
             raise StoreError(
                 "{place} is a database of something else (it holds {name!a}); choose another one",

@@ -167,13 +167,15 @@ def test_main__broken_installation__exit_5_and_a_log_to_paste(tmp_path: Path) ->
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "msgspec.py").write_text("raise RuntimeError('half installed')")
-    done = _perfgate("run", "-C", str(tmp_path), PYTHONPATH=str(broken), TMPDIR=str(tmp_path), MY_TOKEN="secret-value")
+    address = "postgresql://perfgate:secret-value@db/perf"
+    environ = {"PYTHONPATH": str(broken), "TMPDIR": str(tmp_path), "MY_TOKEN": "secret-value"}
+    done = _perfgate("store", "verify", address, "-C", str(tmp_path), **environ)
     assert done.returncode == 5
     assert "this is a bug in perfgate; please report it with the lines above, which also stand in" in done.stderr
     (log,) = tmp_path.glob("perfgate-bug-*.log")
     text = log.read_text()
     assert text.startswith("perfgate 0.")
-    assert "command run -C" in text
+    assert "command store verify postgresql://***@db/perf -C" in text
     assert "RuntimeError: half installed" in text
     assert "secret-value" not in text + done.stderr
 
