@@ -36,5 +36,23 @@ class Progress(Protocol):
         """Replace the estimate of the time left."""
 
 
+class Remembering:
+    """Passes progress on, and remembers the notes: the report lists the problems too."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self.notes: list[str] = []
+
+    def status(self, text: str) -> None:
+        self._progress.status(text)
+
+    def expect(self, foresight: Foresight) -> None:
+        self._progress.expect(foresight)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+        self._progress.note(text)
+
+
 # The function that measures a change: `check_change`, passed as an argument to the flows that need it.
 Check = Callable[[Path, CheckOptions, Progress], DecisionDocument]

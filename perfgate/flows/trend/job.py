@@ -8,14 +8,13 @@ from pathlib import Path
 
 import msgspec
 
-from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import load_config
 from perfgate.document.files import write_atomically, write_text_atomically
 from perfgate.document.history import Confirmation
 from perfgate.document.strict_json import parse_json
 from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendState
 from perfgate.errors import DocumentError
-from perfgate.flows.shared.doors import Check, Doors, Progress
+from perfgate.flows.shared.doors import Check, Doors, Progress, Remembering
 from perfgate.flows.shared.session import prepare_out
 from perfgate.flows.shared.store import open_project_store
 from perfgate.flows.shared.trend.commits import commit_names
@@ -50,31 +49,13 @@ class TrendRequest:
     language: Language = "en"
 
 
-class _Remembering:
-    """Passes progress on, and remembers the notes: the report lists the problems too."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self.notes: list[str] = []
-
-    def status(self, text: str) -> None:
-        self._progress.status(text)
-
-    def expect(self, foresight: Foresight) -> None:
-        self._progress.expect(foresight)
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-        self._progress.note(text)
-
-
 def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Check) -> TrendDocument:
     """Compute the trend and write the requested outputs; ``check`` measures the pairs of commits to confirm.
 
     Raises UsageError if there is no run of main.
     """
     config = load_config(request.root, environ=doors.environ)
-    remembered = _Remembering(progress)
+    remembered = Remembering(progress)
     # Find unwritable folders and unreachable forges before an hour of measuring, not after it.
     out = prepare_out(request.out) if request.out else None
     issue = find_issue(request.key, request.token_variable, doors) if request.post else None

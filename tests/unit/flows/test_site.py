@@ -18,7 +18,7 @@ from perfgate.flows.site.job import SiteRequest, WrittenSite, write_site
 from perfgate.judging.report.render.site.addresses import run_address
 from perfgate.judging.store.backends.sql import SqlStore
 from tests.fakes.history import main_runs, stepped
-from tests.unit.flows.test_trend import Project, Said
+from tests.unit.flows.test_trend import Project, Said, dated
 from tests.unit.report.test_site import broken_links, shown
 
 COUNT = 24
@@ -154,6 +154,16 @@ def test_site__runs_of_two_branches__a_series_of_each_beside_that_of_all(project
         "4",
     ]
     assert broken_links(found) == []
+
+
+def test_site__run_of_a_machine_with_a_wrong_clock__left_out_with_a_note_on_the_pages(
+    project: Project, tmp_path: Path
+) -> None:
+    project.record_in(2099, dated(main_runs(1, seed=9)[0], "2099-01-01T00:00:00+00:00"))
+    out = tmp_path / "pages"
+    assert write(project, out, runs=1).runs == COUNT
+    for address in ("index.html", "fleet.html"):
+        assert f"1 of {COUNT + 1} runs say that they began weeks after today" in shown(pages(out)[address])
 
 
 def test_site__no_run__says_how_one_is_recorded(project: Project, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from perfgate.document.history import StoredRun
 from perfgate.document.run import RunDocument
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendSeries
-from perfgate.flows.shared.doors import Progress
+from perfgate.flows.shared.doors import Progress, Remembering
 from perfgate.flows.shared.trend.commits import commit_names
 from perfgate.flows.shared.trend.read import Wanted, find_trend, open_documents, read_histories
 from perfgate.judging.store.store import Store
@@ -40,8 +40,9 @@ class _Quiet:
 
 def read_site(config: Config, store: Store, progress: Progress, *, seconds_since_1970: float) -> SiteContent:
     """The content of all pages. Raises UsageError if there is no run of main, StoreError if the store cannot be read."""
-    stored = read_histories(config, store, Wanted(), progress, seconds_since_1970=seconds_since_1970)
-    documents = open_documents(store, stored, note=progress.note)
+    remembered = Remembering(progress)
+    stored = read_histories(config, store, Wanted(), remembered, seconds_since_1970=seconds_since_1970)
+    documents = open_documents(store, stored, note=remembered.note)
     confirmations = store.confirmations(config.project)
     trend = find_trend(
         config,
@@ -55,7 +56,7 @@ def read_site(config: Config, store: Store, progress: Progress, *, seconds_since
     # The newest run of every testbed, however long ago, and not only the newest of all.
     health = [run_health(run.id, documents[run.id]) for run in reversed(stored.runs) if run.id in documents]
     return SiteContent(
-        trend=msgspec.structs.replace(trend, health=health),
+        trend=msgspec.structs.replace(trend, health=health, notes=remembered.notes),
         runs=stored.runs,
         branches=_branches(config, store, stored.runs, seconds_since_1970=seconds_since_1970),
         devices={document.testbed.fingerprint: _device(document) for document in documents.values()},

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from perfgate.document.history import StoredRun
 from perfgate.document.site import BesideLevel, Position, SiteContent
-from perfgate.document.trend import TrendCause, place_of
+from perfgate.document.trend import TrendCause, TrendSeries, place_of
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.render.site.addresses import FLEET, SiteLinks
 from perfgate.judging.report.render.trend_page import change_cells
@@ -31,6 +31,11 @@ _POSITIONS: Mapping[Position, str] = {
 def open_causes(content: SiteContent) -> list[TrendCause]:
     """The regressions that are neither repaired nor accepted nor refuted, the worst first."""
     return [cause for cause in content.trend.causes if cause.direction == "worse" and cause.standing in ("new", "open")]
+
+
+def is_regressed(series: TrendSeries) -> bool:
+    """Whether a series has a regression that is open."""
+    return any(change.direction == "worse" and change.standing in ("new", "open") for change in series.changes)
 
 
 def under(root: Words, address: Words) -> Words:

@@ -10,7 +10,7 @@ from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendSeries
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.render.site.addresses import ALL_SERIES, OPEN, OVERVIEW, SiteLinks
-from perfgate.judging.report.render.site.cells import cause_card, open_causes, testbed_link
+from perfgate.judging.report.render.site.cells import cause_card, is_regressed, open_causes, testbed_link
 from perfgate.judging.report.render.site.frame import render_page
 from perfgate.judging.report.render.site.series import workload_anchor
 from perfgate.judging.report.text import format as formats
@@ -73,7 +73,8 @@ def _by_workload(content: SiteContent) -> dict[str, list[TrendSeries]]:
     for series in content.trend.series:
         if series.current and series.points:
             found.setdefault(series.workload, []).append(series)
-    return found
+    # A wall screen shows the beginning of the page alone.
+    return dict(sorted(found.items(), key=lambda entry: -sum(map(is_regressed, entry[1]))))
 
 
 def _workload(name: str, series: Sequence[TrendSeries], links: SiteLinks) -> Mapping[str, object]:

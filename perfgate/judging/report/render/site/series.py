@@ -10,7 +10,7 @@ from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendPoint, TrendSeries, place_of
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.render.site.addresses import ALL_SERIES, SiteLinks, series_address
-from perfgate.judging.report.render.site.cells import moved_cells, testbed_link, under
+from perfgate.judging.report.render.site.cells import is_regressed, moved_cells, testbed_link, under
 from perfgate.judging.report.render.site.frame import render_page
 from perfgate.judging.report.render.trend_page import series_cells
 from perfgate.judging.report.text import format as formats
@@ -86,9 +86,7 @@ def render_series(
             "filters": _filters(series, content, links, root, branch),
             "plot": trend_svg.series_plot([series], None, lambda point: under(root, links.run(point.run_id))),
             "rows": changes,
-            "has_open": any(
-                change.standing in ("new", "open") and change.direction == "worse" for change in series.changes
-            ),
+            "has_open": is_regressed(series),
             "values": rows[:_VALUES_SHOWN],
             "more_values": rows[_VALUES_SHOWN:],
             "left_out": max(0, len(series.points) - _MAX_VALUES),
