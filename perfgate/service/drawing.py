@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from perfgate.errors import PerfgateError, UsageError
-from perfgate.flows.shared.flame import label_of, tree_of
+from perfgate.flows.shared.trees import label_of, tree_of
 from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.flame import trace_flame
 from perfgate.flows.trace.job import choose

@@ -18,8 +18,9 @@ from perfgate.document.flame import FlameTree, side_by_side
 from perfgate.document.profile import JobProfile
 from perfgate.document.run import Artifact, RunDocument
 from perfgate.errors import DocumentError
-from perfgate.flows.shared.flame import PairFlame, tree_of
+from perfgate.flows.shared.flame import PairFlame
 from perfgate.flows.shared.session import artifact_of
+from perfgate.flows.shared.trees import tree_of
 from perfgate.measuring.counting.collect import trace_name
 
 

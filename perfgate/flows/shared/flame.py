@@ -11,18 +11,16 @@ import msgspec
 from perfgate import trace
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import write_text_atomically
-from perfgate.document.flame import FlameTree, side_by_side
+from perfgate.document.flame import FlameTree
 from perfgate.document.message import Message, reason_of
 from perfgate.document.run import RunDocument
-from perfgate.errors import DocumentError, UsageError
+from perfgate.errors import DocumentError
 from perfgate.flows.shared.session import FLAME_PAGE, artifact_of
+from perfgate.flows.shared.trees import artifact_path, label_of, pair_trees, tree_of
 from perfgate.judging.gate.flame import with_pairs
 from perfgate.judging.report.render.flame import render_flame
 from perfgate.locale import Language, sentence
 from perfgate.measuring.counting.collect import trace_name
-from perfgate.trace.analysis.flame import flame_tree
-from perfgate.trace.analysis.stacks import stacks_of
-from perfgate.trace.model.recording import Timeline
 
 
 class PairFlame(NamedTuple):
@@ -102,36 +100,3 @@ def _trees_of_run(run: RunDocument, folder: Path) -> list[FlameTree]:
             several = len(recording.timelines) > 1
             trees += [tree_of(timeline, label_of(artifact.path, timeline, several)) for timeline in recording.timelines]
     return trees
-
-
-def pair_trees(base: Sequence[FlameTree], head: Sequence[FlameTree]) -> list[FlameTree]:
-    """The trees of both sides, paired by label; if each side has only one, they are paired regardless of labels."""
-    if len(base) == len(head) == 1:
-        return [side_by_side(base[0], head[0])]
-    before, after = {tree.label: tree for tree in base}, {tree.label: tree for tree in head}
-    pairs = [side_by_side(before[tree.label], tree) if tree.label in before else tree for tree in head]
-    gone = [tree for tree in base if tree.label not in after]
-    return pairs + [msgspec.structs.replace(tree, base=tree.head, head=None) for tree in gone]
-
-
-def tree_of(timeline: Timeline, label: str) -> FlameTree:
-    return flame_tree(stacks_of(timeline.events), label)
-
-
-def label_of(path: str, timeline: Timeline, several: bool) -> str:
-    """E.g. ``minilm-short`` for trace-minilm-short.json.gz, with rank and device if they add information."""
-    name = Path(path).name.partition(".json")[0].removesuffix(".zip").removeprefix("trace-")
-    return f"{name}, {timeline.label}" if several and timeline.label != "all" else name
-
-
-def artifact_path(document: Path, name: str) -> Path:
-    """The path of a run's artifact. A foreign document must not make us read files outside its folder."""
-    folder = document.parent.resolve()
-    path = document.parent / name
-    if folder not in path.resolve().parents:
-        raise UsageError(
-            "{document}: its trace {name!r} lies outside of the run's folder; name the file itself",
-            document=document,
-            name=name,
-        )
-    return path

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from perfgate.document.files import read_decision, read_run
 from perfgate.document.flame import FlameTree
 from perfgate.document.message import Message
 from perfgate.errors import UsageError
-from perfgate.flows.shared.flame import label_of, pair_trees, tree_of, with_decision
+from perfgate.flows.shared.trees import label_of, pair_trees, tree_of
 from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.job import ChosenTimeline, choose, notes_of
 
@@ -34,6 +33,10 @@ def trace_flame(path: Path, head: Path | None, choice: Choice, *, note: Callable
     for message in notes_of(chosen):
         note(message)
     if check is not None and (check / "decision.json").is_file():
+        # A decision is judged with scipy, which takes as long to import as a large recording to draw.
+        from perfgate.document.files import read_decision, read_run
+        from perfgate.flows.shared.flame import with_decision
+
         decision, run = read_decision(check / "decision.json"), read_run(check / "head" / "run.json")
         trees = with_decision(trees, decision, run)
     drawable = [tree for tree in trees if tree.parent]

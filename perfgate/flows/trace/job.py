@@ -163,7 +163,7 @@ def recordings_of(path: Path) -> list[Recording]:
         return [recall(path)]
     # Importing schemas and drawing takes longer than reading a small recording.
     from perfgate.document.files import read_run
-    from perfgate.flows.shared.flame import artifact_path
+    from perfgate.flows.shared.trees import artifact_path
 
     traces = [artifact.path for artifact in read_run(document).artifacts if artifact.kind == "trace"]
     if not traces:

@@ -13,7 +13,7 @@ from perfgate.trace.model.arithmetic import Codes, IntColumn, Intervals, counts_
 from perfgate.trace.model.events import DEVICE_KINDS, KINDS, NO_CORRELATION, EventKind, EventTable
 
 NOT_RECORDED = -1
-_PLACES_A_LAUNCH = 8  # in a table of launches by their number; if numbers lie further apart they are sorted
+_PLACES_A_NUMBER = 8  # in a table of positions by number; if numbers lie further apart they are sorted
 OUTSIDE = -1
 # The counters that a recording of a device gives, by metric name.
 KERNELS = "counters.kernels"
@@ -100,23 +100,32 @@ def launch_positions(work: Codes, launches: Codes, begun: IntColumn) -> IntColum
     ``work`` and ``launches`` are the correlations of both, ``begun`` when each call began: one launch is seen at several levels
     of the runtime, and the first is the program's own call.
     """
-    positions = np.full(work.size, NOT_RECORDED, dtype=np.int64)
     candidates = np.flatnonzero(launches != NO_CORRELATION)
-    if not candidates.size:
-        return positions
     order = candidates[np.argsort(begun[candidates], kind="stable")]
-    numbers, first = launches[order], int(launches[candidates].min())
-    if int(numbers.max()) - first < _PLACES_A_LAUNCH * order.size:
-        # From the last to the first, so that the first stays.
-        of_number = np.full(int(numbers.max()) - first + 1, NOT_RECORDED, dtype=np.int64)
-        of_number[numbers[::-1] - first] = order[::-1]
-        joined = (work >= first) & (work < first + of_number.size)
-        positions[joined] = of_number[work[joined] - first]
+    positions = first_positions(work, launches[order])
+    joined = positions != NOT_RECORDED
+    positions[joined] = order[positions[joined]]
+    return positions
+
+
+def first_positions(wanted: Codes, numbers: Codes) -> IntColumn:
+    """For each wanted number the position of the first one like it among ``numbers``, or NOT_RECORDED."""
+    positions = np.full(wanted.size, NOT_RECORDED, dtype=np.int64)
+    if not numbers.size:
         return positions
-    numbers, earliest = np.unique(numbers, return_index=True)
-    place = np.minimum(np.searchsorted(numbers, work), numbers.size - 1)
-    joined = numbers[place] == work
-    positions[joined] = order[earliest][place[joined]]
+    least = int(numbers.min())
+    width = int(numbers.max()) - least + 1
+    if width <= _PLACES_A_NUMBER * numbers.size:
+        # From the last to the first, so that the first stays.
+        place_of = np.full(width, NOT_RECORDED, dtype=np.int32)
+        place_of[numbers[::-1] - least] = np.arange(numbers.size - 1, -1, -1, dtype=np.int32)
+        inside = (wanted >= least) & (wanted < least + width)
+        positions[inside] = place_of[wanted[inside] - least]
+        return positions
+    distinct, first = np.unique(numbers, return_index=True)
+    place = np.minimum(np.searchsorted(distinct, wanted), distinct.size - 1)
+    found = distinct[place] == wanted
+    positions[found] = first[place[found]]
     return positions
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
@@ -16,13 +15,12 @@ from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, nestin
 from perfgate.trace.model.events import DEVICE_KINDS, KINDS, EventTable
 from perfgate.trace.model.readings import Readings
 from perfgate.trace.model.spans import NOT_RECORDED, launch_positions
+from perfgate.trace.scanner.compressed import gzipped
 from perfgate.trace.scanner.library import leb128
 
 # Columns of more spans are compressed several at a time.
 _MANY = 100_000
 _THREADS = 8
-# A higher level takes three times as long for a tenth.
-_LEVEL = 3
 _GAP = SPAN_KINDS.index("gap")
 _KINDS = np.array([SPAN_KINDS.index(kind) for kind in KINDS], dtype=np.uint8)
 
@@ -71,7 +69,7 @@ def drawn_timeline(
         "start": lambda: packed(steps),
         "duration": lambda: packed(duration),
         "name": lambda: packed(behind(text_of[idle.cause], events.name[order])),
-        "kind": lambda: compressed(kind.tobytes()),
+        "kind": lambda: gzipped(kind.tobytes()),
         "shape": lambda: packed(behind(nothing, events.shape[order] + 1)),
         "launch": lambda: packed(behind(nothing, _launches(events, order, len(idle)))),
     }
@@ -121,7 +119,7 @@ def _counters(readings: Mapping[str, Readings], origin: int, end: int) -> Iterat
         time, value = time[changes], value[changes]
         if time.size:
             steps = packed(np.diff(time, prepend=origin))
-            yield DrawnCounter(name, recorded.unit, time.size, steps, compressed(value.astype("<f8").tobytes()))
+            yield DrawnCounter(name, recorded.unit, time.size, steps, gzipped(value.astype("<f8").tobytes()))
 
 
 def _tracks(
@@ -140,12 +138,7 @@ def _tracks(
 def packed(values: IntColumn) -> bytes:
     """Non-negative numbers in LEB128, concatenated and compressed."""
     numbers = leb128(values)
-    return compressed(_leb128(values) if numbers is None else numbers)
-
-
-def compressed(column: bytes) -> bytes:
-    """A column as the page has it."""
-    return gzip.compress(column, compresslevel=_LEVEL, mtime=0)
+    return gzipped(_leb128(values) if numbers is None else numbers)
 
 
 def _leb128(values: IntColumn) -> bytes:

@@ -57,6 +57,13 @@ def readable(path: Path) -> Iterator[bytes]:
         yield from _readable_gzip(stream) if path.suffix == ".gz" else _readable_zstd(stream, _zstd(path))
 
 
+def gzipped(content: bytes) -> bytes:
+    """The same bytes each time: by ISA-L in a seventh of zlib's time, if it is installed, for a twentieth more of them."""
+    packer = _isal("igzip") or gzip
+    packed: bytes = packer.compress(content, compresslevel=1, mtime=0)
+    return packed
+
+
 def _readable_gzip(stream: IO[bytes]) -> Iterator[bytes]:
     member = zlib.decompressobj(wbits=_GZIP)
     while packed := stream.read(_PACKED_BYTES):

@@ -18,7 +18,7 @@ from perfgate.conductor.sides.profiled import profile_of, write_trace
 from perfgate.conductor.sides.profiled_operators import operators_of
 from perfgate.conductor.sides.recorded_operators import record_operators
 from perfgate.conductor.sides.stacks import SideStacks, profiling_environment, sample_run, sample_stacks
-from perfgate.flows.shared.flame import tree_of
+from perfgate.flows.shared.trees import tree_of
 from perfgate.measuring import operator_recorder
 from perfgate.system.profiling import PROFILE_VARIABLE
 from perfgate.trace import read

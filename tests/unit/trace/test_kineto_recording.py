@@ -228,7 +228,7 @@ def test_read_chrome__span_that_ends_before_it_begins__refused(tmp_path: Path) -
         read(tmp_path, events)
 
 
-def test_readers__process_without_torch__read_and_analyse() -> None:
+def test_readers__process_without_torch_and_scipy__read_analyse_and_draw() -> None:
     script = (
         "import sys\nfrom pathlib import Path\n"
         "from perfgate.flows.trace.choice import Choice\n"
@@ -236,7 +236,9 @@ def test_readers__process_without_torch__read_and_analyse() -> None:
         f"path, all_of_it = Path({str(DATA / 'device.json')!r}), Choice()\n"
         "trace_top(path, all_of_it, by='type', host=False)\ntrace_steps(path, all_of_it)\n"
         "assert trace_gaps(path, all_of_it, exposed=True, shortest=0).timelines[0].busy\n"
-        "sys.exit('torch' in sys.modules or 'torch_npu' in sys.modules)\n"
+        "from perfgate.flows.trace.flame import trace_flame\nfrom perfgate.flows.trace.timeline import trace_timeline\n"
+        "assert trace_flame(path, None, all_of_it, note=print) and trace_timeline(path, all_of_it)\n"
+        "sys.exit(', '.join({'torch', 'torch_npu', 'scipy', 'sqlalchemy', 'jinja2'} & set(sys.modules)) or 0)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
 

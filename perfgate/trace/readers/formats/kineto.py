@@ -27,6 +27,7 @@ from perfgate.trace.model.events import (
 )
 from perfgate.trace.model.readings import MEMORY_ALLOCATED, MEMORY_RESERVED, Readings
 from perfgate.trace.model.recording import CollectiveKernel, Recording
+from perfgate.trace.model.spans import NOT_RECORDED, first_positions
 from perfgate.trace.model.steps import STEP_NAME
 from perfgate.trace.scanner.chrome_events import (
     DEVICE_CATEGORIES,
@@ -201,7 +202,7 @@ def _readings(allocations: ScannedEvents, counters: ReadCounters) -> dict[int, d
     kind, number = allocations.argument(_DEVICE_TYPE), allocations.argument(_DEVICE_ID)
     owner = np.where(kind == 0, HOST, number)
     readings: dict[int, dict[str, Readings]] = {}
-    for device in np.unique(owner[(kind == 0) | ((kind > 0) & (number != NO_NUMBER))]).tolist():
+    for device in sorted(set(owner[(kind == 0) | ((kind > 0) & (number != NO_NUMBER))].tolist())):
         for name, key in _HELD.items():
             held = allocations.argument(key)
             own = (owner == device) & (held != NO_NUMBER)
@@ -310,9 +311,9 @@ def _told_to_run_on_a_device(spans: ScannedEvents, unknown: npt.NDArray[np.bool_
 
 def _not_understood(path: Path, spans: ScannedEvents, chosen: npt.NDArray[np.bool_]) -> tuple[Message, ...]:
     """A note on spans of unknown categories; empty if there are none."""
-    codes, counts = np.unique(spans.category[chosen], return_counts=True)
-    if not codes.size:
+    if not chosen.any():
         return ()
+    codes, counts = np.unique(spans.category[chosen], return_counts=True)
     what = ", ".join(f"{spans.of.word(code)} ({count})" for code, count in zip(codes.tolist(), counts.tolist()))
     return (Message("notes.unknown-categories", {"path": str(path), "count": int(counts.sum()), "what": what}),)
 
@@ -435,13 +436,9 @@ def _give_shapes(table: EventTable, spans: ScannedEvents) -> None:
         return
     external = _externals(spans)
     operators = operators[external[operators] != NO_CORRELATION]
-    numbers, first = np.unique(external[operators], return_index=True)
-    if not numbers.size:
-        return
-    wanted = external[bare]
-    place = np.minimum(np.searchsorted(numbers, wanted), numbers.size - 1)
-    launched = (numbers[place] == wanted) & (wanted != NO_CORRELATION)
-    table.shape[bare[launched]] = table.shape[operators[first[place[launched]]]]
+    launching = first_positions(external[bare], external[operators])
+    launched = launching != NOT_RECORDED
+    table.shape[bare[launched]] = table.shape[operators[launching[launched]]]
 
 
 def _externals(spans: ScannedEvents) -> Codes:
