@@ -28,7 +28,6 @@ from perfgate.judging.report.view.page_tables import (
 )
 from perfgate.judging.report.view.remedy import remedy_lines
 from perfgate.judging.report.view.rows import label, worded_account, worded_causes, worst_cause
-from perfgate.judging.report.view.suggestions import worded_suggestion
 from perfgate.judging.report.view.summary import CommentContext, Summary
 from perfgate.locale import Language, speaking
 
@@ -82,12 +81,8 @@ def _top(summary: Summary) -> Mapping[str, object]:
         "more_causes": more,
         "causes": worded_causes(summary.causes[:_MAX_PLOTS]),
         "account": worded_account(summary),
-        "suggestions": [worded_suggestion(suggestion) for suggestion in decision.suggestions if suggestion.introduced][
-            :_MAX_ROWS
-        ],
-        "other_suggestions": [
-            worded_suggestion(suggestion) for suggestion in decision.suggestions if not suggestion.introduced
-        ][:_MAX_ROWS],
+        "suggestions": [tip for tip in decision.suggestions if tip.introduced][:_MAX_ROWS],
+        "other_suggestions": [tip for tip in decision.suggestions if not tip.introduced][:_MAX_ROWS],
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from perfgate.document.decision import Comparison
 from perfgate.judging.report.sections.section import Section, Values
+from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.numbers import to_two_digits
 from perfgate.judging.report.view.blocks import block_numbers, blocks, blocks_with_more
 from perfgate.judging.report.view.facts import counts
@@ -18,7 +19,7 @@ from perfgate.judging.report.view.rows import (
     worded_account,
     worded_causes,
 )
-from perfgate.judging.report.view.suggestions import introduced, worded_suggestion
+from perfgate.judging.report.view.suggestions import introduced
 from perfgate.judging.report.view.summary import Summary
 
 _MOST_IMPROVED = 3
@@ -113,10 +114,9 @@ def _suggestions(summary: Summary) -> Values | None:
     """Suggestions on newly introduced problems that no cause shows; all others are in the page and in decision.json."""
     if summary.verdict not in {"FAIL", "WARN"}:
         return None
-    tips = [worded_suggestion(block.tip) for block in blocks(summary) if block.tip]
-    shown = {(tip.message, tip.line) for tip in tips}
-    worded = [worded_suggestion(suggestion) for suggestion in introduced(summary.decision.suggestions)]
-    distinct = [tip for tip in worded if (tip.message, tip.line) not in shown]
+    shown = {(word(block.tip.message), block.tip.line) for block in blocks(summary) if block.tip}
+    new = introduced(summary.decision.suggestions)
+    distinct = [tip for tip in new if (word(tip.message), tip.line) not in shown]
     if not distinct:
         return None
     return {

@@ -21,6 +21,7 @@ from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.escape import MAX_PROSE, clean, code_span, fenced, prose
 from perfgate.judging.report.text.messages import SentencePieces, word
 from perfgate.judging.report.text.names import evidence_of, first_line, part_of, place_of, title_of
+from perfgate.judging.report.text.suggestions import noticeable_gain, part_of_gain, times, unnamed_operator
 from perfgate.judging.report.text.words import Linked, Words, say
 from perfgate.locale import Language, current_language, gap_between, translate
 
@@ -223,6 +224,7 @@ _NUMBER_FILTERS: dict[str, Callable[..., object]] = {
     "percent": numbers.percent,
     "plus_minus": numbers.plus_minus,
     "setting": numbers.setting,
+    "times": times,
     "duration": numbers.duration,
     "whole": numbers.whole,
     "sentence": lambda message: str(word(message)),
@@ -246,6 +248,9 @@ _DOCUMENT_FILTERS: dict[str, Callable[..., object]] = {
     "limit": formats.limit,
     "first_line": first_line,
     "time_of": formats.time_of,
+    "unnamed_operator": unnamed_operator,
+    "noticeable_gain": noticeable_gain,
+    "part_of_gain": part_of_gain,
     "seconds": lambda values: formats.quantities(list(values), "s"),
     "interval_bar": _interval_bar,
     "share_bar": svg.share_bar,

@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from perfgate.document.decision import RULE_METHODS, Comparison, Regression, Suggestion
 from perfgate.document.explanation import Cause
 from perfgate.git.commands import COMMIT_ID
@@ -13,9 +15,8 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import place
 from perfgate.judging.report.text.words import Words, say
-from perfgate.judging.report.view.records import CauseBlock, CauseView, SuggestionView
+from perfgate.judging.report.view.records import CauseBlock, CauseView
 from perfgate.judging.report.view.rows import worded_cause
-from perfgate.judging.report.view.suggestions import worded_suggestion
 from perfgate.judging.report.view.summary import Summary
 
 _COMMIT_LENGTH = 9
@@ -75,7 +76,7 @@ def _block(number: int, regression: Regression, summary: Summary) -> CauseBlock:
             if not (in_title and worst and c.metric == worst.metric)
         ],
         tip=tip,
-        suggestion=None if tip is None else _worded(tip, causes),
+        suggestion=None if tip is None else _beside(causes, tip),
         accepted=comparisons[0].accepted,
         accept=_accept_command(regression.accepts, summary),
         accept_here=_accept_here(number, regression.accepts, summary),
@@ -94,14 +95,13 @@ def _counts(regression: Regression, causes: Sequence[Cause], comparisons: Iterab
     return sorted(counts, key=lambda c: bool(causes) and (c.workload, c.shape) != causes[0].place)
 
 
-def _worded(tip: Suggestion, causes: Collection[Cause]) -> SuggestionView:
+def _beside(causes: Collection[Cause], tip: Suggestion) -> Suggestion:
     """The suggestion without its parts that the cause already shows: line, operator and an estimated gain."""
-    worded = worded_suggestion(tip)
-    return replace(
-        worded,
-        line=None if worded.line in {cause.line for cause in causes} else worded.line,
-        op=None if worded.op in {cause.op for cause in causes} else worded.op,
-        gain=worded.gain if worded.gain and worded.gain.measured else None,
+    return msgspec.structs.replace(
+        tip,
+        line=None if tip.line in {cause.line for cause in causes} else tip.line,
+        evidence={} if tip.evidence.get("op") in {cause.op for cause in causes} else tip.evidence,
+        gain=tip.gain if tip.gain and tip.gain.kind == "measured" else None,
     )
 
 

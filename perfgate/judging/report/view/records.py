@@ -88,32 +88,6 @@ class OperatorTable:
 
 
 @dataclass(frozen=True)
-class GainView:
-    """The gain from a suggestion: a speed-up, measured or at most."""
-
-    measured: bool
-    of: Words
-    speedup: Words
-    low: Words | None
-    high: Words | None
-    share: Words | None
-
-
-@dataclass(frozen=True)
-class SuggestionView:
-    """A suggestion: the action, the reason, the gain, and how to see it."""
-
-    message: str
-    line: str | None
-    op: str | None
-    step: int | None
-    gain: GainView | None
-    code: str | None
-    command: str | None
-    source: str | None
-
-
-@dataclass(frozen=True)
 class FindingView:
     """One finding; ``block`` is the number of the listed cause that it belongs to."""
 
@@ -280,7 +254,7 @@ class CauseBlock:
     at_most: Words | None
     counts: list[tuple[Comparison, str | None]]
     tip: Suggestion | None
-    suggestion: SuggestionView | None
+    suggestion: Suggestion | None
     accepted: str | None
     accept: str | None
     accept_here: str | None
