@@ -23,6 +23,7 @@ from perfgate.service.callers import Authenticator
 from perfgate.service.library import Library
 from perfgate.service.metrics import Metrics
 from perfgate.service.part import ServicePart
+from perfgate.service.project_sites import ProjectSites
 from perfgate.service.recordings import RecordingPages
 from perfgate.service.served_store import ServedStore
 from perfgate.service.store_api import StoreApi
@@ -31,6 +32,8 @@ from perfgate.system.loopback import is_loopback_host
 
 _SHORTEST_TOKEN = 16
 _EVERY_INTERFACE = ("0.0.0.0", "::")  # noqa: S104 - to compare with
+# The index of recordings beside a store.
+_RECORDINGS = "/recordings"
 # Requests in progress at a signal may take this much longer.
 _SECONDS_TO_END = 5
 
@@ -73,8 +76,10 @@ def _parts(request: ServeRequest, served: ServedStore | None, webhook: Webhook |
     if served is not None:
         metrics = Metrics(served)
         parts += [StoreApi(served, [metrics.recorded, *([webhook.recorded] if webhook else [])]), metrics]
+        recordings = _RECORDINGS if request.folder is not None else ""
+        parts.append(ProjectSites(served, request.root, request.language, recordings=recordings))
     if request.folder is not None:
-        home = "/" if served is None else "/recordings"
+        home = "/" if served is None else _RECORDINGS
         parts.append(RecordingPages(Library(request.folder), request.language, home=home))
     return parts
 

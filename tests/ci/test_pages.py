@@ -19,7 +19,7 @@ from perfgate.document.served import ServedJob, ServedRecording
 from perfgate.judging.report.render.flame import render_flame
 from perfgate.judging.report.render.html import render_html
 from perfgate.judging.report.render.ranks import render_ranks_page
-from perfgate.judging.report.render.served import render_index
+from perfgate.judging.report.render.served import render_index, render_projects
 from perfgate.judging.report.render.timeline import render_timeline
 from perfgate.judging.report.render.trend_page import render_trend_page
 from perfgate.trace.pages.timeline import drawn_timeline
@@ -45,6 +45,11 @@ PAGES = {
         [ServedRecording(name="runs/of a long name " * 4, kind="run", size=123_456, modified=1.7e9)],
         [ServedJob(name="a job" * 20, recordings=8, size=1, modified=1.7e9)],
         "en",
+    ),
+    "projects": lambda: render_projects(
+        {"a project of a long name " * 4: "/projects/a/index.html", "shop": "/projects/shop/index.html"},
+        "en",
+        recordings="/recordings",
     ),
     "trend": lambda: render_trend_page(make_trend(make_series(make_change()))),
     **{f"site-{name}": partial(example_page, address) for name, address in SHOWN.items()},

@@ -20,6 +20,7 @@ from perfgate.service.admission import Admission
 from perfgate.service.app import create_app
 from perfgate.service.callers import Authenticator
 from perfgate.service.metrics import Metrics
+from perfgate.service.project_sites import ProjectSites
 from perfgate.service.served_store import ServedStore
 from perfgate.service.store_api import Recorded, StoreApi
 
@@ -74,7 +75,7 @@ def serve_folder(listening: Listening, folder: Path, *recorded: Recorded, own: s
     store = served.store()
     assert isinstance(store, SqlStore)
     metrics = Metrics(served)
-    app = create_app([StoreApi(served, [metrics.recorded, *recorded]), metrics])
+    app = create_app([StoreApi(served, [metrics.recorded, *recorded]), metrics, ProjectSites(served, folder, "en")])
     listening.application = Admission(app, Authenticator(own, store.ledger()))
     return Service(listening.url, store, store.ledger())
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from urllib.parse import quote
 
 from perfgate.document.served import ServedJob, ServedRecording
-from perfgate.judging.report.text.templates import environment
+from perfgate.judging.report.text.templates import environment, template_source
 from perfgate.judging.report.text.words import Words
 from perfgate.locale import Language, speaking
 from perfgate.version import __version__
@@ -29,21 +29,34 @@ def render_index(
     Its policy header lets the browser load nothing and run nothing.
     """
     with speaking(language):
-        jinja = environment("html")
-        assert jinja.loader is not None
-        style = jinja.loader.get_source(jinja, "flame/style.css")[0]
         values = {
-            "style": Words(style),
-            "style_hash": Words(base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()),
+            **_frame(),
             "rows": [(one, quote(one.name, safe=""), _changed(one)) for one in recordings],
             "jobs": [(one, quote(one.name, safe=""), _changed(one)) for one in jobs],
             "folder": folder,
             "folder_address": quote(folder, safe=""),
             "contains": contains,
             "home": Words(home),
-            "version": __version__,
         }
-        return jinja.get_template("served/index.html.j2").render(values)
+        return environment("html").get_template("served/index.html.j2").render(values)
+
+
+def render_projects(projects: Mapping[str, str], language: Language, *, recordings: str = "") -> str:
+    """The projects of a store, each with the address of its pages, and the address of the recordings if there are any."""
+    with speaking(language):
+        values = {
+            **_frame(),
+            "projects": [(name, Words(address)) for name, address in projects.items()],
+            "recordings": Words(recordings),
+        }
+        return environment("html").get_template("served/projects.html.j2").render(values)
+
+
+def _frame() -> dict[str, object]:
+    """The values that both pages have."""
+    style = template_source(environment("html"), "flame/style.css")
+    style_hash = Words(base64.b64encode(hashlib.sha256(style.encode()).digest()).decode())
+    return {"style": Words(style), "style_hash": style_hash, "version": __version__}
 
 
 def _changed(one: ServedRecording | ServedJob) -> Words:

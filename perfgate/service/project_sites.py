@@ -1,0 +1,149 @@
+"""The pages of main's history, a site for each project of the store, and the list of projects at `/`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote
+
+import msgspec
+from fastapi import APIRouter, HTTPException, Query
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from perfgate.conductor.workers.foresight import Foresight
+from perfgate.config import CONFIG_NAME, parse_config
+from perfgate.errors import StoreError, StoreRefusedError
+from perfgate.flows.shared.site.pages import SitePages
+from perfgate.flows.shared.site.read import read_site
+from perfgate.judging.report.render.served import render_projects
+from perfgate.judging.report.render.site.addresses import OVERVIEW, SiteLinks, is_address
+from perfgate.locale import Language
+from perfgate.service.answers import as_page, page_answer
+from perfgate.service.callers import NO_NUL, ReadProject, caller_of
+from perfgate.service.served_store import ServedStore
+
+_MOST_KEPT = 20
+RunDigits = Annotated[str, Query(pattern=NO_NUL, description="The first digits of the id of a run.")]
+# What the content of a site depends on: the newest run, and the numbers of runs, acceptances and confirmations.
+_State = tuple[str, int, int, int]
+
+
+class _Quiet:
+    """Shows nothing: a request waits for the page alone."""
+
+    def status(self, text: str) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        pass
+
+    def expect(self, foresight: Foresight) -> None:
+        pass
+
+
+class ProjectSites:
+    """The sites of one store. A site is read again when its project has changed."""
+
+    records = ()
+
+    def __init__(
+        self,
+        served: ServedStore,
+        root: Path,
+        language: Language,
+        *,
+        recordings: str = "",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._served, self._root, self._language = served, root, language
+        self._recordings, self._clock = recordings, clock
+        self._lock = threading.Lock()
+        self._sites: dict[str, tuple[_State, SitePages]] = {}
+        self.public = served.public
+
+    def router(self) -> APIRouter:
+        router, page, project = APIRouter(), page_answer(), "/projects/{project:path}"
+        home = {**page, int(HTTPStatus.SEE_OTHER): {"description": "To the overview of the only project."}}
+        router.get("/", responses=home, summary="The projects.")(self.projects)
+        router.get(f"{project}/series/{{name}}", responses=page, summary="A series, or all of them.")(self.series)
+        router.get(f"{project}/runs/{{name}}", responses=page, summary="A run, or a page of the list.")(self.run)
+        router.get(f"{project}/compare/{{name}}", responses=page, summary="Two runs beside main's level.")(self.compare)
+        router.get(f"{project}/{{name}}", responses=page, summary="Overview, open regressions, machines.")(
+            self.overview
+        )
+        return router
+
+    def check(self) -> None:
+        """The part that answers programs reads the store."""
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def projects(self, request: Request) -> Response:
+        own = caller_of(request).project
+        names = [name for name in self._served.store().projects() if own in (None, name)]
+        if len(names) == 1 and not self._recordings:
+            return RedirectResponse(_overview(names[0]), HTTPStatus.SEE_OTHER)
+        recordings = self._recordings if own is None else ""
+        return as_page(
+            render_projects({name: _overview(name) for name in names}, self._language, recordings=recordings)
+        )
+
+    def overview(self, project: ReadProject, name: str) -> Response:
+        return self._page(project, name)
+
+    def series(self, project: ReadProject, name: str) -> Response:
+        return self._page(project, f"series/{name}")
+
+    def run(self, project: ReadProject, name: str) -> Response:
+        return self._page(project, f"runs/{name}")
+
+    def compare(self, project: ReadProject, name: str, earlier: RunDigits = "", later: RunDigits = "") -> Response:
+        return self._page(project, f"compare/{name}", {"earlier": earlier, "later": later})
+
+    def _page(self, project: str, address: str, query: Mapping[str, str] | None = None) -> Response:
+        if not is_address(address):
+            raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such page")
+        pages = self._pages(project)
+        try:
+            page = pages.page(address, query)
+        except StoreRefusedError:
+            raise
+        except StoreError as error:
+            page = pages.unreadable(address, self.public(str(error)))
+        if page is None:
+            raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such page, or no longer")
+        return as_page(page)
+
+    def _pages(self, project: str) -> SitePages:
+        """The pages of a project as it is now. Raises UsageError if it has no run of main."""
+        with self._lock:  # a second request waits for what the first reads
+            state, kept = self._state(project), self._sites.pop(project, None)
+            if kept is None or kept[0] != state:
+                kept = state, self._read(project)
+            self._sites[project] = kept
+            while len(self._sites) > _MOST_KEPT:
+                del self._sites[next(iter(self._sites))]
+            return kept[1]
+
+    def _state(self, project: str) -> _State:
+        store = self._served.store()
+        runs, accepted, confirmed = store.runs(project), store.accepted(project), store.confirmations(project)
+        return runs[0].id if runs else "", len(runs), len(accepted), len(confirmed)
+
+    def _read(self, project: str) -> SitePages:
+        of_any = parse_config("", self._root / CONFIG_NAME, needs_workload=False)
+        config, store = msgspec.structs.replace(of_any, project=project), self._served.store()
+        content = read_site(config, store, _Quiet(), seconds_since_1970=self._clock())
+        return SitePages(
+            content, lambda run_id: self._served.store().show(run_id), self._language, SiteLinks(forms=True)
+        )
+
+
+def _overview(project: str) -> str:
+    return f"/projects/{quote(project, safe='')}/{OVERVIEW}"
