@@ -62,41 +62,22 @@ def test_step__module__carries_number_and_slug(step: Step) -> None:
 
 @devices
 @every_step
-def test_step__fake_device__legal_outcome(step: Step, device_kind: str, tmp_path: Path) -> None:
+def test_step__fake_device__legal_outcome_with_a_reason_for_every_missing_value(
+    step: Step, device_kind: str, tmp_path: Path
+) -> None:
     result, outcome = run_step(step, _context(device_kind, tmp_path))
     assert result.error is None, result.error
     assert outcome is not None
     assert result.status in set(get_args(StepStatus)) - {"error"}
     assert result.status in ("ok", "attention") or result.reason
+    assert result.status not in ("not_applicable", "unavailable") or result.values == []
     assert (result.number, result.slug, result.workload) == (step.card.number, step.card.slug, "fake")
-
-
-@devices
-@every_step
-def test_step__values__are_of_the_catalogue_and_finite_or_explained(
-    step: Step, device_kind: str, tmp_path: Path
-) -> None:
-    result, _ = run_step(step, _context(device_kind, tmp_path))
     for value in result.values:
         assert metric(value.metric).name == value.metric
         assert (value.value is None) == (value.reason is not None)
         assert value.value is None or math.isfinite(value.value)
         low, high = value.interval or (None, None)
         assert low is None or high is None or low <= high
-
-
-@devices
-@every_step
-def test_step__not_measured__has_no_values(step: Step, device_kind: str, tmp_path: Path) -> None:
-    result, _ = run_step(step, _context(device_kind, tmp_path))
-    if result.status in ("not_applicable", "unavailable"):
-        assert result.values == []
-
-
-@devices
-@every_step
-def test_step__result__survives_the_document(step: Step, device_kind: str, tmp_path: Path) -> None:
-    result, _ = run_step(step, _context(device_kind, tmp_path))
     assert msgspec.json.decode(msgspec.json.encode(result), type=StepResult) == result
 
 
@@ -118,18 +99,13 @@ def test_step__brief_turn__has_every_number_that_turns_compare(step: Step, devic
 
 
 @every_step
-def test_step__same_seed_and_device__same_result(step: Step, tmp_path: Path) -> None:
+def test_step__same_seed_and_device__same_result_in_at_most_fifteen_seconds(step: Step, tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("first", "second")]
     for folder in folders:
         folder.mkdir()
     first, second = (run_step(step, _context("asynchronous", folder))[0] for folder in folders)
     assert first == second
-
-
-@every_step
-def test_step__quick_on_a_call_of_a_millisecond__at_most_fifteen_seconds(step: Step, tmp_path: Path) -> None:
-    result, _ = run_step(step, _context("asynchronous", tmp_path))
-    assert result.duration < 15.0
+    assert first.duration < 15.0
 
 
 # --- experiments: what the workload does not do itself
@@ -170,18 +146,20 @@ def _raising(error: BaseException, reached: list[bool]) -> Callable[[], None]:
 
 
 @every_step
-@pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
 def test_step__any_experiment_of_it_raises__no_error_and_every_missing_value_has_a_reason(
-    step: Step, error: BaseException, tmp_path: Path
+    step: Step, tmp_path: Path
 ) -> None:
-    planted = replace(
-        _context("asynchronous", tmp_path), experimenting=_raising(error, []), copies=(1, 2), shape_space=True
-    )
+    for error in RAISED:
+        reached: list[bool] = []
+        planted = _raising(error, reached)
+        context = replace(_context("asynchronous", tmp_path), experimenting=planted, copies=(1, 2), shape_space=True)
 
-    result, _ = run_step(step, planted)
+        result, _ = run_step(step, context)
 
-    assert result.error is None
-    assert result.status != "error"
+        assert result.error is None
+        assert result.status != "error"
+        if not reached:  # without an experiment here, every error gives this result
+            break
 
 
 @pytest.mark.parametrize("number", EXPERIMENTING)
