@@ -47,8 +47,13 @@ class Admission:
                 MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
-        refusal = await run_in_threadpool(self._refusal, Request(scope)) if scope["type"] == "http" else None
-        await (refusal or self._application)(scope, receive, send_with_headers)
+        if scope["type"] != "http":
+            await self._application(scope, receive, send)
+            return
+        # FastAPI has no HEAD; the server sends the headers of a GET alone (RFC 9110, 9.3.2).
+        asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+        refusal = await run_in_threadpool(self._refusal, Request(asked))
+        await (refusal or self._application)(asked, receive, send_with_headers)
 
     def _refusal(self, request: Request) -> Response | None:
         """The response to a request that is not admitted: a refusal, or the redirect without the token."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -35,6 +36,5 @@ class ServedStore:
     def public(self, text: str) -> str:
         """A message without the place of the store on this machine."""
         path = self._location.removeprefix("sqlite:///")
-        for place in (str(Path(path).expanduser()), path, shown_location(self._location)):
-            text = text.replace(place, "the store")
-        return text
+        places = (str(Path(path).expanduser()), path, shown_location(self._location))
+        return re.sub("|".join(rf"(?<!\w){re.escape(place)}(?!\w)" for place in places), "the store", text)

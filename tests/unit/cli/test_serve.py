@@ -15,8 +15,11 @@ from typing import Any
 
 import pytest
 import requests
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 
+from perfgate.cli.commands.serve import COMMAND
+from perfgate.errors import UsageError
 from perfgate.service.admission import Admission
 from perfgate.service.app import create_app
 from perfgate.service.callers import Authenticator
@@ -295,6 +298,23 @@ def test_serve__host_that_is_none__a_bad_request_with_the_headers_of_every_answe
 
 def test_serve__method_that_is_not_allowed__says_which_are(address: str) -> None:
     assert "GET" in requests.post(address, timeout=60).headers["Allow"]
+
+
+def test_serve__head__the_headers_of_a_page_alone(address: str) -> None:
+    page = requests.get(address, timeout=60)
+    head = requests.head(address, timeout=60)
+    assert (head.status_code, head.headers["Content-Length"], head.content) == (200, str(len(page.content)), b"")
+
+
+def test_serve__without_its_packages__says_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("perfgate.service.server")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    result = CliRunner().invoke(COMMAND, ["--traces", str(folder)])
+    assert isinstance(result.exception, UsageError)
+    assert "perfgate serve needs uvicorn, which is not installed; run pip install 'perfgate[serve]'" in str(
+        result.exception
+    )
 
 
 def test_serve__no_folder__says_what_to_name(tmp_path: Path) -> None:
