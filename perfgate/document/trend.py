@@ -16,6 +16,7 @@ import msgspec
 from perfgate.catalogue.terms import Better, Kind
 from perfgate.document.decision import TestbedDifference
 from perfgate.document.explanation import OperatorDelta
+from perfgate.document.gates import GateHistory
 from perfgate.document.history import Confirmation
 from perfgate.document.message import Message
 
@@ -199,7 +200,7 @@ class TrendDocument(msgspec.Struct, frozen=True, kw_only=True):
     ``looked_at`` series with ``values`` points were searched, ``new_values`` of them from runs after ``since``, or from the
     last weeks if this is the first report: the more there are, the more is found by chance. ``versions_needed`` is the
     minimum for a noisy series. ``causes`` group the changes of ``series`` by the commits between which they began, the most
-    urgent first.
+    urgent first. ``gates`` are the verdicts on changes, None if none was kept.
     """
 
     schema: Literal["perfgate/trend"] = TREND_SCHEMA
@@ -222,6 +223,7 @@ class TrendDocument(msgspec.Struct, frozen=True, kw_only=True):
     gone: list[str] = []
     not_looked_at: list[NotLookedAt] = []
     notes: list[str] = []
+    gates: GateHistory | None = None
 
 
 class KnownChange(msgspec.Struct, frozen=True, array_like=True):

@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from perfgate.document.conditions import StepConditions
 from perfgate.document.files import parse_run
+from perfgate.document.gates import GateRecord
 from perfgate.document.history import Acceptance, Confirmation, StoredRun
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES, parse_json
@@ -27,9 +28,9 @@ from perfgate.service.served_store import ServedStore
 
 _MOST_LISTED = 1_000
 _MOST_SKIPPED = 10_000_000
-# An acceptance or a confirmation is a few short texts.
+# An acceptance, a confirmation or a verdict is a few short texts.
 _MOST_SMALL_BYTES = 64 * 1024
-_Record = TypeVar("_Record", Acceptance, Confirmation)
+_Record = TypeVar("_Record", Acceptance, Confirmation, GateRecord)
 
 Limit = Annotated[int, Query(ge=1, le=_MOST_LISTED, description="So many at most.")]
 Offset = Annotated[int, Query(ge=0, le=_MOST_SKIPPED, description="So many of the newest are left out.")]
@@ -45,7 +46,7 @@ Recorded = Callable[[RunDocument, str], None]
 class StoreApi:
     """The routes of one store. ``recorded`` are called for each run that was not there before."""
 
-    records = (StoredRun, Series, HistoryValue, StepConditions, Acceptance, Confirmation, AuditEntry)
+    records = (StoredRun, Series, HistoryValue, StepConditions, Acceptance, Confirmation, GateRecord, AuditEntry)
 
     def __init__(self, served: ServedStore, recorded: Sequence[Recorded] = ()) -> None:
         self._served, self._recorded = served, recorded
@@ -81,6 +82,9 @@ class StoreApi:
         get(f"{project}/acceptances", responses=json_answer(list[Acceptance]), summary="Newest first.")(
             self.acceptances
         )
+        get(f"{project}/gates", responses=json_answer(list[GateRecord]), summary="Verdicts on changes, newest first.")(
+            self.gates
+        )
         get(f"{project}/runs/{{sha256}}", responses=document, summary="The document of a run.")(self.document)
         self._add_writers(router, project)
         return router
@@ -110,6 +114,12 @@ class StoreApi:
             openapi_extra=_body({"$ref": "#/components/schemas/Acceptance"}),
             summary="Accept a regression of a commit.",
         )(self.accept)
+        router.post(
+            f"{project}/gates",
+            responses=written(json_answer(GateRecord)),
+            openapi_extra=_body({"$ref": "#/components/schemas/GateRecord"}),
+            summary="Keep the verdict of a gate on a commit.",
+        )(self.keep_gate)
 
     def check(self) -> None:
         """Raise StoreError if the store cannot be read."""
@@ -173,6 +183,9 @@ class StoreApi:
     def acceptances(self, project: ReadProject, commit: Text | None = None) -> Response:
         return as_json(self._served.store().accepted(project, commit=commit))
 
+    def gates(self, project: ReadProject) -> Response:
+        return as_json(self._served.store().gates(project))
+
     async def upload(
         self, request: Request, project: WrittenProject, sha256: Sha256, allow_dirty: AllowDirty = False
     ) -> Response:
@@ -209,6 +222,11 @@ class StoreApi:
         acceptance = _small(await bounded_body(request, _MOST_SMALL_BYTES), Acceptance)
         await run_in_threadpool(self._acting(request).accept, project, acceptance)
         return as_json(acceptance)
+
+    async def keep_gate(self, request: Request, project: WrittenProject) -> Response:
+        record = _small(await bounded_body(request, _MOST_SMALL_BYTES), GateRecord)
+        await run_in_threadpool(self._acting(request).keep_gates, project, [record])
+        return as_json(record)
 
     def _acting(self, request: Request) -> Store:
         return self._served.store().acting_as(caller_of(request).name)

@@ -155,7 +155,7 @@ def test_fork__its_own_run_posts_nothing_and_the_trusted_one_does(hub: Hub) -> N
 
     measured = hub.last
     done = hub.workflow_run("completed.no-pr", of=measured, event="pull_request", conclusion="failure")
-    assert done.jobs == {"publish": "failed"}, done.log
+    assert done.jobs == {"publish": "failed", "record": "succeeded"}, done.log
     (comment,) = hub.comments()
     assert " perfgate: FAIL" in comment
     _check_linked(hub, comment, "FAIL", hub.merged)
@@ -167,9 +167,13 @@ def test_fork__its_own_run_posts_nothing_and_the_trusted_one_does(hub: Hub) -> N
     done = hub.pull_request("hostile")
     assert done.jobs == {"measure": "succeeded"}, done.log
     done = hub.workflow_run("completed", of=hub.last, event="pull_request", conclusion="success")
-    assert done.jobs == {"publish": "succeeded"}, done.log
+    assert done.jobs == {"publish": "succeeded", "record": "succeeded"}, done.log
     comment, _ = hub.comments()
     assert " perfgate: PASS" in comment
+    kept = hub.server_git(
+        "show", "perfgate-data:gates/" + hub.server_git("ls-tree", "--name-only", "perfgate-data:gates")
+    )
+    assert [(one["verdict"], one["change"]) for one in json.loads(kept)] == [("FAIL", 2), ("PASS", 2)]
     assert "evil.example" not in "".join(hub.comments())
     assert list(hub.folder.rglob("pwn")) == []
 

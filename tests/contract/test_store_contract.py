@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from perfgate.document.conditions import StepConditions
+from perfgate.document.gates import GateRecord
 from perfgate.document.history import Acceptance, Confirmation, StoredRun
 from perfgate.document.run import CorrectnessResult, CounterSet, RunDocument, Value
 from perfgate.errors import StoreError
@@ -388,3 +389,16 @@ def test_confirm__the_same_commits_again__replaces_it(store: Store) -> None:
         store.confirm("shop", confirmation)
     assert store.confirmations("shop") == [other, second]
     assert store.confirmations("another") == []
+
+
+def test_keep_gates__the_same_commit_again__replaces_its_verdict(store: Store) -> None:
+    first = GateRecord(
+        gate="default", commit="a" * 40, testbed="910b", change=7, verdict="FAIL", judged_at="2026-03-01T12:00:00+00:00"
+    )
+    other = msgspec.structs.replace(first, testbed="a3", verdict="PASS")
+    again = msgspec.structs.replace(first, verdict="WARN", judged_at="2026-03-02T12:00:00+00:00")
+    assert store.gates("shop") == []
+    store.keep_gates("shop", [first, other])
+    store.keep_gates("shop", [again])
+    assert store.gates("shop") == [again, other]
+    assert store.gates("another") == []

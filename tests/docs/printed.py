@@ -133,6 +133,7 @@ NOT_RUN: dict[str, str] = {
     "perfgate baseline": "a group of commands",
     "perfgate baseline record": "measures the whole checklist on main: tests/end_to_end/test_branch_store.py",
     "perfgate publish DIR": "joins the checks of a matrix: tests/end_to_end/test_publish_matrix.py",
+    "perfgate publish --record": "keeps the verdict of a CI job: tests/end_to_end/test_publish_matrix.py",
     "perfgate publish --testbed NAME": "joins the checks of a matrix: tests/end_to_end/test_publish_matrix.py",
     "perfgate publish --download": "takes an artifact of a CI job: tests/end_to_end/test_publish.py",
     "perfgate baseline log": "needs a store in a database: tests/unit/store/test_token_command.py",

@@ -10,6 +10,7 @@ import pytest
 
 from perfgate.judging.forge.comment import read_state
 from perfgate.judging.gate.joint import joint_verdict
+from perfgate.judging.store.store import StorePlace, open_location
 from tests.end_to_end.publishing import CONFIG, MARKER, Job
 from tests.fakes.forge import BOT, Reply
 from tests.unit.forge.test_runner import outputs_of
@@ -149,6 +150,34 @@ def test_publish__status_refused__one_note_in_the_joint_comment(github: Job, roo
     assert github.publish(root=root).returncode == 0
     assert github.comments()[0].count("the forge refused the commit status") == 1
     assert "PASS – on all 3 testbeds" in github.comments()[0]
+
+
+def test_publish__record__the_verdict_of_each_testbed_is_kept(github: Job, root: Path) -> None:
+    measure(github, a3=64)
+    store = open_location(github.environ["PERFGATE_STORE"], StorePlace(root, github.environ))
+    assert github.publish(root=root).returncode == 1
+    assert store.gates("model") == []
+    assert github.publish(root=root, record=True, dry_run=True).returncode == 1
+    assert store.gates("model") == []  # a folder is judged without the forge, which says whose head it is
+    for name in NAMES:
+        github.fake.upload(50, f"perfgate-default-{name}-1", github.zipped(testbed=name))
+    comments = github.comments()
+    done = github.download(root=root, record=True, dry_run=True)
+    assert done.returncode == 1
+    assert "The verdict was kept for `perfgate trend`." in done.stdout
+    assert github.comments() == comments
+    kept = {one.testbed: (one.verdict, one.change, one.commit) for one in store.gates("model")}
+    head = github.project.head
+    assert kept == {"910b": ("PASS", 7, head), "a3": ("FAIL", 7, head), "cpu-x86": ("PASS", 7, head)}
+
+
+def test_publish__record_and_the_store_refuses__the_verdict_stands(github: Job, root: Path) -> None:
+    measure(github, a3=64)
+    github.environ["PERFGATE_STORE"] = str(github.folder)
+    done = github.publish(root=root, record=True)
+    assert done.returncode == 1
+    assert "The verdict was not kept for `perfgate trend`: the store" in done.stdout
+    assert "FAIL – on 1 of 3 testbeds: a3" in github.comment()
 
 
 @pytest.mark.parametrize("name", ["judged", "a/b", "..", "", "x" * 41, "a b"])

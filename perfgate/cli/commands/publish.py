@@ -61,6 +61,9 @@ from perfgate.cli.options import (
     help="Write the new decision.json, comment.md and report.html to this folder, for the job to upload.",
 )
 @click.option("--outputs", is_flag=True, help="Write verdict and exit code to the file in GITHUB_OUTPUT.")
+@click.option(
+    "--record", is_flag=True, help="Keep the verdict in the store, from which `perfgate trend` judges the gate."
+)
 @event_options
 @language_option
 def COMMAND(options: Options, artifact: Path | None, download: bool, directory: Path, language: str | None) -> None:

@@ -23,6 +23,7 @@ from perfgate.flows.publish.judging import (
 )
 from perfgate.flows.publish.posting import post_published, show
 from perfgate.flows.publish.published import JudgedArtifact, Published
+from perfgate.flows.publish.record import record_verdicts
 from perfgate.flows.publish.request import PublishPlace, PublishRequest
 from perfgate.flows.publish.testbeds import check_below, expected_testbeds, read_artifacts
 from perfgate.flows.shared.artifact import DEFAULT_KEY, fetch_artifact, key_of
@@ -82,6 +83,8 @@ def publish(root: Path, artifact: Path | None, request: PublishRequest, doors: D
             show(published.text, request, doors, event)
         else:
             post_published(case, published, request, doors)
+    if request.record and case is not None:
+        record_verdicts(published, case, at, doors)
     if published.error is not None:
         raise published.error
     return published.exit_code

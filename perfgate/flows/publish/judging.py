@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -162,7 +161,9 @@ def _decide(
 ) -> DecisionDocument:
     missing: list[str] = []
     base, head = documents
-    config = replace(grounds.config, device=device) if grounds.config and device else grounds.config
+    config = grounds.config
+    if config and device:
+        config = msgspec.structs.replace(config, device=device)
     history = history_of(config, head, doors.environ, warn=missing.append)
     for words in missing:
         doors.say(words)  # names the store's location, which belongs in the log only

@@ -23,7 +23,7 @@ class PublishRequest:
     ``testbeds`` are expected besides those in perfgate.toml.
     ``status`` sets or omits the commit status; None decides by the kind of pipeline. ``fail_on`` selects the verdicts that
     make the status red. ``out`` is the folder for decision, comment and report as judged here; with ``outputs`` the verdict
-    becomes an output of the CI step.
+    becomes an output of the CI step. ``record`` keeps the verdict in the store of main's runs.
     """
 
     key: str = DEFAULT_KEY
@@ -37,6 +37,7 @@ class PublishRequest:
     fail_on: FailOn = "undecided"
     out: Path | None = None
     outputs: bool = False
+    record: bool = False
 
     @property
     def name(self) -> str:

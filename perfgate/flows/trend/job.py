@@ -24,6 +24,7 @@ from perfgate.flows.trend.post import DEFAULT_KEY, OurIssue, find_issue, post_tr
 from perfgate.judging.report.render.trend import render_issue
 from perfgate.judging.report.render.trend_page import render_trend_page
 from perfgate.judging.report.view.summary import CommentContext
+from perfgate.judging.trend.gates import gate_history
 from perfgate.judging.trend.standing import state_of
 from perfgate.locale import Language
 
@@ -92,7 +93,8 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
     if added:
         keep_confirmations(config, store, added, note=remembered.note)
         document = find([*added, *stored_confirmations])
-    document = msgspec.structs.replace(document, notes=remembered.notes)
+    gates = gate_history(store.gates(config.project), store.accepted(config.project))
+    document = msgspec.structs.replace(document, notes=remembered.notes, gates=gates)
     if out is not None:
         issue_text = render_issue(document, CommentContext(marker="", language=request.language))
         write_atomically(out / "trend.json", msgspec.json.encode(document, order="deterministic"))

@@ -3,7 +3,7 @@
     README.md, perfgate-store-v1          a description, and the version of this layout
     runs/PROJECT/SESSION-ID.json          the data of a run for lists and series
     documents/ID.json.gz                  the run document, read by `show` only
-    acceptances/PROJECT.json, confirmations/PROJECT.json
+    acceptances/PROJECT.json, confirmations/PROJECT.json, gates/PROJECT.json
 
 The paths contain all that a writer needs (the stored sessions, and the run of each), so it reads no file.
 """
@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from perfgate.document.gates import GateRecord
 from perfgate.document.history import Acceptance, Confirmation, moment
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES, parse_json
@@ -29,6 +30,8 @@ VERSION = 1
 EMPTY_LIST = b"[]"
 MAX_SMALL_BYTES = 8 * 1024 * 1024
 DOCUMENTS = "documents/"
+# The newest verdicts of a project's gates that one file holds.
+MOST_GATES = 2000
 
 REMEDY = (
     "bring back an earlier commit of the branch, or delete the file from it; `perfgate baseline record` keeps new runs"
@@ -90,6 +93,10 @@ def acceptances_path(project: str) -> str:
 
 def confirmations_path(project: str) -> str:
     return f"confirmations/{project_key(project)}.json"
+
+
+def gates_path(project: str) -> str:
+    return f"gates/{project_key(project)}.json"
 
 
 def project_key(project: str) -> str:
@@ -162,6 +169,10 @@ def decode_confirmations(data: bytes, *, name: str) -> list[Confirmation]:
     return decode(data, list[Confirmation], name=name)
 
 
+def decode_gates(data: bytes, *, name: str) -> list[GateRecord]:
+    return decode(data, list[GateRecord], name=name)
+
+
 def first_files() -> dict[str, bytes]:
     return {
         "README.md": _README.encode(),
@@ -200,6 +211,7 @@ Do not edit it by hand. `perfgate baseline list`, `show`, `accepted` and `prune`
 | `documents/` | the run documents with their raw samples, compressed; the name is the SHA-256 of the document |
 | `acceptances/` | regressions that are meant: by whom, why |
 | `confirmations/` | change points that were measured side by side |
+| `gates/` | the verdicts on changes, from which `perfgate trend` tells whether the gate should block |
 
 # perfgate 保存的性能历史
 

@@ -25,7 +25,13 @@ LOCAL = "local"
 
 TokenScope = Literal["read", "write"]
 AuditAction = Literal[
-    "run recorded", "regression accepted", "change confirmed", "runs pruned", "token created", "token revoked"
+    "run recorded",
+    "regression accepted",
+    "change confirmed",
+    "verdict kept",
+    "runs pruned",
+    "token created",
+    "token revoked",
 ]
 
 

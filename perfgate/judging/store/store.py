@@ -16,6 +16,7 @@ import msgspec
 from perfgate.config import Config
 from perfgate.document.conditions import StepConditions, conditions_of
 from perfgate.document.files import canonical_bytes, parse_run
+from perfgate.document.gates import GateRecord
 from perfgate.document.history import Acceptance, Confirmation, StoredRun, moment
 from perfgate.document.job import typical_values
 from perfgate.document.run import RunDocument
@@ -167,6 +168,12 @@ class Store(Protocol):
 
     def accepted(self, project: str, *, commit: str | None = None) -> list[Acceptance]:
         """The acceptances of a project, or of one commit of it, newest first."""
+
+    def keep_gates(self, project: str, records: Sequence[GateRecord]) -> None:
+        """Store the verdicts of a gate; each replaces that of the same gate, commit and testbed."""
+
+    def gates(self, project: str) -> list[GateRecord]:
+        """The verdicts of a project's gates, newest first."""
 
     def prune(self, project: str, *, keep: int) -> int:
         """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed."""

@@ -105,6 +105,18 @@ AUDIT = sa.Table(
     sa.Index("audit_by_project", "project", "number"),
 )
 
+GATES = sa.Table(
+    "gates",
+    METADATA,
+    sa.Column("project", TEXT, primary_key=True),
+    sa.Column("gate", TEXT, primary_key=True),
+    sa.Column("commit", TEXT, primary_key=True),
+    sa.Column("testbed", TEXT, primary_key=True),
+    sa.Column("change", sa.BigInteger, nullable=False),
+    sa.Column("verdict", TEXT, nullable=False),
+    sa.Column("judged_at", TEXT, nullable=False),
+)
+
 # Version of the tables above, and of the newest script in migrations/. After a release, a change of the tables needs a new
 # version and a script that brings old stores to it.
 STORE_VERSION = 1

@@ -655,5 +655,6 @@ def test_init__ci_files__report_and_block_nothing_and_say_how_to_change_that(pro
             continue
         text = (project / file).read_text()
         assert "fail-on: never\n" in text
-        assert "once you trust the verdicts, write regression" in text
+        assert "never is advisory and blocks nothing" in text
+        assert re.search(r"\b20 (gates|merge requests).*write regression.*so that FAIL blocks", text)
     assert len(started.files) == (3 if forge == "github" else 2)

@@ -125,6 +125,7 @@ PERMISSIONS = {
     "gate": {"measure": {"contents": "read"}, "publish": {**READ, **COMMENTS}},
     "trusted": {
         "baseline": {"actions": "read", "contents": "write"},
+        "record": {"actions": "read", "contents": "write", "pull-requests": "read"},
         "command": {"actions": "read", "contents": "write", **COMMENTS},
         "measure": {"contents": "read"},
         "publish": {**READ, **COMMENTS},
@@ -174,6 +175,7 @@ def test_job_with_a_token__checkout__is_not_the_change(name: str) -> None:
             "gate": {"publish": "${{ github.event.pull_request.base.sha || github.event.merge_group.base_sha }}"},
             "trusted": {
                 "baseline": None,
+                "record": None,
                 "command": None,
                 "publish": None,
                 "weekly": None,
@@ -281,7 +283,7 @@ def _installs() -> list[dict[str, Any]]:
 
 def test_jobs_with_a_token__installation__is_the_same_and_may_be_another_than_that_of_the_measuring() -> None:
     first, *others = _installs()
-    assert len(others) == 4
+    assert len(others) == 5
     assert all(step == first for step in others)
     assert first["env"] == {"PERFGATE_PACKAGE": "${{ inputs.publish-package || inputs.package }}"}
 

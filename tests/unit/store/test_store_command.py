@@ -201,7 +201,7 @@ def test_store_export__folder_or_tar__every_document_under_its_hash(old: Path, n
     shop = index[1]["folder"]
     assert msgspec.json.decode(exported[f"{shop}/acceptances.json"], type=list[Acceptance]) == [ACCEPTED]
     assert msgspec.json.decode(exported[f"{shop}/confirmations.json"], type=list[Confirmation]) == [CONFIRMED]
-    assert len(exported) == 1 + 4 + 2 * 2
+    assert len(exported) == 1 + 4 + 2 * 3
     assert [path.name for path in target.parent.iterdir()] == [name]
 
 

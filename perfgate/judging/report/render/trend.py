@@ -10,7 +10,7 @@ from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.templates import render
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.summary import CommentContext
-from perfgate.judging.report.view.trend_rows import cause_row, day, headline, searched, short, sort_causes
+from perfgate.judging.report.view.trend_rows import cause_row, day, gates_line, headline, searched, short, sort_causes
 from perfgate.locale import Language, speaking
 
 # Limits on the rows of a list, with the number of folds below them that are shown; the first that fits the budget is used.
@@ -92,6 +92,7 @@ def _values(
         "folds": folds,
         "looked_at": document.looked_at,
         "searched": searched(document),
+        "gates": gates_line(document),
         "not_looked_at": [_left_out(entry) for entry in document.not_looked_at],
         "notes": document.notes[:rows],
         **_runner(document),

@@ -16,6 +16,7 @@ from perfgate.judging.report.text.words import say
 from perfgate.judging.report.view.trend_rows import (
     change_row,
     day,
+    gates_line,
     headline,
     moved_by,
     searched,
@@ -77,7 +78,7 @@ def _table(document: TrendDocument, rows: Sequence[tuple[str, TrendCause]], *, b
 
 
 def _facts(document: TrendDocument) -> list[str]:
-    lines: list[str] = [searched(document)]
+    lines: list[str] = [searched(document), *filter(None, [gates_line(document)])]
     short = next((entry for entry in document.not_looked_at if entry.reason == "too_short"), None)
     if document.looked_at and short is not None:
         needed = counted(document.versions_needed, "version")

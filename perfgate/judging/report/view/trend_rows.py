@@ -16,6 +16,7 @@ from perfgate.document.decision import Comparison, Outcome
 from perfgate.document.explanation import Cause
 from perfgate.document.history import moment
 from perfgate.document.trend import CommitLabel, TrendCause, TrendChange, TrendDocument, TrendSeries, place_of
+from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import metric_name
@@ -26,6 +27,8 @@ from perfgate.judging.report.view.rows import worded_cause
 # The metric that shows whether calls got slower.
 _TIME = "latency.p50"
 _TICKS = "▁▂▃▄▅▆▇█"
+# Characters of a commit, and the most commits that the line about gates names.
+_COMMIT, _MOST_STANDING = 9, 3
 _SPARK_WIDTH = 24
 # False alarms of either direction, tested after every version: 0.12 per 100 values of recorded histories, at most 0.2 for
 # simulated noise, except if it has two levels or wanders for long (benchmarks/trend).
@@ -249,6 +252,28 @@ def searched(document: TrendDocument) -> Words:
         new=document.new_values,
         chance=Words(f"{chance:.1f}"),
     )
+
+
+def gates_line(document: TrendDocument) -> Words | None:
+    """The verdicts on changes, and whether they justify a gate that blocks; None if none was kept."""
+    gates = document.gates
+    if gates is None:
+        return None
+    told = say(
+        "{gates}: {failed} would have failed, {settled} of them withdrawn or accepted.",
+        gates=numbers.counted(gates.gates, "gate"),
+        failed=gates.failed,
+        settled=gates.accepted + gates.withdrawn,
+    )
+    names = [Words(entry.commit[:_COMMIT]) for entry in gates.standing if COMMIT_ID.fullmatch(entry.commit)]
+    if gates.proven:
+        advice = say("Let the gate block: set fail-on to regression.")
+    elif names:
+        commits = Words(", ").join(names[:_MOST_STANDING])
+        advice = say("Look at {commits} before the gate blocks.", commits=Words(commits))
+    else:
+        advice = say("Let the gate block after {needed}.", needed=numbers.counted(gates.needed, "gate"))
+    return Words(f"{told} {advice}")
 
 
 def sparkline(values: Sequence[float], width: int = _SPARK_WIDTH) -> Words:

@@ -17,6 +17,7 @@ from functools import cached_property
 from itertools import groupby
 
 from perfgate.document.conditions import StepConditions
+from perfgate.document.gates import GateRecord
 from perfgate.document.history import Acceptance, Confirmation, StoredRun
 from perfgate.document.run import RunDocument
 from perfgate.errors import StoreError, StoreRefusedError, UnknownRunError
@@ -203,6 +204,24 @@ class GitBranchStore:
             key=lambda entry: entry.key,
         )
         return sorted(matches, key=lambda entry: entry.accepted_at, reverse=True)
+
+    def keep_gates(self, project: str, records: Sequence[GateRecord]) -> None:
+        """Store the verdicts of a gate; each replaces that of the same gate, commit and testbed."""
+        path = layout.gates_path(project)
+
+        def plan(scratch: Scratch, tip: Tip) -> StoreChange | None:
+            entries = layout.decode_gates(self._list(scratch, tip, path), name=f"{self._link.name}: {path}")
+            replaced = {record.key for record in records}
+            rest = [entry for entry in entries if entry.key not in replaced]
+            newest = sorted([*rest, *records], key=lambda entry: entry.judged_at)[-layout.MOST_GATES :]
+            return StoreChange("keep a verdict", {path: layout.encode_list(newest)})
+
+        self._write(plan)
+
+    def gates(self, project: str) -> list[GateRecord]:
+        path = layout.gates_path(project)
+        entries = layout.decode_gates(self._read().file(path), name=f"{self._link.name}: {path}")
+        return sorted(sorted(entries, key=lambda entry: entry.key), key=lambda entry: entry.judged_at, reverse=True)
 
     def prune(self, project: str, *, keep: int) -> int:
         """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed.

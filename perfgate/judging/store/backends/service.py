@@ -16,6 +16,7 @@ from requests.auth import AuthBase
 
 from perfgate.document.conditions import StepConditions
 from perfgate.document.files import canonical_bytes, parse_run
+from perfgate.document.gates import GateRecord
 from perfgate.document.history import Acceptance, Confirmation, StoredRun
 from perfgate.document.run import RunDocument
 from perfgate.document.served import ServedError
@@ -187,6 +188,14 @@ class ServiceStore:
     def accepted(self, project: str, *, commit: str | None = None) -> list[Acceptance]:
         query = {} if commit is None else {"commit": commit}
         return self._read(f"{_project(project)}/acceptances", list[Acceptance], query)
+
+    def keep_gates(self, project: str, records: Sequence[GateRecord]) -> None:
+        """Store the verdicts of a gate; each replaces that of the same gate, commit and testbed."""
+        for record in records:
+            self._send("POST", f"{_project(project)}/gates", msgspec.json.encode(record))
+
+    def gates(self, project: str) -> list[GateRecord]:
+        return self._read(f"{_project(project)}/gates", list[GateRecord])
 
     def prune(self, project: str, *, keep: int) -> int:
         """Always refused: a token that can upload must not be able to remove main's history."""

@@ -14,6 +14,7 @@ import msgspec
 import sqlalchemy as sa
 
 from perfgate.document.conditions import StepConditions
+from perfgate.document.gates import GateRecord
 from perfgate.document.history import Acceptance, Confirmation, StoredRun
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES
@@ -37,7 +38,7 @@ from perfgate.judging.store.store import (
     refuse_unfit,
     run_entry,
 )
-from perfgate.judging.store.tables import ACCEPTANCES, CONDITIONS, CONFIRMATIONS, RUNS, VALUES
+from perfgate.judging.store.tables import ACCEPTANCES, CONDITIONS, CONFIRMATIONS, GATES, RUNS, VALUES
 
 _FILE = "sqlite:///"
 
@@ -217,6 +218,19 @@ class SqlStore:
         query = query if commit is None else query.where(table.commit == commit)
         rows = self._read(query.order_by(table.accepted_at.desc(), table.commit, table.metric))
         return [Acceptance(**{name: row[name] for name in Acceptance.__struct_fields__}) for row in rows]
+
+    def keep_gates(self, project: str, records: Sequence[GateRecord]) -> None:
+        """Store the verdicts of a gate; each replaces that of the same gate, commit and testbed."""
+        with self._database.writing() as connection:
+            for record in records:
+                self._replace(connection, GATES, {"project": project, **msgspec.structs.asdict(record)})
+                subject = f"{record.verdict} of {record.commit}"
+                self._ledger.note(connection, self._actor, "verdict kept", project, subject)
+
+    def gates(self, project: str) -> list[GateRecord]:
+        query = sa.select(GATES).where(GATES.c.project == project)
+        rows = self._read(query.order_by(GATES.c.judged_at.desc(), *GATES.primary_key))
+        return [GateRecord(**{name: row[name] for name in GateRecord.__struct_fields__}) for row in rows]
 
     def prune(self, project: str, *, keep: int) -> int:
         """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed."""

@@ -1,4 +1,4 @@
-"""Version 1: runs with their values and conditions, acceptances, confirmed change points, tokens and the audit log.
+"""Version 1: runs with values and conditions, acceptances, confirmed change points, verdicts, tokens and the audit log.
 
 A released script stays as it is. It names its own types: those of the tables may change later.
 """
@@ -93,3 +93,13 @@ def upgrade() -> None:
         sa.Column("subject", TEXT, nullable=False),
     )
     op.create_index("audit_by_project", "audit", ["project", "number"])
+    op.create_table(
+        "gates",
+        sa.Column("project", TEXT, primary_key=True),
+        sa.Column("gate", TEXT, primary_key=True),
+        sa.Column("commit", TEXT, primary_key=True),
+        sa.Column("testbed", TEXT, primary_key=True),
+        sa.Column("change", sa.BigInteger, nullable=False),
+        sa.Column("verdict", TEXT, nullable=False),
+        sa.Column("judged_at", TEXT, nullable=False),
+    )

@@ -1,0 +1,58 @@
+"""The verdicts of earlier gates: what the store keeps of each, and what they say together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from perfgate.document.decision import Verdict
+
+
+class GateRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict on one commit under review, of one testbed of a matrix or of the only machine (``testbed`` "").
+
+    ``gate`` is the gate's key, ``change`` the number of the change request, 0 in a merge queue; ``judged_at`` is ISO 8601. A
+    later judgement of the same commit replaces it.
+    """
+
+    gate: str
+    commit: str
+    testbed: str = ""
+    change: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+    verdict: Verdict
+    judged_at: str
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The fields that distinguish it in a project."""
+        return self.gate, self.commit, self.testbed
+
+    @property
+    def stated_at(self) -> str:
+        return self.judged_at
+
+
+class FailedGate(msgspec.Struct, frozen=True, kw_only=True):
+    """A commit that the gate failed, and that was neither accepted nor withdrawn."""
+
+    commit: str
+    change: int
+    judged_at: str
+
+
+class GateHistory(msgspec.Struct, frozen=True, kw_only=True):
+    """What a gate would have blocked so far: of ``gates`` commits ``failed`` would have failed.
+
+    ``accepted`` regressions were accepted by a person; a failure is ``withdrawn`` if a later commit of the same change request
+    no longer fails. ``standing`` are the others, newest first. The gate is ``proven`` after ``needed`` gates without one.
+    """
+
+    gates: int
+    failed: int
+    accepted: int
+    withdrawn: int
+    undecided: int
+    needed: int
+    proven: bool
+    standing: list[FailedGate] = []
