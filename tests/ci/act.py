@@ -83,7 +83,7 @@ class Hub:
         self.artifacts = ArtifactFolder(folder / "artifacts")
         self._runs = 100
 
-    def start(self, *, own: str = "", **inputs: str) -> None:
+    def start(self, *, own: str = "", **inputs: object) -> None:
         """Commit main with the workflows, ``own`` beside ours, and push it to the forge's repository."""
         self.clone.git("checkout", "-q", "main")
         target = self.clone.root / ".github" / "workflows"

@@ -139,6 +139,18 @@ def test_pull_request__of_prose__a_job_after_the_gate_has_the_verdict_that_was_p
     assert " perfgate: SKIPPED" in comment
 
 
+def test_plan__change_of_prose__takes_no_device_and_is_skipped_by_the_bases_rules(hub: Hub) -> None:
+    hub.start(plan=True)
+    (hub.clone.root / "README.md").write_text("words")
+    hub.change("words")
+    hub.forge.changes[:] = [replace(hub.forge.changes[0], files=("README.md",))]
+    done = hub.pull_request("opened")
+    assert done.jobs == {"plan": "succeeded", "publish": "succeeded"}, done.log
+    assert done.outputs("publish") == {"verdict": "SKIPPED", "exit-code": "0"}
+    assert " perfgate: SKIPPED" in hub.comments()[0]
+    assert not any(one.name == "perfgate-default-1" for one in hub.artifacts)
+
+
 def test_fork__its_own_run_posts_nothing_and_the_trusted_one_does(hub: Hub) -> None:
     hub.start()
     # The branch is named as in the recorded hostile payload: shell, expression, HTML, bidi.

@@ -122,7 +122,7 @@ def test_ci_files__a_pinned_action__is_the_same_version_everywhere() -> None:
 READ = {"actions": "read", "contents": "read"}
 COMMENTS = {"pull-requests": "write", "statuses": "write"}
 PERMISSIONS = {
-    "gate": {"measure": {"contents": "read"}, "publish": {**READ, **COMMENTS}},
+    "gate": {"plan": {"contents": "read"}, "measure": {"contents": "read"}, "publish": {**READ, **COMMENTS}},
     "trusted": {
         "baseline": {"actions": "read", "contents": "write"},
         "record": {"actions": "read", "contents": "write", "pull-requests": "read"},
@@ -172,7 +172,10 @@ def test_job_with_a_token__checkout__is_not_the_change(name: str) -> None:
     assert (
         revisions
         == {
-            "gate": {"publish": "${{ github.event.pull_request.base.sha || github.event.merge_group.base_sha }}"},
+            "gate": {
+                "plan": None,
+                "publish": "${{ github.event.pull_request.base.sha || github.event.merge_group.base_sha }}",
+            },
             "trusted": {
                 "baseline": None,
                 "record": None,
@@ -276,6 +279,37 @@ def test_baseline_step__testbeds_of_the_matrix__the_run_of_each_is_kept_whatever
     assert [line.split()[4] for line in said] == keys
 
 
+def test_plan__opted_in__decides_whether_there_is_a_measuring_job_and_never_whether_there_is_a_verdict() -> None:
+    jobs = _jobs("gate")
+    assert _inputs("gate")["plan"]["default"] is False
+    assert jobs["plan"]["if"] == "${{ inputs.plan && github.event_name == 'pull_request' }}"
+    measured = "(needs.plan.result == 'skipped' || needs.plan.outputs.measure == 'true')"
+    assert jobs["measure"]["if"] == f"${{{{ !cancelled() && {measured} }}}}"
+    # A plan that failed, or that found nothing to measure, is published too: the base's rules decide what it means.
+    assert "(needs.measure.result != 'skipped' || needs.plan.result != 'skipped')" in jobs["publish"]["if"]
+    assert "TOKEN" not in json.dumps(jobs["plan"])
+    assert "github.token" not in json.dumps(jobs["plan"])
+
+
+@pytest.mark.parametrize(
+    ("environ", "options"),
+    [
+        ({}, ""),
+        ({"PERFGATE_WORKLOAD": "encoder", "PERFGATE_SKIP_DRAFTS": "true"}, " --workload encoder --skip-drafts"),
+        ({"PERFGATE_SKIP_DRAFTS": "false"}, ""),
+    ],
+)
+def test_plan_step__inputs__become_options(tmp_path: Path, environ: dict[str, str], options: str) -> None:
+    perfgate = tmp_path / "perfgate" / "bin" / "perfgate"
+    perfgate.parent.mkdir(parents=True)
+    perfgate.write_text('#!/bin/sh\necho "$@" > "$RUNNER_TEMP/said"\n')
+    perfgate.chmod(0o755)
+    step = _jobs("gate")["plan"]["steps"][-1]
+    plain = {"PATH": os.environ["PATH"], "RUNNER_TEMP": str(tmp_path), "PERFGATE_DIRECTORY": "model"}
+    subprocess.run(["bash", "-e", "-c", step["run"]], env={**plain, **environ}, check=True, capture_output=True)
+    assert (tmp_path / "said").read_text() == f"plan --base HEAD^1 --outputs --directory model{options}\n"
+
+
 def _installs() -> list[dict[str, Any]]:
     jobs = [job for name in ("gate", "trusted") for job in _jobs(name).values()]
     return [step for job in jobs for step in job["steps"] if step["name"] == "Install perfgate"]
@@ -283,7 +317,7 @@ def _installs() -> list[dict[str, Any]]:
 
 def test_jobs_with_a_token__installation__is_the_same_and_may_be_another_than_that_of_the_measuring() -> None:
     first, *others = _installs()
-    assert len(others) == 5
+    assert len(others) == 6
     assert all(step == first for step in others)
     assert first["env"] == {"PERFGATE_PACKAGE": "${{ inputs.publish-package || inputs.package }}"}
 
