@@ -30,8 +30,8 @@ _LOW_QUANTILES = (0.02, 0.04, 0.06, 0.08, 0.10)
 Samples = npt.NDArray[np.generic]
 
 
-class Quantile(NamedTuple):
-    """A sample quantile and its confidence interval; an end that no order statistic gives is None."""
+class SampleEstimate(NamedTuple):
+    """What so many samples show, and its confidence interval; an end that too few of them give is None."""
 
     value: float
     low: float | None
@@ -43,7 +43,7 @@ class Quantile(NamedTuple):
         return self.low, self.high
 
 
-def quantile(samples: Samples, probability: float, *, confidence: float = CONFIDENCE) -> Quantile:
+def quantile(samples: Samples, probability: float, *, confidence: float = CONFIDENCE) -> SampleEstimate:
     """The smallest sample with at least ``probability`` of all samples at or below it, and its interval.
 
     The interval is two-sided with equal tails: each end misses the true quantile with at most ``(1 - confidence) / 2`` for
@@ -54,7 +54,7 @@ def quantile(samples: Samples, probability: float, *, confidence: float = CONFID
     if ordered.size == 0:
         raise ValueError("a quantile needs at least one sample")
     lower, upper = interval_ranks(ordered.size, probability, confidence=confidence)
-    return Quantile(
+    return SampleEstimate(
         value=float(ordered[_rank(ordered.size, probability) - 1]),
         low=None if lower is None else float(ordered[lower - 1]),
         high=None if upper is None else float(ordered[upper - 1]),
@@ -88,7 +88,7 @@ def _last(count: int, holds: Callable[[int], bool]) -> int:
     return good
 
 
-def dependent_quantile(samples: Samples, probability: float) -> Quantile:
+def dependent_quantile(samples: Samples, probability: float) -> SampleEstimate:
     """A quantile of samples that follow each other and depend on their neighbours, as latencies in one queue do.
 
     The interval is that of an equivalent number of independent samples: n / d, with d >= 1 the variance of the share of
@@ -133,15 +133,7 @@ def median_deviation(samples: Samples) -> float:
     return float(np.median(np.abs(values - np.median(values))))
 
 
-class Deviation(NamedTuple):
-    """A standard deviation and its confidence interval; None with too few samples."""
-
-    value: float
-    interval: tuple[float, float] | None
-    size: int
-
-
-def standard_deviation(samples: Samples) -> Deviation:
+def standard_deviation(samples: Samples) -> SampleEstimate:
     """The standard deviation of all samples, and its interval for samples that need not be normal.
 
     No interval of a standard deviation holds for every distribution (Bahadur & Savage, Ann. Math. Stat. 27, 1956): a slow
@@ -159,14 +151,14 @@ def standard_deviation(samples: Samples) -> Deviation:
     deviation = float(values.std(ddof=1))
     z = float(ndtri((1 + CONFIDENCE) / 2))
     if size <= 4 or not deviation:
-        return Deviation(deviation, None, size)
+        return SampleEstimate(deviation, None, None, size)
     cut = int(size / (2 * math.sqrt(size - 4)))
     centre = float(values[cut : size - cut].mean()) if size > 2 * cut else float(np.median(values))
     kurtosis = size * float(((values - centre) ** 4).sum()) / float(((values - values.mean()) ** 2).sum()) ** 2
     scale = size / (size - z)
     error = scale * math.sqrt(max(0.0, (kurtosis - (size - 3) / size) / (size - 1)))
     middle = math.sqrt(scale) * deviation
-    return Deviation(deviation, (middle * math.exp(-z * error / 2), middle * math.exp(z * error / 2)), size)
+    return SampleEstimate(deviation, middle * math.exp(-z * error / 2), middle * math.exp(z * error / 2), size)
 
 
 # --- values that follow each other

@@ -23,12 +23,12 @@ from perfgate.document.run import (
 )
 from perfgate.document.samples import SampleSet
 from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, below, finding
-from perfgate.measuring.checklist.values import Interval, missing, of_quantile, several, with_interval
+from perfgate.measuring.checklist.values import Interval, missing, of_estimate, several, with_interval
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.versus import Versus
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.protocol import LoadRequest
-from perfgate.stats.summary import Quantile
+from perfgate.stats.summary import SampleEstimate
 from perfgate.trace.analysis.summary import DeviceSummary
 from perfgate.trace.model.recording import Recording
 
@@ -144,8 +144,8 @@ class StepOutcome:
     def numbers(self, numbers: Mapping[str, float], *, count: int | None = None) -> None:
         self.values += several(numbers, self.labels, count=count)
 
-    def quantile(self, metric: str, number: Quantile) -> None:
-        self.values.append(of_quantile(metric, number, self.labels))
+    def estimate(self, metric: str, number: SampleEstimate) -> None:
+        self.values.append(of_estimate(metric, number, self.labels))
 
     def speedup(self, metric: str, versus: Versus) -> None:
         self.values.append(versus.value(metric, self.labels))

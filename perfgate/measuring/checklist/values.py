@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from perfgate.document.message import Message
 from perfgate.document.run import Value
-from perfgate.stats.summary import CONFIDENCE, Quantile, quantile
+from perfgate.stats.summary import CONFIDENCE, SampleEstimate, quantile
 
 Labels = Mapping[str, str]
 Interval = tuple[float | None, float | None]
@@ -30,11 +30,11 @@ def with_interval(metric: str, value: float | None, interval: Interval, count: i
     return Value(metric=metric, value=value, interval=interval, confidence=CONFIDENCE, count=count, labels=dict(labels))
 
 
-def of_quantile(metric: str, number: Quantile, labels: Labels) -> Value:
+def of_estimate(metric: str, number: SampleEstimate, labels: Labels) -> Value:
     return with_interval(metric, number.value, number.interval, number.size, labels)
 
 
-def lower_bound_only(metric: str, number: Quantile, labels: Labels, reason: Message) -> Value:
+def lower_bound_only(metric: str, number: SampleEstimate, labels: Labels, reason: Message) -> Value:
     """A quantile that is not estimable: only its lower end is sure."""
     return Value(
         metric=metric,

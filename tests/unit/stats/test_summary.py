@@ -138,7 +138,7 @@ def test_standard_deviation__interval__holds_the_true_one_as_often_as_documented
 ) -> None:
     random = np.random.default_rng(11)
     intervals = [standard_deviation(draw(random)).interval for _ in range(500)]
-    assert np.mean([ends is not None and ends[0] <= true <= ends[1] for ends in intervals]) >= least
+    assert np.mean([None not in ends and ends[0] <= true <= ends[1] for ends in intervals]) >= least
 
 
 def test_standard_deviation__known_samples__value_of_the_textbook() -> None:
@@ -146,7 +146,7 @@ def test_standard_deviation__known_samples__value_of_the_textbook() -> None:
 
 
 def test_standard_deviation__equal_or_four_samples__no_interval() -> None:
-    assert standard_deviation(np.full(50, 3.0)) == (0.0, None, 50)
-    assert standard_deviation(np.array([1.0, 2.0, 3.0, 4.0])).interval is None
+    assert standard_deviation(np.full(50, 3.0)) == (0.0, None, None, 50)
+    assert standard_deviation(np.array([1.0, 2.0, 3.0, 4.0])).interval == (None, None)
     with pytest.raises(ValueError, match="at least two"):
         standard_deviation(np.array([1.0]))

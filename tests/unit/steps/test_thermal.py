@@ -20,7 +20,6 @@ from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
 from perfgate.measuring.checklist.steps.s19_thermal import (
     STEP,
-    Derating,
     Sensed,
     Slice,
     Soak,
@@ -35,6 +34,7 @@ from perfgate.measuring.devices.host import RunTimes, run_times
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.devices.sampler import TelemetryReading
 from perfgate.sampling import sampling
+from perfgate.stats.summary import SampleEstimate
 from perfgate.trace.analysis.summary import summarize
 from perfgate.trace.model.events import EventTableBuilder
 from perfgate.trace.model.readings import CORE_CLOCK, Readings
@@ -116,7 +116,7 @@ def on_host(waited: float, *, canary: float) -> list[Finding]:
     soaked = Soak(began_ns=0, slices=SOAKED.slices, calls=600, waited=waited)
     host = context_on(FakeDevice(capabilities=frozenset()), fake_workload(FakeKernel("aten::mm", MS)))
     outcome = of_shape()
-    judge_speed(outcome, soaked, Derating(0.25, 0.2, 0.3, 14), Derating(canary, canary, canary, 14), host)
+    judge_speed(outcome, soaked, SampleEstimate(0.25, 0.2, 0.3, 14), SampleEstimate(canary, canary, canary, 14), host)
     return outcome.findings
 
 

@@ -18,7 +18,7 @@ from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
 from perfgate.measuring.checklist.limits import MaybeEvidence, limit
 from perfgate.measuring.checklist.recorded import NO_STEPS, or_absent, profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
-from perfgate.measuring.checklist.values import lower_bound_only, median, of_quantile
+from perfgate.measuring.checklist.values import lower_bound_only, median, of_estimate
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import CallBudget, find_steady_state, measure_throughput, time_calls, timed_call
 from perfgate.measuring.timing.open_loop import OpenLoop, calls_of, rate_of, run_open_loop
@@ -234,10 +234,9 @@ def _add_quantiles(outcome: StepOutcome, seconds: npt.NDArray[np.float64]) -> No
             reason = Message("times.p99-too-few-calls-see-p90", {"needed": P99_FLOOR, "calls": number.size})
             outcome.values.append(lower_bound_only(metric, number, outcome.labels, reason))
         else:
-            outcome.quantile(metric, number)
+            outcome.estimate(metric, number)
     if seconds.size > 1:
-        spread = standard_deviation(seconds)
-        outcome.number(_SPREAD, spread.value, count=spread.size, interval=spread.interval or (None, None))
+        outcome.estimate(_SPREAD, standard_deviation(seconds))
     outcome.number("latency.max", float(seconds.max()), count=int(seconds.size))
 
 
@@ -324,4 +323,4 @@ def _open_loop_quantile(metric: str, loop: OpenLoop, labels: Mapping[str, str]) 
     if metric == "latency.p99" and number.size < P99_FLOOR:
         reason = Message("times.p99-too-few-calls", {"needed": P99_FLOOR, "calls": number.size})
         return lower_bound_only(metric, number, labels, reason)
-    return of_quantile(metric, number, labels)
+    return of_estimate(metric, number, labels)

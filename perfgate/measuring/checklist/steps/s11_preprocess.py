@@ -95,7 +95,7 @@ def _measure_host(outcome: StepOutcome, context: StepContext, shape: str, effort
         of_stage = outcome.under(stage=stage.name)
         samples = SampleSet(metric="preprocess.time", samples=pack(column), labels=dict(of_stage.labels))
         outcome.samples.append(samples)
-        of_stage.quantile("preprocess.time", quantile(column / 1e9, 0.5))
+        of_stage.estimate("preprocess.time", quantile(column / 1e9, 0.5))
     medians: npt.NDArray[np.float64] = np.median(times_ns, axis=0) / 1e9
     slowest = preprocessing.stages[int(medians.argmax())]
     total = float(np.median(times_ns.sum(axis=1))) / 1e9

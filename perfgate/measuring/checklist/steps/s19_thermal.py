@@ -24,6 +24,7 @@ from perfgate.measuring.devices.registry import monitored_kinds
 from perfgate.measuring.timing.calls import find_steady_state, measure_throughput
 from perfgate.sampling import sampling
 from perfgate.stats.robust import shift
+from perfgate.stats.summary import SampleEstimate
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.kernel_clocks import kernel_clocks
 from perfgate.trace.analysis.summary import DeviceSummary
@@ -80,8 +81,7 @@ class ThermalStep:
         of_shape = outcome.under(shape=shape)
         for subject, loss in (("workload", of_calls), ("canary", of_canary)):
             if loss is not None:
-                interval = (loss.low, loss.high)
-                of_shape.under(of=subject).number("thermal.derating", loss.value, count=loss.slices, interval=interval)
+                of_shape.under(of=subject).estimate("thermal.derating", loss)
         add_sensed(of_shape, sensed, soaked, items=soaked.calls * context.workload.batch)
         judge_speed(of_shape, soaked, of_calls, of_canary, context)
         judge_throttling(of_shape)
@@ -172,16 +172,6 @@ class Soak:
         return (self.ended_ns - self.began_ns) / 1e9
 
 
-@dataclass(frozen=True)
-class Derating:
-    """The relative loss of rate from the first part to the last, and its interval; a bound is None with too few slices."""
-
-    value: float
-    low: float | None
-    high: float | None
-    slices: int
-
-
 def _soak_and_sense(context: StepContext, shape: str, effort: SoakEffort) -> tuple[Soak, Sensed]:
     device, call = context.device, context.workload.caller(shape)
     with ExitStack() as stack:
@@ -254,7 +244,11 @@ def _mean_power(readings: Sequence[TelemetryReading], soaked: Soak) -> float | N
 
 
 def judge_speed(
-    outcome: StepOutcome, soaked: Soak, of_calls: Derating | None, of_canary: Derating | None, context: StepContext
+    outcome: StepOutcome,
+    soaked: Soak,
+    of_calls: SampleEstimate | None,
+    of_canary: SampleEstimate | None,
+    context: StepContext,
 ) -> None:
     """Judge the lower bound of the calls' loss; if the canary lost less than half of it, the device is not the cause.
 
@@ -306,8 +300,8 @@ def soak(call: Callable[[], Any], device: Device, *, items: int, effort: SoakEff
     return Soak(began, tuple(slices), calls, waited)
 
 
-def derating(soaked: Soak, effort: SoakEffort, *, canary: bool = False) -> Derating | None:
-    """The loss of speed from the first part to the last; None for a canary that did not run."""
+def derating(soaked: Soak, effort: SoakEffort, *, canary: bool = False) -> SampleEstimate | None:
+    """The relative loss of speed from the first part to the last, over their slices; None for a canary that did not run."""
     first_end = soaked.began_ns + effort.first_seconds * 1e9
     last_begin = soaked.ended_ns - effort.last_seconds * 1e9
     first = [part for part in soaked.slices if part.ended_ns <= first_end]
@@ -318,7 +312,7 @@ def derating(soaked: Soak, effort: SoakEffort, *, canary: bool = False) -> Derat
         return None
     moved = shift(np.log(early), np.log(late))
     low, high = (1.0 - math.exp(end) if math.isfinite(end) else None for end in (moved.high, moved.low))
-    return Derating(1.0 - math.exp(moved.value), low, high, len(early) + len(late))
+    return SampleEstimate(1.0 - math.exp(moved.value), low, high, len(early) + len(late))
 
 
 def _rates(slices: Sequence[Slice], canary: bool) -> list[float]:

@@ -187,13 +187,13 @@ def _add_replay(outcome: StepOutcome, replayed: PolicyReplay, error: float, simu
 
 
 def _add_latencies(outcome: StepOutcome, latencies: npt.NDArray[np.float64], fill: float) -> None:
-    outcome.quantile("batching.p50", dependent_quantile(latencies, 0.5))
+    outcome.estimate("batching.p50", dependent_quantile(latencies, 0.5))
     p99 = dependent_quantile(latencies, 0.99)
     if p99.size < P99_FLOOR:
         reason = Message("times.p99-too-few-requests", {"needed": P99_FLOOR, "found": p99.size})
         outcome.values.append(lower_bound_only("batching.p99", p99, outcome.labels, reason))
     else:
-        outcome.quantile("batching.p99", p99)
+        outcome.estimate("batching.p99", p99)
     outcome.number("batching.fill", fill)
 
 

@@ -85,9 +85,9 @@ def _add_level(outcome: StepOutcome, level: CopiesLevel, context: StepContext) -
     rate, interval = items * level.calls_per_second, (items * low, items * high)
     outcome.number("copies.throughput", rate, count=calls, interval=interval)
     p50, p99 = (dependent_quantile(level.pooled, level_of) for level_of in (0.5, 0.99))
-    outcome.quantile("copies.p50", p50)
+    outcome.estimate("copies.p50", p50)
     if p99.size >= P99_FLOOR:
-        outcome.quantile("copies.p99", p99)
+        outcome.estimate("copies.p99", p99)
     else:
         reason = Message("times.p99-too-few-calls", {"needed": P99_FLOOR, "calls": p99.size})
         outcome.values.append(lower_bound_only("copies.p99", p99, outcome.labels, reason))
