@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,17 @@ def test_acceptance__stored__with_an_entry_in_the_audit_log(service: Service) ->
     assert newest["actor"].startswith("token ")
     wrong = client.post("/api/v1/projects/shop/acceptances", data=b'{"commit": 1}')
     assert wrong.status_code == 422
+
+
+def test_upload__many_runners_at_once_and_each_run_twice__every_run_once(service: Service) -> None:
+    runs = [minimal_run(session=f"s{number}") for number in range(12)]
+    token = service.token("shop")
+    with ThreadPoolExecutor(8) as runners:
+        statuses = list(runners.map(lambda run: upload(service, run, token=token).status_code, [*runs, *runs]))
+    assert set(statuses) <= {200, 201}
+    assert sorted(run.session for run in service.store.runs("shop")) == sorted(run.session.id for run in runs)
+    recorded = [entry for entry in service.ledger.entries(limit=100) if entry.action == "run recorded"]
+    assert len(recorded) == len(runs)
 
 
 def test_runs__pages__newest_first(service: Service) -> None:
