@@ -2,9 +2,9 @@
 
     python benchmarks/trace/cost.py --events 200000 --tools
 
-``top`` and ``flame`` are the commands of ``perfgate trace``, ``again`` and ``gaps2`` are ``top`` and ``gaps`` of a recording
-that was read before, ``run`` is ``perfgate run --from-profile``, and ``all`` answers everything that ``ways.py`` asks for:
-totals, gaps, tree of calls.
+``top`` and ``flame`` are the commands of ``perfgate trace``. ``again`` is ``top`` of a recording that was read before, from its
+kept answer, ``gaps2`` is ``gaps`` of it, from its kept columns. ``run`` is ``perfgate run --from-profile``, and ``all`` answers
+everything that ``ways.py`` asks for: totals, gaps, tree of calls.
 ``--tools`` adds HolisticTraceAnalysis (kernel and temporal breakdown of the one trace) and msprof-analyze (``compare`` of the
 other with itself, beside ``perfgate trace diff``), each installed into build/trace-tools. Ratios within one run are the result;
 the seconds depend on the machine. No bound is asserted.
@@ -34,6 +34,8 @@ TRACE = (sys.executable, "-m", "perfgate", "trace")
 PERFGATE = (*TRACE, "--no-cache")
 # A recording that was just written is not kept (perfgate/trace/cache/state.py).
 SETTLED_SECONDS = 2.1
+# Removes the answers of a cache folder, then runs a command.
+FORGETFUL = 'rm -f "$1"/*.answer; shift; exec "$@"'
 HTA = """
 import sys
 from hta.trace_analysis import TraceAnalysis
@@ -65,7 +67,8 @@ def main() -> None:
             path = folder / ("trace_view.json" if layout == "trace_view" else "generated.pt.trace.json")
             write(path, layout=layout, events=options.events)
             time.sleep(SETTLED_SECONDS)
-            subprocess.run(again(folder, "top", path), check=True, stdout=subprocess.DEVNULL)
+            for cache in ("cache", "columns"):
+                subprocess.run(again(folder, "top", path, cache=cache), check=True, stdout=subprocess.DEVNULL)
             report(layout, path, commands(path, folder), options.turns)
             if options.tools:
                 report(f"{layout}, other tools", path, tools(path, folder), 1)
@@ -74,7 +77,8 @@ def main() -> None:
 
 def commands(path: Path, folder: Path) -> dict[str, Command]:
     rivals: dict[str, Command] = {"top": [*PERFGATE, "top", path]}
-    rivals["again"], rivals["gaps2"] = (again(folder, question, path) for question in ("top", "gaps"))
+    rivals["again"] = again(folder, "top", path)
+    rivals["gaps2"] = ["sh", "-c", FORGETFUL, "sh", folder / "columns", *again(folder, "gaps", path, cache="columns")]
     rivals["flame"] = [*PERFGATE, "flame", path, "--out", folder / "flame.html"]
     rivals["run"] = [*TRACE[:-1], "run", "--from-profile", path, "--out", folder / "run"]
     for rival in RIVALS:
@@ -82,9 +86,9 @@ def commands(path: Path, folder: Path) -> dict[str, Command]:
     return rivals
 
 
-def again(folder: Path, question: str, path: Path) -> Command:
+def again(folder: Path, question: str, path: Path, *, cache: str = "cache") -> Command:
     """A question about a recording that the folder keeps."""
-    return [*TRACE, "--cache", folder / "cache", question, path]
+    return [*TRACE, "--cache", folder / cache, question, path]
 
 
 def tools(path: Path, folder: Path) -> dict[str, Command]:

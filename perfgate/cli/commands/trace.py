@@ -508,6 +508,6 @@ def _choice(rank: int | None, device: int | None, limit: int | None, as_json: bo
 
 
 def _console() -> Any:
-    from rich.console import Console
+    from perfgate.judging.report.render.plain import TerminalOutput
 
-    return Console(emoji=False)  # loading the emoji names takes longer than printing a table
+    return TerminalOutput()

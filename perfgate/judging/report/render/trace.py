@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from perfgate.document.message import Message
 from perfgate.document.trace import (
     GapDocument,
@@ -21,6 +16,7 @@ from perfgate.document.trace import (
     TopDocument,
     TopTimeline,
 )
+from perfgate.judging.report.render.plain import Table, TerminalOutput, Text
 from perfgate.judging.report.text.escape import MAX_LENGTH, clean
 from perfgate.judging.report.text.gap_causes import CAUSE_WORDS
 from perfgate.judging.report.text.kernels import kernel_name
@@ -55,7 +51,7 @@ _OF_STEPS = phrase(
 )
 
 
-def render_ranks(document: RanksDocument, console: Console, *, shown: int) -> None:
+def render_ranks(document: RanksDocument, console: TerminalOutput, *, shown: int) -> None:
     """Print the answer first, then the ranks, the slowest first."""
     for answer in rank_answers(document, shown=shown):
         console.print(Text(answer.words, "bold" if answer.bad else ""))
@@ -87,12 +83,12 @@ def _reason(message: Message | None, *, limit: int = MAX_LENGTH) -> str:
     return clean(word(message), limit=limit) if message else ""
 
 
-def print_notes(notes: Sequence[Message], console: Console) -> None:
+def print_notes(notes: Sequence[Message], console: TerminalOutput) -> None:
     for note in notes:
         console.print(Text(f"{sentence('note:')} {_reason(note, limit=400)}", "yellow"))
 
 
-def render_requests(document: RequestDocument, console: Console) -> None:
+def render_requests(document: RequestDocument, console: TerminalOutput) -> None:
     """Print the requests of every timeline, and the work of the requested one."""
     print_notes(document.notes, console)
     for timeline, name in zip(document.timelines, timeline_names(document.timelines)):
@@ -114,7 +110,7 @@ def render_requests(document: RequestDocument, console: Console) -> None:
             console.print(rows)
 
 
-def render_top(document: TopDocument, console: Console) -> None:
+def render_top(document: TopDocument, console: TerminalOutput) -> None:
     """Print one table per timeline."""
     print_notes(document.notes, console)
     for timeline, name in zip(document.timelines, timeline_names(document.timelines)):
@@ -141,7 +137,7 @@ def render_top(document: TopDocument, console: Console) -> None:
         print_rest(timeline.rows_in_all - len(timeline.rows), "more row", console)
 
 
-def render_gaps(document: GapDocument, console: Console) -> None:
+def render_gaps(document: GapDocument, console: TerminalOutput) -> None:
     """Print the sums by cause and the longest gaps of every timeline."""
     print_notes(document.notes, console)
     for timeline, name in zip(document.timelines, timeline_names(document.timelines)):
@@ -179,7 +175,7 @@ def render_gaps(document: GapDocument, console: Console) -> None:
         print_rest(timeline.gaps_in_all - len(timeline.gaps), "shorter gap", console)
 
 
-def render_steps(document: StepDocument, console: Console) -> None:
+def render_steps(document: StepDocument, console: TerminalOutput) -> None:
     """Print which rank the others wait for, and the steps of every timeline."""
     print_notes(document.notes, console)
     slowest = document.slowest_rank
@@ -234,11 +230,11 @@ def timeline_names(timelines: Sequence[TopTimeline | GapTimeline | StepTimeline 
     return names
 
 
-def print_title(name: str, subtitle: str, console: Console) -> None:
+def print_title(name: str, subtitle: str, console: TerminalOutput) -> None:
     console.print(Text(sentence("{name}: ", name=name) if name else "", "bold") + Text(subtitle))
 
 
-def print_rest(count: int, noun: str, console: Console) -> None:
+def print_rest(count: int, noun: str, console: TerminalOutput) -> None:
     if count > 0:
         console.print(Text(sentence("… {count}; --limit shows more", count=counted(count, noun)), "dim"))
 
@@ -249,10 +245,4 @@ def time_of(seconds: float | None) -> str:
 
 def grid(*titles: str) -> Table:
     """A table; a title ending in ``>`` marks a column of numbers."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for title in titles:
-        number = title.endswith(">")
-        table.add_column(
-            translate(title.rstrip(">")), justify="right" if number else "left", no_wrap=number, overflow="fold"
-        )
-    return table
+    return Table(*titles)

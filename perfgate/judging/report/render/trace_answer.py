@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from perfgate.document.trace import (
     AnswerDocument,
@@ -19,6 +16,7 @@ from perfgate.document.trace import (
     TopTimeline,
     WindowPartName,
 )
+from perfgate.judging.report.render.plain import TerminalOutput, Text
 from perfgate.judging.report.render.trace import print_notes, timeline_names
 from perfgate.judging.report.render.trace_diff import changed_name, difference, signed
 from perfgate.judging.report.text.escape import clean
@@ -28,6 +26,9 @@ from perfgate.judging.report.text.numbers import amount, counted, percent
 from perfgate.judging.report.text.places import short_place
 from perfgate.judging.report.text.words import phrase
 from perfgate.locale import sentence, translate
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
 
 _NAME = 56  # letters of a name in a sentence
 _LEAST = 0.01  # parts and groups of gaps below this share of the time are omitted, except the largest
@@ -78,7 +79,7 @@ _NOTHING_CHANGED = phrase("nothing changed since {base}: {rows} as before")
 _CHANGED = phrase("changed since {base}, in one {unit}:")
 
 
-def render_answer(document: AnswerDocument, console: Console) -> None:
+def render_answer(document: AnswerDocument, console: TerminalOutput) -> None:
     """Print the summary of every timeline."""
     names = timeline_names([timeline.gaps for timeline in document.timelines])
     for timeline, name in zip(document.timelines[:_MOST_TIMELINES], names):
@@ -99,11 +100,14 @@ def render_answer(document: AnswerDocument, console: Console) -> None:
     print_notes(document.notes, console)
 
 
-def _listed(sentences: Iterable[str]) -> Table:
+def _listed(sentences: Iterable[str]) -> RichTable:
     """A list of sentences with bullets, so that a wrapped sentence is seen to continue."""
-    table = Table.grid(padding=(0, 1))
+    from rich.table import Table as RichTable
+    from rich.text import Text as RichText
+
+    table = RichTable.grid(padding=(0, 1))
     for text in sentences:
-        table.add_row(Text("-", "dim"), Text(text, overflow="fold"))
+        table.add_row(RichText("-", "dim"), RichText(text, overflow="fold"))
     return table
 
 

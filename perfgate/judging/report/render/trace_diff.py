@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from perfgate.document.trace import DiffDocument, DiffRow, DiffTimeline, DiffTotals
+from perfgate.judging.report.render.plain import Table, TerminalOutput, Text
 from perfgate.judging.report.render.trace import grid, print_notes, print_rest, print_title, time_of
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.kernels import kernel_name
@@ -24,7 +21,7 @@ _ONE_EACH = phrase(
 )
 
 
-def render_diff(document: DiffDocument, console: Console) -> None:
+def render_diff(document: DiffDocument, console: TerminalOutput) -> None:
     """Print for every timeline where the time went, and the operators or lines that changed."""
     print_notes(document.notes, console)
     for timeline in document.timelines:
