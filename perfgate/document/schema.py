@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import msgspec
 
+from perfgate.document.records import convert_record
 from perfgate.document.strict_json import MAX_BYTES, MAX_INTEGER, MIN_INTEGER, refuse
 from perfgate.errors import PerfgateError
 
@@ -135,7 +136,7 @@ def convert_checked(value: Any, record: type[_Record], schema: str, *, name: str
     if error is not None:
         _refuse_invalid(error, name, remedy)
     try:
-        return msgspec.convert(value, record)
+        return convert_record(value, record)
     except msgspec.ValidationError as invalid:
         refuse(name, "$", str(invalid), remedy)
 

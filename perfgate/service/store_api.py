@@ -17,6 +17,7 @@ from perfgate.document.conditions import StepConditions
 from perfgate.document.files import parse_run
 from perfgate.document.gates import GateRecord
 from perfgate.document.history import Acceptance, Confirmation, StoredRun
+from perfgate.document.records import convert_record
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES, parse_json
 from perfgate.errors import DocumentError, UnknownRunError
@@ -257,7 +258,7 @@ def _parsed(data: bytes, project: str) -> RunDocument:
 
 def _small(body: bytes, record: type[_Record]) -> _Record:
     try:
-        return msgspec.convert(parse_json(body, name="the body", max_bytes=_MOST_SMALL_BYTES), record)
+        return convert_record(parse_json(body, name="the body", max_bytes=_MOST_SMALL_BYTES), record)
     except msgspec.ValidationError as error:
         raise DocumentError(f"the body: {error}") from None
 

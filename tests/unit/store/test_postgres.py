@@ -9,6 +9,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
@@ -252,7 +253,21 @@ def test_record__text_with_a_character_that_the_database_lacks__refused(postgres
     assert "create the database with ENCODING 'UTF8'" in said
 
 
-def test_open_store_at__every_way_to_write_the_address__the_same_database(database: StoredDatabase, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_ledger__tokens_and_changes__kept_beside_the_runs(database: StoredDatabase) -> None:
+    store = database.store()
+    new = store.ledger().create_token("ci", "shop", "write")
+    run_id = store.acting_as("ci").record(minimal_run())
+    assert store.ledger().find(new.secret) == new.token
+    assert [(entry.actor, entry.action, entry.subject) for entry in store.ledger().entries(limit=1)] == [
+        ("ci", "run recorded", run_id)
+    ]
+    store.ledger().revoke(new.token.id)
+    assert store.ledger().find(new.secret) is None
+
+
+def test_open_store_at__every_way_to_write_the_address__the_same_database(
+    database: StoredDatabase, tmp_path: Path
+) -> None:
     address = database.server.address(database.name)
     record(database.store())
     environ: dict[str, str] = {}

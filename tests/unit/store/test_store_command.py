@@ -21,6 +21,7 @@ from perfgate.errors import PerfgateError, StoreError, UsageError
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.store import Store, StorePlace, open_location
+from perfgate.judging.store.transfer import copy_store
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.remote import clone_of_empty_remote
 from tests.fakes.runner import separating_runner
@@ -103,6 +104,23 @@ def test_store_copy__newer_acceptance_in_one_of_them__the_newer_counts(old: Path
     for source, target in ((old, tmp_path / "new.db"), (tmp_path / "new.db", old)):
         assert store_command("copy", str(source), str(target), folder=tmp_path).exit_code == 0
     assert SqlStore(old).accepted("shop") == new.accepted("shop") == [newer]
+
+
+def test_copy_store__interrupted_after_fifty_runs__the_next_one_copies_the_rest(tmp_path: Path) -> None:
+    source, target = SqlStore(tmp_path / "source.db"), SqlStore(tmp_path / "target.db")
+    source.record_all(minimal_run(session=f"s{number}") for number in range(70))
+
+    def interrupt(_project: str, done: int, _runs: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        copy_store(source, target, ["shop"], interrupt)
+    assert len(target.runs("shop")) == 50
+    steps: list[tuple[int, int]] = []
+    done = copy_store(source, target, ["shop"], lambda _project, done, runs: steps.append((done, runs)))
+    assert (done.runs, steps) == (20, [(0, 20)])
+    assert target.runs("shop") == source.runs("shop")
 
 
 def test_store_copy__documents_of_an_older_perfgate__keep_their_ids(old: Path, tmp_path: Path) -> None:
