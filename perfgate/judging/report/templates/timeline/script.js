@@ -48,7 +48,8 @@ const isGap = (span) => kinds[kind[span]] === "gap";
 // A value in its unit: those of the International System scaled, others as recorded.
 function quantity(value, unit) {
   const scaled = ["Hz", "B", "B/s"].includes(unit), power = scaled ? Math.min(Math.max(Math.floor(Math.log10(Math.abs(value) || 1) / 3), 0), 5) : 0;
-  return `${Number((value / 1000 ** power).toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 9 })} ${["", "k", "M", "G", "T", "P"][power]}${unit}`.trim();
+  const number = value / 1000 ** power;
+  return `${(Math.abs(number) < 1e4 ? Number(number.toPrecision(4)) : Math.round(number)).toLocaleString("en", { maximumFractionDigits: 9 })} ${["", "k", "M", "G", "T", "P"][power]}${unit}`.trim();
 }
 
 const columnsOf = (number) => Promise.all(timelines[number].at.map(inflated));
