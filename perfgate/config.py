@@ -7,12 +7,13 @@ import fnmatch
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import inspect
 
 from perfgate.catalogue.lookup import GATING_LIMITS, LIMITS, METRICS
 from perfgate.catalogue.names import SUBROUTINE_TIMES
@@ -491,7 +492,7 @@ def parse_config(
     try:
         parsed = msgspec.convert(raw, ConfigFile)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {_refusal(error, raw)}") from error
+        raise ConfigError("{path}: {refusal}", path=path, refusal=_refusal(error, raw)) from error
     values = msgspec.structs.asdict(parsed)
     root = path.parent
     values |= {
@@ -561,7 +562,7 @@ def _check_job(table: dict[str, Any], path: Path, *, place: str) -> None:
     try:
         msgspec.convert(table, JobSettings)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {_refusal(error, table, place)}") from error
+        raise ConfigError("{path}: {refusal}", path=path, refusal=_refusal(error, table, place)) from error
     except ConfigError as error:
         raise ConfigError(f"{path}: [{place}] {error}") from error
 
@@ -582,18 +583,53 @@ def _refusal(error: msgspec.ValidationError, raw: Mapping[str, Any], inside: str
     if not place or "[...]" in place:  # a table with the project's own names: msgspec's error does not have the entry
         return f"[{inside}] {error}" if inside else str(error)
     value: Any = raw
-    for key in re.findall(r"\w+", place):
+    keys = re.findall(r"\w+", place)
+    for key in keys:
         value = value[int(key)] if isinstance(value, list) else value[key]
     table, _, name = (inside, "", place.rstrip("`")) if inside else place.rstrip("`").partition(".")
     where = f"[{table}] {name}" if name else table
-    return f"{where} must be {expectation.removeprefix('Expected ')}, found {value!r}"
+    if expectation.startswith("Invalid enum value"):
+        wanted = f"`{' | '.join(_choices(JobSettings if inside else ConfigFile, keys))}`"
+        return Activity("{where} must be {wanted}, found {value!r}", where=where, wanted=wanted, value=value)
+    wanted, _, kind = expectation.removeprefix("Expected ").partition(", got ")
+    if kind:
+        return Activity(
+            "{where} must be {wanted}, got {kind}, found {value!r}", where=where, wanted=wanted, kind=kind, value=value
+        )
+    return Activity("{where} must be {wanted}, found {value!r}", where=where, wanted=wanted, value=value)
+
+
+def _choices(record: type[msgspec.Struct], keys: Iterable[str]) -> list[str]:
+    """The words that a setting may be, found by its keys from the record of its table."""
+    kinds = list(_kinds(inspect.type_info(record)))
+    for key in keys:
+        fields = (field for kind in kinds if isinstance(kind, inspect.StructType) for field in kind.fields)
+        kinds = [kind for field in fields if field.name == key for kind in _kinds(field.type)]
+    return [str(value) for kind in kinds if isinstance(kind, inspect.LiteralType) for value in kind.values]
+
+
+def _kinds(kind: inspect.Type) -> Iterator[inspect.Type]:
+    """Yield each alternative of a type, without its description and bounds."""
+    if isinstance(kind, inspect.Metadata):
+        yield from _kinds(kind.type)
+    elif isinstance(kind, inspect.UnionType):
+        for alternative in kind.types:
+            yield from _kinds(alternative)
+    else:
+        yield kind
 
 
 def _refused_tolerance(table: Mapping[str, Any]) -> str:
     name, value = next(entry for entry in table.items() if type(entry[1]) not in (int, float))
     percent = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", str(value))
     share = float(percent[1]) / 100 if percent else 0.03
-    return f'[gate.tolerance] "{name}" must be a share, found {value!r}; write {share:g} for {100 * share:g} %'
+    return Activity(
+        '[gate.tolerance] "{name}" must be a share, found {value!r}; write {share:g} for {percent:g} %',
+        name=name,
+        value=value,
+        share=share,
+        percent=100 * share,
+    )
 
 
 def _check(parsed: ConfigFile, path: Path) -> None:

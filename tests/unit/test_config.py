@@ -6,6 +6,7 @@ import pytest
 
 from perfgate.config import Config, WorkloadReference, load_config, parse_config, report_language
 from perfgate.errors import ConfigError
+from perfgate.locale import speaking
 
 PATH = Path("/project/perfgate.toml")
 ONE = 'workload = "perf/workload.py:encoder"\n'
@@ -82,6 +83,8 @@ def test_parse_config__unknown_key__did_you_mean(text: str, message: str) -> Non
         (ONE + "[gate]\nquads = 14.0", "[gate] quads must be `int | null`, got `float`, found 14.0"),
         (ONE + "[gate]\nquads = true", "[gate] quads must be `int | null`, got `bool`, found True"),
         (ONE + "[gate]\npairs = 12", "unknown key 'pairs'"),
+        (ONE + "[report]\nlanguage = 'fr'", "[report] language must be `en | zh`, found 'fr'"),
+        ('[workloads.a]\nserve = "s $PORT"\napi = "rest"', "api must be `chat | completions | http`, found 'rest'"),
         (ONE + "gate = 3", "gate must be `object`, got `int`, found 3"),
         (ONE + "[measure]\npython_path = 'src'", "[measure] python_path must be `array`, got `str`, found 'src'"),
         (ONE + "[measure]\npass_env = [1]", "[measure] pass_env[0] must be `str`, got `int`, found 1"),
@@ -101,6 +104,12 @@ def test_parse_config__unknown_key__did_you_mean(text: str, message: str) -> Non
 )
 def test_parse_config__wrong_type__names_the_key(text: str, message: str) -> None:
     assert message in refusal(text)
+
+
+def test_parse_config__value_out_of_range__said_in_chinese_too() -> None:
+    with speaking("zh"), pytest.raises(ConfigError) as caught:
+        parse(ONE + "[gate]\nalpha = 0.7")
+    assert caught.value.shown == "/project/perfgate.toml：[gate] alpha 应为 `float` < 0.5，实际为 0.7"
 
 
 @pytest.mark.parametrize(
