@@ -222,7 +222,8 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         str,
         doc(
             "`branch://NAME` for a branch of the project's own repository (`?remote=REMOTE` for another remote than origin), "
-            "`sqlite:///PATH`, or a file relative to perfgate.toml. Empty: a file in the user's data folder."
+            "`postgresql://USER@HOST/DATABASE`, `https://HOST` of a `perfgate serve`, `sqlite:///PATH`, or a file relative to "
+            "perfgate.toml. Empty: a file in the user's data folder."
         ),
     ] = ""
     main_branch: Annotated[

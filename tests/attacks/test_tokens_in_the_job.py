@@ -82,6 +82,7 @@ thief = Workload(build=build, inputs=lambda batch, seed: torch.ones(batch, 4), b
         ("INNOCENT", VALUE),
         ("ORIGIN", "https://oauth2:glpat-abcdefghij0123456789@gitlab.example/a/b"),
         ("ANOTHER", "github_pat_" + "A1b2" * 10),
+        ("SERVICE", "perfgate_" + "A1b2-_x" * 6 + "z"),
     ],
 )
 def test_find_secrets__write_token__a_token_by_name_or_by_value(name: str, value: str) -> None:

@@ -93,7 +93,9 @@ _TOKEN_NAME = re.compile(r"(?:.*[_-])?(?:TOKEN|PAT)|ACTIONS_ID_TOKEN_REQUEST_URL
 # docs.gitlab.com, "Token overview", token prefixes), under any name, also inside a URL.
 _TOKEN_VALUE = re.compile(
     r"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9_]{16,}|github_pat_[A-Za-z0-9_]{16,}"
-    r"|gl(?:pat|ptt|dt|cbt|soat|rt|imt|ft|agent|oas|wt|ffct)-[A-Za-z0-9_.-]{16,})"
+    r"|gl(?:pat|ptt|dt|cbt|soat|rt|imt|ft|agent|oas|wt|ffct)-[A-Za-z0-9_.-]{16,}"
+    # Of a service over the store (judging/store/ledger.py).
+    r"|perfgate_[A-Za-z0-9_-]{43})"
 )
 # The store may be a database whose address has a password, which writes to it.
 _STORE = "PERFGATE_STORE"
