@@ -565,7 +565,7 @@ def _check_job(table: dict[str, Any], path: Path, *, place: str) -> None:
     except msgspec.ValidationError as error:
         raise ConfigError("{path}: {refusal}", path=path, refusal=_refusal(error, table, place)) from error
     except ConfigError as error:
-        raise ConfigError(f"{path}: [{place}] {error}") from error
+        raise ConfigError("{path}: [{place}] {error}", path=path, place=place, error=error) from error
 
 
 def _did_you_mean(word: str, names: Any) -> str:
@@ -730,8 +730,8 @@ def _check_limits(limits: Mapping[str, float | LimitSetting], path: Path) -> Non
     gating = (name for name, setting in _by_full_name(limits).items() if setting.gating)
     if unable := [name for name in gating if name not in GATING_LIMITS]:
         raise ConfigError(
-            "{path}: [limits] {unable} cannot gate, because what it judges is no value of its own in "
-            "run.json; set a [budget] on a metric instead, or let one of these gate: {gating_limits}",
+            "{path}: [limits] {unable} cannot gate: run.json stores no single value for it; set a [budget] on a "
+            "metric instead, or let one of these gate: {gating_limits}",
             path=path,
             unable=unable[0],
             gating_limits=", ".join(GATING_LIMITS),
@@ -765,7 +765,7 @@ def _check_workloads(parsed: ConfigFile, path: Path) -> None:
         if isinstance(entry, JobSettings):
             _check_name(name, path)
             for mistake in mistakes(name, entry):
-                raise ConfigError(f"{path}: {mistake}")
+                raise ConfigError("{path}: {mistake}", path=path, mistake=mistake)
 
 
 def _check_reference(text: str, path: Path) -> None:

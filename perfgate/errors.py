@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfgate.locale import Activity, sentence
+from perfgate.locale import sentence, shown
 
 EXIT_PASS = 0
 EXIT_FAIL = 1
@@ -28,7 +28,7 @@ class PerfgateError(Exception):
 
 
 def _shown(value: object) -> object:
-    return value.shown if isinstance(value, (PerfgateError, Activity)) else value
+    return value.shown if isinstance(value, PerfgateError) else shown(value)
 
 
 class UsageError(PerfgateError):
@@ -125,10 +125,6 @@ class MachineBusyError(MeasuringError):
 
 class SetUpError(PerfgateError):
     """The project's workload cannot be measured as it is set up; nothing was measured."""
-
-
-class WorkloadError(MeasuringError):
-    """The user's workload cannot be found, loaded or called."""
 
 
 class ResultsError(MeasuringError):

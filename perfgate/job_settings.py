@@ -28,6 +28,7 @@ from perfgate.catalogue.names import (
 from perfgate.document.job import Fits, JobKind
 from perfgate.errors import ConfigError
 from perfgate.load_settings import LoadSettings, Seconds, Text, doc
+from perfgate.locale import Activity
 
 # Units as programs write them: the base unit, and how many of it they are.
 UNITS: dict[str, tuple[str, float]] = {
@@ -340,24 +341,40 @@ def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
     """Yield the mistakes in a job's settings, each with its correction."""
     lines = [key for key in ("command", "serve", "torchrun", "workload") if getattr(settings, key)]
     if len(lines) != 1:
-        found = " and ".join(f"`{line}`" for line in lines) or "none"
-        yield f"[workloads.{name}] needs one of `command`, `serve`, `torchrun` and `workload`, found {found}"
+        found = " and ".join(f"`{line}`" for line in lines) or Activity("none")
+        yield Activity(
+            "[workloads.{name}] needs one of `command`, `serve`, `torchrun` and `workload`, found {found}",
+            name=name,
+            found=found,
+        )
         return
     defaults = {field.name: field.default for field in msgspec.structs.fields(JobSettings)}
     for kind, keys in _OWN.items():
         for key in keys:
             if key not in _OWN[settings.kind] and getattr(settings, key) not in (defaults[key], [], {}):
-                yield f"[workloads.{name}] {key} is a setting of {_A[kind]}, and this is {_A[settings.kind]}; remove it"
+                yield Activity(
+                    "[workloads.{name}] {key} is a setting of {kind}, and this is {own_kind}; remove it",
+                    name=name,
+                    key=key,
+                    kind=_A[kind],
+                    own_kind=_A[settings.kind],
+                )
     place = f"[workloads.{name}]"
     yield from _request_mistakes(place, settings)
     if settings.same_output == "share" and not settings.serve:
-        yield f'{place} same_output = "share" is for the answers of a server; write true, or loss_tolerance for losses'
+        yield Activity(
+            '{place} same_output = "share" is for the answers of a server; write true, or loss_tolerance for losses',
+            place=place,
+        )
     if settings.same_output == "share" and settings.check:
-        yield f"{place} check says what the answers must have in common, and same_output too; write one of them"
+        yield Activity(
+            "{place} check and same_output both say which answers are accepted; write one of them",
+            place=place,
+        )
     yield from _fit_mistakes(place, settings)
     if settings.script and not settings.ranks:
         key = "torchrun" if settings.torchrun else "workload"
-        yield f"[workloads.{name}] {key} needs the number of ranks; write e.g. ranks = 2"
+        yield Activity("[workloads.{name}] {key} needs the number of ranks; write e.g. ranks = 2", name=name, key=key)
     for number, entry in settings.numbers.items():
         yield from _number_mistakes(f"[workloads.{name}.numbers] {number}", number, entry, settings)
 
@@ -365,46 +382,74 @@ def mistakes(name: str, settings: JobSettings) -> Iterator[str]:
 def _request_mistakes(place: str, settings: JobSettings) -> Iterator[str]:
     if settings.serve and not _PORT.search(settings.serve):
         yield (
-            f"{place} serve = {settings.serve!r} does not name $PORT, where perfgate looks for the server; write e.g. "
-            'serve = "python serve.py --port $PORT", or serve = "PORT=$PORT python serve.py" if the program reads the variable'
+            Activity(
+                "{place} serve = {serve!r} does not name $PORT, where perfgate looks for the server; write e.g. serve = "
+                '"python serve.py --port $PORT", or serve = "PORT=$PORT python serve.py" if the program reads the '
+                "variable",
+                place=place,
+                serve=settings.serve,
+            )
         )
     if settings.searches_rate and (settings.sla is None or not settings.streams_tokens):
         yield (
-            f'{place} rate = "highest" is the highest at which base holds an SLA; write e.g. '
-            "sla = { first_token = 0.5, per_token = 0.1 }, of the OpenAI API"
+            Activity(
+                '{place} rate = "highest" is the highest rate at which base meets an SLA; write e.g. sla = '
+                "{{ first_token = 0.5, per_token = 0.1 }}, of the OpenAI API",
+                place=place,
+            )
         )
     if settings.client and (":" not in settings.client or settings.api != "completions"):
         yield (
-            f"{place} client = {settings.client!r} is a function in place of `api`; write "
-            'client = "perf/client.py:NAME" and no `api`'
+            Activity(
+                '{place} client = {client!r} is a function in place of `api`; write client = "perf/client.py:NAME" and '
+                "no `api`",
+                place=place,
+                client=settings.client,
+            )
         )
 
 
 def _fit_mistakes(place: str, settings: JobSettings) -> Iterator[str]:
     if settings.fits == "sleep" and not settings.serve:
-        yield f'{place} fits = "sleep" is for servers; write fits = "swap" or "alternate"'
+        yield Activity('{place} fits = "sleep" is for servers; write fits = "swap" or "alternate"', place=place)
     if (settings.fits == "swap") != (len(settings.halves) == 2) or len(settings.halves) > 2:
         yield (
-            f'{place} fits = "swap" and two halves of the devices belong together; write '
-            'fits = "swap" and halves = ["0,1", "2,3"]'
+            Activity(
+                '{place} fits = "swap" and two halves of the devices belong together; write fits = "swap" and halves = '
+                '["0,1", "2,3"]',
+                place=place,
+            )
         )
 
 
 def _number_mistakes(place: str, name: str, number: NumberSettings, settings: JobSettings) -> Iterator[str]:
     if not NAME.fullmatch(name):
-        yield f"{place}: a name has letters, digits, '_', '-' and '.', a letter first"
+        yield Activity("{place}: a name has letters, digits, '_', '-' and '.', a letter first", place=place)
     places = [key for key in ("json", "column", "pattern") if getattr(number, key)]
     if len(places) != 1:
-        yield f"{place} needs one of `json`, `column` and `pattern`, found {' and '.join(places) or 'none'}"
+        yield Activity(
+            "{place} needs one of `json`, `column` and `pattern`, found {places}",
+            place=place,
+            places=" and ".join(places) or Activity("none"),
+        )
     if number.unit not in UNITS:
-        yield f"{place} unit {number.unit!r} is not known; the units are {', '.join(UNITS)}"
+        yield Activity(
+            "{place} unit {unit!r} is not known; the units are {units}",
+            place=place,
+            unit=number.unit,
+            units=", ".join(UNITS),
+        )
     if number.column and not settings.file:
-        yield f'{place} is a column, and no `file` is named; write file = "results.csv"'
+        yield Activity('{place} is a column, and no `file` is named; write file = "results.csv"', place=place)
     if number.pattern:
         try:
             groups = re.compile(number.pattern).groups
         except re.error as error:
-            yield f"{place} pattern is no regular expression: {error}"
+            yield Activity("{place} pattern is not a regular expression: {error}", place=place, error=error)
             return
         if groups != 1:
-            yield f"{place} pattern needs one group around the number, as in 'tokens/s: ([0-9.]+)', found {groups}"
+            yield Activity(
+                "{place} pattern needs one group around the number, as in 'tokens/s: ([0-9.]+)', found {groups}",
+                place=place,
+                groups=groups,
+            )

@@ -42,8 +42,10 @@ class Lengths(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def __post_init__(self) -> None:
         if not self.least <= (self.median or self.least) <= self.most:
             raise ConfigError(
-                f"lengths need least <= median <= most, found least = {self.least}, most = {self.most}"
-                + (f", median = {self.median}" if self.median else "")
+                "lengths need least <= median <= most, found least = {least}, most = {most}{median}",
+                least=self.least,
+                most=self.most,
+                median=f", median = {self.median}" if self.median else "",
             )
         if (self.median is None) != (self.sigma is None):
             raise ConfigError(

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from perfgate.errors import PluginError
+from perfgate.locale import Activity
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -98,7 +99,9 @@ def _group(group: str) -> Mapping[str, EntryPoint]:
         if entry.dist is not None and Path(str(entry.dist.locate_file(""))).resolve() == Path.cwd():
             continue
         if entry.name in members:
-            raise _broken(entry, f"has the same name as that of {_distribution(members[entry.name])}")
+            raise _broken(
+                entry, Activity("has the same name as that of {other}", other=_distribution(members[entry.name]))
+            )
         members[entry.name] = entry
     return members
 
@@ -124,8 +127,12 @@ def _may_be_named(group: str) -> bool:
 
 def _broken(entry: EntryPoint, reason: str) -> PluginError:
     return PluginError(
-        f"{_distribution(entry)}: its plug-in {entry.name} = {entry.value!r} of {entry.group} {reason}; "
-        "repair the package, or uninstall it"
+        "{package}: its plug-in {name} = {value!r} of {group} {reason}; repair the package, or uninstall it",
+        package=_distribution(entry),
+        name=entry.name,
+        value=entry.value,
+        group=entry.group,
+        reason=reason,
     )
 
 

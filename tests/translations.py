@@ -44,7 +44,7 @@ def english_sentences() -> set[str]:
     for module in sorted(REPORT.rglob("*.py")):
         texts |= set(of_module(module))
     for module in sorted([*PACKAGE.rglob("*.py"), *PLUGINS.glob("*/perfgate_*/*.py")]):
-        texts |= set(of_calls(module, {"sentence", "Activity"})) | set(of_errors(module))
+        texts |= set(of_calls(module, {"sentence", "Activity", "refused"})) | set(of_errors(module))
     return (
         texts | set(of_command(command_line)) | {*CLICK_WORDS, *COMMAND_SECTIONS} | {change.title for change in CHANGES}
     )

@@ -32,7 +32,7 @@ allow_token_option = click.option(
     help="Measure in CI even with a token in the environment; it is removed, and the report mentions it.",
 )
 json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print the document as JSON; what people read goes to standard error."
+    "--json", "as_json", is_flag=True, help="Print the document as JSON; text for people goes to standard error."
 )
 workload_option = click.option(
     "--workload", "workloads", multiple=True, metavar="NAME", help="Only this workload (may be repeated)."

@@ -22,6 +22,7 @@ from perfgate.document.message import Message, ReasonError
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import PackedArray
 from perfgate.errors import DocumentError
+from perfgate.locale import Activity
 
 # The artifact of the demo's check (one workload, 21 pairs) has 0.4 MB with its traces, in 13 files and 3 folders.
 MAX_ARCHIVE_BYTES = 20 * 1024 * 1024
@@ -61,7 +62,7 @@ _DAMAGES = (
     ValueError,
     IndexError,
 )
-_DAMAGED = "the archive is damaged or was not made by its upload action; run the measuring job again"
+_DAMAGED = Activity("the archive is damaged or was not made by its upload action; run the measuring job again")
 
 
 class CheckDocuments(NamedTuple):
@@ -89,10 +90,20 @@ def _document(data: bytes, name: str) -> RunDocument:
     run = parse_run(data, name=name, complete=True)
     announced = sum(packed.count for packed in _samples(run))
     if announced > MAX_SAMPLES:
-        raise DocumentError(f"{name} announces {announced} samples; at most {MAX_SAMPLES} are read of an artifact")
+        raise DocumentError(
+            "{name} announces {announced} samples; at most {most} are read of an artifact",
+            name=name,
+            announced=announced,
+            most=MAX_SAMPLES,
+        )
     shapes = sum(len(workload.shapes) for workload in run.workloads)
     if shapes > MAX_SHAPES:
-        raise DocumentError(f"{name} lists {shapes} shapes; at most {MAX_SHAPES} are read of an artifact")
+        raise DocumentError(
+            "{name} lists {shapes} shapes; at most {most} are read of an artifact",
+            name=name,
+            shapes=shapes,
+            most=MAX_SHAPES,
+        )
     return run
 
 
@@ -113,7 +124,9 @@ def _read(artifact: Path | bytes, names: tuple[str, ...]) -> dict[str, bytes]:
     except FileNotFoundError:
         raise ReasonError(Message("publish.no-artifact-with", {"name": names[-1]})) from None
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
-        raise DocumentError(f"it cannot be opened ({_cause(error)}); give the folder or zip of a check") from None
+        raise DocumentError(
+            "it cannot be opened ({cause}); give the folder or zip of a check", cause=_cause(error)
+        ) from None
     try:
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
             return {name: _of_folder(descriptor, name) for name in names}
@@ -133,11 +146,11 @@ def _of_folder(root: int, name: str) -> bytes:
         opened.append(os.open(file, flags, dir_fd=(opened or [root])[-1]))
         data = _regular(opened[-1], name, MAX_DOCUMENT_BYTES)
         if os.fstat(opened[-1]).st_nlink > 1:
-            raise DocumentError(f"{name} has a second name (a hard link); an artifact brings only files of its own")
+            raise DocumentError("{name} is a hard link; an artifact holds only files of its own", name=name)
     except FileNotFoundError:
         _missing(name)
     except OSError as error:
-        raise DocumentError(f"{name} cannot be read ({_cause(error)})") from None
+        raise DocumentError("{name} cannot be read ({cause})", name=name, cause=_cause(error)) from None
     else:
         return data
     finally:
@@ -148,29 +161,33 @@ def _of_folder(root: int, name: str) -> bytes:
 def _regular(descriptor: int, name: str, most: int) -> bytes:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise DocumentError(f"{name} is not a regular file")
+        raise DocumentError("{name} is not a regular file", name=name)
     if status.st_size > most:
-        raise DocumentError(f"{name} has {status.st_size} bytes; at most {most} are read of an artifact")
+        raise DocumentError(
+            "{name} has {size} bytes; at most {most} are read of an artifact", name=name, size=status.st_size, most=most
+        )
     with open(descriptor, "rb", closefd=False) as file:
         data = file.read(most + 1)
     if len(data) > most:
-        raise DocumentError(f"{name} has more than {most} bytes, and is growing")
+        raise DocumentError("{name} has more than {most} bytes, and is growing", name=name, most=most)
     return data
 
 
 def _of_archive(data: bytes, names: tuple[str, ...]) -> dict[str, bytes]:
     if len(data) > MAX_ARCHIVE_BYTES:
-        raise DocumentError(f"the archive has more than {MAX_ARCHIVE_BYTES} bytes")
+        raise DocumentError("the archive has more than {most_bytes} bytes", most_bytes=MAX_ARCHIVE_BYTES)
     # Counted before the list is read: an entry costs half a kilobyte of memory, and the archive's own count may be false.
     if data.count(_ENTRY_SIGNATURE) > MAX_ENTRIES:
-        raise DocumentError(f"the archive has more than {MAX_ENTRIES} entries")
+        raise DocumentError("the archive has more than {most} entries", most=MAX_ENTRIES)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = _entries(archive)
             root = _root(entries, names[-1])
             return {name: _entry(archive, entries.get(root + name), name) for name in names}
     except _DAMAGES as error:
-        raise DocumentError(f"the archive cannot be read ({_cause(error)}); {_DAMAGED}") from None
+        raise DocumentError(
+            "the archive cannot be read ({cause}); {damaged}", cause=_cause(error), damaged=_DAMAGED
+        ) from None
 
 
 def _entries(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
@@ -180,14 +197,14 @@ def _entries(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
         name = entry.orig_filename
         shown = ascii(name[:80])
         if not _is_plain(name.rstrip("/")):
-            raise DocumentError(f"the archive has an entry {shown}, which is no name of a file inside it")
+            raise DocumentError("the archive's entry {entry} is not a valid file name", entry=shown)
         if name in entries:
-            raise DocumentError(f"the archive has the entry {shown} twice")
+            raise DocumentError("the archive has the entry {entry} twice", entry=shown)
         if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
-            raise DocumentError(f"the archive's entry {shown} is a link or a device")
+            raise DocumentError("the archive's entry {entry} is a link or a device", entry=shown)
         entries[name] = entry
     if sum(entry.file_size for entry in entries.values()) > MAX_EXPANDED_BYTES:
-        raise DocumentError(f"the archive would expand to more than {MAX_EXPANDED_BYTES} bytes")
+        raise DocumentError("the archive would expand to more than {most_bytes} bytes", most_bytes=MAX_EXPANDED_BYTES)
     return entries
 
 
@@ -208,7 +225,7 @@ def _root(entries: Iterable[str], name: str) -> str:
     if not roots:
         _missing(name)
     if len(roots) > 1:
-        raise DocumentError(f"the archive has {len(roots)} files {name} where one is expected")
+        raise DocumentError("the archive has {count} files {name} where one is expected", count=len(roots), name=name)
     return roots[0]
 
 
@@ -217,19 +234,25 @@ def _entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo | None, name: str) -
     if entry is None:
         _missing(name)
     if entry.flag_bits & _ENCRYPTED:
-        raise DocumentError(f"{name} is encrypted")
+        raise DocumentError("{name} is encrypted", name=name)
     if entry.compress_type not in _METHODS:
         raise DocumentError(
-            f"{name} is compressed with method {entry.compress_type}; deflate is what upload actions use"
+            "{name} is compressed with method {method}; deflate is what upload actions use",
+            name=name,
+            method=entry.compress_type,
         )
     data = bytearray()
     with archive.open(entry) as file:
         while piece := file.read(_CHUNK):
             data += piece
             if len(data) > MAX_DOCUMENT_BYTES:
-                raise DocumentError(f"{name} expands to more than {MAX_DOCUMENT_BYTES} bytes")
+                raise DocumentError(
+                    "{name} expands to more than {most_bytes} bytes", name=name, most_bytes=MAX_DOCUMENT_BYTES
+                )
             if len(data) > HARMLESS_BYTES and len(data) > MAX_RATIO * entry.compress_size:
-                raise DocumentError(f"{name} expands to more than {MAX_RATIO} times its size in the archive")
+                raise DocumentError(
+                    "{name} expands to more than {ratio} times its size in the archive", name=name, ratio=MAX_RATIO
+                )
     return bytes(data)
 
 
@@ -239,6 +262,9 @@ def _missing(name: str) -> NoReturn:
 
 def _cause(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno:
-        links = {errno.ELOOP: "it is a symbolic link", errno.ENOTDIR: "a symbolic link, or a file instead of a folder"}
+        links = {
+            errno.ELOOP: Activity("it is a symbolic link"),
+            errno.ENOTDIR: Activity("a symbolic link, or a file instead of a folder"),
+        }
         return links.get(error.errno, os.strerror(error.errno))
     return " ".join(str(error).split())[:200] or type(error).__name__

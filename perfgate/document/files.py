@@ -26,6 +26,7 @@ from perfgate.document.samples import BlockColumns
 from perfgate.document.schema import convert_checked
 from perfgate.document.strict_json import DAMAGED, MAX_BYTES, check_values, parse_json, refuse
 from perfgate.errors import DocumentError, PerfgateError
+from perfgate.locale import Activity
 
 Document = RunDocument | DecisionDocument | JointDecision
 _Record = TypeVar("_Record", RunDocument, DecisionDocument)
@@ -131,7 +132,9 @@ def write_atomically(path: Path, data: bytes) -> None:
         target = Path(os.path.realpath(path))
         # A rename would replace a folder, a pipe or /dev/null itself.
         if os.path.lexists(target) and not stat.S_ISREG(target.lstat().st_mode):
-            raise PerfgateError(f"{target} cannot be written: it is not a regular file; choose another path")
+            raise PerfgateError(
+                "{target} cannot be written: it is not a regular file; choose another path", target=target
+            )
         temporary = target.with_name(f".perfgate-{secrets.token_hex(8)}.tmp")
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -144,9 +147,16 @@ def write_atomically(path: Path, data: bytes) -> None:
             temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise PerfgateError(f"{path} cannot be written: {error.strerror or error}; {_remedy(error)}") from error
+        raise PerfgateError(
+            "{path} cannot be written: {error}; {remedy}",
+            path=path,
+            error=error.strerror or error,
+            remedy=_remedy(error),
+        ) from error
     except ValueError as error:  # a path with a NUL character
-        raise PerfgateError(f"{str(path)!a} cannot be written: {error}; choose another path") from error
+        raise PerfgateError(
+            "{path!a} cannot be written: {error}; choose another path", path=str(path), error=error
+        ) from error
     # Make the rename durable. Some file systems refuse to sync a folder; the file itself is whole either way.
     with suppress(OSError):
         descriptor = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -190,7 +200,7 @@ def _read(path: Path) -> bytes:
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
-                raise DocumentError(f"{path}: not a regular file; give the path of the document itself")
+                raise DocumentError("{path}: not a regular file; give the path of the document itself", path=path)
             if status.st_size > MAX_BYTES:
                 refuse(str(path), "$", f"{status.st_size} bytes, where at most {MAX_BYTES} are read", DAMAGED)
             with open(descriptor, "rb", closefd=False) as file:
@@ -198,7 +208,9 @@ def _read(path: Path) -> bytes:
         finally:
             os.close(descriptor)
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL character
-        raise DocumentError(f"{path}: cannot be read ({error}); give the path of a document of perfgate") from error
+        raise DocumentError(
+            "{path}: cannot be read ({error}); give the path of a perfgate document", path=path, error=error
+        ) from error
     if len(data) > MAX_BYTES:
         refuse(str(path), "$", f"more than {MAX_BYTES} bytes, and growing", "wait for its writer, then try again")
     return data
@@ -206,10 +218,10 @@ def _read(path: Path) -> bytes:
 
 def _remedy(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return "free space there, or choose another folder"
+        return Activity("free space there, or choose another folder")
     if error.errno == errno.ENOENT:
-        return "make its folder first"
-    return "choose a folder that can be written"
+        return Activity("make its folder first")
+    return Activity("choose a folder that can be written")
 
 
 def left_out(value: Any, record: msgspec.Struct) -> str | None:

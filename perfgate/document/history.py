@@ -112,9 +112,11 @@ def read_history(path: Path) -> History:
             data = file.read(MAX_HISTORY_BYTES + 1)
         return msgspec.convert(parse_json(data, name=str(path), max_bytes=MAX_HISTORY_BYTES), History)
     except OSError as error:
-        raise DocumentError(f"{path} cannot be read: {error.strerror}") from error
+        raise DocumentError("{path} cannot be read: {error}", path=path, error=error.strerror) from error
     except msgspec.ValidationError as error:
-        raise DocumentError(f"{path}: {error}; the file is damaged, run the check again") from error
+        raise DocumentError(
+            "{path}: {error}; the file is damaged, run the check again", path=path, error=error
+        ) from error
 
 
 def write_history(path: Path, history: History) -> None:

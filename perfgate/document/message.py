@@ -9,6 +9,7 @@ from typing import Union
 import msgspec
 
 from perfgate.errors import DocumentError, MeasuringError, PerfgateError
+from perfgate.locale import Language, current_language, filled, translate
 
 # Carries a text from outside (an exception, a tool's answer) as ``text``; it is never translated.
 QUOTE = "quote"
@@ -56,12 +57,24 @@ def distinct(messages: Iterable[Message]) -> list[Message]:
 
 def english(message: Message) -> str:
     """A message in plain English, for exceptions and logs; documents are worded by the report."""
+    return _worded(message, "en")
+
+
+def spoken(message: Message) -> str:
+    """A message in the user's language, for an error in the terminal."""
+    return _worded(message, current_language())
+
+
+def _worded(message: Message, language: Language) -> str:
     if message.code == QUOTE:
         return str(message.values["text"])
     from perfgate.catalogue.lookup import MESSAGES
 
-    values = {name: english(value) if isinstance(value, Message) else value for name, value in message.values.items()}
-    return MESSAGES[message.code].other.format(**values)
+    values = {
+        name: _worded(value, language) if isinstance(value, Message) else value
+        for name, value in message.values.items()
+    }
+    return filled(translate(MESSAGES[message.code].other, language), values)
 
 
 class ReasonedError(PerfgateError):
@@ -69,6 +82,7 @@ class ReasonedError(PerfgateError):
 
     def __init__(self, reason: Message) -> None:
         super().__init__(english(reason))
+        self.shown = spoken(reason)
         self.reason = reason
 
 
@@ -78,6 +92,10 @@ class ReasonError(ReasonedError, DocumentError):
 
 class UnmeasuredError(ReasonedError, MeasuringError):
     """Something that could not be measured."""
+
+
+class WorkloadError(ReasonedError, MeasuringError):
+    """The user's workload cannot be found, loaded or called."""
 
 
 def reason_of(error: Exception) -> Message:

@@ -49,16 +49,22 @@ def unpack(packed: PackedArray) -> npt.NDArray[np.int64]:
     announced count, which itself is limited to MAX_SAMPLES.
     """
     if not 0 <= packed.count <= MAX_SAMPLES:
-        raise DocumentError(f"packed samples announce {packed.count} values; at most {MAX_SAMPLES} are accepted")
+        raise DocumentError(
+            "packed samples announce {count} values; at most {most} are accepted", count=packed.count, most=MAX_SAMPLES
+        )
     size = packed.count * packed.width
     try:
         decompressor = zlib.decompressobj()
         raw = decompressor.decompress(base64.b64decode(packed.data, validate=True), size + 1)
     except (ValueError, zlib.error) as error:
-        raise DocumentError(f"packed samples cannot be unpacked ({error}); the document is damaged") from error
+        raise DocumentError(
+            "packed samples cannot be unpacked ({error}); the document is damaged", error=error
+        ) from error
     if len(raw) != size:
         raise DocumentError(
-            f"packed samples hold {len(raw)} bytes where {size} were announced; the document is damaged"
+            "packed samples hold {count} bytes instead of the announced {size}; the document is damaged",
+            count=len(raw),
+            size=size,
         )
     planes = np.frombuffer(raw, dtype=np.uint8).reshape(packed.width, packed.count)
     values = np.ascontiguousarray(planes.T).view(f"<u{packed.width}").reshape(-1)

@@ -66,7 +66,9 @@ def schema_path(name: str) -> Path:
         path = folder / f"{name}.schema.json"
         if path.is_file():
             return path
-    raise PerfgateError(f"schema {name!r} is missing from {_PLACES[0]}; install perfgate again")
+    raise PerfgateError(
+        "schema {name!r} is missing from {folder}; install perfgate again", name=name, folder=_PLACES[0]
+    )
 
 
 @cache

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from perfgate.errors import DocumentError
+from perfgate.locale import Activity
 
 MAX_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 32
@@ -23,19 +24,24 @@ MAX_MARKS = 8_000_000
 MAX_NUMBER_LENGTH = 64
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64 - 1
 
-DAMAGED = "the file is damaged or not from perfgate; make it again, or fetch it again from where it was made"
-TRUNCATED = "the file is truncated; its writer was cut off, or the copy is incomplete: make or fetch it again"
+DAMAGED = Activity("the file is damaged or not from perfgate; make it again, or fetch it again from its source")
+TRUNCATED = Activity("the file is truncated; its writer was cut off, or the copy is incomplete: make or fetch it again")
 
 
 def parse_json(data: bytes, *, name: str, max_bytes: int = MAX_BYTES) -> Any:
     """The value of a JSON text. ``name`` stands for the file in errors. Raises only DocumentError."""
     if len(data) > max_bytes:
-        refuse(name, "$", f"more than {max_bytes} bytes; no document of perfgate is that large", DAMAGED)
+        refuse(
+            name,
+            "$",
+            Activity("more than {most} bytes; no perfgate document is that large", most=max_bytes),
+            DAMAGED,
+        )
     _scan(data, name)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        refuse(name, f"byte {error.start}", "not UTF-8", DAMAGED)
+        refuse(name, f"byte {error.start}", Activity("not UTF-8"), DAMAGED)
     refused: list[_Refused] = []
     value = _decode(text, name, refused)
     if refused or _MAYBE_SURROGATE.search(text):
@@ -49,16 +55,16 @@ def check_values(value: Any, name: str, *, remedy: str = DAMAGED) -> None:
         if isinstance(item, _Refused):
             refuse(name, place, item.what, remedy)
         if isinstance(item, str) and _SURROGATE.search(item):
-            refuse(name, place, "text with a lone surrogate, which is no character", remedy)
+            refuse(name, place, Activity("text with a lone surrogate"), remedy)
         if isinstance(item, float) and not math.isfinite(item):
-            refuse(name, place, f"{item} is not a finite number", remedy)
+            refuse(name, place, Activity("{number} is not a finite number", number=item), remedy)
         if isinstance(item, int) and not MIN_INTEGER <= item <= MAX_INTEGER:
-            refuse(name, place, "an integer beyond 64 bits", remedy)
+            refuse(name, place, Activity("an integer beyond 64 bits"), remedy)
 
 
 def refuse(name: str, place: str, what: str, remedy: str) -> NoReturn:
     """Raise the DocumentError for one place of one file."""
-    raise DocumentError(f"{name}: at {place}: {what}; {remedy}")
+    raise DocumentError("{name}: at {place}: {what}; {remedy}", name=name, place=place, what=what, remedy=remedy)
 
 
 class _Refused:
@@ -76,15 +82,15 @@ _TOKEN = re.compile(rb'"[^"]*"?|[\[\]{}]')
 def _scan(data: bytes, name: str) -> None:
     """Refuse texts that would cost the parser too much, and report a truncated text as such."""
     if not data.strip():
-        refuse(name, "$", "the file is empty", TRUNCATED)
+        refuse(name, "$", Activity("the file is empty"), TRUNCATED)
     if data.count(b",") + data.count(b"[") + data.count(b"{") > MAX_VALUES:
         _refuse_depth(data[: 64 * MAX_DEPTH], name)
-        refuse(name, "$", f"more than {MAX_VALUES} values", DAMAGED)
+        refuse(name, "$", Activity("more than {most} values", most=MAX_VALUES), DAMAGED)
     if data.count(b'"') > MAX_MARKS or data.count(b"\\") > MAX_MARKS:
-        refuse(name, "$", f"more than {MAX_MARKS} quotation marks or backslashes", DAMAGED)
+        refuse(name, "$", Activity("more than {most} quotation marks or backslashes", most=MAX_MARKS), DAMAGED)
     # A backslash escapes the next character: once pairs are removed from the left, one before a quote escapes the quote.
     if _refuse_depth(data.replace(b"\\\\", b"").replace(b'\\"', b""), name):
-        refuse(name, "the end", "the text ends in the middle", TRUNCATED)
+        refuse(name, Activity("the end"), Activity("the text ends in the middle"), TRUNCATED)
 
 
 def _refuse_depth(data: bytes, name: str) -> bool:
@@ -99,7 +105,7 @@ def _refuse_depth(data: bytes, name: str) -> bool:
         elif first in b"[{":
             depth += 1
             if depth > MAX_DEPTH:
-                refuse(name, f"byte {start}", f"nested deeper than {MAX_DEPTH}", DAMAGED)
+                refuse(name, f"byte {start}", Activity("nested deeper than {most}", most=MAX_DEPTH), DAMAGED)
         else:
             depth -= 1
     return depth > 0
@@ -113,7 +119,7 @@ def _decode(text: str, name: str, refused: list[_Refused]) -> Any:
     def integer(digits: str) -> Any:
         value = int(digits) if len(digits) <= MAX_NUMBER_LENGTH else None
         if value is None or not MIN_INTEGER <= value <= MAX_INTEGER:
-            return stand_in("an integer beyond 64 bits")
+            return stand_in(Activity("an integer beyond 64 bits"))
         return value
 
     def number(digits: str) -> Any:

@@ -102,7 +102,7 @@ def refuse_failed(run: RunDocument, where: str = "its log") -> None:
     """Raise MeasuringError if a part of the run could not be measured."""
     if exit_code(run) == EXIT_MEASURING:
         raise MeasuringError(
-            "a part of the checklist could not be measured, so the run is not kept; {where} says what failed",
+            "a part of the checklist could not be measured, so the run is not kept; see {where}",
             where=where,
         )
 
@@ -267,8 +267,8 @@ def record_artifact(
     event = trusted_event(config, environ)
     if event is None:
         raise UsageError(
-            "an artifact is kept by a CI job alone, which says whose it is; elsewhere `perfgate baseline record --run FILE` "
-            "keeps a run document"
+            "only a CI job can store an artifact, because it knows its origin; elsewhere `perfgate baseline record "
+            "--run FILE` stores a run document"
         )
     forge = _connect(event, environ, request, sleep=sleep, clock=clock)
     refuse_off_main(config, environ, event, forge)

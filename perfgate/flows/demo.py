@@ -57,7 +57,7 @@ def run_demo(folder: Path | None, echo: Echo) -> int:
     echo(f"\n{LINE}\n3. A run of main goes into the store, which later comments show beside their own times\n")
     record = ["baseline", "record", "--quick", "--out", str(place / "main")]
     if (code := _perfgate(record, project, environment, echo)) != EXIT_PASS:
-        raise MeasuringError(f"main could not be recorded (exit code {code}); its own message stands above")
+        raise MeasuringError("main could not be recorded (exit code {code}); see the message above", code=code)
     codes.append(_judge(repository, refactoring, 4, results, environment, echo))
     return _conclude(codes, results, echo)
 
@@ -66,7 +66,7 @@ def _place(folder: Path | None) -> Path:
     if folder is None:
         return Path(tempfile.mkdtemp(prefix="perfgate-demo-"))
     if folder.exists() and any(folder.iterdir()):
-        raise UsageError(f"{folder} is not empty; give the demo a folder of its own")
+        raise UsageError("{folder} is not empty; give the demo a folder of its own", folder=folder)
     folder.mkdir(parents=True, exist_ok=True)
     return folder.resolve()
 
@@ -98,7 +98,9 @@ def _judge(
     # Quiet, because the check ends by printing the comment in its terminal form; it follows below.
     code = _perfgate(["check", "--base", "main", "--out", str(out)], project, environment, echo, quiet=True)
     if code == EXIT_MEASURING or not (out / "comment.md").exists():
-        raise MeasuringError(f"the demo could not be measured (perfgate check ended with {code}); see {out}")
+        raise MeasuringError(
+            "the demo could not be measured (perfgate check ended with {code}); see {out}", code=code, out=out
+        )
     echo("\nThe comment the change request would get:\n")
     preview_comment((out / "comment.md").read_text(encoding="utf-8"), Console())
     return change, code

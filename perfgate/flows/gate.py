@@ -44,8 +44,12 @@ def judge_documents(
     names = [{workload.name for workload in run.workloads} for run in runs]
     if not names[0] & names[1]:
         raise DocumentError(
-            f"{paths[0]} is of workload {', '.join(sorted(names[0]))} and {paths[1]} of {', '.join(sorted(names[1]))}: "
-            "nothing in them can be compared; give recordings of one program one name with --workload"
+            "{first} has the workload {first_names} and {second} the workload {second_names}, so they cannot be "
+            "compared; give recordings of the same program one name with --workload",
+            first=paths[0],
+            first_names=", ".join(sorted(names[0])),
+            second=paths[1],
+            second_names=", ".join(sorted(names[1])),
         )
     decision = decide_with_advice(runs[0], runs[1], policy=policy, history=History())
     if out is not None:
@@ -64,12 +68,15 @@ def judge_alone(head: Path, *, config: Path | None, out: Path | None, language: 
     """
     file = config or nearest_config(Path())
     if file is None:
-        raise UsageError(f"there is no {CONFIG_NAME} here or above; name one with --config, or give --base as well")
+        raise UsageError(
+            "there is no {file} here or above; name one with --config, or give --base as well", file=CONFIG_NAME
+        )
     policy = read_config(file).policy()
     if not policy.judges_alone:
         raise UsageError(
-            f"{file} has no rule that judges a run without a base; write a [budget], [expect] kernels, or a limit with "
-            "gating = true, or give --base as well"
+            "{file} has no rule that judges a run without a base; write a [budget], [expect] kernels, or a limit "
+            "with gating = true, or give --base as well",
+            file=file,
         )
     path = head / "run.json" if head.is_dir() else head
     run = read_run(path)
@@ -94,5 +101,5 @@ def read_config(path: Path) -> Config:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
+        raise ConfigError("{path} cannot be read: {error}", path=path, error=error) from error
     return parse_config(text, path, needs_workload=False)

@@ -41,7 +41,7 @@ from perfgate.judging.report.render.comment import render_comment
 from perfgate.judging.report.render.csv_table import csv_of_check, csv_of_run
 from perfgate.judging.report.render.junit import junit, junit_of_run, junit_without_verdict
 from perfgate.judging.report.render.openmetrics import END, openmetrics
-from perfgate.locale import Language
+from perfgate.locale import Activity, Language
 
 _FILES = {"decision": "decision.json", "comment": "comment.md", "report": "report.html"}
 # The smallest budget for a comment: title, table and end, in the shortest form.
@@ -91,7 +91,7 @@ def report(request: ReportRequest, environ: Mapping[str, str], say: Callable[[st
     content = _find(request, environ)
     if request.asks_for_nothing:
         if content.why:
-            raise DocumentError(f"{request.folder}: {content.why}")
+            raise DocumentError("{folder}: {why}", folder=request.folder, why=content.why)
         say(log_lines(_markdown(content, request), environ))
     if request.outputs:
         path = outputs_path(environ)
@@ -140,7 +140,7 @@ def _find(request: ReportRequest, environ: Mapping[str, str]) -> _Found:
             path = Path("run.json") if alone else Path("head", "run.json")
             head = read_run(folder / path)
             if decision.head.sha256 != content_sha256(head):
-                raise DocumentError(f"decision.json is not about {path}")
+                raise DocumentError("decision.json is not about {path}", path=path)
             _refuse_other_job(head, event)
             return _Found(decision, head)
         if (folder / "run.json").exists():
@@ -150,13 +150,16 @@ def _find(request: ReportRequest, environ: Mapping[str, str]) -> _Found:
             return _Found(run=run)
     except DocumentError as error:
         return _Found(why=str(error).replace(f"{folder}/", ""))
-    return _Found(why="there is no decision.json, and no run.json")
+    return _Found(why=Activity("there is no decision.json, and no run.json"))
 
 
 def _refuse_other_code(code: int, measured: int | None) -> None:
     if measured is not None and code != measured:
         raise DocumentError(
-            f"the documents stand for exit code {code}, and the command ended with {measured}: they are an earlier job's"
+            "the documents stand for exit code {code}, and the command ended with {measured}: they are an earlier "
+            "job's",
+            code=code,
+            measured=measured,
         )
 
 
@@ -178,7 +181,11 @@ def _summarise(content: _Found, request: ReportRequest, environ: Mapping[str, st
     room = MAX_SUMMARY_BYTES - size - 2
     text = _markdown(content, request, room)
     if len(text.encode()) > room:
-        raise UsageError(f"{path} has no room left: a step may write {MAX_SUMMARY_BYTES} bytes into it")
+        raise UsageError(
+            "{path} has no room left: a step may write {most_bytes} bytes into it",
+            path=path,
+            most_bytes=MAX_SUMMARY_BYTES,
+        )
     _append(path, text.rstrip("\n") + "\n\n", SUMMARY_VARIABLE, "--summary")
 
 
@@ -243,7 +250,7 @@ def _junit(content: _Found, request: ReportRequest) -> str:
 def _csv(content: _Found, request: ReportRequest) -> str:
     """Every number of the run or check. Raises DocumentError if there is neither: an empty table would look like 0 rows."""
     if content.why:
-        raise DocumentError(f"{request.folder}: {content.why}")
+        raise DocumentError("{folder}: {why}", folder=request.folder, why=content.why)
     decision = content.decision
     if content.run is not None and (decision is None or decision.comparing == "rules"):
         return csv_of_run(content.run)
@@ -251,11 +258,15 @@ def _csv(content: _Found, request: ReportRequest) -> str:
     path = request.folder / "base" / "run.json"
     base = read_run(path) if path.exists() else None
     if base is not None and decision.base.sha256 != content_sha256(base):
-        raise DocumentError(f"{request.folder}: decision.json is not about base/run.json")
+        raise DocumentError("{folder}: decision.json is not about base/run.json", folder=request.folder)
     return csv_of_check(decision, base, content.run)
 
 
 def _append(path: Path | None, text: str, variable: str, option: str) -> None:
     if path is None:
-        raise UsageError(f"{option} needs the file that GitHub's runner names in {variable}, which is not set here")
+        raise UsageError(
+            "{option} needs the file that GitHub's runner names in {variable}, which is not set here",
+            option=option,
+            variable=variable,
+        )
     append_to(path, text, variable)

@@ -18,6 +18,7 @@ from perfgate.document.run import Source
 from perfgate.errors import HostileRepositoryError, RepositoryError
 from perfgate.git.commands import COMMIT_ID, NAMES_OF_CHANGED, run_git
 from perfgate.git.contents import WITHOUT_LFS, fill_worktree, refuse_changed_submodules
+from perfgate.locale import Activity
 from perfgate.system.folders import remove_folder
 from perfgate.system.interrupts import held_back
 
@@ -35,6 +36,9 @@ class BaseChoice:
 
     commit: str
     because: Message
+
+
+_FETCH_MORE = Activity("this is a shallow clone: fetch more history (`git fetch --unshallow`, in CI `fetch-depth: 0`)")
 
 
 class Repository:
@@ -59,16 +63,19 @@ class Repository:
         self.root = Path(top)
 
     def head(self) -> str:
-        return self.resolve("HEAD", "the repository has no commit yet; commit something first")
+        return self.resolve("HEAD", Activity("the repository has no commit yet; commit something first"))
 
     def resolve(self, revision: str, remedy: str = "") -> str:
         try:
             return self._run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
         except RepositoryError:
-            shallow = "; this is a shallow clone: fetch more history (`git fetch --unshallow`, in CI `fetch-depth: 0`)"
+            if not remedy:
+                remedy = _FETCH_MORE if self.is_shallow() else Activity("check `git log --all`")
             raise RepositoryError(
-                f"git knows no commit {revision!r} in {self.root}"
-                + (f"; {remedy}" if remedy else shallow if self.is_shallow() else "; check `git log --all`")
+                "git knows no commit {revision!r} in {root}; {remedy}",
+                revision=revision,
+                root=self.root,
+                remedy=remedy,
             ) from None
 
     def main_branch(self, configured: str = "", *, fetch: bool = False) -> str:
@@ -263,7 +270,7 @@ class Repository:
         try:
             return self._run("config", "user.name").strip()
         except RepositoryError as error:
-            raise RepositoryError("git knows no user.name; say who accepts it with --by NAME") from error
+            raise RepositoryError("git knows no user.name; name the person who accepts it with --by NAME") from error
 
     def prefix(self, folder: Path) -> str:
         """The path of a folder inside the repository, e.g. ``models/encoder``, empty for its root. ``models/encoder``, empty

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from string import Formatter
-from typing import Literal
+from typing import Literal, TypeVar
 
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
@@ -18,6 +18,7 @@ LANGUAGES: tuple[Language, ...] = ("en", "zh")
 # Every function that words a number would have to pass the language on, so the outermost one sets it for all that it calls.
 _CHINESE = re.compile("[\u4e00-\u9fff]")
 _LATIN = re.compile("[A-Za-z0-9%`<>]")  # and the edges of code in Markdown and HTML
+Shown = TypeVar("Shown")
 _CURRENT: ContextVar[Language] = ContextVar("language", default="en")
 
 
@@ -71,19 +72,25 @@ def sentence(english: str, **values: object) -> str:
 
 
 class Activity(str):
-    """The current wait: English, as in errors and documents, and ``shown`` in the user's language."""
+    """The current wait, or a part of an error: English, as documents quote it, and ``shown`` in the user's language."""
 
-    __slots__ = ("shown",)
-    shown: str
+    __slots__ = ("_english", "_values")
+    _english: str
+    _values: Mapping[str, object]
 
     def __new__(cls, english: str, **values: object) -> Activity:
         activity = super().__new__(cls, english.format_map(values))
-        activity.shown = sentence(english, **values)
+        activity._english, activity._values = english, values
         return activity
 
+    @property
+    def shown(self) -> str:
+        """In the language that is spoken now, so that a constant of a module may be one."""
+        return filled(translate(self._english), {name: shown(value) for name, value in self._values.items()})
 
-def shown(activity: str) -> str:
-    """An activity in the user's language; any other text as it is."""
+
+def shown(activity: Shown) -> Shown | str:
+    """An activity in the user's language; anything else as it is."""
     return activity.shown if isinstance(activity, Activity) else activity
 
 

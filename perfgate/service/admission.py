@@ -60,9 +60,9 @@ class Admission:
         try:
             host = host_name(request.headers.get("Host", ""))
         except ValueError:
-            return refused("the Host header is no name of a machine", HTTPStatus.BAD_REQUEST)
+            return refused("the Host header is not a host name", HTTPStatus.BAD_REQUEST)
         if self._authenticator.is_open and host not in _LOCAL_NAMES:
-            return refused("this server answers to a name of its own machine alone", HTTPStatus.FORBIDDEN)
+            return refused("this server only accepts requests to a name of its own machine", HTTPStatus.FORBIDDEN)
         given = request.query_params.get("token", "")
         if not self._authenticator.is_open and self._authenticator.caller(given):
             return _without_token(request, given)

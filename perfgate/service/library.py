@@ -24,6 +24,7 @@ from perfgate.errors import PerfgateError, UsageError
 from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.job import ChosenTimeline, choose
 from perfgate.flows.trace.requests import requests_of
+from perfgate.locale import Activity
 from perfgate.service.served_events import EventSheet, TooManyEventsError
 from perfgate.trace.analysis.requests import Requests
 from perfgate.trace.readers.ascend.layout import OUTPUT
@@ -68,7 +69,7 @@ class Library:
     def job(self, name: str) -> Path:
         """The folder of a job; an empty name means the whole library. Raises UsageError if it holds no recording."""
         if not any(is_below(recording, name) for recording in self._found()):
-            raise UsageError(f"no folder with recordings is named {name!r}; GET /api/recordings lists them")
+            raise UsageError("no folder with recordings is named {name!r}; GET /api/recordings lists them", name=name)
         return self._folder / name
 
     def timelines(self, name: str) -> list[ChosenTimeline]:
@@ -127,7 +128,8 @@ class Library:
                 unread.append(name)
         if not served:
             raise UsageError(
-                f"no recording has an event that serves {'a request' if request is None else f'request {request!r}'}"
+                "no recording has an event that serves {requests}",
+                requests=Activity("a request") if request is None else Activity("request {name!r}", name=request),
             )
         return unread
 
@@ -143,7 +145,7 @@ class Library:
     def _named(self, name: str) -> _Found:
         found = self._found().get(name)
         if found is None:
-            raise UsageError(f"no recording is named {name!r}; GET /api/recordings lists them")
+            raise UsageError("no recording is named {name!r}; GET /api/recordings lists them", name=name)
         return found
 
     def _found(self) -> dict[str, _Found]:
@@ -224,4 +226,6 @@ def within(action: Callable[[], _Item]) -> _Item:
     try:
         return action()
     except OSError as error:
-        raise UsageError(f"{error.filename or 'a recording'} cannot be read: {error.strerror}") from error
+        raise UsageError(
+            "{file} cannot be read: {error}", file=error.filename or Activity("a recording"), error=error.strerror
+        ) from error

@@ -57,7 +57,7 @@ class EventSheet:
                     self.events.append(event)
                 if len(self.events) > MOST_EVENTS:
                     raise TooManyEventsError(
-                        f"more than {MOST_EVENTS} events serve these requests; name one by request_id"
+                        "more than {most} events serve these requests; name one by request_id", most=MOST_EVENTS
                     )
 
     def _of_timeline(self, recording: str, pick: ChosenTimeline, origin: int) -> Iterator[ServedEvent]:

@@ -99,13 +99,13 @@ def _webhook(request: ServeRequest, warn: Callable[[str], None]) -> Iterator[Web
 def _token(request: ServeRequest) -> str | None:
     if request.token is not None and len(request.token) < _SHORTEST_TOKEN:
         raise UsageError(
-            "the token has {count} characters; anyone could guess it, take {least} or more",
+            "the token has {count} characters and could be guessed; use at least {least}",
             count=len(request.token),
             least=_SHORTEST_TOKEN,
         )
     if request.is_open and not is_loopback_host(request.host):
         raise UsageError(
-            "--no-token lets everyone read who reaches {host}; it is for 127.0.0.1 alone", host=request.host
+            "--no-token gives access to everyone who can reach {host}; use it with 127.0.0.1 only", host=request.host
         )
     return None if request.is_open else request.token or secrets.token_urlsafe(24)
 

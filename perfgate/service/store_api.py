@@ -197,7 +197,11 @@ class StoreApi:
                 return as_json(sha256)
             found = hashlib.sha256(body).hexdigest()
             if found != sha256:
-                raise DocumentError(f"the SHA-256 of the document that arrived is {found}, not {sha256}; send it again")
+                raise DocumentError(
+                    "the SHA-256 of the document that arrived is {found}, not {sha256}; send it again",
+                    found=found,
+                    sha256=sha256,
+                )
             self._record(caller_of(request), [_parsed(body, project)], [sha256], allow_dirty)
             return as_json(sha256, HTTPStatus.CREATED)
 
@@ -250,7 +254,9 @@ def _parsed(data: bytes, project: str) -> RunDocument:
     """The run in an upload. Raises DocumentError for another project's, and for bytes whose hash is not the run's id."""
     run = parse_run(data, name="the document")
     if run.project != project:
-        raise DocumentError(f"this is a run of project {run.project[:200]!a}; upload it to that project")
+        raise DocumentError(
+            "this is a run of project {project!a}; upload it to that project", project=run.project[:200]
+        )
     if msgspec.json.encode(run, order="deterministic") != data:
         raise DocumentError("these are not the bytes that perfgate writes; upload run.json as it is")
     return run
@@ -260,7 +266,7 @@ def _small(body: bytes, record: type[_Record]) -> _Record:
     try:
         return convert_record(parse_json(body, name="the body", max_bytes=_MOST_SMALL_BYTES), record)
     except msgspec.ValidationError as error:
-        raise DocumentError(f"the body: {error}") from None
+        raise DocumentError("the body: {error}", error=error) from None
 
 
 async def bounded_body(request: Request, most: int) -> bytes:
@@ -278,7 +284,9 @@ async def bounded_body(request: Request, most: int) -> bytes:
 
 
 def _unknown(run_id: str) -> UnknownRunError:
-    return UnknownRunError(f"the store holds no run {run_id!a}; `perfgate baseline list` shows what there is")
+    return UnknownRunError(
+        "the store holds no run {run_id!a}; `perfgate baseline list` shows what there is", run_id=run_id
+    )
 
 
 def _body(schema: dict[str, Any], media_type: str = "application/json") -> dict[str, Any]:

@@ -213,7 +213,7 @@ def test_item_4__sides_swapped__refused(github: Job) -> None:
 def test_item_4__a_base_of_the_changes_own_choice__refused(job: Job, commit: str) -> None:
     # The change would look fast beside a slow commit of long ago, and unchanged beside itself.
     job.measure(base=getattr(job.project, commit))
-    _refused(job, "not both in the repository" if commit == "unrelated" else "where the change left it")
+    _refused(job, "not both in the repository" if commit == "unrelated" else "the change branched off")
 
 
 def test_item_4__head_taken_away_while_it_is_judged__a_slow_base_of_long_ago_gives_no_green(job: Job) -> None:
@@ -235,13 +235,13 @@ def test_item_4__tag_named_like_the_target__says_nothing_of_the_target(
     subprocess.run(["git", "tag", "main", project.older], cwd=bare, check=True)
     job.fake.repository = bare
     job.measure(base=project.older)
-    _refused(job, "where the change left it", root=clone)
+    _refused(job, "the change branched off", root=clone)
 
 
 @pytest.mark.parametrize("commit", ["--upload-pack=touch /tmp/x", "HEAD", "refs/heads/main", "d" * 40])
 def test_item_4__a_base_that_is_no_commit__refused(job: Job, commit: str) -> None:
     job.measure(base=commit)
-    _refused(job, "not both in the repository" if commit.startswith("d") else "where a commit stands")
+    _refused(job, "not both in the repository" if commit.startswith("d") else "in place of a commit")
 
 
 def test_item_4__a_merge_of_the_changes_own_making__does_not_prove_its_base(github: Job) -> None:
@@ -250,7 +250,7 @@ def test_item_4__a_merge_of_the_changes_own_making__does_not_prove_its_base(gith
         "commit-tree", f"{project.head}^{{tree}}", "-p", project.older, "-p", project.head, "-m", "Merge"
     )
     github.measure(commit=forged, base=project.older)
-    _refused(github, "which does not lie on")
+    _refused(github, "which is not on")
 
 
 def test_item_4__an_older_merge_by_the_forge__is_known_by_its_parents(github: Job) -> None:

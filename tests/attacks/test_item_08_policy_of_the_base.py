@@ -16,7 +16,7 @@ from tests.end_to_end.publishing import CONFIG, Job
 from tests.fakes.forge import Account, Call, FakeForge, Reply
 
 LAX = CONFIG + '[gate]\ntolerance = { "counters.syncs" = 9.0, "ops.count:*" = 9.0 }\n'
-OURS = "perfgate's own tolerances"
+OURS = "perfgate's default tolerances"
 
 
 def _change(job: Job, **fields: object) -> None:
@@ -46,7 +46,8 @@ def test_item_8__change_loosens_its_own_gate__the_bases_counts_and_the_edit_is_f
     github.measure(ops=64)
     assert github.publish().returncode == 1
     assert (
-        "edits what decides how it is measured (`perfgate.toml`, `.github/workflows/perfgate.yml`)" in github.comment()
+        "edits files that define its measurement (`perfgate.toml`, `.github/workflows/perfgate.yml`)"
+        in github.comment()
     )
 
 
@@ -57,7 +58,7 @@ def test_item_8__change_of_the_workload_or_the_ci__is_flagged(job: Job, file: st
     _change(job, files=(file, "model.py"))
     job.measure()
     assert job.publish().returncode == 0
-    assert f"how it is measured (`{file}`)" in job.comment()
+    assert f"define its measurement (`{file}`)" in job.comment()
 
 
 def test_item_8__hostile_name_of_a_changed_file__commands_nothing(github: Job) -> None:
@@ -87,7 +88,7 @@ def test_item_8__list_of_files_that_the_forge_cuts__does_not_hide_the_one_that_c
     outside.mkdir()
     assert job.publish(root=outside).returncode == 3
     assert "success" not in [state for _, state in job.statuses()]
-    assert "which files this change edits is not known" in job.comment()
+    assert "the list of files that this change edits is unknown" in job.comment()
 
 
 def test_item_8__list_of_files_that_the_forge_cuts__the_clone_knows_them_all(
@@ -96,7 +97,7 @@ def test_item_8__list_of_files_that_the_forge_cuts__the_clone_knows_them_all(
     _bury(job, monkeypatch)
     job.measure()
     assert job.publish().returncode == 0
-    assert "which files this change edits" not in job.comment()
+    assert "files that this change edits" not in job.comment()
 
 
 def test_item_8__the_base_allows_it__passes(github: Job) -> None:

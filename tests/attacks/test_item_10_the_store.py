@@ -334,7 +334,7 @@ def test_record__outside_ci_or_without_a_token__said(pushed: Project, tmp_path: 
     with pytest.raises(UsageError, match="no token in PERFGATE_TOKEN or GITHUB_TOKEN to download"):
         pushed.record()
     pushed.environ = {}
-    with pytest.raises(UsageError, match="an artifact is kept by a CI job alone"):
+    with pytest.raises(UsageError, match="only a CI job can store an artifact"):
         pushed.record(tmp_path)
 
 

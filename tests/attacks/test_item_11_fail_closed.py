@@ -50,7 +50,7 @@ def test_item_11__expired__no_verdict(github: Job) -> None:
 def test_item_11__deleted_between_list_and_download__no_verdict(job: Job) -> None:
     artifact = job.fake.upload(50, "perfgate-default-1", b"")
     job.fake.faults.append(Fault("GET", f"/{artifact.id}/", Reply(404, {"message": "Not Found"})))
-    _inconclusive(job, "cannot be had")
+    _inconclusive(job, "cannot be fetched")
 
 
 def test_item_11__repeated_job_without_a_new_measuring__takes_the_earlier_attempts(github: Job) -> None:

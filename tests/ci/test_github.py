@@ -198,7 +198,7 @@ def test_fork__its_run_was_cancelled__the_comment_says_so_and_links_its_job(hub:
     (comment,) = hub.comments()
     assert comment.splitlines()[0] == MARKER
     assert " perfgate: INCONCLUSIVE" in comment
-    assert "was cancelled or ran into its time limit" in comment
+    assert "was cancelled or exceeded its time limit" in comment
     assert hub.job_page(77) in comment
     assert hub.statuses() == [(head, "error")]
 

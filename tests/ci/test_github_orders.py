@@ -29,7 +29,7 @@ def test_fork__measured_when_a_maintainer_names_its_head_and_not_before(hub: Hub
     older = hub.change("harmless", owner="mallory")
     head = hub.change("slower", owner="mallory", model=SLOWER)
     assert _refused(hub, "mallory", f"/perfgate run {head}") == (
-        "perfgate does nothing: for a pull request from a fork somebody else than its author has to ask\n"
+        "perfgate does nothing: for a pull request from a fork someone other than its author has to ask\n"
     )
     answer = _refused(hub, "ann", f"/perfgate run {older}")
     assert older in answer

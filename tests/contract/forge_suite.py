@@ -284,7 +284,7 @@ def test_post__always_told_to_wait_with_an_edit__gives_up(stage: Stage) -> None:
 
 def test_post__never_a_word__gives_up_after_three_tries(stage: Stage) -> None:
     stage.fake.faults += [Fault("POST", "/", None)] * 9
-    with pytest.raises(ForgeUnansweredError, match="may or may not be done"):
+    with pytest.raises(ForgeUnansweredError, match="may or may not have been carried out"):
         stage.post("text")
     assert [call.method for call in stage.fake.calls].count("POST") == 3
 
@@ -350,7 +350,7 @@ def test_comments__written_by_the_forge_itself__left_out(stage: Stage) -> None:
 @pytest.mark.parametrize("state", ["success", "failure", "error", "pending"])
 def test_set_status__every_state__stands_in_the_forges_own_word(stage: Stage, state: Any) -> None:
     if not stage.fake.dialect.states:  # type: ignore[attr-defined]
-        with pytest.raises(ForgeError, match=r"no commit status on (Gitee|GitCode)"):
+        with pytest.raises(ForgeError, match=r"cannot set a commit status on (Gitee|GitCode)"):
             stage.forge().set_status(CommitStatus(HEAD, state, "perfgate", "x"))
         assert stage.fake.calls == []
         return
@@ -408,7 +408,7 @@ def test_add_comment__orders_alone_on_gitlab__are_obeyed_and_no_note(stage: Stag
     """So no line of ours may begin with a slash: tests/attacks holds that."""
     if stage.event.forge != "gitlab":
         pytest.skip("only GitLab obeys what a token writes")
-    with pytest.raises(ForgeError, match="took the text for orders and kept nothing of it"):
+    with pytest.raises(ForgeError, match="took the whole text as quick actions and stored nothing"):
         stage.forge().add_comment(7, "/merge\n")
     assert stage.fake.orders == [(BOT.login, "/merge")]
     assert stage.bodies() == []

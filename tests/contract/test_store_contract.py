@@ -121,7 +121,7 @@ def test_record__run_of_a_clock_years_ahead__refused_with_both_dates(store: Stor
         run, session=msgspec.structs.replace(run.session, started_at="2131-03-01T12:00:00Z")
     )
     with pytest.raises(
-        StoreError, match=r"it began at 2131-03-01T12:00:00Z, and it is 20\d\d-.* set the measuring machine"
+        StoreError, match=r"is dated 2131-03-01T12:00:00Z, and it is 20\d\d-.* set the measuring machine"
     ):
         store.record(ahead)
     assert store.runs("shop") == []
@@ -134,14 +134,14 @@ def test_record__same_document_twice__kept_once(store: Store) -> None:
 
 def test_record__session_kept_with_another_document__refused(store: Store) -> None:
     store.record(run_of_day(1))
-    with pytest.raises(StoreError, match=r"session 's1' is kept already.*one run a session: measure again"):
+    with pytest.raises(StoreError, match=r"session 's1' is already stored.*a session is stored once: measure again"):
         store.record(run_of_day(1, value=0.003))
     assert history(store) == [0.002]
 
 
 def test_record_all__one_of_them_refused__none_is_kept(store: Store) -> None:
     store.record(run_of_day(1))
-    with pytest.raises(StoreError, match="session 's1' is kept already"):
+    with pytest.raises(StoreError, match="session 's1' is already stored"):
         store.record_all([run_of_day(2), run_of_day(1, value=0.003)])
     with pytest.raises(StoreError, match="uncommitted changes"):
         store.record_all([run_of_day(2), minimal_run(dirty=True)])
@@ -185,7 +185,7 @@ def test_record__correctness_check_failed__refused(store: Store) -> None:
 
 def test_record__start_is_no_time__refused(store: Store) -> None:
     session = msgspec.structs.replace(minimal_run().session, started_at="yesterday")
-    with pytest.raises(StoreError, match="started at 'yesterday', which is no ISO 8601 time"):
+    with pytest.raises(StoreError, match="start 'yesterday' is not an ISO 8601 time"):
         store.record(msgspec.structs.replace(minimal_run(), session=session))
 
 
@@ -366,11 +366,11 @@ def test_restore__one_damaged_or_of_a_session_kept_otherwise__none_is_stored(sto
     source = SqlStore(tmp_path / "source.db")
     source.record_all([run_of_day(1), run_of_day(2)])
     first, second = source.documents(source.runs("shop"))
-    with pytest.raises(StoreError, match=f"run {second.id[:12]} is not what was recorded"):
+    with pytest.raises(StoreError, match=f"run {second.id[:12]} differs from the recorded document"):
         store.restore([first, msgspec.structs.replace(second, data=first.data)])
     assert store.runs("shop") == []
     store.record(run_of_day(1, value=0.009))
-    with pytest.raises(StoreError, match="session 's1' is kept already"):
+    with pytest.raises(StoreError, match="session 's1' is already stored"):
         store.restore([first, second])
     assert history(store) == [0.009]
 

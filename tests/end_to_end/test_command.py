@@ -132,7 +132,7 @@ def test_fork__its_author_with_a_role__is_refused(fork: Job, body: str) -> None:
     order.obey()
     assert (order.told(), _accepted(fork)) == ({}, [])
     assert fork.comments() == [
-        "perfgate does nothing: for a pull request from a fork somebody else than its author has to ask\n"
+        "perfgate does nothing: for a pull request from a fork someone other than its author has to ask\n"
     ]
 
 

@@ -171,7 +171,7 @@ def test_check__other_requirements_and_no_setup__a_note_and_the_comparison_goes_
     done = check(perfgate, clone)
     decision = decision_in(clone.root / "out")
     assert decision["verdict"] in ("PASS", "INCONCLUSIVE"), done.stderr
-    note = "requirements.txt differs between base and head, and both sides ran with what is installed"
+    note = "requirements.txt differs between base and head, and both sides ran with the installed packages"
     assert any(note in worded(warning) for warning in decision["warnings"])
     assert not cache.exists()
 
@@ -256,7 +256,7 @@ def test_check__named_interpreter_of_another_testbed__not_comparable_and_no_pair
 @pytest.mark.parametrize(
     ("python", "wanted"),
     [
-        ("nowhere/python", "is no interpreter; name the python of an environment"),
+        ("nowhere/python", "is not an interpreter; name the python of an environment"),
         (sys.executable, "both sides are the same interpreter"),
     ],
 )

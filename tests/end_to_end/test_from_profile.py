@@ -182,7 +182,7 @@ def test_from_profile__two_ranks_of_alexnet__both_in_one_document(
         "counters.kernels": 187,
     }
     assert _counters(run) == {"rank 0": counted, "rank 1": counted}
-    assert "rank 0 spends most time in hcom_allReduce_" in " ".join(done.stdout.split())
+    assert "rank 0 spends the most time in hcom_allReduce_" in " ".join(done.stdout.split())
     assert run["testbed"]["comparable"]["profiler.level"] == "Level1"
 
 
@@ -374,7 +374,7 @@ def test_from_profile__rows_that_lack_cells__nothing_is_counted(
     # Whoever shortened the sample left the table of steps as it was.
     assert (
         "1 rows of kernel_details lack cells; the table of steps has 75.175 ms of computing in step 2, its kernels "
-        "27.131 ms: nothing is counted; record it again"
+        "27.131 ms: nothing was counted; record it again"
     ) in map(worded, run["warnings"])
 
 
@@ -387,7 +387,7 @@ def test_from_profile__rows_that_lack_cells__nothing_is_counted(
         (("run", "--keep"), "--keep belongs to --from-profile"),
         (("local", "--hook", "--json"), "--hook may judge several commits and prints no JSON; leave out --json"),
         (("gate", "--base", "run"), "give a check folder, or --head with a run.json, with or without that of a --base"),
-        (("gate", "--base", "run", "--head", "other"), "give recordings of one program one name with --workload"),
+        (("gate", "--base", "run", "--head", "other"), "give recordings of the same program one name with --workload"),
     ],
 )
 def test_from_profile__wrong_use__exit_2_and_what_to_do(

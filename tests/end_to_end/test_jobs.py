@@ -107,7 +107,7 @@ def test_command__its_number_by_name(perfgate: Perfgate, clone: Clone, seconds: 
         ),
         pytest.param("print('no numbers')", "no line of the output is a JSON object", marks=pytest.mark.slow),
         pytest.param(
-            'print(\'{"step": {"ms": NaN}}\')', "number step is nan, which is no measurement", marks=pytest.mark.slow
+            'print(\'{"step": {"ms": NaN}}\')', "number step is nan, not a valid measurement", marks=pytest.mark.slow
         ),
         pytest.param("print('{\"step\": 1}')", "the JSON has no step.ms", marks=pytest.mark.slow),
     ],
@@ -278,7 +278,7 @@ print("correct" if all("wrong" not in answer for answer in answers) else "wrong"
         pytest.param(
             "broken",
             (4,),
-            "the check `python check.py` ended with exit code 7, and did not print",
+            "the check `python check.py` ended with exit code 7 without printing",
             marks=pytest.mark.slow,
         ),
     ],
@@ -420,7 +420,7 @@ def test_server__highest_rate__head_no_longer_holds_the_sla_there(perfgate: Perf
     (row,) = [one for one in decision(clone)["comparisons"] if one["metric"] == "serving.goodput"]
     assert (row["outcome"], row["gating"], row["better"]) == ("regressed", True, "higher")
     assert row["head"] < row["base"] - 0.1
-    assert "base held the SLA at up to" in (clone.root / "perfgate-out" / "comment.md").read_text()
+    assert "base met the SLA at up to" in (clone.root / "perfgate-out" / "comment.md").read_text()
 
 
 @pytest.mark.slow
@@ -433,7 +433,7 @@ def test_server__no_rate_holds_the_sla__is_said(perfgate: Perfgate, clone: Clone
     done = check(perfgate, clone)
     assert (done.returncode, decision(clone)["verdict"]) == (4, "INCONCLUSIVE"), done.stdout + done.stderr
     assert "error in the base: turns of chat" in done.stdout
-    assert "it does not hold the SLA at" in " ".join(done.stdout.split())
+    assert "it does not meet the SLA even at" in " ".join(done.stdout.split())
 
 
 @pytest.mark.slow

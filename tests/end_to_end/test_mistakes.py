@@ -59,7 +59,7 @@ def _said(perfgate: Perfgate, root: Path, *arguments: str) -> str:
             "from model",
             "from modle",
             "workload 'small' cannot be loaded: ModuleNotFoundError: No module named 'modle' (at perf/workload.py:2); "
-            "there is model; where modle is a package, install it for ",
+            "there is model; if modle is a package, install it for ",
         ),
         (
             BUILT,
@@ -134,8 +134,9 @@ def test_local__weights_that_git_ignores__found_by_run_and_link_is_named(perfgat
     clone.commit("weights", model=model)
     assert _said(perfgate, clone.root, "local") == (
         "perfgate: workload 'small' cannot be loaded: FileNotFoundError: [Errno 2] No such file or directory: 'weights/m.pt' "
-        "(at model.py:17); weights/m.pt is not in the checkout, where relative paths begin; a file that git ignores gets there "
-        'by link = ["weights/m.pt"] under [measure] in perfgate.toml'
+        "(at model.py:17); weights/m.pt is not in the checkout, the base of relative paths; to include a file "
+        "that git ignores, "
+        'write link = ["weights/m.pt"] under [measure] in perfgate.toml'
     )
     done = perfgate("run", "--quick", "--steps", "3", cwd=clone.root)
     assert done.returncode == 0, done.stderr

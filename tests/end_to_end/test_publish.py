@@ -350,7 +350,7 @@ def test_publish__measuring_job_was_cancelled__says_so_and_judges_no_earlier_att
     done = github.download()
     assert done.returncode == 3, done.stderr
     assert " perfgate: INCONCLUSIVE" in github.comment()
-    assert "the measuring job was cancelled or ran into its time limit" in github.comment()
+    assert "the measuring job was cancelled or exceeded its time limit" in github.comment()
     assert github.statuses() == [(github.project.head, "error")]
 
 

@@ -147,7 +147,7 @@ def test_publish__second_attempt_and_its_status_is_refused__comment_says_that_th
     job.measure(ops=64)
     job.fake.faults += [Fault("POST", "/statuses/", Reply(500, {}))] * 9
     assert job.publish().returncode == 1
-    assert "one that stands there is of an earlier run" in job.comments()[0]
+    assert "an existing one is from an earlier run" in job.comments()[0]
 
 
 def test_publish__status_refused_and_no_change_request_to_say_it_in__exit_4(github: Job) -> None:

@@ -40,7 +40,7 @@ def recorded(perfgate: Perfgate, tmp_path: Path) -> Path:
         (
             '[expect]\nkernels = ["ampere_sgemm_*", "FlashAttention*"]\n',
             1,
-            "FAIL – no kernel named FlashAttention* ran, as perfgate.toml expects; names nearest to it: ",
+            "FAIL – no kernel named FlashAttention* ran, as perfgate.toml expects; most similar names: ",
         ),
         ('[budget]\n"utilization.busy" = "> 90 %"\n', 1, "FAIL – device utilization of profile/rank 0 is "),
         (
@@ -100,7 +100,7 @@ def test_run__rules__exit_code_last_line_decision_and_what_ci_hosts_show(
     done = perfgate("run", "--quick", "--steps", "4", cwd=root)
     assert done.returncode == 1, done.stderr
     title = (
-        "perfgate: FAIL – no kernel named aten::no_such_operator ran, as perfgate.toml expects; names nearest to it: "
+        "perfgate: FAIL – no kernel named aten::no_such_operator ran, as perfgate.toml expects; most similar names: "
     )
     assert done.stdout.splitlines()[-1].startswith(title)
     assert _decision(out)["verdict"] == "FAIL"

@@ -63,5 +63,5 @@ def test_check__no_time_for_turns__names_the_steps_with_seconds_and_the_setting_
     comment = (clone.root / "out" / "comment.md").read_text()
     assert "measured once a side" in comment
     steps = r"4 `top_ops` \(\d+ s\), 17 memory \(\d+ s\)"
-    assert re.search(rf"Not compared, for want of time: {steps}; with `checklist_budget` of \d+ s", comment)
+    assert re.search(rf"Not compared for lack of time: {steps}; a `checklist_budget` of \d+ s", comment)
     assert "> **Note:**" not in comment

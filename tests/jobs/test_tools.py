@@ -201,7 +201,7 @@ def read(folder: Path, pattern: str, format: str) -> Results:  # noqa: A002 - as
     file = written_file(folder, pattern, 0.0)
     results = read_results(file)
     assert results.format == format
-    with pytest.raises(ResultsError, match=f"{re.escape(file.name)}: it is not what vllm_bench reads"):
+    with pytest.raises(ResultsError, match=f"{re.escape(file.name)}: it is not in the format vllm_bench"):
         read_results(file, format="vllm_bench")
     return results
 

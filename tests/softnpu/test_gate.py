@@ -56,7 +56,7 @@ def test_check__clock_below_its_rate_while_pairs_run__inconclusive_and_says_so(p
     done, decision, comment = project.check(SOFTNPU_SMI_FREQUENCY="1200", SOFTNPU_SMI_UTILIZATION="80")
     assert (done.returncode, decision["verdict"]) == (4, "INCONCLUSIVE"), comment
     assert {entry["kind"] for entry in decision["invalid"]} == {"slow_clock"}
-    assert "the clock stood below 97% of its rate" in comment
+    assert "the clock was below 97% of its rated value" in comment
     assert min(share for share in _told(project, "clock_share") if share is not None) == pytest.approx(1200 / 1800)
 
 

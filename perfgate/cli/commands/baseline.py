@@ -82,7 +82,7 @@ def record(
     missing or belongs to another job, 4 a part could not be measured, or forge or store refused.
     """
     if sum((run_file is not None, artifact is not None, download)) > 1:
-        raise click.UsageError("--run, --from and --download say three things; give one")
+        raise click.UsageError("--run, --from and --download exclude each other; give one")
     config = _config(directory)
     if artifact is not None or download:
         recorded = _record_artifact(config, artifact, key, token_variable)

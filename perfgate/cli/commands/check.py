@@ -81,7 +81,7 @@ def COMMAND(
 ) -> None:
     """Judge the checked-out commit against its base, as a CI job does. It needs no token."""
     if append and append_from:
-        raise click.UsageError("--append and --append-from say two things; give one")
+        raise click.UsageError("--append and --append-from exclude each other; give one")
     drop_secrets(directory, allow_token=allow_token)
     from rich.console import Console
 

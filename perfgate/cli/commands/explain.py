@@ -26,7 +26,7 @@ def _names(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
 
 @click.command("explain")
 @click.argument("words", metavar="STEP|METRIC|RULE|LIMIT|WORD", nargs=-1, shell_complete=_names)
-@click.option("--list", "listing", is_flag=True, help="List every name and what it stands for.")
+@click.option("--list", "listing", is_flag=True, help="List every name with its title.")
 @click.option(
     "--device",
     type=click.Choice(DEVICE_KINDS),

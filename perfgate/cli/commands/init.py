@@ -17,16 +17,20 @@ if TYPE_CHECKING:
 
 
 @click.command("init", cls=RecordCommand)
-@click.option("--local", is_flag=True, help="Write no CI files: only what `perfgate local` needs.")
+@click.option("--local", is_flag=True, help="Write only the files for `perfgate local`, no CI files.")
 @click.option(
     "--github", "forge", flag_value="github", help="Write the workflows of GitHub, or of a GitHub Enterprise Server."
 )
-@click.option("--gitlab", "forge", flag_value="gitlab", help="Write .gitlab-ci.yml, or print what to add to it.")
+@click.option("--gitlab", "forge", flag_value="gitlab", help="Write .gitlab-ci.yml, or print the lines to add to it.")
 @click.option("--gitee", "forge", flag_value="gitee", help="Write no CI file, print the lines of the job.")
 @click.option("--gitcode", "forge", flag_value="gitcode", help="The same for GitCode and AtomGit.")
 @click.option("--gitea", "forge", flag_value="gitea", help="The same for Gitea and Forgejo.")
 @click.option(
-    "--device", type=click.Choice(["cpu", "cuda", "npu"]), default="cpu", show_default=True, help="What is measured on."
+    "--device",
+    type=click.Choice(["cpu", "cuda", "npu"]),
+    default="cpu",
+    show_default=True,
+    help="The device to measure on.",
 )
 @click.option(
     "--runs-on", "labels", metavar="LABELS", help="Labels or tags of the measuring runner, e.g. self-hosted,npu."
@@ -36,19 +40,19 @@ if TYPE_CHECKING:
 )
 @click.option("--python", metavar="PYTHON", help="The Python of the measuring runner that has torch.")
 @click.option("--setup", metavar="LINE", help='A shell line before measuring, e.g. "pip install -r requirements.txt".')
-@click.option("--branch", metavar="NAME", help="The main branch; default: what the repository says.")
+@click.option("--branch", metavar="NAME", help="The main branch; default: that of the repository.")
 @click.option("--image", metavar="IMAGE", help="Measure in a container of this image, with the device in it.")
 @click.option(
     "--action", metavar="OWNER/REPO@COMMIT", help="The commit of perfgate that CI runs; default: the installed one."
 )
-@click.option("--package", metavar="PACKAGE", help="What pip installs in CI; default: that commit.")
+@click.option("--package", metavar="PACKAGE", help="The package for pip in CI; default: that commit.")
 @click.option(
     "--job",
     type=click.Choice(["command", "ranks", "server"]),
     help="Gate a program, a script in several ranks or a server instead of a function.",
 )
 @click.option("--ci-only", is_flag=True, help="Only the CI files: perfgate.toml is there already.")
-@click.option("--lock", "lock_only", is_flag=True, help="Only perf/requirements.txt, anew: what CI installs.")
+@click.option("--lock", "lock_only", is_flag=True, help="Write only perf/requirements.txt, the packages for CI, anew.")
 @directory_option("The project's folder.", is_new=True)
 def COMMAND(
     options: Options,
@@ -60,7 +64,8 @@ def COMMAND(
 ) -> None:
     """Write perfgate.toml, a workload that runs, and CI files. Nothing that exists is overwritten.
 
-    Without --github, --gitlab … the forge is that of the remote `origin`. Where there is none, no CI file is written.
+    Without --github, --gitlab … the forge is that of the remote `origin`. Without such a remote no CI file is
+    written.
     """
     from perfgate.config import CONFIG_NAME
     from perfgate.flows.init.inputs import InitOptions

@@ -89,7 +89,7 @@ def COMMAND(
         return
     drop_secrets(directory, allow_token=allow_token)
     if keep:
-        raise UsageError("--keep belongs to --from-profile; what perfgate records itself is kept anyway")
+        raise UsageError("--keep belongs to --from-profile; perfgate's own recordings are kept anyway")
     config = load_config(directory, device=device)
     options = RunOptions(out=out, workloads=workloads, steps=parse_steps(steps), quick=quick, language=spoken)
     with people_on_stderr(as_json):

@@ -84,7 +84,7 @@ def _mentions(file: Path, word: bytes) -> bool:
     type=FOLDER,
     envvar="PERFGATE_TRACE_CACHE",
     metavar="DIR",
-    help="Keep what was read of large recordings in this folder; default: ~/.cache/perfgate/recordings.",
+    help="Cache the data of large recordings in this folder; default: ~/.cache/perfgate/recordings.",
 )
 @click.option(
     "--no-cache", is_flag=True, envvar="PERFGATE_NO_TRACE_CACHE", help="Read every recording anew and keep nothing."
@@ -106,11 +106,11 @@ def COMMAND(comm: tuple[str, ...], cache: Path | None, no_cache: bool) -> None:
 
 @COMMAND.command("show")
 @_common
-@click.option("--base", type=PATH, metavar="PATH", help="Also show what changed since this recording.")
+@click.option("--base", type=PATH, metavar="PATH", help="Also show the changes since this recording.")
 def show(path: Path, rank: int | None, device: int | None, limit: int | None, as_json: bool, base: Path | None) -> None:
-    """Show the first things to know: what holds the device up, which operators and lines take most time, what overlaps.
+    """Show the first things to know: the device's bottleneck, the most expensive operators and lines, overlaps.
 
-    The same as ``perfgate trace PATH``. With --base also what changed since another recording.
+    The same as ``perfgate trace PATH``. With --base also the changes since another recording.
     """
     from perfgate.flows.trace.choice import Choice
     from perfgate.flows.trace.questions import ask_show
@@ -322,7 +322,7 @@ def ranks(
     "--out",
     type=PATH,
     metavar="DIR",
-    help="Keep the tables in this folder, if nobody may write beside the recordings.",
+    help="Keep the tables in this folder, if the folder of the recordings is read-only.",
 )
 def reduce(path: Path, workers: int | None, out: Path | None) -> None:
     """Write a small table beside every recording below PATH, for ``perfgate trace ranks`` here or elsewhere.
@@ -476,8 +476,8 @@ def timeline(path: Path, rank: int | None, device: int | None, out: Path, langua
 def show_cache(clear: bool) -> None:
     """Show how much is kept of recordings that were read, so that the next question about one is answered at once.
 
-    A recording that has changed is read again, and so is one whose entry is damaged. What was not used for longest is removed
-    first.
+    A recording is read again if it has changed or its cache entry is damaged. The least recently used entries are
+    removed first.
     """
     from perfgate.trace.cache import cache_folder
     from perfgate.trace.cache.entries import MOST_BYTES, EntryFolder

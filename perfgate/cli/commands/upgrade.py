@@ -68,7 +68,7 @@ def COMMAND(
     language: str | None,
     directory: Path,
 ) -> None:
-    """Compare two software stacks under the checked-out commit. The report says what gets slower, and never fails.
+    """Compare two software stacks under the checked-out commit. The report lists slowdowns and never fails.
 
     --bisect makes the stacks itself: each has some of the packages in their new versions, and gates name the one that makes
     it slower, or those that do so only together.

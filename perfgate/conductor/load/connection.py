@@ -31,8 +31,9 @@ def require_aiohttp() -> ModuleType:
         import aiohttp
     except ImportError as error:
         raise MeasuringError(
-            f"sending requests to a server needs aiohttp, which cannot be imported ({error}); run pip install "
-            "'perfgate[serving]'"
+            "sending requests to a server needs aiohttp, which cannot be imported ({error}); run pip install "
+            "'perfgate[serving]'",
+            error=error,
         ) from error
     return aiohttp
 

@@ -57,8 +57,11 @@ class HttpTarget:
                 Template(text).substitute(prompt="", output_tokens="", id="")
             except (KeyError, ValueError) as error:
                 raise ConfigError(
-                    f"the {name} of a request, {text!r}, cannot be filled in: {describe(error)}; it may hold $prompt, "
-                    "$output_tokens and $id, and $$ for a dollar"
+                    "the {name} of a request, {text!r}, cannot be filled in: {error}; it may hold $prompt, $output_tokens "
+                    "and $id, and $$ for a dollar",
+                    name=name,
+                    text=text,
+                    error=describe(error),
                 ) from error
 
     @asynccontextmanager

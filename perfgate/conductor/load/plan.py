@@ -14,6 +14,7 @@ from perfgate.conductor.load.lengths import draw_lengths
 from perfgate.conductor.load.recorded import RecordedRequest, read_dataset, read_log
 from perfgate.errors import ConfigError
 from perfgate.load_settings import LoadSettings
+from perfgate.locale import Activity
 from perfgate.stats.arrivals import draw
 
 # Short and frequent: one token each in the vocabularies of common models.
@@ -109,8 +110,13 @@ def _replayed(settings: LoadSettings, root: Path, seed: int) -> tuple[PlannedReq
     windows = len(recorded) // settings.requests
     if not windows:
         raise ConfigError(
-            f"{path} has {len(recorded)} requests and requests = {settings.requests}; "
-            + (f"write requests = {len(recorded)} or less" if recorded else "record some")
+            "{path} has {count} requests and requests = {requests}; {remedy}",
+            path=path,
+            count=len(recorded),
+            requests=settings.requests,
+            remedy=Activity("write requests = {count} or less", count=len(recorded))
+            if recorded
+            else Activity("record some"),
         )
     around, window = divmod(seed, windows)
     chosen = recorded[window * settings.requests : (window + 1) * settings.requests]

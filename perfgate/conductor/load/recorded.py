@@ -13,6 +13,7 @@ import msgspec
 
 from perfgate.errors import ConfigError
 from perfgate.load_settings import MOST_WORDS
+from perfgate.locale import Activity
 
 _Count = Annotated[int, msgspec.Meta(ge=1, le=MOST_WORDS)]
 # The roles of question and answer in ShareGPT and OpenAI's messages.
@@ -37,7 +38,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 def read_log(path: Path) -> Sequence[RecordedRequest]:
     """The requests of a log in its order. Raises ConfigError for a malformed line, with its number."""
-    return _read(path, "log")
+    return _read(path, Activity("log"))
 
 
 def read_dataset(path: Path) -> Sequence[RecordedRequest]:
@@ -45,7 +46,7 @@ def read_dataset(path: Path) -> Sequence[RecordedRequest]:
 
     Conversations without both are left out, as vLLM's benchmark leaves them out.
     """
-    return _read(path, "dataset")
+    return _read(path, Activity("dataset"))
 
 
 def _read(path: Path, kind: str) -> Sequence[RecordedRequest]:
@@ -53,7 +54,7 @@ def _read(path: Path, kind: str) -> Sequence[RecordedRequest]:
         status = path.stat()
         return _read_version(path, kind, (status.st_mtime_ns, status.st_size))
     except OSError as error:
-        raise ConfigError(f"the {kind} {path} cannot be read: {error}") from error
+        raise ConfigError("the {kind} {path} cannot be read: {error}", kind=kind, path=path, error=error) from error
 
 
 @lru_cache(maxsize=2)
@@ -73,14 +74,25 @@ def _log(content: bytes, path: Path) -> Iterator[RecordedRequest]:
             line = decoder.decode(text)
         except msgspec.DecodeError as error:
             raise ConfigError(
-                f'{path}:{number}: {error}; a line reads {{"at": 0.25, "prompt": "text", "output": 16}}'
+                '{path}:{number}: {error}; a line reads {{"at": 0.25, "prompt": "text", "output": 16}}',
+                path=path,
+                number=number,
+                error=error,
             ) from error
         if (line.prompt is None) == (line.input is None):
             raise ConfigError(
-                f'{path}:{number}: a request has either "prompt", its text, or "input", its number of words'
+                '{path}:{number}: a request has either "prompt", its text, or "input", its number of words',
+                path=path,
+                number=number,
             )
         if line.at < before:
-            raise ConfigError(f"{path}:{number}: at = {line.at} is before the line above, {before}; sort the log by at")
+            raise ConfigError(
+                "{path}:{number}: at = {at} is before the line above, {before}; sort the log by at",
+                path=path,
+                number=number,
+                at=line.at,
+                before=before,
+            )
         before = line.at
         yield RecordedRequest(line.at, line.prompt, line.input or 0, line.output)
 
@@ -93,9 +105,11 @@ def _dataset(content: bytes, path: Path) -> Iterator[RecordedRequest]:
             conversations = [msgspec.json.decode(line) for line in content.split(b"\n") if line.strip()]
     except msgspec.DecodeError as error:
         raise ConfigError(
-            f"{path}: {error}; a dataset is a JSON list, or lines, of "
-            '{"conversations": [{"from": "human", "value": "text"}, {"from": "gpt", "value": "text"}]}, or of '
-            '{"messages": [{"role": "user", "content": "text"}, …]}'
+            "{path}: {error}; a dataset is a JSON list, or lines, of "
+            '{{"conversations": [{{"from": "human", "value": "text"}}, {{"from": "gpt", "value": "text"}}]}}, or of '
+            '{{"messages": [{{"role": "user", "content": "text"}}, …]}}',
+            path=path,
+            error=error,
         ) from error
     for conversation in conversations:
         said = list(_said(conversation))

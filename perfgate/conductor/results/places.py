@@ -12,6 +12,7 @@ from typing import Any
 from perfgate.conductor.results.result import ResultNumber
 from perfgate.errors import ResultsError
 from perfgate.job_settings import UNITS, NumberSettings
+from perfgate.locale import Activity
 
 _PLAIN = re.compile(r"[+-]?(\d[\d,_]*)?(\.\d+)?([eE][+-]?\d+)?")
 _PART = re.compile(r"([^.\[\]]+)|\[(-?\d+)\]")
@@ -26,7 +27,7 @@ def find_number(name: str, settings: NumberSettings, *, output: str, file: Path 
     elif settings.json:
         values = [_at_path(_json(output, file), settings.json)]
     else:
-        text, where = (output, "the output") if file is None else (_text(file), file.name)
+        text, where = (output, Activity("the output")) if file is None else (_text(file), file.name)
         values = [_last_match(text, settings.pattern, where)]
     unit, factor = UNITS[settings.unit]
     numbers = [_checked(name, value) * factor for value in values]
@@ -38,9 +39,9 @@ def _checked(name: str, value: object) -> float:
     if isinstance(value, str) and _PLAIN.fullmatch(value.strip()) and any(map(str.isdigit, value)):
         value = float(value.strip().replace(",", "").replace("_", ""))
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ResultsError(f"number {name} is {value!r}, which is no number")
+        raise ResultsError("number {name} is {value!r}, not a number", name=name, value=value)
     if not math.isfinite(value) or value <= 0:
-        raise ResultsError(f"number {name} is {value}, which is no measurement")
+        raise ResultsError("number {name} is {value}, not a valid measurement", name=name, value=value)
     return float(value)
 
 
@@ -50,7 +51,9 @@ def _json(output: str, file: Path | None) -> Any:
         try:
             return json.loads(_text(file))
         except ValueError as error:
-            raise ResultsError(f"{file.name} is no JSON: {error}; let the program write one document to it") from error
+            raise ResultsError(
+                "{name} is not JSON: {error}; let the program write one document to it", name=file.name, error=error
+            ) from error
     for line in reversed(output.splitlines()):
         if line.lstrip().startswith("{"):
             try:
@@ -66,10 +69,14 @@ def _at_path(document: Any, path: str) -> object:
         try:
             value = value[key] if key else value[int(index)]
         except (KeyError, IndexError, TypeError):
-            known = f"; there are {', '.join(map(str, list(value)[:8]))}" if isinstance(value, dict) else ""
+            names = ", ".join(map(str, list(value)[:8])) if isinstance(value, dict) else ""
             raise ResultsError(
-                f"the JSON has no {path}: nothing at {key or index} below {walked or 'the top'}{known}; correct `json` of the "
-                "number, or let the program write it"
+                "the JSON has no {path}: nothing at {missing} below {above}{known}; correct `json` of the number, or let "
+                "the program write it",
+                path=path,
+                missing=key or index,
+                above=walked or Activity("the top level"),
+                known=Activity("; there are {names}", names=names) if names else "",
             ) from None
         walked += f".{key}" if key and walked else key or f"[{index}]"
     return value
@@ -78,9 +85,16 @@ def _at_path(document: Any, path: str) -> object:
 def _column(file: Path, column: str) -> list[object]:
     rows = list(csv.DictReader(_text(file).splitlines()))
     if not rows:
-        raise ResultsError(f"{file.name} has no row below its header; let the program write its numbers to it")
+        raise ResultsError(
+            "{name} has no row below its header; let the program write its numbers to it", name=file.name
+        )
     if column not in rows[0]:
-        raise ResultsError(f"{file.name} has no column {column!r}; its columns are {', '.join(map(str, rows[0]))}")
+        raise ResultsError(
+            "{name} has no column {column!r}; its columns are {columns}",
+            name=file.name,
+            column=column,
+            columns=", ".join(map(str, rows[0])),
+        )
     return [str(row[column]) for row in rows]
 
 
@@ -88,7 +102,9 @@ def _last_match(text: str, pattern: str, where: str) -> str:
     matches = re.findall(pattern, text)
     if not matches:
         raise ResultsError(
-            f"nothing matches the pattern {pattern!r} in {where}; let the program print it, or correct `pattern`"
+            "nothing matches the pattern {pattern!r} in {where}; let the program print it, or correct `pattern`",
+            pattern=pattern,
+            where=where,
         )
     return str(matches[-1])
 
@@ -97,4 +113,6 @@ def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise ResultsError(f"the results {file.name} cannot be read: {error.strerror}; check `file`") from error
+        raise ResultsError(
+            "the results {name} cannot be read: {error}; check `file`", name=file.name, error=error.strerror
+        ) from error

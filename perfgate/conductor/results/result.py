@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol, cast
 from perfgate.conductor.results import readers
 from perfgate.errors import ResultsError
 from perfgate.job_settings import UNITS
+from perfgate.locale import Activity
 from perfgate.plugins import RESULTS, load_members, member_names
 
 Better = Literal["lower", "higher"]
@@ -66,15 +67,20 @@ class Content:
         """Whether it is a JSON object with all these keys."""
         return isinstance(self.document, dict) and all(key in self.document for key in keys)
 
-    def refused(self, why: str) -> ResultsError:
-        return ResultsError(f"{self.path.name}: {why}")
+    def refused(self, english: str, **values: object) -> ResultsError:
+        return ResultsError("{file}: {why}", file=self.path.name, why=Activity(english, **values))
 
     def number(
         self, name: str, value: object, unit: str, better: Better, samples: Iterable[object] = ()
     ) -> ResultNumber:
         """A number in its base unit. Raises ResultsError if the value is not a number, or the unit is unknown."""
         if unit not in UNITS:
-            raise self.refused(f"{name} has the unit {unit!r}, which is not known; known units: {', '.join(UNITS)}")
+            raise self.refused(
+                "{name} has the unknown unit {unit!r}; known units: {units}",
+                name=name,
+                unit=unit,
+                units=", ".join(UNITS),
+            )
         base, factor = UNITS[unit]
         listed = tuple(self.checked(name, sample) * factor for sample in samples)
         return ResultNumber(name, self.checked(name, value) * factor, base, better, listed)
@@ -82,16 +88,18 @@ class Content:
     def checked(self, name: str, value: object) -> float:
         """A value that can be measured. Raises ResultsError for values that are not finite non-negative numbers."""
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise self.refused(f"{name} is {value!r}, which is no number")
+            raise self.refused("{name} is {value!r}, not a number", name=name, value=value)
         if not math.isfinite(value) or value < 0:
-            raise self.refused(f"{name} is {value}, which is no measurement")
+            raise self.refused("{name} is {value}, not a valid measurement", name=name, value=value)
         return float(value)
 
     def none_failed(self, failed: object, what: str = "requests") -> None:
         """Raises ResultsError after failures, because the remaining work differs."""
         if self.checked(f"failed {what}", failed):
             raise self.refused(
-                f"{failed:g} {what} failed, so its numbers are of other work; see what the program printed"
+                "{failed:g} {what} failed, so its numbers describe less work; see the program's output",
+                failed=failed,
+                what=what,
             )
 
 
@@ -127,19 +135,26 @@ def written_file(folder: Path, pattern: str, not_before: float) -> Path:
     times = {name: (folder / name).stat().st_mtime for name in names if (folder / name).is_file()}
     if not times:
         raise ResultsError(
-            f"the program ended and left no file {pattern}; let it write there, or set `file` to where it writes, "
-            "relative to the folder that it runs in"
+            "the program ended without writing {pattern}; let it write there, or set `file` to its output path, "
+            "relative to its working folder",
+            pattern=pattern,
         )
     # Files of an earlier run do not count.
     fresh = [name for name, written in times.items() if written >= not_before]
     if not fresh:
         raise ResultsError(
-            f"{max(times)} is older than this run of the program, which did not write it; let every run write its "
-            "results, or set `file` to where it writes"
+            "{name} is older than this run of the program, which did not write it; let every run write its results, "
+            "or set `file` to its output path",
+            name=max(times),
         )
     if len(fresh) > 1:
         named = ", ".join(fresh[:4])
-        raise ResultsError(f"this run of the program wrote {len(fresh)} files {pattern}: {named}; let `file` match one")
+        raise ResultsError(
+            "this run of the program wrote {count} files {pattern}: {named}; let `file` match one",
+            count=len(fresh),
+            pattern=pattern,
+            named=named,
+        )
     return folder / fresh[0]
 
 
@@ -152,24 +167,34 @@ def read_results(path: Path, *, format: str = "auto") -> Results:  # noqa: A002 
         names = [name for name, reader in known.items() if reader.recognises(content)]
         if len(names) != 1:
             found = f"{' and '.join(names)} recognise it" if names else "no format recognises it"
-            raise content.refused(f"{found}; name one with `format`, or the numbers with `numbers`. {formats}")
+            raise content.refused(
+                "{found}; name one with `format`, or the numbers with `numbers`. {formats}",
+                found=found,
+                formats=formats,
+            )
         format = names[0]  # noqa: A001
     elif format not in known:
-        raise ResultsError(f"no format {format!r} is known; there are {formats}")
+        raise ResultsError("unknown format {format!r}; the formats are {formats}", format=format, formats=formats)
     elif not known[format].recognises(content):
-        raise content.refused(f"it is not what {format} reads: {known[format].READS}")
+        raise content.refused(
+            "it is not in the format {format}, which reads {reads}", format=format, reads=known[format].READS
+        )
     try:
         results = known[format].read(content)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
         raise content.refused(
-            f"it is no complete result of {format} ({type(error).__name__} {error}); it reads {known[format].READS}, "
-            "and other numbers are named with `numbers`"
+            "it is not a complete result of {format} ({error_type} {error}), which reads {reads}; name other numbers "
+            "with `numbers`",
+            format=format,
+            error_type=type(error).__name__,
+            error=error,
+            reads=known[format].READS,
         ) from error
     if not results.numbers:
-        raise content.refused(f"it holds no number that {format} knows; name the ones you mean with `numbers`")
+        raise content.refused("it holds no number of format {format}; name the numbers with `numbers`", format=format)
     names = [number.name for number in results.numbers]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise content.refused(f"it holds {twice[0]} twice; let the program write one result to it")
+        raise content.refused("it holds {twice} twice; let the program write one result to it", twice=twice[0])
     return results._replace(format=format)
 
 
@@ -177,8 +202,13 @@ def _text(path: Path) -> str:
     try:
         if (size := path.stat().st_size) > MAX_BYTES:
             raise ResultsError(
-                f"{path.name} has {size} bytes, and results have at most {MAX_BYTES}; leave the raw samples out of it"
+                "{name} has {size} bytes, and results have at most {most_bytes}; leave the raw samples out of it",
+                name=path.name,
+                size=size,
+                most_bytes=MAX_BYTES,
             )
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise ResultsError(f"the results {path.name} cannot be read: {error.strerror}; check `file`") from error
+        raise ResultsError(
+            "the results {name} cannot be read: {error}; check `file`", name=path.name, error=error.strerror
+        ) from error

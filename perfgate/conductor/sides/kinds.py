@@ -153,4 +153,9 @@ def cpus_of_half(job: str, half: str) -> list[int]:
         named = cpu_list(half)
         if set(named) <= set(granted):
             return named
-    raise ConfigError(f"[workloads.{job}] halves: {half!r} is not a list of the CPUs {', '.join(map(str, granted))}")
+    raise ConfigError(
+        "[workloads.{job}] halves: {half!r} is not a list of the CPUs {granted}",
+        job=job,
+        half=half,
+        granted=", ".join(map(str, granted)),
+    )

@@ -18,7 +18,7 @@ from perfgate.conductor.machine.cpus import granted_cpus
 from perfgate.conductor.workers.cleanup import log_tail
 from perfgate.conductor.workers.interpreters import RUNNING
 from perfgate.document.job import CpuTime
-from perfgate.document.message import Message, as_message, english
+from perfgate.document.message import Message, as_message, english, spoken
 from perfgate.document.run import ErrorDetail, ErrorKind
 from perfgate.errors import MeasuringError
 from perfgate.system.interrupts import safe_point
@@ -37,6 +37,7 @@ class SideError(MeasuringError):
 
     def __init__(self, detail: ErrorDetail) -> None:
         super().__init__(english(as_message(detail.message)))
+        self.shown = spoken(as_message(detail.message))
         self.detail = detail
 
 

@@ -45,11 +45,13 @@ def read_counts(path: Path, rank: int, steps: int) -> RankCounts:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise ResultsError(
-                f"the trace of rank {rank} has more than {_MOST_BYTES >> 20} MiB; lower `steps` of the workload"
+                "the trace of rank {rank} has more than {most} MiB; lower `steps` of the workload",
+                rank=rank,
+                most=_MOST_BYTES >> 20,
             )
         events = [event for event in msgspec.json.decode(path.read_bytes(), type=_Trace).traceEvents if event.ph == "X"]
     except (OSError, msgspec.MsgspecError) as error:
-        raise ResultsError(f"the trace of rank {rank} cannot be read: {error}") from error
+        raise ResultsError("the trace of rank {rank} cannot be read: {error}", rank=rank, error=error) from error
     operators = [event for event in events if event.cat == "cpu_op"]
     counts = Counter(event.name for event in operators)
     moved: Counter[str] = Counter()

@@ -123,7 +123,8 @@ def scratch_folder() -> Iterator[Path]:
         unlocked = Path(tempfile.mkdtemp(prefix=_UNLOCKED_PREFIX))
     except OSError as error:
         raise MeasuringError(
-            f"no scratch folder can be made ({error.strerror or error}); free space, or set TMPDIR to another folder"
+            "no scratch folder can be made ({error}); free space, or set TMPDIR to another folder",
+            error=error.strerror or error,
         ) from error
     for folder in unlocked.parent.glob(f"{SCRATCH_PREFIX}*"):
         _sweep(folder)

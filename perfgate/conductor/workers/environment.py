@@ -202,11 +202,12 @@ def refuse_tokens(secrets: Secrets) -> None:
         return
     names = ", ".join(name if name.isprintable() else repr(name) for name in secrets.tokens)
     raise UsageError(
-        f"this job measures other people's code and has a token in its environment: {names}. That code could take it, so "
-        "nothing was run. Give tokens to the publishing job only: remove `env:` entries and `id-token: write` from this "
-        "one (in GitHub Actions; for a single step, set the variable to an empty text), or in GitLab limit the variable "
-        "to the publishing job's environment. --allow-token-in-env measures all the same, if all who can change the code "
-        "may have the token"
+        "this job measures other people's code and has a token in its environment: {names}. That code could take "
+        "it, so nothing was run. Give tokens to the publishing job only: remove `env:` entries and `id-token: "
+        "write` from this one (in GitHub Actions; for a single step, set the variable to an empty text), or in "
+        "GitLab limit the variable to the publishing job's environment. --allow-token-in-env measures all the "
+        "same, if all who can change the code may have the token",
+        names=names,
     )
 
 
@@ -230,10 +231,10 @@ def refuse_persisted_token(clone: Path) -> None:
             names.add(name)
     if names:
         raise UsageError(
-            "this job measures other people's code and the clone keeps a token in its configuration: "
-            f"{', '.join(sorted(names))}. Nothing was run. "
-            "Give actions/checkout `persist-credentials: false`, and clone from an address without a token; "
-            "--allow-token-in-env measures all the same"
+            "this job measures other people's code and the clone keeps a token in its configuration: {names}. "
+            "Nothing was run. Give actions/checkout `persist-credentials: false`, and clone from an address without "
+            "a token; --allow-token-in-env measures all the same",
+            names=", ".join(sorted(names)),
         )
 
 

@@ -35,7 +35,9 @@ def check_interpreter(python: Path, option: str) -> Path:
     path = python.expanduser().absolute()
     if not path.is_file() or not os.access(path, os.X_OK):
         raise UsageError(
-            f"{option} {python} is no interpreter; name the python of an environment, e.g. venv/bin/python"
+            "{option} {python} is not an interpreter; name the python of an environment, e.g. venv/bin/python",
+            option=option,
+            python=python,
         )
     return path
 
@@ -88,9 +90,13 @@ def ask_about(python: Path, environment: Mapping[str, str], *, cwd: Path, remedy
     try:
         answer = _ask_module(python, ["perfgate.measuring.worker.about"], environment, InterpreterAbout, cwd=cwd)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ConfigError(f"{python} cannot be started: {error}; {remedy}") from error
+        raise ConfigError(
+            "{python} cannot be started: {error}; {remedy}", python=python, error=error, remedy=remedy
+        ) from error
     if isinstance(answer, str):
-        raise ConfigError(f"no worker can run in {python}: {answer}; {remedy}")
+        raise ConfigError(
+            "no worker can run in {python}: {answer}; {remedy}", python=python, answer=answer, remedy=remedy
+        )
     return answer
 
 

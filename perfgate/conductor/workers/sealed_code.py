@@ -82,7 +82,9 @@ def _ask(python: Path, environment: Mapping[str, str]) -> _Answer:
         )
         return msgspec.json.decode(done.stdout.strip().rpartition(b"\n")[2], type=_Answer)
     except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
-        raise MeasuringError(f"{python} does not say what it imports from: {one_line(str(error))}") from error
+        raise MeasuringError(
+            "{python} did not report its import path: {error}", python=python, error=one_line(str(error))
+        ) from error
 
 
 def _code_in(folder: Path) -> SealedFolder:

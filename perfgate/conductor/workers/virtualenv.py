@@ -25,7 +25,7 @@ from perfgate.conductor.workers.environment import ALLOWED, ALLOWED_PREFIXES
 from perfgate.conductor.workers.worker import Say
 from perfgate.document.message import Message
 from perfgate.errors import ConfigError, MeasuringError
-from perfgate.locale import sentence
+from perfgate.locale import Activity, sentence
 from perfgate.system.folders import remove_folder
 from perfgate.system.interrupts import held_back, safe_point
 from perfgate.system.logs import bound_log
@@ -125,7 +125,9 @@ def provide_virtualenv(plan: SetupPlan, *, cache: Path, environ: Mapping[str, st
             (folder / _COMPLETE).touch()
     except OSError as error:
         raise ConfigError(
-            f"no environment can be kept in {cache} ({error.strerror or error}); set PERFGATE_CACHE to a folder you can write"
+            "no environment can be kept in {cache} ({error}); set PERFGATE_CACHE to a folder you can write",
+            cache=cache,
+            error=error.strerror or error,
         ) from error
     return Virtualenv(folder / "bin" / "python", reused, tuple(leftover_notes([leftovers])))
 
@@ -218,14 +220,20 @@ def _run(
         leftovers = kill_children(spare=ours)
     if not took_too_long and not process.returncode:
         return leftovers
-    reason = f"failed with exit code {process.returncode}"
+    reason = Activity("failed with exit code {code}", code=process.returncode)
     if took_too_long:
-        reason = (
-            f"took longer than {plan.timeout:.0f} s and was killed; raise [measure] setup_timeout if it needs longer"
+        reason = Activity(
+            "took longer than {seconds:.0f} s and was killed; raise [measure] setup_timeout if it needs longer",
+            seconds=plan.timeout,
         )
     raise MeasuringError(
-        f"{doing} {reason}\n{log_tail(log) or ''}\nThe command is [measure] setup in perfgate.toml, run in the checkout of the "
-        f"{plan.side}; its whole log is {log}"
+        "{doing} {reason}\n{output}\nThe command is [measure] setup in perfgate.toml, run in the checkout of the "
+        "{side}; its whole log is {log}",
+        doing=doing,
+        reason=reason,
+        output=log_tail(log) or "",
+        side=plan.side,
+        log=log,
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from perfgate.conductor.workers.cleanup import log_tail, one_line, read_log
-from perfgate.document.message import Message, as_message, english
+from perfgate.document.message import Message, as_message, english, spoken
 from perfgate.document.run import ErrorDetail, ErrorKind
 from perfgate.errors import MeasuringError
 from perfgate.locale import Activity, shown
@@ -62,6 +62,7 @@ class WorkerError(MeasuringError):
 
     def __init__(self, detail: ErrorDetail, *, alive: bool) -> None:
         super().__init__(english(as_message(detail.message)))
+        self.shown = spoken(as_message(detail.message))
         self.detail = detail
         self.alive = alive
 
@@ -135,9 +136,12 @@ class ForkServer:
     def _note_start(self, message: Any) -> None:
         if isinstance(message, ServerFailed):
             raise MeasuringError(
-                f"the worker's interpreter {self._python} cannot import what [measure] preload asks for: "
-                f"{english(as_message(message.error.message))}"
-                + (f"\n{message.error.traceback}" if message.error.traceback else "; install it there, or leave it out")
+                "the worker's interpreter {python} cannot import a module of [measure] preload: {error}{remedy}",
+                python=self._python,
+                error=english(as_message(message.error.message)),
+                remedy=f"\n{message.error.traceback}"
+                if message.error.traceback
+                else Activity("; install it there, or leave it out"),
             )
         self._ready = True
 
@@ -253,7 +257,11 @@ class ForkServer:
             if waited > timeout and worker_id is not None:
                 raise self._silent(timeout)
             if waited > timeout:
-                raise MeasuringError(f"{doing} took longer than {timeout:.0f} s; raise [measure] load_timeout")
+                raise MeasuringError(
+                    "{doing} took longer than {timeout:.0f} s; raise [measure] load_timeout",
+                    doing=doing,
+                    timeout=timeout,
+                )
             if waited > 1:
                 self._say(f"{shown(doing)} ({waited:.0f} s)")
 

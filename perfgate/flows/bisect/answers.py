@@ -133,7 +133,11 @@ def failed_on(decision: DecisionDocument, side: str) -> bool:
 
 def _unanswered(decision: DecisionDocument) -> TrialReading:
     if base := next((failure for failure in decision.failures if failure.side == "base"), None):
-        raise OldStateError(f"the old state cannot be measured: {base.what} of workload {base.workload} fails")
+        raise OldStateError(
+            "the old state cannot be measured: {what} of workload {workload} fails",
+            what=base.what,
+            workload=base.workload,
+        )
     return TrialReading("impossible" if failed_on(decision, "head") else "undecided", 1.0)
 
 

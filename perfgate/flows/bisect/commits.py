@@ -120,8 +120,9 @@ def states_between(
     """
     if good == bad or not repository.holds(bad, good):
         raise UsageError(
-            f"{good[:12]} is not before {bad[:12]} in its history: give --good an ancestor of --bad; "
-            "`git merge-base` finds one"
+            "{good} is not before {bad} in its history: give --good an ancestor of --bad; `git merge-base` finds one",
+            good=good[:12],
+            bad=bad[:12],
         )
     commits = list(_commits(repository, good, bad))
     relevant = commits
@@ -132,8 +133,10 @@ def states_between(
         relevant = [change for change in commits if _is_relevant(repository, prefix, rules, change)]
     if not relevant:
         raise UsageError(
-            f"none of the {len(commits)} commits after {good[:12]} changes anything that the workload runs, by [paths] in "
-            "perfgate.toml and by the code itself; --always bisects all of them"
+            "none of the {count} commits after {good} changes anything that the workload runs, by [paths] in "
+            "perfgate.toml and by the code itself; --always bisects all of them",
+            count=len(commits),
+            good=good[:12],
         )
     return CommitStates(config, good, relevant, irrelevant=len(commits) - len(relevant))
 

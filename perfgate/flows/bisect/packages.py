@@ -70,7 +70,7 @@ def states_between(maker: StackMaker, wanted: NewPackages | ReleaseRange) -> Pac
             return PackageStates(maker, old, steps, cumulative=True)
     except StackError as error:
         raise MeasuringError(
-            f"the old stack cannot be installed: {error}; see {maker.logs / 'old-stack.log'}"
+            "the old stack cannot be installed: {error}; see {log}", error=error, log=maker.logs / "old-stack.log"
         ) from error
     before = versions_in(old, wanted.versions)
     changes = [

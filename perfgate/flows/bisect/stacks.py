@@ -96,7 +96,11 @@ class StackMaker:
         _refuse_unreachable(done.stderr)
         listed = _AVAILABLE.search(done.stdout)
         if done.returncode or listed is None:
-            raise UsageError(f"the package index lists no release of {wanted.package}: {_last_words(done.stderr)}")
+            raise UsageError(
+                "the package index lists no release of {package}: {printed}",
+                package=wanted.package,
+                printed=_last_words(done.stderr),
+            )
         return releases_between(listed[1].split(", "), wanted)
 
     def _build(self, requirements: Sequence[str], name: str) -> Path:
@@ -129,7 +133,9 @@ def versions_in(python: Path, packages: Iterable[str]) -> dict[str, str | None]:
         [str(python), "-c", _VERSIONS, *packages], env=environment, capture_output=True, text=True, check=False
     )
     if done.returncode:
-        raise MeasuringError(f"{python} does not tell which packages it has: {_last_words(done.stderr)}")
+        raise MeasuringError(
+            "{python} did not list its packages: {printed}", python=python, printed=_last_words(done.stderr)
+        )
     versions: dict[str, str | None] = json.loads(done.stdout.strip().rpartition("\n")[2])
     return versions
 
@@ -141,7 +147,10 @@ def releases_between(listed: Iterable[str], wanted: ReleaseRange) -> list[str]:
     if missing := [str(version) for version in (first, last) if version not in known]:
         latest = ", ".join(known[version] for version in sorted(known, reverse=True)[:_SHOWN])
         raise UsageError(
-            f"the package index has no {wanted.package} {' and no '.join(missing)} for this Python; it has {latest} …"
+            "the package index has no {package} {missing} for this Python; it has {latest} …",
+            package=wanted.package,
+            missing=", ".join(missing),
+            latest=latest,
         )
     return [known[version] for version in sorted(known) if first <= version <= last]
 

@@ -99,7 +99,8 @@ def _write_outputs(plan: MeasurementPlan, doors: Doors) -> None:
     path = outputs_path(doors.environ)
     if path is None:
         raise UsageError(
-            f"--outputs needs the file that GitHub's runner names in {OUTPUT_VARIABLE}, which is not set here"
+            "--outputs needs the file that GitHub's runner names in {variable}, which is not set here",
+            variable=OUTPUT_VARIABLE,
         )
     answers = {
         "measure": "true" if plan.measure else "false",
@@ -118,7 +119,7 @@ def _set_pending(plan: MeasurementPlan, request: PlanRequest, doors: Doors) -> N
         raise UsageError("--pending sets a commit status, and this is not a CI job of a forge that perfgate knows")
     if token is None:
         names = " or ".join(token_variables(event.forge, request.token_variable))
-        raise UsageError(f"--pending needs a token that may set a commit status, in {names}")
+        raise UsageError("--pending needs a token that may set a commit status, in {names}", names=names)
     name = status_name(request.key)
     forge = connect(event, token, sleep=doors.sleep, clock=doors.clock)
     forge.set_status(CommitStatus(event.head_sha, "pending", name, plan_line(plan, request.language), event.job_url))

@@ -42,7 +42,7 @@ def configuration_of(repository: Repository, directory: Path, prefix: str, optio
     text = repository.show(repository.resolve(options.head), _inside(prefix, CONFIG_NAME))
     if text is None:
         raise ConfigError(
-            "{head} has no {file}; perfgate measures what one names",
+            "{head} has no {file}, which names the code to measure",
             head=options.head,
             file=_inside(prefix, CONFIG_NAME),
         )

@@ -243,7 +243,7 @@ def _wanted_forge(options: InitOptions, origin: str) -> tuple[Forge | None, str]
 def _forge_of(origin: str) -> Forge:
     if not origin:
         raise UsageError(
-            "the repository has no remote `origin` that names its forge; say which it is with {choices}",
+            "the repository has no remote `origin` with a known forge; name it with {choices}",
             choices=CHOICES,
         )
     host = _host(origin)
@@ -251,7 +251,7 @@ def _forge_of(origin: str) -> Forge:
         if word in host:
             return forge
     raise UsageError(
-        "the remote `origin` ({host}) does not name its forge; say which it is with {choices}",
+        "the forge of the remote `origin` ({host}) is unknown; name it with {choices}",
         host=host or "a path",
         choices=CHOICES,
     )

@@ -188,9 +188,8 @@ def _address(name: str, installed: importlib.metadata.Distribution) -> str:
         if "archive_info" in record:
             return ""  # a wheel downloaded from an index
         raise UsageError(
-            "{name} is installed from {source}, a folder that CI does not have; if it lies in this "
-            "repository, name it in [measure] python_path and uninstall it here, else say how CI installs it "
-            "with --setup",
+            "{name} is installed from {source}, a folder that CI does not have; if it is in this repository, name it "
+            "in [measure] python_path and uninstall it here, else give CI's install command with --setup",
             name=name,
             source=source_folder(installed),
         )
@@ -247,4 +246,4 @@ def _hashed(pins: Sequence[Pin]) -> tuple[list[Pin], str]:
 
 
 def _remedy() -> Activity:
-    return Activity('say how CI installs it, e.g. --setup "python -m pip install -r requirements.lock"')
+    return Activity('give the install command for CI, e.g. --setup "python -m pip install -r requirements.lock"')

@@ -99,8 +99,8 @@ def _asked(comment: CommentEvent) -> _Asked | None:
 def _connect(request: CommandRequest, doors: Doors, event: CiEvent) -> Forge:
     token = find_token(event.forge, doors.environ, request.token_variable)
     if token is None:
-        names = " or ".join(token_variables(event.forge, request.token_variable))
-        raise UsageError(f"no token in {names}: a comment can be neither judged nor answered without one")
+        names = ", ".join(token_variables(event.forge, request.token_variable))
+        raise UsageError("no token in {names}, and comments cannot be checked or answered without one", names=names)
     return connect(event, token, sleep=doors.sleep, clock=doors.clock)
 
 
@@ -143,10 +143,12 @@ def _with_metrics(
 def _run(order: RunOrder, change: OrderedChange, event: CiEvent, environ: Mapping[str, str]) -> OrderAnswer:
     """Write the workflow's outputs for measuring again; nothing from the comment gets there unchecked."""
     if not (COMMIT_ID.fullmatch(change.head_sha) and COMMIT_ID.fullmatch(change.base_sha)):
-        raise ForgeError(f"change request {change.number} has no head or base that is a commit")
+        raise ForgeError("change request {number} has no head or base that is a commit", number=change.number)
     path = outputs_path(environ)
     if path is None:
-        raise UsageError(f"{OUTPUT_VARIABLE} is not set: nobody would hear what to measure")
+        raise UsageError(
+            "{variable} is not set, so the workflow would not learn what to measure", variable=OUTPUT_VARIABLE
+        )
     outputs = {
         "action": "run",
         "number": str(change.number),

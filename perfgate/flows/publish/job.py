@@ -59,7 +59,8 @@ def publish(root: Path, artifact: Path | None, request: PublishRequest, doors: D
     """
     if request.outputs and outputs_path(doors.environ) is None:
         raise UsageError(
-            f"--outputs needs the file that GitHub's runner names in {OUTPUT_VARIABLE}, which is not set here"
+            "--outputs needs the file that GitHub's runner names in {variable}, which is not set here",
+            variable=OUTPUT_VARIABLE,
         )
     event = request.event or detect(doors.environ)
     token = find_token(event.forge, doors.environ, request.token_variable) if event else None

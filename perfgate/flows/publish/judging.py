@@ -140,8 +140,9 @@ def _reason_for_base(documents: CheckDocuments, case: PublishCase, root: Path) -
     if is_behind(root, commit):
         return Message("publish.base-checked-out")
     raise DocumentError(
-        f"it compares with the commit {commit[:12]!r}, and nothing shows that the change is to be compared with that one; "
-        'check the target branch out with its history before (`fetch-depth: 0`, GIT_DEPTH: "0")'
+        "it compares with the commit {commit!r}, which cannot be confirmed as the change's base; "
+        'check out the target branch with its history first (`fetch-depth: 0`, GIT_DEPTH: "0")',
+        commit=commit[:12],
     )
 
 

@@ -26,7 +26,8 @@ def expected_testbeds(root: Path, named: tuple[str, ...], environ: Mapping[str, 
     for name in named:
         if not TESTBED_NAME.fullmatch(name):
             raise UsageError(
-                f"--testbed {name!r} must be letters, digits, '_', '-' or '.', and not 'judged', e.g. --testbed 910b"
+                "--testbed {name!r} must be letters, digits, '_', '-' or '.', and not 'judged', e.g. --testbed 910b",
+                name=name,
             )
     written: Testbeds = {}
     try:
@@ -36,7 +37,11 @@ def expected_testbeds(root: Path, named: tuple[str, ...], environ: Mapping[str, 
         pass  # judging reads the file again and posts the mistake
     testbeds = {**dict.fromkeys((*written, *named)), **written}
     if len(testbeds) > MOST_TESTBEDS:
-        raise UsageError(f"{len(testbeds)} testbeds are expected, and one comment has room for {MOST_TESTBEDS}")
+        raise UsageError(
+            "{count} testbeds are expected, and one comment has room for {most}",
+            count=len(testbeds),
+            most=MOST_TESTBEDS,
+        )
     return testbeds
 
 

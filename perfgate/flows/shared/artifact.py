@@ -37,11 +37,16 @@ def fetch_artifact(forge: Forge, event: CiEvent, key: str) -> bytes:
     if found.expired:
         raise ReasonError(Message("publish.artifact-expired", {"name": found.name}))
     if found.bytes > MAX_ARCHIVE_BYTES:
-        raise DocumentError(f"{found.name} has {found.bytes} bytes; at most {MAX_ARCHIVE_BYTES} are read")
+        raise DocumentError(
+            "{name} has {bytes} bytes; at most {most_bytes} are read",
+            name=found.name,
+            bytes=found.bytes,
+            most_bytes=MAX_ARCHIVE_BYTES,
+        )
     try:
         return forge.download(found)
     except (ForgeGoneError, ForgeTooLargeError) as error:
-        raise DocumentError(f"{found.name} cannot be had: {error}") from None
+        raise DocumentError("{name} cannot be fetched: {error}", name=found.name, error=error) from None
 
 
 def newest(artifacts: Iterable[ForgeArtifact], prefix: str, at_most: int, *, suffix: str = "") -> ForgeArtifact | None:

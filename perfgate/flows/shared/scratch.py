@@ -36,5 +36,7 @@ class ScratchRepository:
         """Run git and return its output. Raises RepositoryError when it fails."""
         result = run_git(self.root, arguments, self._author)
         if result.code:
-            raise RepositoryError(f"git {arguments[0]} failed in {self.root}: {result.errors}")
+            raise RepositoryError(
+                "git {command} failed in {root}: {errors}", command=arguments[0], root=self.root, errors=result.errors
+            )
         return result.output

@@ -62,7 +62,7 @@ def prepare_out(out: Path, environ: Mapping[str, str] = os.environ) -> Path:
     # In CI the folder is uploaded; elsewhere it may be any folder of the user's, with links of the user's own.
     if in_ci(environ) and (entries := unsafe_entries(out)):
         raise UsageError(
-            "the output folder must not hold links that lead out of it, nor a .git or what is no file: "
+            "the output folder must not hold links that lead out of it, a .git, or anything but regular files: "
             "{entries}; choose another with --out",
             entries=entries[0],
         )

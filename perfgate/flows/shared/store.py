@@ -83,7 +83,9 @@ def _server(url: str) -> str:
         parts = urlsplit(url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
     except ValueError as error:
-        raise StoreError(f"{REMOTE_VARIABLE} is no address of a repository: {error}") from None
+        raise StoreError(
+            "{variable} is not the address of a repository: {error}", variable=REMOTE_VARIABLE, error=error
+        ) from None
 
 
 def stored_history(

@@ -102,7 +102,7 @@ def _pages_before(out: Path) -> list[str]:
             data = file.read(_MOST_LIST_BYTES + 1)
         listed = msgspec.convert(parse_json(data, name=str(path), max_bytes=_MOST_LIST_BYTES), SiteFiles)
     except (OSError, msgspec.ValidationError) as error:
-        raise DocumentError(f"{path}: {error}; remove it, and pages of runs long gone stay") from error
+        raise DocumentError("{path}: {error}; remove it, and old pages of runs stay", path=path, error=error) from error
     return [address for address in listed.pages if is_address(address)]
 
 

@@ -108,6 +108,14 @@ def _diff(
 ) -> DiffTimeline:
     before, after = ([unit_work(pick.timeline, by=by) for pick in side] for side in (bases, heads))
     units = {work.unit for work in (*before, *after)}
+    if before[0].unit != after[-1].unit:
+        raise UsageError(
+            "{label}: base was recorded by {base} and head by {head}, so their times are of different amounts of "
+            "work; record both alike",
+            label=label,
+            base=before[0].unit,
+            head=after[-1].unit,
+        )
     if len(units) > 1:
         if before[0].unit != after[-1].unit:
             raise UsageError(

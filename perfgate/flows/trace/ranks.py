@@ -226,7 +226,7 @@ def _read_kept(path: Path) -> _Kept:
         return msgspec.msgpack.decode(path.read_bytes(), type=_Kept)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DocumentError(
-            "{path}: is no table of a rank ({error}); remove it, or reduce the recording again", path=path, error=error
+            "{path}: not a table of a rank ({error}); remove it, or reduce the recording again", path=path, error=error
         ) from error
 
 

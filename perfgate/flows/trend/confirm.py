@@ -60,7 +60,7 @@ def confirm_suspected(
     try:
         Repository(config.root)
     except RepositoryError as error:
-        raise RepositoryError(f"--confirm measures two commits, so it needs a clone: {error}") from error
+        raise RepositoryError("--confirm measures two commits, so it needs a clone: {error}", error=error) from error
     began = clock()
     confirmations: list[Confirmation] = []
     for number, ((good, bad), suspects) in enumerate(pairs, start=1):
@@ -100,11 +100,18 @@ def read_confirmations(path: Path, document: TrendDocument, *, note: Callable[[s
             data = file.read(MOST_CONFIRMATION_BYTES + 1)
         read = msgspec.convert(parse_json(data, name=str(path), max_bytes=MOST_CONFIRMATION_BYTES), ConfirmationsFile)
     except OSError as error:
-        raise DocumentError(f"{path} cannot be read: {error.strerror}; give what --confirm wrote") from error
+        raise DocumentError(
+            "{path} cannot be read: {error}; give the file that --confirm wrote", path=path, error=error.strerror
+        ) from error
     except msgspec.ValidationError as error:
-        raise DocumentError(f"{path}: {error}; give what --confirm wrote") from error
+        raise DocumentError("{path}: {error}; give the file that --confirm wrote", path=path, error=error) from error
     if read.project != document.project:
-        raise DocumentError(f"{path} is of project {read.project[:80]!a}, and this is {document.project!a}")
+        raise DocumentError(
+            "{path} is of project {project!a}, and this is {ours!a}",
+            path=path,
+            project=read.project[:80],
+            ours=document.project,
+        )
     suspected = _suspected(document)
     believed = [
         entry

@@ -125,4 +125,6 @@ def _state_before(issue: OurIssue | None, out: Path | None) -> TrendState | None
             data = file.read(_MOST_STATE_BYTES + 1)
         return msgspec.convert(parse_json(data, name=str(path), max_bytes=_MOST_STATE_BYTES), TrendState)
     except (OSError, msgspec.ValidationError) as error:
-        raise DocumentError(f"{path}: {error}; remove it, and everything is told as new once more") from error
+        raise DocumentError(
+            "{path}: {error}; remove it, and everything is reported as new once more", path=path, error=error
+        ) from error

@@ -64,7 +64,9 @@ def store_acceptances(
     for metric in named:
         refuse_unknown_metric(metric)
     if not reason.strip():
-        raise UsageError("say why the regression is meant: --reason TEXT; it stands in the comment and in the store")
+        raise UsageError(
+            "give the reason for the regression: --reason TEXT; it is shown in the comment and kept in the store"
+        )
     store, accepted_at = open_project_store(config, environ), now()
     acceptances = [
         Acceptance(

@@ -39,8 +39,10 @@ def fetched(commits: Sequence[str], access: GitAccess) -> Iterator[tuple[Path, M
         except RepositoryError as error:
             names = " and ".join(commit[:12] for commit in commits)
             raise RepositoryError(
-                f"the commit {names} could not be fetched ({error}); give the job read permission for the "
-                "repository's contents, or check the commit out before"
+                "the commit {names} could not be fetched ({error}); give the job read permission for the repository's "
+                "contents, or check the commit out before",
+                names=names,
+                error=error,
             ) from None
         yield scratch, environ
 
@@ -73,7 +75,9 @@ def git_bytes(folder: Path, arguments: Sequence[str], environ: Mapping[str, str]
     """The raw output of a git command with ``feed`` as its input. Raises RepositoryError as ``git_output`` does."""
     result = exchange_with_git(folder, arguments, environ, feed=feed, limit_seconds=FETCH_SECONDS)
     if result.code:
-        raise RepositoryError(f"git {arguments[0]}: {result.errors[:300] or f'exit code {result.code}'}")
+        raise RepositoryError(
+            "git {command}: {errors}", command=arguments[0], errors=result.errors[:300] or f"exit code {result.code}"
+        )
     return result.output
 
 
@@ -93,7 +97,9 @@ def config_at(root: Path, commit: str, access: GitAccess | None) -> BaseConfig:
     if has_commit(root, commit):
         return _read(root, commit, path, {}, root)
     if access is None:
-        raise RepositoryError(f"the commit {commit[:12]} is not in the clone at {root}; fetch it first")
+        raise RepositoryError(
+            "the commit {commit} is not in the clone at {root}; fetch it first", commit=commit[:12], root=root
+        )
     with fetched([commit], access) as (scratch, environ):
         return _read(scratch, commit, path, environ, root)
 

@@ -14,6 +14,7 @@ from perfgate.errors import ForgeGoneError, InconclusiveError, RepositoryError, 
 from perfgate.git.repository import Repository
 from perfgate.judging.forge.detect import BRANCH_VARIABLE, Trigger, detect, read_trigger
 from perfgate.judging.forge.forge import CiEvent, Forge
+from perfgate.locale import Activity
 
 KINDS = ("push", "schedule")
 
@@ -25,15 +26,23 @@ def trusted_event(config: Config, environ: Mapping[str, str]) -> CiEvent | None:
         return None
     if event.change_request is not None or not trigger.own or trigger.kind not in KINDS:
         raise UsageError(
-            f"this job runs for {_words(event, trigger)}; only runs of the main branch are kept, measured by a push to it "
-            "or on a schedule"
+            "this job runs for {event}; only runs of the main branch are kept, measured by a push to it or on a "
+            "schedule",
+            event=_words(event, trigger),
         )
     main = main_branch(config, trigger)
     if trigger.branch != main:
-        hint = f", and {BRANCH_VARIABLE} to the branch of this job" if environ.get("PERFGATE_FORGE") else ""
+        hint = (
+            Activity(", and {variable} to the branch of this job", variable=BRANCH_VARIABLE)
+            if environ.get("PERFGATE_FORGE")
+            else ""
+        )
         raise UsageError(
-            f"this job runs for {trigger.branch or 'no branch'!r}, and runs of {main!r} are kept; where that is the wrong "
-            f'one, set main_branch = "…" under [store] in perfgate.toml{hint}'
+            "this job runs for {branch!r}, and runs of {main!r} are kept; if that is the wrong branch, set "
+            'main_branch = "…" under [store] in perfgate.toml{hint}',
+            branch=trigger.branch or Activity("no branch"),
+            main=main,
+            hint=hint,
         )
     return event
 
@@ -44,7 +53,9 @@ def refuse_change_request(environ: Mapping[str, str]) -> None:
     if event is None or trigger is None:
         return
     if not trigger.own or trigger.kind.startswith(("pull_request", "change request")):
-        raise UsageError(f"this job runs for {_words(event, trigger)}, and nothing of a change is written to the store")
+        raise UsageError(
+            "this job runs for {event}, and nothing of a change is written to the store", event=_words(event, trigger)
+        )
 
 
 def main_branch(config: Config, trigger: Trigger) -> str:
@@ -57,7 +68,8 @@ def main_branch(config: Config, trigger: Trigger) -> str:
         return (branch or Repository(config.root).main_branch()).removeprefix("origin/")
     except RepositoryError as error:
         raise UsageError(
-            f'which branch is the main one is not known ({error}); set main_branch = "…" under [store] in perfgate.toml'
+            'the main branch is unknown ({error}); set main_branch = "…" under [store] in perfgate.toml',
+            error=error,
         ) from None
 
 
@@ -72,7 +84,9 @@ def refuse_off_main(config: Config, environ: Mapping[str, str], event: CiEvent, 
     main = main_branch(config, trigger)
     if forge is None:
         raise UsageError(
-            f"whether {event.head_sha[:12]} lies on {main} can only be asked with the job's token; pass it on"
+            "checking that {commit} lies on {main} needs the job's token; pass it on",
+            commit=event.head_sha[:12],
+            main=main,
         )
     tip = trigger.tip if main == trigger.default_branch else f"refs/heads/{main}"
     try:
@@ -80,7 +94,11 @@ def refuse_off_main(config: Config, environ: Mapping[str, str], event: CiEvent, 
     except ForgeGoneError:
         on_main = False
     if not on_main:
-        raise UsageError(f"{event.head_sha[:12]} does not lie on {main}; only runs of the main branch are kept")
+        raise UsageError(
+            "{commit} does not lie on {main}; only runs of the main branch are kept",
+            commit=event.head_sha[:12],
+            main=main,
+        )
 
 
 def refuse_foreign(run: RunDocument, event: CiEvent) -> None:
@@ -101,20 +119,23 @@ def refuse_foreign(run: RunDocument, event: CiEvent) -> None:
     for field, actual, expected in pairs:
         if actual != expected:
             raise InconclusiveError(
-                f"artifact: run.json has the {field} {str(actual)[:80]!r}, but this job runs for {str(expected)!r}; "
-                "nothing is kept"
+                "artifact: run.json has the {field} {actual!r}, but this job runs for {expected!r}; nothing is kept",
+                field=field,
+                actual=str(actual)[:80],
+                expected=str(expected),
             )
     # If only this job is run again, it finds the artifact of an earlier attempt.
     if ci.run_attempt > event.run_attempt:
         raise InconclusiveError(
-            f"artifact: run.json is of attempt {ci.run_attempt}, but this job of attempt {event.run_attempt}; "
-            "nothing is kept"
+            "artifact: run.json is of attempt {attempt}, but this job of attempt {ours}; nothing is kept",
+            attempt=ci.run_attempt,
+            ours=event.run_attempt,
         )
 
 
 def _words(event: CiEvent, trigger: Trigger) -> str:
     if event.change_request is not None:
-        return f"change request {event.change_request}"
+        return Activity("change request {number}", number=event.change_request)
     if not trigger.own:
-        return f"{trigger.kind!r} of another repository"
-    return f"{trigger.kind or 'an event without a name'!r}"
+        return Activity("{kind!r} of another repository", kind=trigger.kind)
+    return repr(trigger.kind) if trigger.kind else Activity("an event without a name")

@@ -17,6 +17,7 @@ from perfgate.errors import DocumentError, ForgeGoneError
 from perfgate.git.commands import COMMIT_ID
 from perfgate.git.repository import fetched_tip, merge_base
 from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Forge
+from perfgate.locale import Activity
 
 
 def refuse_foreign_artifact(
@@ -30,7 +31,7 @@ def refuse_foreign_artifact(
         _refuse_contradictions(run, name, side)
     base, head = documents
     if base.session != head.session or base.earlier_sessions != head.earlier_sessions:
-        raise DocumentError(f"{BASE} and {HEAD} are not of one check")
+        raise DocumentError("{base} and {head} are not of one check", base=BASE, head=HEAD)
     if head.source.dirty or base.source.dirty:
         raise DocumentError("a side was measured with uncommitted changes, which are in no commit")
     _refuse_other_commit(documents, event, change, forge)
@@ -74,7 +75,9 @@ def common_ancestor(forge: Forge, root: Path, first: str, second: str) -> str | 
         return forge.merge_base(first, second) or merge_base(root, first, second)
     except ForgeGoneError:
         raise DocumentError(
-            f"{first[:40]!r} and {second[:40]!r} are not both in the repository, or have no common ancestor"
+            "{first!r} and {second!r} are not both in the repository, or have no common ancestor",
+            first=first[:40],
+            second=second[:40],
         ) from None
 
 
@@ -82,13 +85,20 @@ def _refuse_foreign_session(session: Session, name: str, event: CiEvent, change:
     if session.command == "upgrade":
         raise DocumentError("this is an upgrade report, which judges no change; publish the folder of a perfgate check")
     if session.command == FROM_PROFILE:
-        raise DocumentError(f"{name} was made from a recording, and publish takes only what its own pipeline measured")
+        raise DocumentError(
+            "{name} was made from a recording, and publish takes only what its own pipeline measured", name=name
+        )
     ci = _context(session, name)
     _refuse_foreign_head(ci, name, event)
     _refuse_different(name, "run id", ci.run_id, event.run_id)
     # If only this job is run again, it finds the artifact of an earlier attempt.
     if ci.run_attempt > event.run_attempt:
-        raise DocumentError(f"{name} is of attempt {ci.run_attempt}, but this job of attempt {event.run_attempt}")
+        raise DocumentError(
+            "{name} is of attempt {attempt}, but this job of attempt {ours}",
+            name=name,
+            attempt=ci.run_attempt,
+            ours=event.run_attempt,
+        )
     if ci.change_request is not None and change is not None:
         _refuse_different(name, "change request", ci.change_request, change.number)
 
@@ -119,19 +129,21 @@ def _refuse_contradictions(run: RunDocument, name: str, side: str) -> None:
     """Refuse a document that contradicts itself: perfgate never writes one."""
     _refuse_different(name, "side", run.side, side)
     if run.testbed.fingerprint != fingerprint(run.testbed.comparable):
-        raise DocumentError(f"{name} has a testbed whose fingerprint is not that of its fields")
+        raise DocumentError("the testbed's fingerprint in {name} does not match its fields", name=name)
     workloads = [workload.name for workload in run.workloads]
     members = [
         (replicate.workload, replicate.round, replicate.pair, replicate.arm, replicate.member)
         for replicate in run.replicates
     ]
-    for noun, entries in (("workload", workloads), ("member of a pair", members)):
+    for noun, entries in ((Activity("workload"), workloads), (Activity("member of a pair"), members)):
         repeated = [entry for entry, count in Counter(entries).items() if count > 1]
         if repeated:
-            raise DocumentError(f"{name} has the {noun} {repeated[0]!r} twice")
+            raise DocumentError("{name} has the {noun} {repeated!r} twice", name=name, noun=noun, repeated=repeated[0])
     unknown = sorted({replicate.workload for replicate in run.replicates} - set(workloads))
     if unknown:
-        raise DocumentError(f"{name} has samples of the workload {unknown[0]!r}, which it does not list")
+        raise DocumentError(
+            "{name} has samples of the workload {workload!r}, which it does not list", name=name, workload=unknown[0]
+        )
 
 
 def _refuse_other_commit(
@@ -143,7 +155,7 @@ def _refuse_other_commit(
     """
     for name, run in ((BASE, documents.base), (HEAD, documents.head)):
         if not COMMIT_ID.fullmatch(run.source.commit or ""):
-            raise DocumentError(f"{name} names {run.source.commit!r} where a commit stands")
+            raise DocumentError("{name} has {commit!r} in place of a commit", name=name, commit=run.source.commit)
     commit = documents.head.source.commit
     commits = {event.head_sha, event.built_sha}
     if change is not None and change.head_sha == event.head_sha:
@@ -151,7 +163,12 @@ def _refuse_other_commit(
     if commit is not None and commit in commits:
         return
     if commit is None or change is None or forge is None or not _is_merge(documents, change, forge):
-        raise DocumentError(f"{HEAD} measured the commit {commit!r}, but this job runs for {event.head_sha!r}")
+        raise DocumentError(
+            "{head} measured the commit {commit!r}, but this job runs for {wanted!r}",
+            head=HEAD,
+            commit=commit,
+            wanted=event.head_sha,
+        )
 
 
 def _is_merge(documents: CheckDocuments, change: ChangeRequest, forge: Forge) -> bool:

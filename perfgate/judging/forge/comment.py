@@ -224,7 +224,10 @@ class _Posting:
             elif self._settle(*ours):
                 return self._end()
         raise ForgeError(
-            f"the comment on change request {self.number} was changed {ROUNDS} times while this job set it; run it again"
+            "the comment on change request {number} was changed {rounds} times while this job was writing it; run it "
+            "again",
+            number=self.number,
+            rounds=ROUNDS,
         )
 
     def _write(self, body: str) -> bool:

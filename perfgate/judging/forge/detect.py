@@ -48,7 +48,7 @@ def given(options: Mapping[str, object | None], environ: Mapping[str, str]) -> d
     joined = {**environ, **settings}
     if settings and not joined.get("PERFGATE_FORGE"):
         options_told = ", ".join(GIVEN[name] for name in settings)
-        raise UsageError(f"{options_told} needs --forge (PERFGATE_FORGE) beside it: which forge the event is of")
+        raise UsageError("{options} needs --forge (PERFGATE_FORGE) too, the forge of the event", options=options_told)
     return joined
 
 
@@ -112,10 +112,16 @@ def _read_payload(environ: Mapping[str, str], kind: type[P]) -> P:
     path = Path(_need(environ, "GITHUB_EVENT_PATH"))
     try:
         if path.stat().st_size > MAX_PAYLOAD_BYTES:
-            raise UsageError(f"{path} (GITHUB_EVENT_PATH) is larger than {MAX_PAYLOAD_BYTES} bytes; that is no event")
+            raise UsageError(
+                "{path} (GITHUB_EVENT_PATH) is larger than {most_bytes} bytes; that is no event",
+                path=path,
+                most_bytes=MAX_PAYLOAD_BYTES,
+            )
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path} (GITHUB_EVENT_PATH) is not an event of GitHub Actions: {error}") from error
+        raise UsageError(
+            "{path} (GITHUB_EVENT_PATH) is not an event of GitHub Actions: {error}", path=path, error=error
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -288,13 +294,15 @@ def _after_workflow(event: CiEvent, run: _WorkflowRun, judged_here: str | None) 
 def _given(environ: Mapping[str, str]) -> CiEvent:
     missing = [f"{GIVEN[name]} ({name})" for name in _NEEDED if not environ.get(name)]
     if missing:
-        raise UsageError(f"the event of this job is given in part; missing: {', '.join(missing)}")
+        raise UsageError("the event of this job is incomplete; missing: {missing}", missing=", ".join(missing))
     forge, repository = environ["PERFGATE_FORGE"], environ["PERFGATE_REPOSITORY"]
     usual_api, usual_server = addresses(forge)
     api = environ.get("PERFGATE_API_URL") or usual_api
     if api is None:
         raise UsageError(
-            f"every {forge} server has its own address; give {GIVEN['PERFGATE_API_URL']} (PERFGATE_API_URL)"
+            "every {forge} server has its own address; give {example} (PERFGATE_API_URL)",
+            forge=forge,
+            example=GIVEN["PERFGATE_API_URL"],
         )
     origin = "://".join(urlsplit(api)[:2])
     server = environ.get("PERFGATE_SERVER_URL") or (usual_server if api == usual_api else None) or origin
@@ -302,7 +310,8 @@ def _given(environ: Mapping[str, str]) -> CiEvent:
     sha = environ["PERFGATE_HEAD_SHA"]
     if not COMMIT_ID.fullmatch(sha):
         raise UsageError(
-            f"--head-sha (PERFGATE_HEAD_SHA) must be a whole commit id in small letters, found {sha[:70]!r}"
+            "--head-sha (PERFGATE_HEAD_SHA) must be a full commit id in lower case, found {commit!r}",
+            commit=sha[:70],
         )
     job_url = _link(environ, "PERFGATE_JOB_URL")
     return CiEvent(
@@ -390,12 +399,14 @@ def _link(environ: Mapping[str, str], name: str) -> str | None:
 def _need(environ: Mapping[str, str], name: str) -> str:
     value = environ.get(name, "")
     if not value:
-        raise UsageError(f"this looks like a CI job, but {name} is not set; pass the job's environment on to perfgate")
+        raise UsageError(
+            "this looks like a CI job, but {name} is not set; pass the job's environment on to perfgate", name=name
+        )
     return value
 
 
 def _number(environ: Mapping[str, str], name: str) -> int:
     text = _need(environ, name)
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
-        raise UsageError(f"{name} must be a number, found {text[:40]!r}")
+        raise UsageError("{name} must be a number, found {text!r}", name=name, text=text[:40])
     return int(text)

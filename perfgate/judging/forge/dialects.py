@@ -44,7 +44,9 @@ class DialectForge:
     def __init__(self, session: ForgeSession, event: CiEvent, dialect: Dialect) -> None:
         owner, slash, name = event.project.partition("/")
         if not (owner and slash and name) or "/" in name:
-            raise ForgeSettingError(f"a {dialect.name} repository reads OWNER/NAME, found {event.project!r}")
+            raise ForgeSettingError(
+                "a {forge} repository reads OWNER/NAME, found {project!r}", forge=dialect.name, project=event.project
+            )
         self._session = session
         self._event = event
         self._dialect = dialect

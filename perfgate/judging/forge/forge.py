@@ -211,4 +211,8 @@ def _member(name: str) -> ModuleType:
             forge=name,
             package=FORGES_PACKAGE,
         )
-    raise UsageError(f"no forge {name[:40]!r}; perfgate posts to {', '.join(sorted({*names, *PACKAGED_FORGES}))}")
+    raise UsageError(
+        "no forge {name!r}; perfgate posts to {names}",
+        name=name[:40],
+        names=", ".join(sorted({*names, *PACKAGED_FORGES})),
+    )

@@ -25,6 +25,7 @@ from perfgate.judging.forge.session import (
     within,
 )
 from perfgate.judging.forge.url import api_root, check_page_url, is_same_host, shown
+from perfgate.locale import Activity
 
 Query = Mapping[str, str | int | list[str]]
 T = TypeVar("T")
@@ -133,7 +134,7 @@ class ForgeSession:
             url, query = answer.next_url, None
             if url is None:
                 return
-        raise ForgeError(f"{path} has more than {MAX_PAGES} pages; perfgate stops here")
+        raise ForgeError("{path} has more than {most} pages; perfgate stops here", path=path, most=MAX_PAGES)
 
     def enveloped_pages(self, path: str, kind: type[T], *, query: Query) -> Iterator[T]:
         """Yield the pages of a list that is a field of each answer; ``kind`` is the record with that field."""
@@ -216,12 +217,19 @@ class ForgeSession:
             wait = wait_after(refusal, attempt, self._clock())
             if attempt == TRIES - 1 or self._waited + wait > MAX_WAIT:
                 raise ForgeError(
-                    f"{request.where}: {refusal.reason}, after {attempt + 1} tries; run the job again later"
+                    "{where}: {reason}, after {attempt} tries; run the job again later",
+                    where=request.where,
+                    reason=refusal.reason,
+                    attempt=attempt + 1,
                 )
             self._waited += wait
             self._sleep(wait)
             if not again:
-                raise ForgeUnansweredError(f"{request.where}: {refusal.reason}; it may or may not be done")
+                raise ForgeUnansweredError(
+                    "{where}: {reason}; the request may or may not have been carried out",
+                    where=request.where,
+                    reason=refusal.reason,
+                )
         raise AssertionError("the last try returns or raises")
 
     def _try(self, request: _Request) -> HttpAnswer | Refusal:
@@ -231,17 +239,25 @@ class ForgeSession:
         except TooSlowError as error:
             if request.repeatable:
                 raise
-            raise ForgeUnansweredError(f"{error}; it may or may not be done") from None
+            raise ForgeUnansweredError(
+                "{error}; the request may or may not have been carried out", error=error
+            ) from None
         except requests.exceptions.SSLError as error:
             # Waiting does not repair a certificate.
-            raise ForgeError(self._auth.scrub(f"{request.where}: {error}; is the forge's own CA file given?")) from None
+            raise ForgeError(
+                "{where}: {error}; is the forge's CA file configured?",
+                where=self._auth.scrub(request.where),
+                error=self._auth.scrub(str(error)),
+            ) from None
         except requests.RequestException as error:
             # The request may have been carried out before the connection broke.
             if not request.repeatable and not isinstance(error, requests.ConnectTimeout):
                 raise ForgeUnansweredError(
-                    self._auth.scrub(f"{request.where}: no answer ({error}); it may or may not be done")
+                    "{where}: no answer ({error}); the request may or may not have been carried out",
+                    where=self._auth.scrub(request.where),
+                    error=self._auth.scrub(str(error)),
                 ) from None
-            return Refusal(self._auth.scrub(f"no answer ({error})"), {})
+            return Refusal(Activity("no answer ({error})", error=self._auth.scrub(str(error))), {})
         return self._judge(response, body, request)
 
     def _send(self, request: _Request) -> tuple[requests.Response, bytes]:
@@ -256,7 +272,9 @@ class ForgeSession:
             verify=self._verify,
             stream=True,
         ) as response:
-            body = read_bounded(response, request.where, most_bytes=MAX_ANSWER_BYTES, advice="that is not the API")
+            body = read_bounded(
+                response, request.where, most_bytes=MAX_ANSWER_BYTES, advice=Activity("this is not the API")
+            )
             return response, body
 
     def _judge(self, response: requests.Response, body: bytes, request: _Request) -> HttpAnswer | Refusal:
@@ -268,45 +286,72 @@ class ForgeSession:
             page = check_page_url(next_url, self._root) if next_url else None
             return HttpAnswer(status, body, page, headers.get("location", ""))
         if limited:
-            return Refusal(f"the forge asks to slow down (HTTP {status})", headers, limited=True)
+            return Refusal(
+                Activity("the forge asks to slow down (HTTP {status})", status=status), headers, limited=True
+            )
         if request.repeatable and (status in TRANSIENT or status == 409):
             # 409: GitLab, while another update of the same pipeline runs.
-            return Refusal(f"the forge answers HTTP {status}", headers)
+            return Refusal(Activity("the forge answers HTTP {status}", status=status), headers)
         kind = {404: ForgeGoneError, **dict.fromkeys(TRANSIENT, ForgeUnansweredError)}.get(status, ForgeError)
-        raise kind(self._auth.scrub(f"{request.where}: {_explain(status, response, body, self._rights)}"))
+        moved, words = self._auth.scrub(response.headers.get("Location", "")), self._auth.scrub(_printable(body))
+        raise kind(
+            "{where}: {why}",
+            where=self._auth.scrub(request.where),
+            why=_moved(status, moved) if 300 <= status < 400 else _explain(status, words, self._rights),
+        )
 
     def _decode(self, body: bytes, kind: type[T], path: str) -> T:
         try:
             return msgspec.json.decode(body, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ForgeError(
-                f"{path}: the answer is not what the API documents ({error}); is the API address right?"
+                "{path}: the answer is not what the API documents ({error}); is the API address right?",
+                path=path,
+                error=error,
             ) from None
 
 
 def _bounded(body: Mapping[str, Any], path: str) -> bytes:
     data = json.dumps(body).encode()
     if len(data) > MAX_REQUEST_BYTES:
-        raise ForgeError(f"a request of {len(data)} bytes to {path} is too large; {MAX_REQUEST_BYTES} are sent at most")
+        raise ForgeError(
+            "a request of {count} bytes to {path} is too large; {most_bytes} are sent at most",
+            count=len(data),
+            path=path,
+            most_bytes=MAX_REQUEST_BYTES,
+        )
     return data
 
 
-def _explain(status: int, response: requests.Response, body: bytes, rights: str) -> str:
-    if 300 <= status < 400:
-        return (
-            f"HTTP {status}, a redirect to {shown(response.headers.get('Location', ''))}, is not followed, because "
-            "the token would go along; was the repository renamed, or is the API address wrong?"
-        )
+def _moved(status: int, address: str) -> Activity:
+    return Activity(
+        "HTTP {status}, a redirect to {address}, is not followed, because the token would go along; was the repository "
+        "renamed, or is the API address wrong?",
+        status=status,
+        address=shown(address),
+    )
+
+
+def _explain(status: int, words: str, rights: str) -> Activity:
     advice = {
-        401: "the token is not valid (expired, revoked, or of another server)",
-        202: "the forge took the text for orders and kept nothing of it",
-        403: f"the token may not do this; {rights}",
-        404: "not found, or the token may not see it",
-        413: "the text is too long",
-        422: "the forge found the request invalid",
-    }.get(status, "an answer perfgate does not expect here")
+        401: Activity("the token is not valid (expired, revoked, or of another server)"),
+        202: Activity("the forge took the whole text as quick actions and stored nothing"),
+        403: Activity("the token may not do this; {rights}", rights=rights),
+        404: Activity("not found, or the token may not see it"),
+        413: Activity("the text is too long"),
+        422: Activity("the forge found the request invalid"),
+    }.get(status, Activity("an unexpected response"))
+    return Activity(
+        "HTTP {status}: {advice}. The forge says: {words}",
+        status=status,
+        advice=advice,
+        words=words or Activity("(nothing)"),
+    )
+
+
+def _printable(body: bytes) -> str:
     text = "".join(c if c.isprintable() else " " for c in body[:2000].decode(errors="replace"))
-    return f"HTTP {status}: {advice}. The forge says: {' '.join(text.split())[:300] or '(nothing)'}"
+    return " ".join(text.split())[:300]
 
 
 @dataclass(frozen=True)

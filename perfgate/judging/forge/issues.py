@@ -115,7 +115,9 @@ def compose(text: str, state: IssueState, first_line: str) -> str:
     """
     body = "\n".join([*hidden_lines(state, first_line), *without_commands(text.splitlines())]) + "\n"
     if len(body) > MAX_CHARACTERS:
-        raise ForgeError(f"the issue has {len(body)} characters, and at most {MAX_CHARACTERS} are posted")
+        raise ForgeError(
+            "the issue has {count} characters, and at most {most} are posted", count=len(body), most=MAX_CHARACTERS
+        )
     return body
 
 

@@ -50,7 +50,9 @@ def append_to(path: Path, text: str, variable: str) -> None:
         with path.open("a", encoding="utf-8", errors="replace") as file:
             file.write(text)
     except OSError as error:
-        raise UsageError(f"{path} ({variable}) cannot be written: {error}") from error
+        raise UsageError(
+            "{path} ({variable}) cannot be written: {error}", path=path, variable=variable, error=error
+        ) from error
 
 
 def output_lines(values: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextvars import copy_context
 from typing import TypeVar
 
 import requests
@@ -11,6 +12,7 @@ from requests.auth import AuthBase
 
 from perfgate.errors import ForgeError, ForgeSettingError, ForgeTooLargeError
 from perfgate.judging.forge.url import download_address, is_loopback
+from perfgate.locale import Activity
 from perfgate.version import __version__
 
 
@@ -88,10 +90,11 @@ def within(seconds: float, where: str, request: Callable[[], T]) -> T:
     headers, in the body, inside a compressed block. The thread that still reads is abandoned; it ends with the process.
     """
     outcome: list[T | BaseException] = []
+    context = copy_context()  # with the language of errors
 
     def run() -> None:
         try:
-            outcome.append(request())
+            outcome.append(context.run(request))
         except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
             outcome.append(error)
 
@@ -99,7 +102,11 @@ def within(seconds: float, where: str, request: Callable[[], T]) -> T:
     reader.start()
     reader.join(seconds)
     if not outcome:
-        raise TooSlowError(f"{where}: the answer did not end within {seconds:g} s; run the job again later")
+        raise TooSlowError(
+            "{where}: the answer did not end within {seconds:g} s; run the job again later",
+            where=where,
+            seconds=seconds,
+        )
     if isinstance(outcome[0], BaseException):
         raise outcome[0]
     return outcome[0]
@@ -122,17 +129,27 @@ def _fetch(url: str, where: str, *, most_bytes: int, verify: bool | str) -> byte
             timeout = (CONNECT_TIMEOUT, READ_TIMEOUT)
             with session.get(url, timeout=timeout, allow_redirects=False, verify=verify, stream=True) as response:
                 if 300 <= response.status_code < 400:
-                    raise ForgeError(f"{where}: the storage redirects once more, which is not followed")
+                    raise ForgeError("{where}: the storage redirects once more, which is not followed", where=where)
                 if response.status_code != 200:
-                    raise NothingArrivedError(f"{where}: the storage answers HTTP {response.status_code}")
-                data = read_bounded(response, where, most_bytes=most_bytes, advice="no artifact of a check is")
+                    raise NothingArrivedError(
+                        "{where}: the storage answers HTTP {status}", where=where, status=response.status_code
+                    )
+                data = read_bounded(
+                    response, where, most_bytes=most_bytes, advice=Activity("an artifact of a check is smaller")
+                )
                 announced = response.headers.get("Content-Length", "")
     except requests.exceptions.SSLError as error:
-        raise ForgeError(f"{where}: {_without_query(error, url)}; is the forge's own CA file given?") from None
+        raise ForgeError(
+            "{where}: {error}; is the forge's CA file configured?", where=where, error=_without_query(error, url)
+        ) from None
     except requests.RequestException as error:
-        raise NothingArrivedError(f"{where}: no answer ({_without_query(error, url)})") from None
+        raise NothingArrivedError(
+            "{where}: no answer ({error})", where=where, error=_without_query(error, url)
+        ) from None
     if announced.isdecimal() and int(announced) != len(data):
-        raise NothingArrivedError(f"{where}: {len(data)} of {announced} bytes arrived")
+        raise NothingArrivedError(
+            "{where}: {count} of {announced} bytes arrived", where=where, count=len(data), announced=announced
+        )
     return data
 
 
@@ -142,7 +159,12 @@ def read_bounded(response: requests.Response, where: str, *, most_bytes: int, ad
     for chunk in response.iter_content(_CHUNK):
         data += chunk
         if len(data) > most_bytes:
-            raise ForgeTooLargeError(f"{where}: the answer is larger than {most_bytes} bytes; {advice}")
+            raise ForgeTooLargeError(
+                "{where}: the answer is larger than {most_bytes} bytes; {advice}",
+                where=where,
+                most_bytes=most_bytes,
+                advice=advice,
+            )
     return bytes(data)
 
 

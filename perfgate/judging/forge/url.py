@@ -13,11 +13,14 @@ def api_root(url: str) -> str:
     parts = _split(url)
     if parts.username or parts.password or parts.query or parts.fragment or not parts.hostname:
         raise ForgeSettingError(
-            f"the API address must read https://HOST/PATH, found one at {parts.hostname!r} with more or less"
+            "the API address must have the form https://HOST/PATH; that of {hostname!r} has not",
+            hostname=parts.hostname,
         )
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(url)):
         raise ForgeSettingError(
-            f"the API address {parts.scheme}://{parts.netloc} is not https; a token is not sent in the clear"
+            "the API address {scheme}://{netloc} is not https; a token is not sent in the clear",
+            scheme=parts.scheme,
+            netloc=parts.netloc,
         )
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
@@ -31,7 +34,10 @@ def check_page_url(url: str, root: str) -> str:
     page, home = _split(url), _split(root)
     if (page.scheme, page.netloc) != (home.scheme, home.netloc) or not page.path.startswith(home.path + "/"):
         raise ForgeError(
-            f"the next page of a list lies at {page.scheme}://{page.hostname}, not under {root}; it is not followed"
+            "the next page of a list lies at {scheme}://{hostname}, not under {root}; it is not followed",
+            scheme=page.scheme,
+            hostname=page.hostname,
+            root=root,
         )
     return url
 
@@ -41,7 +47,11 @@ def download_address(url: str, root: str) -> str:
     parts = _split(url)
     local = parts.scheme == "http" and is_loopback(url) and is_loopback(root)
     if not parts.hostname or parts.username or parts.password or not (parts.scheme == "https" or local):
-        raise ForgeError(f"the forge names {parts.scheme}://{parts.hostname} for a download; only https is followed")
+        raise ForgeError(
+            "the forge names {scheme}://{hostname} for a download; only https is followed",
+            scheme=parts.scheme,
+            hostname=parts.hostname,
+        )
     return url
 
 
@@ -63,5 +73,5 @@ def _split(url: str) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        raise ForgeError(f"not an address: {error}") from None
+        raise ForgeError("not an address: {error}", error=error) from None
     return parts

@@ -106,8 +106,10 @@ def decide(
     """
     if base.replicates and base.session.id != head.session.id:
         raise DocumentError(
-            f"the pairs of these two runs come from different sessions ({base.session.id}, {head.session.id}), so they "
-            "were not measured side by side; judge the two run.json of one check folder"
+            "the pairs of these two runs come from different sessions ({base}, {head}), so they were not measured "
+            "side by side; judge the two run.json of one check folder",
+            base=base.session.id,
+            head=head.session.id,
         )
     evidence, comparing = Evidence(base, head), _comparing(base, head)
     differences = _testbed_differences(base, head)
@@ -500,4 +502,4 @@ def _duration(head: RunDocument) -> float:
         started, finished = (datetime.fromisoformat(text.replace("Z", "+00:00")) for text in times)
         return round((finished - started).total_seconds(), 3)
     except (TypeError, ValueError) as error:  # TypeError: one of the two has a time zone
-        raise DocumentError(f"the session's times are not ISO 8601 with a time zone: {error}") from error
+        raise DocumentError("the session's times are not ISO 8601 with a time zone: {error}", error=error) from error

@@ -25,6 +25,7 @@ from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES, parse_json
 from perfgate.errors import DocumentError, StoreError
 from perfgate.judging.store.store import RunEntry, StoredDocument, run_entry
+from perfgate.locale import Activity
 
 VERSION = 1
 EMPTY_LIST = b"[]"
@@ -33,8 +34,8 @@ DOCUMENTS = "documents/"
 # The newest verdicts of a project's gates that one file holds.
 MOST_GATES = 2000
 
-REMEDY = (
-    "bring back an earlier commit of the branch, or delete the file from it; `perfgate baseline record` keeps new runs"
+REMEDY = Activity(
+    "restore an earlier commit of the branch, or delete the file from it; `perfgate baseline record` stores new runs"
 )
 _MARK = re.compile(r"perfgate-store-v([0-9]{1,6})")
 _DOCUMENT = re.compile(r"documents/([0-9a-f]{64})\.json\.gz")
@@ -68,7 +69,7 @@ def unpack_document(packed: bytes, *, name: str) -> bytes:
     try:
         return zlib.decompressobj(wbits=31).decompress(packed, MAX_BYTES + 1)
     except zlib.error as error:
-        raise StoreError(f"{name} cannot be read ({error}); {REMEDY}") from error
+        raise StoreError("{name} cannot be read ({error}); {remedy}", name=name, error=error, remedy=REMEDY) from error
 
 
 def run_path(file: RunFile) -> str:
@@ -129,12 +130,13 @@ def check_mark(paths: Iterable[str], *, name: str) -> None:
     """Raise StoreError for a branch that is not a store, or one of a newer perfgate."""
     versions = [int(mark[1]) for path in paths if (mark := _MARK.fullmatch(path))]
     if not versions:
-        raise StoreError(
-            f"{name} holds something else, no store of perfgate; give the store another name in [store] path"
-        )
+        raise StoreError("{name} is not a store of perfgate; give the store another name in [store] path", name=name)
     if max(versions) > VERSION:
         raise StoreError(
-            f"{name} was written by a newer perfgate (layout {max(versions)}, this one knows {VERSION}); upgrade perfgate"
+            "{name} was written by a newer perfgate (layout {layout}, this one knows {known}); upgrade perfgate",
+            name=name,
+            layout=max(versions),
+            known=VERSION,
         )
 
 
@@ -146,9 +148,15 @@ def decode_run(data: bytes, path: str, *, name: str) -> RunFile:
         for labels in {value.labels for value in file.values if value.labels}:
             msgspec.json.decode(labels, type=dict[str, str])
     except (ValueError, msgspec.ValidationError) as error:
-        raise StoreError(f"{name} is damaged: {error}; {REMEDY}") from error
+        raise StoreError("{name} is damaged: {error}; {remedy}", name=name, error=error, remedy=REMEDY) from error
     if path != run_path(file):
-        raise StoreError(f"{name} is damaged: it holds run {file.run.id[:12]!a} of {file.run.project[:80]!a}; {REMEDY}")
+        raise StoreError(
+            "{name} is damaged: it holds run {run_id!a} of {project!a}; {remedy}",
+            name=name,
+            run_id=file.run.id[:12],
+            project=file.run.project[:80],
+            remedy=REMEDY,
+        )
     return file
 
 
@@ -158,7 +166,9 @@ def decode(data: bytes, kind: type[_Record], *, name: str) -> _Record:
         value: Any = parse_json(data, name=name, max_bytes=MAX_SMALL_BYTES)
         return msgspec.convert(value, kind)
     except (DocumentError, msgspec.ValidationError) as error:
-        raise StoreError(f"{name} is damaged: {_why(error, name)}; {REMEDY}") from error
+        raise StoreError(
+            "{name} is damaged: {why}; {remedy}", name=name, why=_why(error, name), remedy=REMEDY
+        ) from error
 
 
 def decode_acceptances(data: bytes, *, name: str) -> list[Acceptance]:

@@ -13,6 +13,7 @@ from perfgate.errors import RepositoryError, StoreError
 from perfgate.git.commands import run_git
 from perfgate.git.settings import NO_FILES, alone_in, as_environment, authorization, password_of
 from perfgate.judging.store.store import GitAccess, StorePlace, shown_location
+from perfgate.locale import Activity
 from perfgate.system.loopback import is_loopback_host
 
 PREFIX = "branch://"
@@ -108,12 +109,16 @@ def parse_location(location: str) -> BranchLocation:
     strange = ".." in name or "//" in name or "/." in name or name.endswith((".lock", "/", "."))
     if strange or not _BRANCH.fullmatch(name):
         raise StoreError(
-            f"{shown_location(location)!a} names no branch; write {PREFIX}NAME, e.g. {PREFIX}perfgate-data"
+            "{location!a} names no branch; write {prefix}NAME, e.g. {prefix}perfgate-data",
+            location=shown_location(location),
+            prefix=PREFIX,
         )
     if options or (remote is not None and not _REMOTE_NAME.fullmatch(remote)):
         raise StoreError(
-            f"{shown_location(location)!a}: only ?remote=NAME may follow, the name of a remote of the clone; an address is "
-            f"given by the environment variable {REMOTE_VARIABLE}"
+            "{location!a}: only ?remote=NAME may follow, the name of a remote of the clone; an address is given by "
+            "the environment variable {variable}",
+            location=shown_location(location),
+            variable=REMOTE_VARIABLE,
         )
     return BranchLocation(name, remote)
 
@@ -141,7 +146,7 @@ def find_link(location: BranchLocation, place: StorePlace) -> RemoteBranch:
             settings += ((f"http.{access.server}/.extraHeader", header),)
             url, isolated = _without_user(url), True
         elif not _is_local(url):
-            hint = f"; the job's token is sent to {access.server} only"
+            hint = Activity("; the job's token is sent to {server} only", server=access.server)
     return RemoteBranch(
         branch=location.branch,
         url=url,
@@ -165,21 +170,37 @@ def _address(location: BranchLocation, place: StorePlace) -> str:
         top = run_git(place.root, ["rev-parse", "--show-toplevel"], settings)
         remote = run_git(place.root, ["remote", "get-url", name], settings)
     except (RepositoryError, OSError) as error:
-        raise StoreError(f"the store {PREFIX}{location.branch} cannot be found: {error}") from error
+        raise StoreError(
+            "the store {prefix}{branch} cannot be found: {error}", prefix=PREFIX, branch=location.branch, error=error
+        ) from error
     if not top.code and not remote.code and remote.output:
-        return _checked(remote.output, Path(top.output), f"the remote {name}")
+        return _checked(remote.output, Path(top.output), Activity("the remote {name}", name=name))
     if place.access is not None and location.remote is None:
         return place.access.repository
-    why = f"it has no remote {name!r}" if not top.code else f"it lies in no git clone that can be read ({top.errors})"
+    why = (
+        Activity("it has no remote {name!r}", name=name)
+        if not top.code
+        else Activity("it lies in no git clone that can be read ({error})", error=top.errors)
+    )
     raise StoreError(
-        f"the store {PREFIX}{location.branch} of {place.root} cannot be found: {why}; add one (git remote add {name} URL), "
-        f"or set {REMOTE_VARIABLE} to the address of the repository"
+        "the store {prefix}{branch} of {root} cannot be found: {why}; add one (git remote add {name} URL), or "
+        "set {variable} to the address of the repository",
+        prefix=PREFIX,
+        branch=location.branch,
+        root=place.root,
+        why=why,
+        name=name,
+        variable=REMOTE_VARIABLE,
     )
 
 
 def _checked(url: str, folder: Path, origin: str) -> str:
     if not url.isprintable() or url.startswith("-") or "::" in url.partition("/")[0]:
-        raise StoreError(f"{origin} is {_USERINFO.sub('***', url)[:200]!a}, which is no address of a repository")
+        raise StoreError(
+            "{origin} is {address!a}, not the address of a repository",
+            origin=origin,
+            address=_USERINFO.sub("***", url)[:200],
+        )
     return str((folder / url).resolve()) if _is_path(url) else url
 
 
@@ -189,7 +210,7 @@ def _authorization(access: GitAccess) -> tuple[str, tuple[str, ...]]:
     if not token.isascii() or not token.isprintable() or " " in token:
         raise StoreError("the token has characters no token has; check the secret the job passes on")
     if parts.scheme != "https" and not is_loopback_host(parts.hostname or ""):
-        raise StoreError(f"{access.server} is not https; a token is not sent in the clear")
+        raise StoreError("{server} is not https; a token is not sent in the clear", server=access.server)
     password = password_of(access.user, token)
     return authorization(password), (token, password)
 
@@ -227,5 +248,7 @@ def _split(url: str) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError:
-        raise StoreError(f"{_USERINFO.sub('***', url)[:200]!a} is no address of a repository") from None
+        raise StoreError(
+            "{address!a} is not the address of a repository", address=_USERINFO.sub("***", url)[:200]
+        ) from None
     return parts

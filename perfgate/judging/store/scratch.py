@@ -16,6 +16,7 @@ from pathlib import Path
 from perfgate.errors import RepositoryError, StoreError, StoreRefusedError
 from perfgate.git.commands import GitBytes, exchange_with_git
 from perfgate.judging.store.remote import REMOTE, RemoteBranch
+from perfgate.locale import Activity
 from perfgate.system.interrupts import held_back
 
 # GIT_CONFIG_COUNT came with git 2.31 (its release notes).
@@ -83,7 +84,7 @@ class Scratch:
         if result.code and "couldn't find remote ref" in result.errors.lower():
             return Tip()
         if result.code:
-            raise self._refusal("cannot be read", result)
+            raise self._refusal(Activity("cannot be read"), result)
         self._has_tip = True
         ((commit, text),) = _contents(self._must("cat-file", "--batch", feed=f"{_TIP}\n".encode()))
         counted = _COUNT.search(text)
@@ -101,10 +102,17 @@ class Scratch:
         sizes = [line.split() for line in self._must("cat-file", "--batch-check", feed=request).splitlines()]
         for size in sizes:
             if len(size) != 3 or size[1] != b"blob":
-                raise StoreError(f"{self._link.name} lacks a file that it lists; {_TRY_AGAIN}")
+                raise StoreError(
+                    "{name} lacks a file that it lists; {try_again}", name=self._link.name, try_again=_TRY_AGAIN
+                )
         total = sum(int(size[2]) for size in sizes)
         if total > MAX_READ_BYTES or any(int(size[2]) > most for size in sizes):
-            raise StoreError(f"{self._link.name} holds more than perfgate ever writes there ({total} bytes); {_PRUNE}")
+            raise StoreError(
+                "{name} holds more than perfgate ever writes there ({total} bytes); {prune}",
+                name=self._link.name,
+                total=total,
+                prune=_PRUNE,
+            )
         return dict(_contents(self._must("cat-file", "--batch", feed=request)))
 
     def push(self, tip: Tip, change: StoreChange, *, seconds_since_1970: int) -> bool:
@@ -130,7 +138,7 @@ class Scratch:
             return True  # the push arrived, but its answer was lost
         if now != tip.commit:
             return False
-        raise self._refusal("cannot be written", result)
+        raise self._refusal(Activity("cannot be written"), result)
 
     def _commit(self, tip: Tip, change: StoreChange, seconds_since_1970: int) -> str:
         """Create the commit in one process (git-fast-import)."""
@@ -163,7 +171,13 @@ class Scratch:
             if kind == b"blob":
                 files[path.decode(errors="replace")] = name.decode()
         if len(files) > MAX_FILES:
-            raise StoreError(f"{self._link.name} holds {len(files)} files, at most {MAX_FILES} are read; {_PRUNE}")
+            raise StoreError(
+                "{name} holds {count} files, at most {most} are read; {prune}",
+                name=self._link.name,
+                count=len(files),
+                most=MAX_FILES,
+                prune=_PRUNE,
+            )
         return files
 
     def _fetch_missing(self, names: Iterable[str]) -> None:
@@ -188,13 +202,13 @@ class Scratch:
             seconds=NETWORK_SECONDS,
         )
         if result.code:
-            raise self._refusal("cannot be read", result)
+            raise self._refusal(Activity("cannot be read"), result)
 
     def _must(self, *arguments: str, feed: bytes = b"") -> bytes:
         """Run a local git command. Raises StoreError if it fails."""
         result = self._git(*arguments, feed=feed)
         if result.code:
-            raise self._refusal(f"cannot be used: git {arguments[0]} failed", result)
+            raise self._refusal(Activity("cannot be used: git {command} failed", command=arguments[0]), result)
         return result.output
 
     def _git(self, *arguments: str, feed: bytes = b"", seconds: float = LOCAL_SECONDS) -> GitBytes:
@@ -202,7 +216,7 @@ class Scratch:
             return exchange_with_git(self._folder, arguments, self._environment, feed=feed, limit_seconds=seconds)
         except RepositoryError as error:
             raise StoreRefusedError(
-                f"{self._link.name} cannot be used: {error}; is the server reachable from here?"
+                "{name} cannot be used: {error}; is the server reachable from here?", name=self._link.name, error=error
             ) from error
 
     def _refusal(self, action: str, result: GitBytes) -> StoreError:
@@ -211,7 +225,14 @@ class Scratch:
         words = "".join(character if character.isprintable() else " " for character in words)[:600]
         lower = words.lower()
         remedy = next((remedy for signs, remedy in _REMEDIES if any(sign in lower for sign in signs)), _OFFLINE)
-        return StoreRefusedError(f"{self._link.name} {action}: {words or 'no word of why'}; {remedy}{self._link.hint}")
+        return StoreRefusedError(
+            "{name} {action}: {words}; {remedy}{hint}",
+            name=self._link.name,
+            action=action,
+            words=words or Activity("no reason given"),
+            remedy=remedy,
+            hint=self._link.hint,
+        )
 
     def _refuse_old_git(self) -> None:
         """Raise StoreError for a git older than OLDEST_GIT; checked only after a failure."""
@@ -219,8 +240,9 @@ class Scratch:
         match = re.search(r"(\d+)\.(\d+)", output)
         if match is None or (int(match[1]), int(match[2])) < OLDEST_GIT:
             raise StoreError(
-                f"a store in a branch needs git {'.'.join(map(str, OLDEST_GIT))} or newer, found {output[:80]!a}; install a "
-                "newer git"
+                "a store in a branch needs git {oldest} or newer, found {output!a}; install a newer git",
+                oldest=".".join(map(str, OLDEST_GIT)),
+                output=output[:80],
             )
 
 
@@ -231,17 +253,19 @@ def open_scratch(link: RemoteBranch) -> Iterator[Scratch]:
         try:
             folder = tempfile.TemporaryDirectory(prefix="perfgate-store-")
         except OSError as error:
-            raise StoreRefusedError(f"no scratch folder can be made ({error}); {_SPACE}") from error
+            raise StoreRefusedError(
+                "no scratch folder can be made ({error}); {space}", error=error, space=_SPACE
+            ) from error
         with folder:
             scratch = Scratch(Path(folder.name), link)
             scratch.start()
             yield scratch
 
 
-_TRY_AGAIN = "it was rewritten in this moment, or is damaged: run the command again"
-_PRUNE = "remove old runs with `perfgate baseline prune --keep N`, or give the store another branch"
-_SPACE = "free space in the folder for temporary files, or set TMPDIR to one with space"
-_OFFLINE = "is the server reachable from here, and the address right? then run the command again"
+_TRY_AGAIN = Activity("it is being rewritten, or is damaged: run the command again")
+_PRUNE = Activity("remove old runs with `perfgate baseline prune --keep N`, or give the store another branch")
+_SPACE = Activity("free space in the folder for temporary files, or set TMPDIR to one with space")
+_OFFLINE = Activity("is the server reachable from here, and the address right? then run the command again")
 # Messages of git 2.39 and of the forges' hooks, in lower case; the first match counts.
 _REMEDIES = (
     (
@@ -250,25 +274,32 @@ _REMEDIES = (
     ),
     (
         ("protected branch", "gh006", "gh013", "not allowed to push", "hook declined", "remote rejected", "force push"),
-        "the server protects this branch: let the job's account push to it (docs/store.md says how), or choose another "
-        "name in [store] path",
+        Activity(
+            "the server protects this branch: let the job's account push to it (docs/store.md says how), or choose another "
+            "name in [store] path"
+        ),
     ),
     (
         ("authentication failed", "could not read username", "could not read password", " 401", " 403", "permission"),
-        "the job's token or your key may not do this: reading needs read access to the code, writing needs write access "
-        "(GitHub: contents: write; GitLab: a project access token with write_repository)",
+        Activity(
+            "the job's token or your key may not do this: reading needs read access to the code, writing needs write access "
+            "(GitHub: contents: write; GitLab: a project access token with write_repository)"
+        ),
     ),
     (
         ("redirect", "unable to update url base", "returned error: 30"),
-        "the repository has moved, and a redirect is not followed: set the remote to its new address",
+        Activity("the repository has moved, and a redirect is not followed: set the remote to its new address"),
     ),
     (
         ("not found", "does not appear to be a git repository", "does not exist"),
-        "there is no such repository, or this account may not see it: check the remote and the token",
+        Activity("there is no such repository, or this account may not see it: check the remote and the token"),
     ),
     (
         ("certificate", "ssl"),
-        "the server's certificate is not known here: install its authority's certificate, or name the file in GIT_SSL_CAINFO",
+        Activity(
+            "the server's certificate is not known here: install its authority's certificate, or name the file in "
+            "GIT_SSL_CAINFO"
+        ),
     ),
 )
 

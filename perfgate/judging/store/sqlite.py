@@ -17,21 +17,22 @@ from sqlalchemy.dialects import sqlite
 
 from perfgate.errors import StoreError, StoreRefusedError
 from perfgate.judging.store.tables import STORE_VERSION, has_tables, prepare_tables, stored_version
+from perfgate.locale import Activity
 
 BUSY_SECONDS = 30.0
-RESTORE = "the store is damaged: bring back a copy of it, or move it away and record the runs of main again"
+RESTORE = Activity("the store is damaged: restore a copy, or move it away and record the runs of main again")
 
-_PLACE = "it must lie in a folder that can be written: set PERFGATE_STORE to another path"
+_PLACE = Activity("it must lie in a folder that can be written: set PERFGATE_STORE to another path")
 _FULL = ("disk is full", "disk I/O error", "No space left", "File too large", "Disk quota exceeded")
 _LOCKED = ("is locked",)
-_UNKNOWN = "if it happens again, please report it"
+_UNKNOWN = Activity("if it happens again, please report it")
 
 # SQLite's messages (sqlite3.c, sqlite3ErrStr): Python before 3.11 does not expose its error codes.
 _REMEDIES = (
     (("not a database", "malformed", "file is encrypted"), RESTORE),
-    (_FULL, "free space on its disk, or set PERFGATE_STORE to a path elsewhere"),
+    (_FULL, Activity("free space on its disk, or set PERFGATE_STORE to a path elsewhere")),
     (("readonly database", "unable to open"), _PLACE),
-    (_LOCKED, "another process has kept it locked for half a minute; wait for that process, or end it"),
+    (_LOCKED, Activity("another process has kept it locked for half a minute; wait for that process, or end it")),
 )
 
 
@@ -83,11 +84,16 @@ class SqliteFile:
             is_folder, is_there = self._path.is_dir(), self._path.exists()
             is_empty = self._path.is_file() and not self._path.stat().st_size
         if is_folder:
-            raise StoreError(f"the store {self._path} is a folder; name a file in it, e.g. {self._path / 'store.db'}")
+            raise StoreError(
+                "the store {path} is a folder; name a file in it, e.g. {example}",
+                path=self._path,
+                example=self._path / "store.db",
+            )
         if is_empty:
             raise StoreError(
-                f"the store {self._path} is a file of 0 bytes, which perfgate never leaves: what was in it is gone; bring "
-                "back a copy of it, or remove the file to begin a new store"
+                "the store {path} is a file of 0 bytes, which perfgate never leaves behind: its content is lost; "
+                "restore a copy, or remove the file to start a new store",
+                path=self._path,
             )
         return is_there
 

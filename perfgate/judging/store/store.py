@@ -204,8 +204,10 @@ def refuse_unfit(run: RunDocument, *, allow_dirty: bool, now: datetime) -> None:
     """Refuse a run that must not become the baseline. Raises UnfitRunError."""
     if started(run) > (now + AHEAD).timestamp():
         raise UnfitRunError(
-            f"this run says that it began at {run.session.started_at}, and it is {now.isoformat(timespec='seconds')} here; it "
-            "would be the newest of main for ever: set the measuring machine's clock and measure again"
+            "this run is dated {started_at}, and it is {now} here; it would stay the newest of main forever: set the "
+            "measuring machine's clock and measure again",
+            started_at=run.session.started_at,
+            now=now.isoformat(timespec="seconds"),
         )
     if run.side == "head":
         raise UnfitRunError("this run is the head of a change; only runs of main are kept: record a run of main")
@@ -217,8 +219,9 @@ def refuse_unfit(run: RunDocument, *, allow_dirty: bool, now: datetime) -> None:
     for result in run.correctness:
         if result.status == "failed":
             raise UnfitRunError(
-                f"the correctness check of workload {result.workload!r} failed in this run; a wrong model is no "
-                "baseline: repair it and measure again"
+                "the correctness check of workload {workload!r} failed in this run; a wrong model is no baseline: repair "
+                "it and measure again",
+                workload=result.workload,
             )
 
 
@@ -228,11 +231,11 @@ def recorded_document(data: bytes, run_id: str, *, name: str, remedy: str) -> Ru
     Intact bytes that cannot be read come from a newer or a very old perfgate: the store is not damaged.
     """
     if hashlib.sha256(data).hexdigest() != run_id:
-        raise StoreError(f"{name} is not what was recorded; {remedy}")
+        raise StoreError("{name} differs from the recorded document; {remedy}", name=name, remedy=remedy)
     try:
         return parse_run(data, name=name)
     except DocumentError as error:
-        raise StoreError(str(error)) from error
+        raise StoreError("{error}", error=error) from error
 
 
 def intact_run(document: StoredDocument) -> RunDocument:
@@ -245,7 +248,11 @@ def intact_run(document: StoredDocument) -> RunDocument:
 
 
 def kept_already(session: str, run_id: str) -> SessionKeptError:
-    return SessionKeptError(f"session {session!a} is kept already, as {run_id[:12]}; one run a session: measure again")
+    return SessionKeptError(
+        "session {session!a} is already stored, as {run_id}; a session is stored once: measure again",
+        session=session,
+        run_id=run_id[:12],
+    )
 
 
 def pack_document(run: RunDocument, recorded_at: datetime) -> StoredDocument:
@@ -302,7 +309,7 @@ def started(run: RunDocument) -> float:
         return moment(text).timestamp()
     except (ValueError, OverflowError) as error:
         raise UnfitRunError(
-            f"the run says it started at {text[:80]!a}, which is no ISO 8601 time; measure again"
+            "the run's start {text!a} is not an ISO 8601 time; measure again", text=text[:80]
         ) from error
 
 
@@ -348,5 +355,7 @@ def _data_folder(environ: Mapping[str, str]) -> Path:
     if folder.is_absolute():
         return folder
     if not environ.get("HOME"):
-        raise StoreError(f"neither HOME nor XDG_DATA_HOME is set; set {STORE_VARIABLE} to the path of the store")
+        raise StoreError(
+            "neither HOME nor XDG_DATA_HOME is set; set {variable} to the path of the store", variable=STORE_VARIABLE
+        )
     return Path(environ["HOME"]) / ".local" / "share"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from perfgate.document.doctor import FitnessCheck
-from perfgate.document.message import Message, UnmeasuredError
+from perfgate.document.message import Message, MessageValue, UnmeasuredError, reason_of
 from perfgate.document.telemetry import Sensor, Watch
 from perfgate.errors import ConfigError, MeasuringError
 from perfgate.measuring.devices import backends, monitors
@@ -29,8 +29,10 @@ def refuse_unknown_kind(kind: str) -> re.Match[str]:
     match = _KIND.fullmatch(kind)
     if match is None or match[1] not in device_kinds():
         raise ConfigError(
-            f"device {kind!r} is not known; known kinds: {', '.join(device_kinds())} "
-            '(set device in perfgate.toml, or PERFGATE_DEVICE, e.g. device = "cpu")'
+            "device {kind!r} is not known; known kinds: {kinds} (set device in perfgate.toml, or PERFGATE_DEVICE, "
+            'e.g. device = "cpu")',
+            kind=kind,
+            kinds=", ".join(device_kinds()),
         )
     return match
 
@@ -46,8 +48,14 @@ def open_device(kind: str) -> Device:
         return _open(match[1], int(match[2] or 0))
     except MeasuringError as error:
         there = [name for name in device_kinds() if name != match[1] and _opens(name)]
-        alternatives = f"what can be opened here: {', '.join(there)}" if there else "no other device can be opened here"
-        raise MeasuringError(f"device {kind!r} cannot be opened: {error}; {alternatives}") from error
+        others = Message("device.closed-others", {"kinds": ", ".join(there)})
+        alternatives = others if there else Message("device.closed-no-other")
+        values: dict[str, MessageValue] = {
+            "device": repr(kind),
+            "error": reason_of(error),
+            "alternatives": alternatives,
+        }
+        raise UnmeasuredError(Message("device.closed", values)) from error
 
 
 def examine_device(kind: str, host: Host) -> list[FitnessCheck]:
@@ -57,7 +65,7 @@ def examine_device(kind: str, host: Host) -> list[FitnessCheck]:
     """
     match = _KIND.fullmatch(kind)
     if match is None:
-        raise MeasuringError(f"device {kind!r} is not known; write a kind and an index, e.g. npu:1")
+        raise UnmeasuredError(Message("device.unknown-name", {"device": repr(kind)}))
     if match[1] not in monitored_kinds():
         return []
     checks: list[FitnessCheck] = load_member(monitors, match[1]).examine(host, int(match[2] or 0))

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Literal, NamedTuple
 
-from perfgate.errors import WorkloadError
+from perfgate.document.message import Message, WorkloadError, quote
 from perfgate.measuring.counting.compiled import has_compiled
 from perfgate.measuring.counting.tally import SourceLines
 from perfgate.measuring.devices.device import Device
@@ -75,7 +75,8 @@ def try_calls(workload: BoundWorkload, device: Device, root: Path) -> FailedTria
             part = "check"
             if refused := answered_no(workload, output, inputs):
                 place = line_of(workload.workload.check, root) if workload.workload.check else None
-                raise WorkloadError(f"{refused} (at {place})" if place else refused)
+                at_place = Message("mistake.at", {"error": refused, "place": place}) if place else quote(refused)
+                raise WorkloadError(at_place)
         except BaseException as error:  # noqa: BLE001 - user code may raise anything, SystemExit included
             return FailedTrial(part, shape, error)
     return None

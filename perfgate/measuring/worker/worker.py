@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 
 from perfgate import protocol
-from perfgate.document.message import Message, ReasonedError
+from perfgate.document.message import Message, ReasonedError, WorkloadError
 from perfgate.document.run import ErrorDetail
-from perfgate.errors import MeasuringError, WorkloadError
+from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.mistakes import ProjectCode, explained, one_line, own_traceback
 from perfgate.measuring.checklist.runner import find_steps, run_step
 from perfgate.measuring.checklist.step import StepContext
@@ -168,7 +168,7 @@ class WorkerLoop:
         self._say(f"building {request.name}")
         self.workload = BoundWorkload(request.name, workload, device, seed=request.seed)
         if self.workload.model is None:
-            raise WorkloadError(f"workload {request.name!r}: build(device) returned None; return the model")
+            raise WorkloadError(Message("workload.no-model", {"name": repr(request.name)}))
         return protocol.Loaded(
             batch=workload.batch,
             shapes=self.workload.shapes,

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from perfgate.errors import WorkloadError
+from perfgate.document.message import Message, WorkloadError
 from perfgate.measuring.workload.workload import Workload
 
 _MOST_TEXT = 2000
@@ -92,7 +92,8 @@ def _timed_by_test(test: str) -> Timed:
     threading.Thread(target=work, daemon=True).start()
     capture.is_over.wait()
     if capture.failures or capture.timed is None:
-        raise WorkloadError(f"the test {test} gave no benchmark: {capture.failures[0][-_MOST_TEXT:]}")
+        values = {"test": test, "error": capture.failures[0][-_MOST_TEXT:]}
+        raise WorkloadError(Message("workload.no-benchmark", values))
     return capture.timed
 
 
@@ -149,7 +150,7 @@ class Benchmark:
 
     def __call__(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         if self._capture.timed is not None:
-            raise WorkloadError("a test calls benchmark once; split it")
+            raise WorkloadError(Message("workload.benchmark-twice"))
         self._capture.timed = partial(function, *arguments, **named)
         return self._capture.timed()
 
@@ -162,9 +163,7 @@ class Benchmark:
         **_rounds: Any,
     ) -> Any:
         if setup is not None:
-            raise WorkloadError(
-                "benchmark.pedantic with setup makes anew what is timed, and the setup would be timed too"
-            )
+            raise WorkloadError(Message("workload.pedantic-setup"))
         return self(target, *args, **(kwargs or {}))
 
 
@@ -196,12 +195,10 @@ def _timed_by_asv(file: str, name: str, *parameters: Any) -> Timed:
     owner = owner() if inspect.isclass(owner) else owner
     timed = _attribute(owner, function, file)
     if not function.startswith("time_"):
-        raise WorkloadError(f"{name} in {file}: a workload is timed, so it must be a time_ function")
+        raise WorkloadError(Message("workload.not-timed", {"name": name, "file": file}))
     settings = [timed, owner]
     if next((one.number for one in settings if hasattr(one, "number")), 0) == 1:
-        raise WorkloadError(
-            f"{name} in {file} has number = 1: its setup must run before every call, which would be timed"
-        )
+        raise WorkloadError(Message("workload.timed-setup", {"name": name, "file": file}))
     cache = next((one.setup_cache for one in settings if hasattr(one, "setup_cache")), None)
     arguments = parameters if cache is None else (cache(), *parameters)
     for setup in [one.setup for one in reversed(settings) if hasattr(one, "setup")]:
@@ -212,7 +209,7 @@ def _timed_by_asv(file: str, name: str, *parameters: Any) -> Timed:
 def _import(file: Path) -> Any:
     """The module of a file, imported as part of the packages around it."""
     if not file.is_file():
-        raise WorkloadError(f"the benchmarks {file} do not exist; write the path from the folder of perfgate.toml")
+        raise WorkloadError(Message("workload.no-benchmarks", {"file": str(file)}))
     folder, parts = file.resolve().parent, [file.stem]
     while (folder / "__init__.py").is_file():
         parts.insert(0, folder.name)
@@ -224,7 +221,7 @@ def _import(file: Path) -> Any:
 def _attribute(owner: Any, name: str, file: str) -> Any:
     if not hasattr(owner, name):
         names = ", ".join(sorted(known for known in dir(owner) if not known.startswith("_")))
-        raise WorkloadError(f"{file} has no {name!r}; there are {names}")
+        raise WorkloadError(Message("workload.missing-attribute", {"file": file, "name": repr(name), "names": names}))
     return getattr(owner, name)
 
 
@@ -253,7 +250,8 @@ def _timed_by_pyperf(script: str, name: str) -> Timed:
         sys.path.insert(0, str(Path(script).resolve().parent))
         runpy.run_path(script, run_name="__main__")
     if name not in found:
-        raise WorkloadError(f"{script} has no benchmark {name!r}; there are {', '.join(found) or 'none'}")
+        values = {"file": script, "name": repr(name), "names": ", ".join(found) or "–"}
+        raise WorkloadError(Message("workload.missing-benchmark", values))
     return found[name]
 
 

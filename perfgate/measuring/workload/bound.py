@@ -11,7 +11,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
 
-from perfgate.errors import WorkloadError
+from perfgate.document.message import Message, WorkloadError
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.workload.output import read
 from perfgate.measuring.workload.workload import Workload
@@ -53,9 +53,7 @@ class BoundWorkload:
         items = self.batch if batch is None else batch
         inputs = self.workload.inputs(items, self.seed + index, **self.workload.shapes[shape])
         if inputs is None:
-            raise WorkloadError(
-                f"workload {self.name!r}: inputs({items}, seed) returned None; return a tensor, tuple or dict"
-            )
+            raise WorkloadError(Message("workload.no-inputs", {"name": repr(self.name), "items": items}))
         return inputs
 
     def preprocess(self, raw: Any) -> Any:

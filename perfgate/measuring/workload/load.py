@@ -21,7 +21,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from perfgate.errors import WorkloadError
+from perfgate.document.message import Message, WorkloadError
 from perfgate.measuring.workload.workload import SLA, Traffic, Workload
 
 MODULE_NAME = "perfgate_workload"
@@ -66,14 +66,12 @@ def load_workload(file: Path, attribute: str, *, root: Path, python_path: list[s
     """
     shown = file.relative_to(root) if root in file.parents else file
     if file.is_dir():
-        raise WorkloadError(f"workload file {shown} is a folder; name the Python file in it")
+        raise WorkloadError(Message("workload.folder", {"file": str(shown)}))
     if not file.is_file():
-        raise WorkloadError(
-            f"workload file {shown} does not exist{_close_file(shown, root)}; correct `workload` in perfgate.toml"
-        )
+        raise WorkloadError(_missing_file(shown, root))
     folders = [str((root / folder).resolve()) for folder in python_path if (root / folder).is_dir()]
     if file.suffix not in SOURCE_SUFFIXES:
-        raise WorkloadError(f"workload file {shown} is not a Python file; its name must end in .py")
+        raise WorkloadError(Message("workload.not-python", {"file": str(shown)}))
     never_from_bytecode([root, file.parent])
     sys.path[:0] = [*folders, str(file.resolve().parent)]
     spec = importlib.util.spec_from_file_location(MODULE_NAME, file, loader=_SourceLoader(MODULE_NAME, str(file)))
@@ -85,75 +83,76 @@ def load_workload(file: Path, attribute: str, *, root: Path, python_path: list[s
     return _pick(vars(module), attribute, shown)
 
 
-def _close_file(file: Path, root: Path) -> str:
-    """A suggestion for a missing file, if the project has one of a similar name."""
+def _missing_file(file: Path, root: Path) -> Message:
+    """With a suggestion, if the project has a file of a similar name."""
     files = {path.stem: path.relative_to(root) for pattern in ("*/*.py", "*.py") for path in root.glob(pattern)}
     close = difflib.get_close_matches(file.stem, files, n=1)
-    return f", did you mean {files[close[0]]}?" if close else ""
+    if close:
+        return Message("workload.similar-file", {"file": str(file), "similar": str(files[close[0]])})
+    return Message("workload.missing-file", {"file": str(file)})
 
 
 def _pick(names: Mapping[str, Any], attribute: str, file: Path) -> Workload:
     if attribute not in names:
         names_of = [name for name, value in names.items() if isinstance(value, Workload)]
         close = difflib.get_close_matches(attribute, names_of, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise WorkloadError(f"{file} has no {attribute!r}; {hint}workloads in it: {', '.join(names_of) or 'none'}")
+        values = {"file": str(file), "name": repr(attribute), "names": ", ".join(names_of) or "–"}
+        if close:
+            raise WorkloadError(Message("workload.similar-name", {**values, "similar": repr(close[0])}))
+        raise WorkloadError(Message("workload.missing-name", values))
     workload = names[attribute]
     if not isinstance(workload, Workload):
-        raise WorkloadError(
-            f"{attribute!r} in {file} is a {type(workload).__name__}, not a perfgate.Workload; "
-            f"write {attribute} = Workload(build=…, inputs=…)"
-        )
+        values = {"name": repr(attribute), "attribute": attribute, "file": str(file), "kind": type(workload).__name__}
+        raise WorkloadError(Message("workload.not-a-workload", values))
     _check_fields(workload, attribute, file)
     return workload
 
 
 def _check_fields(workload: Workload, attribute: str, file: Path) -> None:
-    where = f"workload {attribute!r} in {file}"
+    where = Message("workload.file", {"name": repr(attribute), "file": str(file)})
     for name in ("build", "inputs"):
         if not callable(getattr(workload, name)):
-            raise WorkloadError(f"{where}: {name} must be a function, found {type(getattr(workload, name)).__name__}")
+            raise _refused("workload.function", where, field=name, kind=type(getattr(workload, name)).__name__)
     for name in ("call", "train_step", "preprocess_on_device", "check", "reference"):
         value = getattr(workload, name)
         if value is not None and not callable(value):
-            raise WorkloadError(f"{where}: {name} must be a function or left out, found {type(value).__name__}")
+            raise _refused("workload.optional-function", where, field=name, kind=type(value).__name__)
     preprocess = workload.preprocess
     stages = preprocess.values() if isinstance(preprocess, Mapping) else [preprocess]
     if preprocess is not None and not (stages and all(callable(stage) for stage in stages)):
-        raise WorkloadError(
-            f"{where}: preprocess must be a function, or functions by name such as {{'decode': decode, 'resize': resize}}, "
-            f"found {preprocess!r}"
-        )
+        raise _refused("workload.preprocess", where, value=repr(preprocess))
     if not isinstance(workload.grad, bool):
-        raise WorkloadError(f"{where}: grad must be True or False, found {workload.grad!r}")
+        raise _refused("workload.grad", where, value=repr(workload.grad))
     if not isinstance(workload.batch, int) or workload.batch < 1:
-        raise WorkloadError(f"{where}: batch must be a positive integer, found {workload.batch!r}")
+        raise _refused("workload.batch", where, value=repr(workload.batch))
     _check_promises(workload, where)
     _check_shapes(workload.shapes, where)
 
 
-def _check_promises(workload: Workload, where: str) -> None:
+def _refused(code: str, where: Message, **values: str | Message) -> WorkloadError:
+    return WorkloadError(Message(code, {"where": where, **values}))
+
+
+def _check_promises(workload: Workload, where: Message) -> None:
     if not isinstance(workload.sla, SLA):
-        raise WorkloadError(f"{where}: sla must be an SLA, e.g. SLA(p99=0.05), found {workload.sla!r}")
+        raise _refused("workload.sla", where, value=repr(workload.sla))
     if workload.sla.rate is not None and not _above_zero(workload.sla.rate):
-        raise WorkloadError(f"{where}: sla.rate must be calls a second above 0, found {workload.sla.rate!r}")
+        raise _refused("workload.sla-rate", where, value=repr(workload.sla.rate))
     traffic = workload.traffic
     if traffic is None:
         return
-    remedy = "write e.g. Traffic(rate=50) or Traffic(arrivals=[0.0, 0.013, 0.021])"
+    remedy = Message("workload.traffic-remedy")
     if not isinstance(traffic, Traffic):
-        raise WorkloadError(f"{where}: traffic must be a Traffic, found {traffic!r}; {remedy}")
+        raise _refused("workload.traffic", where, value=repr(traffic), remedy=remedy)
     if (traffic.rate is None) == (not len(traffic.arrivals)):
-        raise WorkloadError(f"{where}: traffic needs either a rate or arrivals; {remedy}")
+        raise _refused("workload.traffic-rate", where, remedy=remedy)
     if not all(_above_zero(number) for number in (traffic.rate, traffic.burstiness) if number is not None):
-        raise WorkloadError(f"{where}: rate and burstiness of traffic must be above 0, found {traffic!r}; {remedy}")
+        raise _refused("workload.traffic-zero", where, value=repr(traffic), remedy=remedy)
     if traffic.max_wait is not None and not (_is_number(traffic.max_wait) and traffic.max_wait >= 0):
-        raise WorkloadError(f"{where}: max_wait of traffic must be seconds, 0 or more, found {traffic.max_wait!r}")
+        raise _refused("workload.max-wait", where, value=repr(traffic.max_wait))
     times = list(traffic.arrivals)
     if times and not (all(map(_is_number, times)) and times == sorted(times) and times[0] < times[-1]):
-        raise WorkloadError(
-            f"{where}: arrivals of traffic must be two or more times in rising order, in seconds; {remedy}"
-        )
+        raise _refused("workload.arrivals", where, remedy=remedy)
 
 
 def _above_zero(number: object) -> bool:
@@ -164,13 +163,13 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _check_shapes(shapes: object, where: str) -> None:
-    remedy = "write e.g. shapes={'short': {'length': 16}, 'long': {'length': 512}}"
+def _check_shapes(shapes: object, where: Message) -> None:
+    remedy = Message("workload.shapes-remedy")
     if not isinstance(shapes, Mapping) or not shapes:
-        raise WorkloadError(f"{where}: shapes must name at least one shape; {remedy}")
+        raise _refused("workload.shapes", where, remedy=remedy)
     for name, arguments in shapes.items():
         if not isinstance(name, str) or not isinstance(arguments, Mapping):
-            raise WorkloadError(f"{where}: shape {name!r} must be a name with keyword arguments for inputs; {remedy}")
+            raise _refused("workload.shape", where, name=repr(name), remedy=remedy)
 
 
 FUNCTIONS = ("build", "inputs", "call", "train_step", "preprocess", "preprocess_on_device", "check", "reference")

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perfgate.errors import WorkloadError
+from perfgate.document.message import Message, WorkloadError
 from perfgate.measuring.workload.workload import Workload
 
 if TYPE_CHECKING:
@@ -81,19 +81,15 @@ def random_inputs(
 
     kind = getattr(torch, dtype, None)
     if not isinstance(kind, torch.dtype):
-        raise WorkloadError(f"an operator case has dtype {dtype!r}, which torch does not know; write e.g. 'float16'")
+        raise WorkloadError(Message("workload.case-dtype", {"dtype": repr(dtype)}))
     if strides and len(strides) != len(shapes):
-        raise WorkloadError(
-            f"an operator case has {len(shapes)} shapes and {len(strides)} strides; write strides for every shape, "
-            "None where it is contiguous"
-        )
+        raise WorkloadError(Message("workload.case-strides", {"shapes": len(shapes), "strides": len(strides)}))
     generator = torch.Generator().manual_seed(seed)
     arguments = []
     for shape, stride in zip(shapes, strides or [None] * len(shapes)):
         if stride is not None and len(stride) != len(shape):
-            raise WorkloadError(
-                f"an operator case has shape {tuple(shape)} with strides {tuple(stride)}; give one each"
-            )
+            values = {"shape": str(tuple(shape)), "strides": str(tuple(stride))}
+            raise WorkloadError(Message("workload.case-stride", values))
         # All elements between the first and the last, those that strides leave out included.
         size = list(shape) if stride is None else [1 + sum((n - 1) * step for n, step in zip(shape, stride))]
         numbers = (

@@ -17,8 +17,7 @@ from contextlib import suppress
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
-from perfgate.document.message import Message, ReasonedError
-from perfgate.errors import WorkloadError
+from perfgate.document.message import Message, WorkloadError
 
 # Types with instances that hold their value.
 _VALUES = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray, memoryview, range, slice})
@@ -47,7 +46,7 @@ _PROMISES = (
 )
 
 
-class UnreadOutputError(ReasonedError, WorkloadError):
+class UnreadOutputError(WorkloadError):
     """An output that was not computed when the call returned, and that cannot be read from outside."""
 
 

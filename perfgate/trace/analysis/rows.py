@@ -259,7 +259,7 @@ def _most_time_first(rows: Iterable[TopOperator]) -> tuple[TopOperator, ...]:
 
 def _no_shapes() -> UsageError:
     return UsageError(
-        "the recording tells no shapes; record with record_shapes=True (on an NPU also at Level1), or use --by type"
+        "the recording has no shapes; record with record_shapes=True (on an NPU also at Level1), or use --by type"
     )
 
 

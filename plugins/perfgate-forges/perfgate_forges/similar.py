@@ -113,7 +113,8 @@ class SimilarForge(DialectForge):
     def set_status(self, status: CommitStatus) -> None:
         if not self._dialect.has_statuses:
             raise ForgeHasNoStatusesError(
-                f"perfgate knows no commit status on {self._dialect.name}; the comment and this job's exit code say the same"
+                f"perfgate cannot set a commit status on {self._dialect.name}; the comment and this job's exit code carry "
+                "the verdict"
             )
         super().set_status(status)
 

@@ -33,7 +33,7 @@ def test_publish__event_by_options__comment_and_status(job: Given) -> None:
     assert state is not None
     assert (state.run, state.attempt, state.head, state.verdict) == (123, 1, job.project.head, "FAIL")
     if job.host in ("gitcode", "gitee"):
-        assert done.stdout.count("no commit status") == 1
+        assert done.stdout.count("cannot set a commit status") == 1
         assert "refused" not in body  # there is no older status that could mislead a reader
     else:
         assert [(status.sha, status.state) for status in job.fake.statuses] == [(job.project.head, "failure")]
@@ -75,4 +75,4 @@ def test_init__forge_without_a_ci_file_of_ours__variables_and_commands_that_perf
     # COMMIT and its like stand for what the CI host says: only that is refused, so nothing is missing from the lines.
     refused = perfgate(*commands[1], cwd=empty, **given)
     assert refused.returncode == 2
-    assert "PERFGATE_HEAD_SHA) must be a whole commit id in small letters, found 'COMMIT'" in refused.stderr
+    assert "PERFGATE_HEAD_SHA) must be a full commit id in lower case, found 'COMMIT'" in refused.stderr

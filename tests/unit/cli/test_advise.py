@@ -35,7 +35,7 @@ def test_advise__run__what_to_try_and_the_command_that_shows_whether_it_helped(t
     assert (done.returncode, done.stderr) == (0, "")
     said = [line.strip() for line in done.stdout.splitlines()]
     assert said[0] == "Try"
-    assert "• detach what is stored beyond a call, and bound lists and caches (step 17)" in said
+    assert "• detach tensors that are stored beyond a call, and bound lists and caches (step 17)" in said
     assert said.count("perfgate run --steps 17 --workload encoder") == 2
 
 

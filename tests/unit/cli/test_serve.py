@@ -282,7 +282,7 @@ def test_serve__without_a_token__makes_one(folder: Path, host: str) -> None:
 
 @pytest.mark.parametrize(
     ("options", "token", "said"),
-    [(["--host", "0.0.0.0", "--no-token"], "", "for 127.0.0.1 alone"), ([], "short", "anyone could guess it")],
+    [(["--host", "0.0.0.0", "--no-token"], "", "use it with 127.0.0.1 only"), ([], "short", "could be guessed")],
 )
 def test_serve__weaker_than_a_token__refused(folder: Path, options: list[str], token: str, said: str) -> None:
     variables = {**os.environ, "PERFGATE_SERVE_TOKEN": token}
@@ -319,7 +319,7 @@ def test_serve__without_its_packages__says_what_to_install(folder: Path, monkeyp
 
 def test_serve__no_folder__says_what_to_name(tmp_path: Path) -> None:
     done = run_perfgate("serve", "--traces", str(tmp_path / "none"))
-    assert (done.returncode, "name the one that the recordings lie in" in done.stderr) == (2, True)
+    assert (done.returncode, "name the folder with the recordings" in done.stderr) == (2, True)
 
 
 def test_is_loopback_host__addresses__only_those_of_this_machine() -> None:

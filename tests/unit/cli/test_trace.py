@@ -135,7 +135,7 @@ def test_gaps__only_totals_of_kernels__not_said_that_nothing_ran(tmp_path: Path)
     assert trace("top", str(tmp_path)).stdout.splitlines()[0].endswith("busy 921 µs")
     said = trace("gaps", str(tmp_path)).stdout
     assert "nothing ran" not in said
-    assert "the recording has no timeline of the device" in said
+    assert "the recording has no device timeline" in said
 
 
 def test_steps__two_ranks__the_one_the_others_wait_for(tmp_path: Path) -> None:

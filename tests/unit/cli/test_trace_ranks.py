@@ -173,7 +173,7 @@ def test_reduce__tables_alone_copied_elsewhere__the_same_answer(tmp_path: Path) 
     (there / "0" / KEPT).write_bytes(msgspec.msgpack.encode({**made, "version": "0.0.9"}))
     assert "made by perfgate 0.0.9" in answer(there)["left_out"][0]["reason"]
     (there / "0" / KEPT).write_text("{half")
-    assert "is no table of a rank" in answer(there)["left_out"][0]["reason"]
+    assert "not a table of a rank" in answer(there)["left_out"][0]["reason"]
     strict = CliRunner().invoke(cli, ["trace", "ranks", str(there), "--strict"])
     assert isinstance(strict.exception, DocumentError)
 

@@ -64,7 +64,7 @@ def test_throttling__counter_rises_while_looking__status(tmp_path: Path, before:
     found = examine(tmp_path, "throttling", before=Moment(hot=before), after=Moment(hot=after))
     assert found.status == status
     if status == "attention":
-        assert text_of(found.seen) == "3 times while looking, 15 since boot"
+        assert text_of(found.seen) == "3 times during this check, 15 since boot"
 
 
 @pytest.mark.parametrize(("before", "after", "status"), [(4, 4, "ok"), (4, 9, "attention"), (None, 9, "unavailable")])

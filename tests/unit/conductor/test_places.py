@@ -42,15 +42,15 @@ def test_pattern__its_last_match() -> None:
     ("output", "settings", "error"),
     [
         ("nothing", {"json": "a"}, "no line of the output is a JSON object"),
-        ('{"b": 1}', {"json": "a.c"}, "the JSON has no a.c: nothing at a below the top; there are b"),
+        ('{"b": 1}', {"json": "a.c"}, "the JSON has no a.c: nothing at a below the top level; there are b"),
         ('{"a": {"b": []}}', {"json": "a.b[0]"}, "nothing at 0 below a.b"),
-        ('{"a": null}', {"json": "a"}, "number step is None, which is no number"),
-        ('{"a": true}', {"json": "a"}, "which is no number"),
-        ('{"a": NaN}', {"json": "a"}, "number step is nan, which is no measurement"),
-        ('{"a": -1}', {"json": "a"}, "which is no measurement"),
-        ('{"a": 0}', {"json": "a"}, "which is no measurement"),
+        ('{"a": null}', {"json": "a"}, "number step is None, not a number"),
+        ('{"a": true}', {"json": "a"}, "not a number"),
+        ('{"a": NaN}', {"json": "a"}, "number step is nan, not a valid measurement"),
+        ('{"a": -1}', {"json": "a"}, "not a valid measurement"),
+        ('{"a": 0}', {"json": "a"}, "not a valid measurement"),
         ("x", {"pattern": "y=(.*)"}, "nothing matches the pattern 'y=(.*)'"),
-        ("y=fast", {"pattern": "y=(.*)"}, "number step is 'fast', which is no number"),
+        ("y=fast", {"pattern": "y=(.*)"}, "number step is 'fast', not a number"),
     ],
 )
 def test_number__that_is_none__says_what_and_where(output: str, settings: dict[str, Any], error: str) -> None:

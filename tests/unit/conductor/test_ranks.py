@@ -224,11 +224,14 @@ def test_turn__rank_fails__says_which_and_how(make: MakeSide, step: str, message
     ("before", "message"),
     [
         ("if rank == 1: time.sleep(60)", "1 of 2 ranks called perfgate.turn.. within 3 s, rank 1 did not"),
-        ("time.sleep(60)", "no rank called perfgate.turn.. within 3 s; call it once a step in the loop of `train.py`"),
-        ("sys.exit(0)", "the script ended with exit code 0 before all ranks had called perfgate.turn.., 0 of 2 had"),
+        (
+            "time.sleep(60)",
+            "no rank called perfgate.turn.. within 3 s; call it once per step in the loop of `train.py`",
+        ),
+        ("sys.exit(0)", "the script ended with exit code 0 before all ranks had called perfgate.turn..; 0 of 2 had"),
         ("import nonsense", "the script ended with exit code 1 before all ranks had called"),
-        ("os.environ['RANK'] = '0'", "a process calls itself rank 0, and the ranks are 0 to 1, one process each"),
-        ("os.environ['RANK'] = '7'", "a process calls itself rank 7"),
+        ("os.environ['RANK'] = '0'", "a process reports itself as rank 0; the ranks are 0 to 1, one process each"),
+        ("os.environ['RANK'] = '7'", "a process reports itself as rank 7"),
     ],
 )
 def test_warm_up__ranks_do_not_come__says_how_many(make: MakeSide, before: str, message: str) -> None:

@@ -196,7 +196,7 @@ def test_formats__all_of_them__have_a_file_here() -> None:
 def test_file__of_each_format__is_told_from_the_others(tmp_path: Path, name: str) -> None:
     assert read(tmp_path, FILES[name]).format == name
     for other in FILES.keys() - {name}:
-        with pytest.raises(ResultsError, match=f"it is not what {other} reads"):
+        with pytest.raises(ResultsError, match=f"it is not in the format {other}, which reads"):
             read(tmp_path, FILES[name], other)
 
 
@@ -239,7 +239,7 @@ def test_work__is_what_must_be_equal(tmp_path: Path) -> None:
         ("", "no format recognises it"),
         ("{}", "no format recognises it"),
         (dumped(**{**VLLM, "failed": 2}), "2 requests failed"),
-        (dumped(**{**VLLM, "output_throughput": float("nan")}), "output_throughput is nan, which is no measurement"),
+        (dumped(**{**VLLM, "output_throughput": float("nan")}), "output_throughput is nan, not a valid measurement"),
         (dumped(**{**VLLM, "mean_ttft_ms": -1}), "mean_ttft_ms is -1|mean_ttft is -1"),
         (2 * FILES["sglang"], "it holds 2 runs"),
         (f"{json.dumps(VLLM)}\n{json.dumps(VLLM)}", "it holds 2 runs; leave out --append-result"),
@@ -247,23 +247,26 @@ def test_work__is_what_must_be_equal(tmp_path: Path) -> None:
         (FILES["guidellm"].replace('"version": 2', '"version": 3'), "metadata.version is 3"),
         (FILES["guidellm"].replace('"errored": 0', '"errored": 1'), "1 requests failed"),
         (dumped(**{**AIPERF, "schema_version": "2.0"}), "schema_version is 2.0"),
-        (dumped(**{**AIPERF, "is_complete": False}), "the run did not come to its end"),
-        (dumped(**{**AIPERF, "request_throughput": {"unit": "parsec", "avg": 1}}), "has the unit 'parsec'"),
+        (dumped(**{**AIPERF, "is_complete": False}), "the run is incomplete"),
+        (dumped(**{**AIPERF, "request_throughput": {"unit": "parsec", "avg": 1}}), "has the unknown unit 'parsec'"),
         (dumped(**{**EVALSCOPE, "Failed Requests": 1}), "1 requests failed"),
         (dumped(**{**AISBENCH, "Failed Requests": {"total": 1}}), "1 requests failed"),
-        (FILES["google_benchmark"].replace('"release"', '"debug"'), "built for debugging"),
-        (FILES["google_benchmark"].replace('"json_schema_version": 1', '"json_schema_version": 9'), "is 9, and only 1"),
-        (FILES["hyperfine"].replace("0\n", "1\n", 1), "another exit code than 0"),
+        (FILES["google_benchmark"].replace('"release"', '"debug"'), "is a debug build"),
+        (
+            FILES["google_benchmark"].replace('"json_schema_version": 1', '"json_schema_version": 9'),
+            "is 9; only 1 is supported",
+        ),
+        (FILES["hyperfine"].replace("0\n", "1\n", 1), "a non-zero exit code"),
         (FILES["asv"].replace("[1e-06, 2e-06]", "[1e-06, null]"), r"suite.time_sum\(100\) failed"),
         (FILES["asv"].replace('"version": 2', '"version": 1'), "version 1 of asv"),
         (FILES["pytest_benchmark"].replace('"version": "5', '"version": "9'), "version 9"),
         (FILES["pyperf"].replace('"version": "1', '"version": "2'), "version 2.0 of pyperf"),
-        (FILES["pyperf"].replace('"unit": "second"', '"unit": "parsec"'), "sum has the unit 'parsec'"),
+        (FILES["pyperf"].replace('"unit": "second"', '"unit": "parsec"'), "sum has the unknown unit 'parsec'"),
         (FILES["pyperf"].replace('"values"', '"other"'), "sum has no values; let pyperf measure"),
-        ("\n".join(TORCHTITAN.splitlines()[:5]), "it has 3 steps behind the warm-up"),
+        ("\n".join(TORCHTITAN.splitlines()[:5]), "it has 3 steps after the warm-up"),
         (MEGATRON.replace("nan iterations:   0", "nan iterations:   1"), "1 nan iterations"),
         (LINES.replace("lower", "x").replace("higher", "x"), 'better is \'x\'; write "lower" or "higher"'),
-        (LINES.replace("12", '"fast"'), "step is 'fast', which is no number"),
+        (LINES.replace("12", '"fast"'), "step is 'fast', not a number"),
         ('{"name": "step", "value": 1, "unit": "parsec"}', "unit 'parsec'"),
     ],
 )
@@ -332,7 +335,7 @@ def test_aisbench__times__are_read_from_the_table_beside_it(tmp_path: Path) -> N
 
 
 def test_written_file__of_this_run__is_the_one_that_the_pattern_means(tmp_path: Path) -> None:
-    with pytest.raises(ResultsError, match=r"left no file out/\*/a.json; let it write there, or set `file`"):
+    with pytest.raises(ResultsError, match=r"ended without writing out/\*/a.json; let it write there, or set `file`"):
         written_file(tmp_path, "out/*/a.json", 100.0)
     files = [tmp_path / "out" / day / "a.json" for day in ("1", "2", "3")]
     for file, written in zip(files, (50.0, 150.0, 60.0), strict=True):
@@ -350,7 +353,7 @@ def test_written_file__of_this_run__is_the_one_that_the_pattern_means(tmp_path: 
 
 
 def test_format__unknown__names_all_there_are(tmp_path: Path) -> None:
-    with pytest.raises(ResultsError, match=r"no format 'vlm' is known; there are aiperf: .*vllm_bench: "):
+    with pytest.raises(ResultsError, match=r"unknown format 'vlm'; the formats are aiperf: .*vllm_bench: "):
         read(tmp_path, LINES, "vlm")
 
 

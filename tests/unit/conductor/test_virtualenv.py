@@ -218,7 +218,7 @@ def test_check_interpreter__link_of_a_venv__kept_as_it_is(tmp_path: Path) -> Non
     assert check_interpreter(tmp_path / "python", "--base-python") == tmp_path / "python"
     assert not is_running(tmp_path / "python")
     assert is_running(Path(sys.executable))
-    with pytest.raises(UsageError, match=r"--base-python .* is no interpreter"):
+    with pytest.raises(UsageError, match=r"--base-python .* is not an interpreter"):
         check_interpreter(tmp_path, "--base-python")
 
 

@@ -165,7 +165,7 @@ def test_autocast_dropped__says_what_computes_in_full_and_where_autocast_was(tmp
     assert [(part.name, part.aspect, part.base, part.head, part.line) for part in found.parts] == [
         ("aten::mm", "full precision", 2, 4, line)
     ]
-    assert text_of(found.reason).startswith("2 more operators a call compute in full precision (aten::mm")
+    assert text_of(found.reason).startswith("2 more operators per call compute in full precision (aten::mm")
     found = on_changes(make_decision("WARN", comparisons=comparisons))
     assert [suggestion.rule for suggestion in found] == ["dropped-precision"]
 

@@ -171,5 +171,5 @@ def test_why_incomplete__analysis_that_printed__its_words(tmp_path, recording):
 
     error = _npu_profiler.why_incomplete(tmp_path, recording)
 
-    assert "it left no kernel_details.csv" in str(error)
+    assert "kernel_details.csv is missing" in str(error)
     assert "Task [CANNTimelineParser] run failed." in str(error)

@@ -149,7 +149,7 @@ def test_read_telemetry__no_chips_within_cards__asked_by_logic_id() -> None:
 
 def test_read__nothing_answers__the_first_reason() -> None:
     chip = find_chip(1, of_910b(), {})
-    with pytest.raises(MeasuringError, match="-t common -i 5: this npu-smi does not know"):
+    with pytest.raises(MeasuringError, match="-t common -i 5: this npu-smi does not support"):
         read_telemetry(1, Script({"info -m": MAP_910B}), {})
     with pytest.raises(MeasuringError, match="-t common"):
         read_state(chip, Script({}), usages=True)

@@ -39,7 +39,7 @@ def test_parse_bisect__packages_or_releases__as_written(text: str, wanted: NewPa
         (" , ", "names no package"),
         ("torch>=2.13", "does not understand 'torch>=2.13'; write e.g."),
         ("torch==", "does not understand"),
-        ("torch==newest", "'newest' is no version"),
+        ("torch==newest", "'newest' is not a version"),
         ("torch==2.12,Torch==2.13", "names torch twice"),
         ("attrs==26.1..23.1", "must be older"),
         ("attrs==23.1..", "does not understand"),

@@ -97,7 +97,7 @@ def test_read_device__project_and_environment__as_a_gate_takes_it(
 
 def test_only_attention__unfit__not_for_a_device_that_opens_or_that_nobody_asks_for() -> None:
     unfit = FitnessCheck(name="npu nodes", status="unfit", seen="gone", remedy="mount them")
-    assert text_of(only_attention(unfit, opens=True).seen) == "gone (the device opens in spite of it)"
+    assert text_of(only_attention(unfit, opens=True).seen) == "gone (the device opens nevertheless)"
     assert (only_attention(unfit, opens=False).status, only_attention(unfit, opens=False).seen) == ("attention", "gone")
     ok = FitnessCheck(name="npu nodes", status="ok", seen="all there")
     assert only_attention(ok, opens=True) == ok

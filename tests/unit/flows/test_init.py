@@ -265,8 +265,8 @@ def test_init__no_forge_named__the_host_of_origin_says_it(project: Path, origin:
 @pytest.mark.parametrize(
     ("origin", "words"),
     [
-        ("https://git.example.com/github/model", r"\(git.example.com\) does not name its forge"),
-        ("/srv/git/github/model.git", r"\(a path\) does not name its forge"),
+        ("https://git.example.com/github/model", r"\(git.example.com\) is unknown; name it"),
+        ("/srv/git/github/model.git", r"\(a path\) is unknown; name it"),
     ],
 )
 def test_init__a_forge_that_cannot_be_known__what_local_needs_and_the_reason(
@@ -285,7 +285,7 @@ def test_init__no_remote__what_local_needs_and_the_ci_files_later(project: Path)
     started = start_project(project, InitOptions())
     assert (started.forge, files(project)) == (None, {"perfgate.toml", "perf", "perf/workload.py"})
     assert load_config(project).references[0].name == "example"
-    with pytest.raises(UsageError, match="no remote `origin` that names its forge"):
+    with pytest.raises(UsageError, match="no remote `origin` with a known forge"):
         start_project(project, InitOptions(ci_only=True))
     start_project(project, InitOptions(forge="github", action=ACTION, ci_only=True))
     assert {".github/workflows/perfgate.yml", ".github/workflows/perfgate-trusted.yml"} < files(project)

@@ -279,13 +279,13 @@ def test_trend__run_of_a_clock_that_was_wrong__left_out_and_said(project: Projec
     assert (document.runs, document.newest[:10], len(document.weeks)) == (48, "2026-07-08", 10)
     assert found_in(document).changes[0].standing == "new"
     (note,) = document.notes
-    assert "1 of 49 runs say that they began weeks after today, 2027-01-15; the last is" in note
+    assert "1 of 49 runs are dated weeks after today, 2027-01-15; the last is" in note
     assert "of 2099-01-01: set the clock of the machine that measured, or of this one; they are left out" in note
 
 
 def test_trend__every_run_after_today__says_to_set_the_clock(project: Project) -> None:
     project.record_in(2099, dated(main_runs(1)[0], "2099-01-01T00:00:00+00:00"))
-    with pytest.raises(UsageError, match=r"1 of 1 runs say that they began weeks after today.*or of this one$"):
+    with pytest.raises(UsageError, match=r"1 of 1 runs are dated weeks after today.*or of this one$"):
         project.trend()
 
 
@@ -666,7 +666,7 @@ def test_trend__one_run_file_of_a_branch_damaged__left_out_and_said_and_the_rest
     assert "a run is left out: the branch perfgate-data of" in project.progress.notes[0]
     for path in paths:
         put(remote, path, b"{")
-    with pytest.raises(StoreError, match=r"is damaged: .*bring back an earlier commit"):
+    with pytest.raises(StoreError, match=r"is damaged: .*restore an earlier commit"):
         project.trend()
 
 

@@ -319,8 +319,8 @@ def test_detect__event_given_in_another_forges_job__what_is_given_counts() -> No
         ("PERFGATE_RUN_ID", "12 -->", "PERFGATE_RUN_ID must be a number"),
         ("PERFGATE_RUN_ATTEMPT", "one", "PERFGATE_RUN_ATTEMPT must be a number"),
         ("PERFGATE_CHANGE_REQUEST", "#7", "PERFGATE_CHANGE_REQUEST must be a number"),
-        ("PERFGATE_HEAD_SHA", "main", "must be a whole commit id"),
-        ("PERFGATE_HEAD_SHA", HEAD[:12], "must be a whole commit id"),
+        ("PERFGATE_HEAD_SHA", "main", "must be a full commit id"),
+        ("PERFGATE_HEAD_SHA", HEAD[:12], "must be a full commit id"),
         (
             "PERFGATE_FORGE",
             "sourceforge",

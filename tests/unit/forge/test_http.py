@@ -179,7 +179,7 @@ def test_send__server_gone__post_is_not_repeated_and_get_is(fake: FakeForge) -> 
     slept: list[float] = []
     session = _session(fake, sleep=slept.append)
     fake.__exit__()
-    with pytest.raises(ForgeError, match="may or may not be done"):
+    with pytest.raises(ForgeError, match="may or may not have been carried out"):
         session.send("POST", PATH, {"body": "x"}, Body, expect=201, repeatable=False)
     assert slept == []
     with pytest.raises(ForgeError, match="after 5 tries"):
@@ -287,5 +287,5 @@ def test_request__answer_drips_a_byte_at_a_time__ends_by_the_timeout_of_the_whol
     )
     with pytest.raises(ForgeError, match=r"did not end within 0\.3 s"):
         session.get(f"/{part}", Body)
-    with pytest.raises(ForgeUnansweredError, match="may or may not be done"):
+    with pytest.raises(ForgeUnansweredError, match="may or may not have been carried out"):
         session.send("POST", f"/{part}", {}, Body, expect=201, repeatable=False)

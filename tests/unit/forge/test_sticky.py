@@ -241,7 +241,7 @@ def test_post__always_written_over__ends_with_what_to_do(room: Room) -> None:
         comment = room.fake.comments[7][0]
         comment.body = comment.body.replace('"run":3', '"run":2')
 
-    with pytest.raises(ForgeError, match=f"was changed {ROUNDS} times while this job set it; run it again"):
+    with pytest.raises(ForgeError, match=f"was changed {ROUNDS} times while this job was writing it; run it again"):
         room.publish(Publisher(3, "PASS"), lambda call: None, older_run_edits)
 
 

@@ -131,7 +131,7 @@ def test_budget__rate__takes_only_values_of_that_rate() -> None:
     at_50 = msgspec.structs.replace(P99, rate=50.0)
     assert compared(base, with_value(head, 0.03), at_50).outcome == "inconclusive"
     found = compared(base, with_value(head, 0.03, labels={"rate": "50"}), at_50)
-    assert (found.outcome, text_of(found.reason)) == ("regressed", "at 50 calls a second")
+    assert (found.outcome, text_of(found.reason)) == ("regressed", "at 50 calls per second")
 
 
 def test_budget__pattern_of_another_workload__says_nothing_of_this_one() -> None:
@@ -172,7 +172,7 @@ def test_sla__at_a_rate__held_against_the_calls_of_that_rate_alone() -> None:
     (found,) = compare_bounds(
         RunIndex(base), RunIndex(with_value(head, 0.03, interval=(0.029, 0.031), labels={"rate": "50"})), Policy()
     )
-    assert (found.metric, found.outcome, text_of(found.reason)) == ("sla.p99", "regressed", "at 50 calls a second")
+    assert (found.metric, found.outcome, text_of(found.reason)) == ("sla.p99", "regressed", "at 50 calls per second")
 
 
 @pytest.mark.parametrize("left", [[], [Value(metric="latency.p99", value=None, reason=quote("needs 662 calls"))]])

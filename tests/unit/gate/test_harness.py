@@ -74,7 +74,7 @@ def judged(before: list[Harness], after: list[Harness], ratios: list[float] = NO
         ),
         ({"sla_p99": None}, "removed", "the head removed the SLA of the P99 latency"),
         ({"sla_p99": 0.5}, "changed", "the SLA of the P99 latency was 0.05 s and is 0.5 s"),
-        ({"file_sha256": "b"}, "changed", "other code of perf/workload.py, or of a module beside it, changed"),
+        ({"file_sha256": "b"}, "changed", "other code in perf/workload.py, or in a module beside it, changed"),
     ],
 )
 def test_decide__head_measures_less_or_else__warn_with_the_reason(
@@ -114,7 +114,7 @@ def test_decide__workload_gone_and_base_file_unreadable__warn_names_both() -> No
     assert decision.verdict == "WARN"
     assert worded(decision.reasons) == [
         "harness: decoder: the head no longer measures workload decoder",
-        "harness: encoder: what the base's own workload file measures is not known: "
+        "harness: encoder: the measurements of the base's own workload file are unknown: "
         "TypeError: build() takes 0 positional arguments",
     ]
 

@@ -291,7 +291,7 @@ def test_decide__waiting_counted_twice__no_turnaround_and_no_verdict_rather_than
     assert "throughput.turnaround" not in {comparison.metric for comparison in decision.comparisons}
     low = compared(decision, "latency.low")
     assert (low.outcome, low.delta, low.interval) == ("inconclusive", None, None)
-    assert text_of(low.reason).startswith("workers waited for CPUs, where the scheduler favours a side that sleeps")
+    assert text_of(low.reason).startswith("workers waited for CPUs, and the scheduler favours a side that sleeps")
     assert decision.verdict == "INCONCLUSIVE"
 
 

@@ -114,7 +114,7 @@ def test_decide__neither_side_has_times__inconclusive_by_name(tmp_path: Path) ->
 
     assert decision.verdict == "INCONCLUSIVE"
     assert worded(decision.reasons) == [
-        "untimed: profile/rank 0 kernels.time: the recordings tell no time of kernels in a step"
+        "untimed: profile/rank 0 kernels.time: the recordings have no kernel times per step"
     ]
     assert exit_code(decision) == 3
 
@@ -125,7 +125,7 @@ def test_decide__two_steps_a_side__too_few_for_a_time(tmp_path: Path) -> None:
     assert decision.verdict == "INCONCLUSIVE"
     assert worded(decision.reasons) == ["undecided: profile/rank 0 kernels.time"]
     (time,) = (c for c in decision.comparisons if c.method == "profiled")
-    assert text_of(time.reason) == "needs 3 steps a side, there are 2 and 2"
+    assert text_of(time.reason) == "needs 3 steps per side; there are 2 and 2"
 
 
 def test_decide__a_recording_whose_copies_were_not_seen__not_comparable_and_never_worse(tmp_path: Path) -> None:
@@ -169,8 +169,8 @@ def test_decide__a_single_step__compared_and_said(tmp_path: Path) -> None:
 
     failing = next(c for c in decision.comparisons if c.metric == "counters.kernels")
     assert decision.verdict == "FAIL"
-    assert text_of(failing.reason) == "counted in a single step of base and head, so nothing shows that it repeats"
-    assert any("one profiler step alone" in text for text in worded(decision.warnings))
+    assert text_of(failing.reason) == "counted in a single step of base and head, so repeatability is not shown"
+    assert any("in a single profiler step" in text for text in worded(decision.warnings))
 
 
 def test_decide__steps_of_the_head_disagree__warned_not_hidden(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_decide__both_lack_the_same__said_once(tmp_path: Path) -> None:
 
     assert (
         text_of(worded(decision.warnings)[0])
-        == "base and head: made from a recording: counts and times of kernels are compared, the other times with nothing"
+        == "base and head: made from a recording: counts and kernel times are compared, other times are not"
     )
     assert len(worded(decision.warnings)) == len(set(worded(decision.warnings)))
 

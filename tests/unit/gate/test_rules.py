@@ -133,7 +133,7 @@ def test_expected_kernel__missing__fails_beside_a_base_and_without_one_and_the_t
         assert (decision.verdict, exit_code(decision)) == ("FAIL", 1)
         assert worded(decision.reasons) == ["regressed: encoder ops.expected_kernels"]
         assert title(decision) == (
-            "## ❌ perfgate: FAIL – no kernel named `FlashAttention*` ran, as `perfgate.toml` expects; names nearest to it: "
+            "## ❌ perfgate: FAIL – no kernel named `FlashAttention*` ran, as `perfgate.toml` expects; most similar names: "
             "`flash_attention_score` (`encoder`)"
         )
     assert "期望的 kernel `FlashAttention*` 没有运行" in title(alone(head, FLASH), "zh")

@@ -218,11 +218,10 @@ def test_server__requests_go_without_something_on_both_sides__is_noted_and_decid
     decision = judged(both[0], both[1])
     assert decision.verdict == "PASS"
     assert worded(decision.warnings) == [
-        "chat: the server rejects ignore_eos, so that requests of both sides go without",
-        "chat: the server closes connections that it had promised to keep open, so that every request of both sides has "
-        "its own",
-        "chat: connections were closed under 2 requests to base and 2 to head, which were sent once more; the time that this "
-        "took is theirs",
+        "chat: the server rejects ignore_eos, so requests of both sides omit them",
+        "chat: the server closes connections that it promised to keep open, so every request of both sides uses its own",
+        "chat: connections were closed during 2 requests to base and 2 to head, which were sent again; their "
+        "times include this",
     ]
 
 
@@ -241,8 +240,8 @@ def cached(*shares: float, known: bool = True) -> list[str]:
 def test_server__prompts_are_found_in_its_cache_more_and_more__is_noted() -> None:
     (note,) = cached(0.0, *[0.9] * 7)
     assert note == (
-        "chat: of the prompt tokens 0% were in the server's cache in the first turns of a start, and 84% in later ones: "
-        "prompts that the server has seen before take it less time"
+        "chat: 0% of the prompt tokens were in the server's cache in the first turns of a start, and 84% in later ones: "
+        "repeated prompts take the server less time"
     )
     assert cached(0.6, *[0.65] * 7) == cached(0.9) == cached(0.0, 0.9, known=False) == []
 

@@ -48,7 +48,7 @@ def make_bisection(outcome: Any = "found", **fields: Any) -> BisectionDocument:
         ),
         (
             make_bisection("undecided", suspects=[0, 1]),
-            "Not decided: a gate stayed inconclusive; what makes it slower is among torch 2.12.0 → 2.13.0, attrs 23.1 → 26.1",
+            "Not decided: a gate stayed inconclusive; the culprit is among torch 2.12.0 → 2.13.0, attrs 23.1 → 26.1",
         ),
         (
             make_bisection("undecided", culprits=[[1]], suspects=[0]),

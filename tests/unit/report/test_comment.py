@@ -242,7 +242,7 @@ def test_inconclusive__uncommitted_changes__no_pairs_are_promised_to_add_to_thes
 def test_inconclusive__more_pairs_wanted_than_jobs_give__asks_for_a_quieter_machine() -> None:
     noisy = make_comparison(outcome="inconclusive", interval=(-0.021, 0.144), delta=0.016, pairs_needed=485)
     text = render_comment(make_decision("INCONCLUSIVE", comparisons=[noisy]), CONTEXT)
-    assert "measure on a quieter machine: here about 485 pairs would decide, and this job measured 14" in text
+    assert "measure on a quieter machine: here about 485 pairs would be needed, and this job measured 14" in text
     assert "--append" not in text
 
 

@@ -313,7 +313,7 @@ def test_page__operator_that_the_pairs_decided_while_counts_colour__is_coloured_
     marks = [FlameMark(name=tree.texts.index("aten::relu"), named=True, seconds=0.00206)]
     opened(browser, tmp_path, msgspec.structs.replace(tree, call=CALL, by_counts="outside", marks=marks))
     assert said(browser, "legend").endswith(
-        "Operators whose times the pairs decided are coloured by them, and so are their numbers. "
+        "Operators with times decided by the pairs are coloured by these, and so are their numbers. "
         "A dashed outline marks an operator that the decision names as a cause."
     )
     choose(browser, "search", "relu")

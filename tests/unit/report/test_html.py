@@ -70,7 +70,7 @@ def test_render_html__numbers_missing_beside_a_regression__all_are_listed_by_nam
 
     page = render_html(decision, make_run("base"), make_run("head", slowdown=0.07))
 
-    assert "30 numbers missing: what is not there may have got worse too" in page
+    assert "30 numbers missing: they may have got worse too" in page
     assert all(f"<code>encoder/s{number}</code> is missing in the head" in page for number in range(30))
 
 

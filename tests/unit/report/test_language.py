@@ -61,6 +61,24 @@ def test_prose_filter__number_inside_a_sentence__is_one_and_where_it_begins_it_m
         assert template.render(text=Message("harness.batch-changed", {"before": 8, "after": 4})) == "batch 由 8 变为 4"
 
 
+def test_prose_filter__code_in_html__marked_up_around_escaped_text() -> None:
+    template = environment("html").from_string("{{ text|prose }}")
+
+    def shown(line: str) -> str:
+        return template.render(text=Message("job.exited", {"line": line, "code": 3}))
+
+    assert shown("run <b>") == "<code>run &lt;b&gt;</code> ended with exit code 3"
+    assert shown("a`</code><script>`b") == (
+        "<code>a</code>&lt;/code&gt;&lt;script&gt;<code>b</code> ended with exit code 3"
+    )
+    with speaking("zh"):
+        assert shown("run <b>").startswith("<code>run &lt;b&gt;</code>")
+    assert (
+        environment("html").from_string("{% trans %}see `report.html`{% endtrans %}").render()
+        == "see <code>report.html</code>"
+    )
+
+
 def test_told_finding__known_rule__its_chinese_words_with_the_evidence_as_outside_text() -> None:
     finding = Finding(
         rule="collectives.slowest_rank",

@@ -31,7 +31,7 @@ HOSTILE = "</details> @octocat `x` | [a](https://evil.example)"
         ),
         (
             Message("notes.not-in-recording", {"what": [Message("notes.device-name"), Message("notes.software-versions")]}),
-            "not in the recording, so not checked to be equal: the device's name; versions of the software",
+            "not in the recording, so not checked for equality: the device's name; versions of the software",
             "采集数据中没有，因此未核对是否一致：设备名称；软件版本",
         ),
         (
@@ -72,7 +72,8 @@ def test_prose__hostile_code_and_values__are_escaped(language: str) -> None:
         for message in [Message(HOSTILE, {HOSTILE: HOSTILE}), Message("harness.workload-new", {"name": HOSTILE})]:
             assert "`</details>`" in template.render(text=message)
             assert "`@octocat`" in template.render(text=message)
-            assert "<" not in page.render(text=message)
+            # Backticks of a name mark it as code; everything else is escaped.
+            assert "<" not in page.render(text=message).replace("<code>x</code>", "x")
 
 
 @pytest.mark.parametrize("code", sorted(MESSAGES))

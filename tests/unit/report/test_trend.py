@@ -192,7 +192,7 @@ def test_render_issue__new_testbed_failed_runs_left_out__in_the_folds() -> None:
     left_out = [NotLookedAt(reason="too_short", series=2, names=["latency.p99 · encoder/long"])]
     text = issue(testbeds=[make_testbed("a" * 64), make_testbed("b" * 64)], not_looked_at=left_out)
     assert "The testbed changed on 2026-05-04" in text
-    assert "2 series have too few versions to tell a change from noise: `latency.p99 · encoder/long`" in text
+    assert "2 series have too few versions to distinguish a change from noise: `latency.p99 · encoder/long`" in text
 
 
 def test_render_issue__one_of_several_commits__a_bisection_finds_it() -> None:

@@ -69,8 +69,8 @@ def cell(made: DecisionDocument) -> str:
         (
             [part("aten::mm", "slower", 300)],
             "takes 400 µs longer (fast-path latency): "
-            "300 µs were added, which explains 75.0 % and leaves 100 µs unexplained, in what "
-            "changed too little to tell from noise",
+            "300 µs were added, which explains 75.0 % and leaves 100 µs unexplained, in changes too small to "
+            "distinguish from noise",
         ),
         (
             [part("aten::mm", "added", 700), part("aten::sdpa", "removed", -300)],

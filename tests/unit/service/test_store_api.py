@@ -93,7 +93,7 @@ def test_upload__uncommitted_changes__only_on_purpose(service: Service) -> None:
 def test_upload__another_document_of_the_session__a_conflict(service: Service) -> None:
     upload(service, minimal_run())
     answer = upload(service, minimal_run(value=0.003))
-    assert (answer.status_code, "session 's1' is kept already" in answer.json()["error"]) == (409, True)
+    assert (answer.status_code, "session 's1' is already stored" in answer.json()["error"]) == (409, True)
 
 
 def test_upload__bytes_that_are_not_the_document__refused(service: Service) -> None:

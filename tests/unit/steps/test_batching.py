@@ -127,7 +127,7 @@ def test_batching__rate_too_low_to_replay__simulated_only_and_no_claim() -> None
     assert [(finding.rule, finding.severity) for finding in outcome.findings] == [("batching.unconfirmed", "info")]
     assert outcome.status == "ok"
     speedup = next(value for value in outcome.values if value.metric == "batching.speedup")
-    assert reason_of(speedup) == "2 requests a second are too few for a replay in the time for it"
+    assert reason_of(speedup) == "2 requests per second are too few for a replay in the available time"
 
 
 def test_batching__quick_on_a_model_of_5_ms__at_most_6_seconds() -> None:

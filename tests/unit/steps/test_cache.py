@@ -199,7 +199,7 @@ def test_cache__recorded_steps_shorter_than_a_reading__no_bandwidth_and_why():
     )
 
     assert (outcome.status, outcome.values) == ("unavailable", [])
-    assert "read too seldom for these steps" in reason_of(outcome)
+    assert "read too rarely for these steps" in reason_of(outcome)
 
 
 def kernel(op, duration_ns, **counters):

@@ -428,7 +428,7 @@ def test_communication__recorded_rank_that_takes_longer_on_its_own__named_as_by_
     assert (behind.rule, behind.severity, behind.evidence["rank"]) == ("communication.behind", "warning", "rank 1")
     assert (link.rule, link.evidence["source"], link.evidence["target"]) == ("communication.slow_link", 3, 2)
     assert link.evidence["share"] == pytest.approx(1 / 8)
-    assert finding_text(link) == "HCCS from rank 3 to rank 2 carries 12 % of what the middle link of its kind does"
+    assert finding_text(link) == "HCCS from rank 3 to rank 2 carries 12 % of the median of its kind"
 
 
 def test_communication__recorded_ranks_that_are_alike__none_named() -> None:

@@ -105,7 +105,7 @@ def test_best_gain__three_times_by_two_copies__one_was_disturbed() -> None:
     )
 
     assert isinstance(reason, Message)
-    assert word(reason).startswith("3.00 times the throughput of one with 2 copies is more than copies can bring")
+    assert word(reason).startswith("3.00 times the throughput of one with 2 copies is impossible")
 
 
 def test_best_gain__a_smaller_number_brings_too_much__no_gain_of_the_larger_either() -> None:

@@ -120,7 +120,7 @@ def test_expected_kernel__that_does_not_run__severe_with_the_nearest_names(tmp_p
     assert (finding.severity, finding.evidence["kernel"]) == ("severe", "FlashAttention*")
     assert finding.evidence["nearest"] == "flash_attention_score_kernel"
     assert finding_text(finding) == (
-        "no kernel named FlashAttention* ran, as perfgate.toml expects; names nearest to it: flash_attention_score_kernel"
+        "no kernel named FlashAttention* ran, as perfgate.toml expects; most similar names: flash_attention_score_kernel"
     )
     assert outcome.status == "attention"
 

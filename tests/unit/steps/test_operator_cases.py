@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from perfgate.errors import WorkloadError
+from perfgate.document.message import WorkloadError
 from perfgate.measuring.checklist.operator_cases import measure_cases
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.devices.registry import open_device

@@ -137,7 +137,7 @@ def test_precision__autocast_of_its_own__share_and_reason(tmp_path):
 
     assert numbers(outcome, "precision.low_share", "of") == {"flops": 1.0}
     assert speedup(outcome).value is None
-    assert "autocast on by itself" in reason_of(speedup(outcome))
+    assert "enables autocast itself" in reason_of(speedup(outcome))
     # Input, two weights and two biases, in every call.
     assert numbers(outcome, "precision.casts") == {"default": 5}
 
@@ -168,7 +168,7 @@ def test_precision__another_output_each_time__error_not_known(tmp_path):
 
     (error,) = (value for value in outcome.values if value.metric == "precision.error")
     assert error.value is None
-    assert "another output each time" in reason_of(error)
+    assert "a different output each time" in reason_of(error)
     assert "precision.gain" not in found(outcome)
 
 

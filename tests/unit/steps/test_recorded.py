@@ -205,7 +205,7 @@ def test_recorded_checklist__ranks_in_a_collective__the_slowest_is_named() -> No
 
     (finding,) = (one for one in found.steps[15].findings if one.rule == "collectives.slowest_rank")
     assert finding.severity == "info"
-    assert finding_text(finding).startswith("rank 0 spends most time in hcom_allReduce_, rank 1 least;")
+    assert finding_text(finding).startswith("rank 0 spends the most time in hcom_allReduce_, rank 1 the least;")
     assert finding.evidence == {
         "collective": "hcom_allReduce_",
         "longest": "rank 0",

@@ -175,17 +175,17 @@ def test_latency__more_calls_than_it_serves__saturated_and_no_percentile_claimed
     (finding,) = outcome.findings
     assert (finding.rule, finding.severity) == ("latency.saturated", "warning")
     assert finding_text(finding) == (
-        "shape default does not keep up with 200 calls a second: the queue grows without end"
+        "shape default does not keep up with 200 calls per second: the queue grows without bound"
     )
     assert finding.evidence["served"] == pytest.approx(125, rel=0.01)
     p99 = _at_rate(outcome, "latency.p99", "200")
-    assert (p99.value, reason_of(p99)) == (None, "the queue grows without end at 200 calls a second")
+    assert (p99.value, reason_of(p99)) == (None, "the queue grows without bound at 200 calls per second")
 
 
 def test_latency__rate_too_low_for_the_time__no_value_and_why() -> None:
     outcome = STEP.measure(context_on(FakeDevice(), curve(MS, 0, traffic=Traffic(rate=0.5))))
     p50 = _at_rate(outcome, "latency.p50", "0.5")
-    assert reason_of(p50) == "0.5 calls a second are fewer than 10 in the time for it"
+    assert reason_of(p50) == "0.5 calls per second are fewer than 10 in the time for it"
 
 
 def test_latency__budget_on_the_p99__enough_calls_even_when_quick() -> None:

@@ -146,4 +146,4 @@ def test_utilization__driver_tells_nothing__absent_with_the_reason(tmp_path):
     _, values = measure(tmp_path, FakeKernel("aten::mm", 90 * US), device=FakeDevice(launch_ns=US), quick=False)
 
     assert values["utilization.reported"].value is None
-    assert "told its utilization 0 times" in reason_of(values["utilization.reported"])
+    assert "reported its utilization 0 times" in reason_of(values["utilization.reported"])

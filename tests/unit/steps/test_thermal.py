@@ -85,7 +85,7 @@ def test_thermal__device_that_keeps_its_speed__ok_and_no_sensor_said() -> None:
         "thermal.power",
         "thermal.energy",
     }
-    assert set(missing.values()) == {"nothing tells the temperature, clock or power of a fake device"}
+    assert set(missing.values()) == {"no sensor reports the temperature, clock or power of a fake device"}
 
 
 def test_thermal__device_that_slows_down__derating_by_its_amount_and_severity() -> None:

@@ -454,7 +454,7 @@ def test_tiling__recorded_with_other_counters__no_pipes_and_why(tmp_path):
     for words in (
         "number of cores of the device is unknown",
         "PipeUtilization",
-        "does not tell how much there is to compute",
+        "does not define the amount of computation",
     ):
         assert words in reason_of(outcome)
 

@@ -265,7 +265,7 @@ def test_baseline_accept__number_and_no_check__what_to_name_instead(project: Pat
     ("arguments", "message"),
     [
         (["latency.lo", "--reason", "x"], "did you mean 'latency.low'?"),
-        (["latency.low", "--reason", " "], "say why the regression is meant"),
+        (["latency.low", "--reason", " "], "give the reason for the regression"),
     ],
 )
 def test_baseline_accept__nonsense__refused(project: Path, arguments: list[str], message: str) -> None:
@@ -292,7 +292,7 @@ def test_baseline__one_run_file_of_a_branch_damaged__the_others_listed_and_it_is
     listed = ran("list")
     assert (listed.exit_code, sound[:12] in listed.stdout, broken[:12] in listed.stdout) == (0, True, False)
     assert listed.stderr.startswith(named)
-    assert "bring back an earlier commit of the branch" in listed.stderr
+    assert "restore an earlier commit of the branch" in listed.stderr
     assert [run["id"] for run in json.loads(ran("list", "--json").stdout)] == [sound]
     kept = ran("record", "--run", write(tmp_path, "s3"))
     assert (kept.exit_code, len(opened(clone).runs("shop"))) == (0, 2)

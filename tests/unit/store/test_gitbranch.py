@@ -160,7 +160,7 @@ def test_accept__of_two_stores_opened_before__both_are_kept(clone: Path) -> None
 
 def test_record_all__a_session_twice_among_them__refused_and_nothing_is_kept(clone: Path, remote: Path) -> None:
     runs = [minimal_run(session="s1"), minimal_run(session="s2"), minimal_run(session="s1", value=0.003)]
-    with pytest.raises(StoreError, match="session 's1' is kept already"):
+    with pytest.raises(StoreError, match="session 's1' is already stored"):
         opened(clone).record_all(runs)
     assert git(remote, "for-each-ref", "--format=%(refname)") == "refs/heads/main"
 
@@ -260,9 +260,7 @@ def test_record__server_lets_nobody_rewrite_and_history_is_long__goes_on(clone: 
 def test_store__branch_of_something_else__refused_and_untouched(clone: Path, remote: Path) -> None:
     git(remote, "branch", "perfgate-data", "main")
     for use in (lambda: opened(clone).runs("shop"), lambda: record(clone, "s1")):
-        with pytest.raises(
-            StoreError, match=r"holds something else, no store of perfgate; give the store another name"
-        ):
+        with pytest.raises(StoreError, match=r"is not a store of perfgate; give the store another name"):
             use()
     assert git(remote, "rev-parse", "perfgate-data") == git(remote, "rev-parse", "main")
 
@@ -298,7 +296,7 @@ def test_runs__file_damaged__left_out_and_named_once_with_what_to_do(
     (why,) = store.damaged("shop")
     assert re.search(message, why)
     assert why.count(path) == 1
-    assert "bring back an earlier commit of the branch" in why
+    assert "restore an earlier commit of the branch" in why
     assert store.prune("shop", keep=0) == 1
     assert {path, f"documents/{damaged}.json.gz"} <= set(files(remote))
 
@@ -349,8 +347,8 @@ def test_runs__file_under_the_name_of_another_run__left_out(clone: Path, remote:
     ("data", "message"),
     [
         (b"not gzip", "cannot be read"),
-        (gzip.compress(b"{}"), "is not what was recorded"),
-        (gzip.compress(b" " * (70 * 1024 * 1024)), "is not what was recorded"),
+        (gzip.compress(b"{}"), "differs from the recorded document"),
+        (gzip.compress(b" " * (70 * 1024 * 1024)), "differs from the recorded document"),
     ],
     ids=["no gzip", "another document", "bomb"],
 )

@@ -216,5 +216,5 @@ def test_parse_location__no_branch_or_no_name_of_a_remote__refused(location: str
 
 @pytest.mark.parametrize("url", ["ext::sh -c 'touch pwned'", "-oProxyCommand=x", "a\nb"])
 def test_find_link__address_that_git_would_run__refused(tmp_path: Path, url: str) -> None:
-    with pytest.raises(StoreError, match=r"PERFGATE_STORE_REMOTE is .* no address of a repository"):
+    with pytest.raises(StoreError, match=r"PERFGATE_STORE_REMOTE is .*, not the address of a repository"):
         find_link(parse_location("branch://x"), StorePlace(tmp_path, {"PERFGATE_STORE_REMOTE": url}))

@@ -108,7 +108,7 @@ def test_record__nobody_listens__said_after_five_tries() -> None:
             "knows no such token; put a valid one into PERFGATE_STORE_TOKEN",
         ),
         (error(403, "for another project"), StoreRefusedError, "answers HTTP 403: for another project"),
-        (error(409, "session 's1' is kept already"), SessionKeptError, "session 's1' is kept already"),
+        (error(409, "session 's1' is already stored"), SessionKeptError, "session 's1' is already stored"),
         (error(413, "more than 5 bytes"), StoreRefusedError, "answers HTTP 413: more than 5 bytes"),
         (error(422, "the head of a change"), UnfitRunError, "the head of a change"),
         (PlainTextResponse("oops", 500), StoreRefusedError, "answers HTTP 500: no reason"),

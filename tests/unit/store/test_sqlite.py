@@ -60,7 +60,7 @@ def test_store__empty_file__is_refused_and_left_as_it_is(tmp_path: Path) -> None
     os.truncate(tmp_path / "store.db", 0)
     for leftover in tmp_path.glob("store.db-*"):
         leftover.unlink()
-    assert_refused(tmp_path / "store.db", "store.db is a file of 0 bytes.* bring back a copy of it, or remove the file")
+    assert_refused(tmp_path / "store.db", "store.db is a file of 0 bytes.* restore a copy, or remove the file")
     assert (tmp_path / "store.db").stat().st_size == 0
 
 
@@ -134,9 +134,7 @@ def test_store__many_first_writers_at_once__lose_nothing(tmp_path: Path) -> None
 
 def test_store__file_of_something_else__refused(tmp_path: Path) -> None:
     (tmp_path / "store.db").write_bytes(b"not a database at all" * 500)
-    assert_refused(
-        tmp_path / "store.db", "file is not a database; the store is damaged: bring back a copy of it, or move"
-    )
+    assert_refused(tmp_path / "store.db", "file is not a database; the store is damaged: restore a copy, or move")
 
 
 def test_store__pages_overwritten__refused(tmp_path: Path) -> None:
@@ -166,7 +164,7 @@ def test_store__newer_version__refused_and_untouched(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("column", "message"),
-    [("document = x'ffff'", "cannot be read"), ("document = x'00'", "is not what was recorded")],
+    [("document = x'ffff'", "cannot be read"), ("document = x'00'", "differs from the recorded document")],
 )
 def test_show__stored_document_damaged__refused(tmp_path: Path, column: str, message: str) -> None:
     store = SqlStore(tmp_path / "store.db")

@@ -140,7 +140,7 @@ def test_store_copy__documents_of_an_older_perfgate__keep_their_ids(old: Path, t
 DAMAGE = {
     "document": (
         "UPDATE runs SET document = x'00' WHERE id = '{id}'",
-        "is not what was recorded; bring back a copy of its store",
+        "differs from the recorded document; restore a copys store",
     ),
     "no zlib": ("UPDATE runs SET document = x'ffff' WHERE id = '{id}'", "cannot be read (Error -3"),
     "column": ("UPDATE runs SET subject = 'x', dirty = 1 WHERE id = '{id}'", "subject, dirty differ from its document"),
@@ -236,7 +236,7 @@ def test_store_export__damaged_run__the_rest_and_exit_1(old: Path) -> None:
     tamper(old, f"UPDATE runs SET document = x'00' WHERE id = '{run.id}'")
     done = store_command("export", str(old), "--out", str(old.parent / "out"), folder=old.parent)
     assert (done.exit_code, done.stdout[:8]) == (1, "runs: 3;")
-    assert done.stderr.splitlines()[-1].startswith(f"left out: run {run.id[:12]} is not what was recorded")
+    assert done.stderr.splitlines()[-1].startswith(f"left out: run {run.id[:12]} differs from the recorded document")
     assert run.id not in (old.parent / "out" / "index.json").read_text()
 
 

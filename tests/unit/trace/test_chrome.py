@@ -63,7 +63,7 @@ def test_read__begun_and_never_ended__left_out_and_said(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_text(json.dumps([event("B", 0, "forward"), event("B", 5, "softmax"), event("E", 7)]))
     recording = chrome.read(path)
-    assert text_of(recording.absent["spans"]) == "1 spans were begun and never ended, and are left out"
+    assert text_of(recording.absent["spans"]) == "1 spans began but never ended, and are left out"
 
 
 def test_event_lists__small_file_that_unpacks_to_more_than_the_limit__refused(

@@ -85,7 +85,7 @@ def test_from_profile__table_of_kernels_cut_off_in_whole_lines__said_and_nothing
     assert {times[4].status, times[16].status} == {"invalid"}
     assert not any(step.findings for step in times.values())
     assert all((text_of(step.reason)).startswith(said) for step in times.values() if step.status == "invalid")
-    (warning,) = (text for text in worded(run.warnings) if text.endswith(": nothing is counted; record it again"))
+    (warning,) = (text for text in worded(run.warnings) if text.endswith(": nothing was counted; record it again"))
     assert warning.startswith(said)
 
 

@@ -191,7 +191,7 @@ def test_read_chrome__pairs_nested_on_a_thread__spans_with_their_requests(tmp_pa
     assert list(zip(texts(events, "name"), events.start.tolist(), events.duration.tolist(), texts(events, "request"))) == [
         ("inner", 2500, 500, None), ("outer", 1000, 8000, "4"), ("request#9", 9000, 1000, "9"),
     ]  # fmt: skip
-    assert text_of(recording.absent["spans"]) == "1 spans were begun and never ended, and are left out"
+    assert text_of(recording.absent["spans"]) == "1 spans began but never ended, and are left out"
 
 
 def test_read_chrome__names_of_processes_and_threads__say_what_ran_where(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_read__events_of_unknown_categories__are_counted_and_named(tmp_path: Pat
     ]
     recording = read(tmp_path, {"schemaVersion": 1, "traceEvents": events})
     assert [text_of(note) for note in recording.notes] == [
-        f"{tmp_path / 'trace.json'}: 2 events of unknown categories are not understood: thermal_zone (2)"
+        f"{tmp_path / 'trace.json'}: 2 events have unknown categories: thermal_zone (2)"
     ]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.errors import WorkloadError
+from perfgate.document.message import WorkloadError
 from perfgate.measuring.workload.benchmarks import asv_benchmark, pyperf_benchmark
 from perfgate.measuring.workload.load import describe_functions
 
@@ -67,10 +67,10 @@ def test_pytest_benchmark__is_called_with_its_fixtures_or_says_why_not(tmp_path:
     lines = {line.partition(" ")[0]: line for line in done.stdout.splitlines() if line.partition(" ")[0] in tests}
     assert lines["test_sum[10]"] == "test_sum[10] [60, 60, 60]"
     for test, error in {
-        "test_wrong": "WorkloadError the test test_suite.py::test_wrong gave no benchmark: .* AssertionError",
+        "test_wrong": "WorkloadError the test test_suite.py::test_wrong yielded no benchmark: .* AssertionError",
         "test_setup": "the setup would be timed too",
         "test_none": "pytest ended with .* before benchmark was called",
-        "test_gone": "gave no benchmark: pytest ended with",
+        "test_gone": "yielded no benchmark: pytest ended with",
     }.items():
         assert re.search(error, lines[test])
 

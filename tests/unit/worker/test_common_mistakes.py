@@ -120,7 +120,7 @@ CASES: dict[str, tuple[Mistake, str]] = {
     "device without its torch": (
         lambda _: open_device("cuda"),
         "device 'cuda' cannot be opened: torch $torch is built without CUDA; install a build with it, see pytorch.org; "
-        "what can be opened here: cpu",
+        "these can be opened here: cpu",
     ),
     "no git": (
         repository(),
@@ -184,8 +184,8 @@ CASES: dict[str, tuple[Mistake, str]] = {
     "weights by a relative path": (
         workload('torch.load("weights/w.pt")'),
         "FileNotFoundError: [Errno 2] No such file or directory: 'weights/w.pt' (at workload.py:15); weights/w.pt is not "
-        'in the checkout, where relative paths begin; a file that git ignores gets there by link = ["weights/w.pt"] under'
-        " [measure] in perfgate.toml",
+        "in the checkout, the base of relative paths; to include a file that git ignores, write link = "
+        '["weights/w.pt"] under [measure] in perfgate.toml',
     ),
     "huge model": (
         model("nn.Linear(10**7, 10**7)", "torch.ones(batch, 10**7)"),
@@ -195,12 +195,12 @@ CASES: dict[str, tuple[Mistake, str]] = {
     ),
     "function returned": (
         workload("", "call=lambda model, inputs: lambda: model(inputs)"),
-        "the call returns the function <lambda>, which nothing has called; let call= call it and return what it computes",
+        "the call returns the function <lambda>, which was never called; let call= call it and return its result",
     ),
     "nothing returned": (
         workload("", "call=lambda model, inputs: None"),
-        "the call runs no framework operator and returns nothing that it could have computed, only None; let call= read "
-        "the output to its end and return its values",
+        "the call runs no framework operator and returns no value that it could have computed, only None; let "
+        "call= read the whole output and return its values",
     ),
     "pointer of LFS": (
         workload(
@@ -229,9 +229,10 @@ CASES: dict[str, tuple[Mistake, str]] = {
                 "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
             )
         ),
-        "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu; let"
-        " build move the whole model with .to(device), and create tensors inside forward with device=x.device; what "
-        "inputs returns is moved by perfgate",
+        "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 "
+        "and cpu; let"
+        " build move the whole model with .to(device), and create tensors inside forward with device=x.device; "
+        "perfgate moves the result of inputs",
     ),
     "weights of a GPU": (
         raising(
@@ -293,7 +294,7 @@ CASES: dict[str, tuple[Mistake, str]] = {
     "build returns a list of layers": (
         workload("def build(device):\n    return nn.ModuleList([nn.Linear(4, 4)])\n"),
         'NotImplementedError: Module [ModuleList] is missing the required "forward" function; build returned a '
-        "ModuleList, which only holds layers: return the module whose forward is to be measured, or give Workload a call=",
+        "ModuleList, which only holds layers: return the module with the forward to measure, or give Workload a call=",
     ),
     "batch norm in training": (
         model("nn.BatchNorm1d(4)", "torch.ones(batch, 4)"),
@@ -303,7 +304,7 @@ CASES: dict[str, tuple[Mistake, str]] = {
     "no gradient": (
         workload("", "call=lambda model, inputs: model(inputs).sum().backward()"),
         "RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn (at workload.py:16); calls "
-        "run without gradients: write what trains as train_step=, or give grad=True to Workload if calls need gradients",
+        "run without gradients: write training code as train_step=, or give grad=True to Workload if calls need gradients",
     ),
     "pickled model": (
         weights("nn.Linear(4, 4)", "torch.load(file)"),
@@ -313,7 +314,8 @@ CASES: dict[str, tuple[Mistake, str]] = {
     "cut-off checkpoint": (
         weights("torch.ones(9999)", "torch.load(io.BytesIO(file.getvalue()[:999]))"),
         "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory (at "
-        "workload.py:20); the checkpoint is cut off or is none: compare its size with the original, and copy, download or"
+        "workload.py:20); the checkpoint is truncated or not a checkpoint: compare its size with the original, "
+        "and copy, download or"
         " save it again",
     ),
     "saved by DataParallel": (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.errors import WorkloadError
+from perfgate.document.message import WorkloadError
 from perfgate.measuring.workload.load import MODULE_NAME, load_workload
 
 
@@ -33,7 +33,10 @@ def _load(root: Path, text: str, attribute: str = "w") -> object:
         ("build=print, inputs=None", "inputs must be a function, found NoneType"),
         ("build=print, inputs=print, check=True", "check must be a function or left out, found bool"),
         ("build=print, inputs=print, sla=0.1", r"sla must be an SLA, e.g. SLA\(p99=0.05\), found 0.1"),
-        ("build=print, inputs=print, sla=SLA(p99=0.1, rate=0)", "sla.rate must be calls a second above 0, found 0"),
+        (
+            "build=print, inputs=print, sla=SLA(p99=0.1, rate=0)",
+            "sla.rate must be a number of calls per second above 0",
+        ),
         ("build=print, inputs=print, preprocess=3", "preprocess must be a function, or functions by name"),
         ("build=print, inputs=print, preprocess={}", "preprocess must be a function, or functions by name"),
         ("build=print, inputs=print, preprocess={'resize': 3}", "preprocess must be a function, or functions by name"),
@@ -45,8 +48,11 @@ def _load(root: Path, text: str, attribute: str = "w") -> object:
         ("build=print, inputs=print, traffic=Traffic(rate=1, arrivals=[0, 1])", "either a rate or arrivals"),
         ("build=print, inputs=print, traffic=Traffic(rate=-1)", "rate and burstiness of traffic must be above 0"),
         ("build=print, inputs=print, traffic=Traffic(rate=1, burstiness=0)", "rate and burstiness of traffic must be"),
-        ("build=print, inputs=print, traffic=Traffic(rate=1, max_wait=-1)", "max_wait of traffic must be seconds"),
-        ("build=print, inputs=print, traffic=Traffic(arrivals=[1, 0])", "two or more times in rising order"),
+        (
+            "build=print, inputs=print, traffic=Traffic(rate=1, max_wait=-1)",
+            "max_wait of traffic must be a number of seconds",
+        ),
+        ("build=print, inputs=print, traffic=Traffic(arrivals=[1, 0])", "two or more ascending times in seconds"),
         ("build=print, inputs=print, batch=0", "batch must be a positive integer, found 0"),
         ("build=print, inputs=print, shapes={}", "shapes must name at least one shape"),
         ("build=print, inputs=print, shapes=['a']", "shapes must name at least one shape"),

@@ -52,7 +52,7 @@ def test_explained__misspelt_module_of_the_project__names_it(told: Callable[[str
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "encoder.py").touch()
     assert told("import encodre\n") == (
-        "ModuleNotFoundError: No module named 'encodre' (at model.py:1); there is encoder; where encodre is a package, "
+        "ModuleNotFoundError: No module named 'encodre' (at model.py:1); there is encoder; if encodre is a package, "
         f"install it for {sys.executable}"
     )
 
@@ -83,7 +83,7 @@ def test_explained__file_that_git_ignores__names_link(
     monkeypatch.chdir(tmp_path)
     assert told("def load():\n    return open('weights/m.pt')\n\n\nload()\n") == (
         "FileNotFoundError: [Errno 2] No such file or directory: 'weights/m.pt' (at model.py:2); weights/m.pt is not in the "
-        "checkout, where relative paths begin; a file that git ignores gets there by "
+        "checkout, the base of relative paths; to include a file that git ignores, write "
         'link = ["weights/m.pt"] under [measure] in perfgate.toml'
     )
 
@@ -98,7 +98,7 @@ def test_explained__file_in_the_home__says_that_workers_have_another(
 
 def test_explained__variable_that_workers_do_not_get__names_pass_env(told: Callable[[str], str]) -> None:
     assert told("import os\nos.environ['WEIGHTS_OF_MODEL']\n") == (
-        "KeyError: 'WEIGHTS_OF_MODEL' (at model.py:2); workers see few variables of the environment: set WEIGHTS_OF_MODEL, "
+        "KeyError: 'WEIGHTS_OF_MODEL' (at model.py:2); workers see only a few environment variables: set WEIGHTS_OF_MODEL, "
         "and add it to pass_env under [measure] in perfgate.toml"
     )
 

@@ -23,9 +23,9 @@ def read(content: Content) -> Results:
     result = content.document
     version = str(result["schema_version"])
     if version.partition(".")[0] != "1":
-        raise content.refused(f"schema_version is {version}, and only 1 is known")
+        raise content.refused("schema_version is {version}; only 1 is supported", version=version)
     if not result["is_complete"] or result.get("was_cancelled"):
-        raise content.refused("the run did not come to its end")
+        raise content.refused("the run is incomplete")
     content.none_failed((result.get("error_request_count") or {}).get("avg", 0))
     numbers = []
     for name, better in _METRICS.items():

@@ -20,7 +20,9 @@ def recognises(content: Content) -> bool:
 
 def read(content: Content) -> Results:
     if content.document.get("version") != 2:
-        raise content.refused(f"version {content.document.get('version')!r} of asv's results is not known")
+        raise content.refused(
+            "version {version!r} of asv's results is not supported", version=content.document.get("version")
+        )
     columns = content.document["result_columns"]
     numbers = []
     for name, row in content.document["results"].items():
@@ -35,7 +37,7 @@ def read(content: Content) -> Results:
         for value, case, runs in zip(values, cases, samples, strict=True):
             label = f"{name}({', '.join(map(str, case))})" if case else name
             if value is None:
-                raise content.refused(f"{label} failed: its result is null")
+                raise content.refused("{label} failed: its result is null", label=label)
             # NaN is how asv writes down a case that was skipped; the count of the others must be equal on both sides.
             if not math.isnan(value):
                 numbers.append(content.number(label, value, unit, "lower", runs or ()))

@@ -16,15 +16,19 @@ def recognises(content: Content) -> bool:
 def read(content: Content) -> Results:
     context = content.document["context"]
     if context["json_schema_version"] != 1:
-        raise content.refused(f"json_schema_version is {context['json_schema_version']}, and only 1 is known")
+        raise content.refused(
+            "json_schema_version is {version}; only 1 is supported", version=context["json_schema_version"]
+        )
     if context.get("library_build_type") == "debug":
-        raise content.refused("the library was built for debugging; its times are of other code")
+        raise content.refused("the library is a debug build; measure a release build")
     runs: dict[str, list[float]] = {}
     units: dict[str, str] = {}
     for entry in content.document["benchmarks"]:
         name = str(entry["run_name"])
         if entry.get("error_occurred"):
-            raise content.refused(f"{name} failed: {entry.get('error_message', 'no reason given')}")
+            raise content.refused(
+                "{name} failed: {error}", name=name, error=entry.get("error_message", "no reason given")
+            )
         if entry.get("run_type", "iteration") == "iteration":
             runs.setdefault(name, []).append(content.checked(name, entry["real_time"]))
             units[name] = entry["time_unit"]

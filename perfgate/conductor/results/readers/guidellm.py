@@ -25,7 +25,7 @@ def recognises(content: Content) -> bool:
 def read(content: Content) -> Results:
     version = content.document["metadata"].get("version")
     if version != 2:
-        raise content.refused(f"metadata.version is {version!r}, and only 2 is known")
+        raise content.refused("metadata.version is {version!r}; only 2 is supported", version=version)
     numbers: list[ResultNumber] = []
     work = dict.fromkeys(("requests", *_WORK), 0)
     benchmarks = content.document["benchmarks"]

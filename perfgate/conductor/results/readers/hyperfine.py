@@ -17,6 +17,6 @@ def read(content: Content) -> Results:
     for result in content.document["results"]:
         name = str(result["command"])
         if any(code != 0 for code in result.get("exit_codes", [])):
-            raise content.refused(f"a run of `{name}` ended with another exit code than 0")
+            raise content.refused("a run of `{name}` ended with a non-zero exit code", name=name)
         numbers.append(content.number(name, result["median"], "s", "lower", result["times"]))
     return Results(numbers, {"commands": len(numbers)})

@@ -17,6 +17,8 @@ def read(content: Content) -> Results:
     for line in content.lines:
         better = line.get("better", "lower")
         if better not in ("lower", "higher"):
-            raise content.refused(f'{line["name"]}: better is {better!r}; write "lower" or "higher"')
+            raise content.refused(
+                '{name}: better is {better!r}; write "lower" or "higher"', name=line["name"], better=better
+            )
         numbers.append(content.number(str(line["name"]), line["value"], line.get("unit", "1"), better))
     return Results(numbers, {})

@@ -30,10 +30,12 @@ def read(content: Content) -> Results:
     for line in lines:
         for what, count in _WRONG.findall(line):
             if int(count):
-                raise content.refused(f"{count} {what} iterations: {line[:80]}")
+                raise content.refused("{count} {what} iterations: {line}", count=count, what=what, line=line[:80])
     kept = lines[_WARM_UP:]
     if len(kept) < FEWEST:
-        raise content.refused(f"it has {len(kept)} lines behind the warm-up; at least {FEWEST} tell something")
+        raise content.refused(
+            "it has {count} lines after the warm-up; at least {fewest} are needed", count=len(kept), fewest=FEWEST
+        )
     times = [float(match[1]) for line in kept if (match := _TIME.search(line))]
     numbers = [content.number("iteration", median(times), "ms", "lower", times)]
     if rates := [float(match[1]) for line in kept if (match := _RATE.search(line))]:

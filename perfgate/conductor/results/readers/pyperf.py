@@ -18,17 +18,17 @@ def recognises(content: Content) -> bool:
 def read(content: Content) -> Results:
     version = str(content.document["version"])
     if not version.startswith("1."):
-        raise content.refused(f"version {version} of pyperf's files is not known")
+        raise content.refused("version {version} of pyperf's format is not supported", version=version)
     numbers = []
     for benchmark in content.document["benchmarks"]:
         # Metadata common to all benchmarks and runs is stored once, at the top.
         metadata = {**content.document.get("metadata", {}), **benchmark.get("metadata", {})}
         name, unit = str(metadata.get("name", "benchmark")), metadata.get("unit", "second")
         if unit not in _UNITS:
-            raise content.refused(f"{name} has the unit {unit!r}, which is not known")
+            raise content.refused("{name} has the unknown unit {unit!r}", name=name, unit=unit)
         # A run that only calibrates has no values.
         values = [value for run in benchmark["runs"] for value in run.get("values", ())]
         if not values:
-            raise content.refused(f"{name} has no values; let pyperf measure, not only calibrate")
+            raise content.refused("{name} has no values; let pyperf measure, not only calibrate", name=name)
         numbers.append(content.number(name, median(values), _UNITS[unit], "lower", values))
     return Results(numbers, {"benchmarks": len(numbers)})

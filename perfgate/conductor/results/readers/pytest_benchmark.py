@@ -16,11 +16,16 @@ def recognises(content: Content) -> bool:
 def read(content: Content) -> Results:
     version = str(content.document["version"])
     if not version.startswith(("3.", "4.", "5.")):
-        raise content.refused(f"version {version} of pytest-benchmark is not known")
+        raise content.refused("version {version} of pytest-benchmark is not supported", version=version)
     numbers = []
     for benchmark in content.document["benchmarks"]:
         statistics, name = benchmark["stats"], str(benchmark["fullname"])
         if statistics["rounds"] < FEWEST_ROUNDS:
-            raise content.refused(f"{name} has {statistics['rounds']} rounds; at least {FEWEST_ROUNDS} tell something")
+            raise content.refused(
+                "{name} has {rounds} rounds; at least {fewest} are needed",
+                name=name,
+                rounds=statistics["rounds"],
+                fewest=FEWEST_ROUNDS,
+            )
         numbers.append(content.number(name, statistics["median"], "s", "lower", statistics.get("data") or ()))
     return Results(numbers, {"benchmarks": len(numbers)})

@@ -28,11 +28,11 @@ def recognises(content: Content) -> bool:
 def read(content: Content) -> Results:
     if len(content.lines) != 1:
         raise content.refused(
-            f"it holds {len(content.lines)} runs; let the program write to a new file, or remove it before"
+            "it holds {count} runs; let the program write to a new file, or remove it before", count=len(content.lines)
         )
     result = content.lines[0]
     if errors := [error for error in result.get("errors", []) if error]:
-        raise content.refused(f"{len(errors)} requests failed: {str(errors[0])[:200]}")
+        raise content.refused("{count} requests failed: {error}", count=len(errors), error=str(errors[0])[:200])
     numbers = [content.number(name, result[name], unit, "higher") for name, unit in _RATES.items() if name in result]
     numbers += [content.number(key[:-3], value, "ms", "lower") for key, value in result.items() if _TIME.fullmatch(key)]
     names = {"requests": "completed", "input_tokens": "total_input_tokens", "output_tokens": "total_output_tokens"}

@@ -27,7 +27,9 @@ def read(content: Content) -> Results:
     found = {int(step): (memory, rate) for step, memory, rate in _LINE.findall(_COLOURS.sub("", content.text))}
     steps = [found[step] for step in sorted(found)][_WARM_UP:]
     if len(steps) < FEWEST:
-        raise content.refused(f"it has {len(steps)} steps behind the warm-up; at least {FEWEST} tell something")
+        raise content.refused(
+            "it has {count} steps after the warm-up; at least {fewest} are needed", count=len(steps), fewest=FEWEST
+        )
     rates = [float(rate.replace(",", "")) for _, rate in steps]
     memory = max(float(gibibytes) for gibibytes, _ in steps)
     numbers = [

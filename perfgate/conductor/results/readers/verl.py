@@ -33,7 +33,9 @@ def recognises(content: Content) -> bool:
 def read(content: Content) -> Results:
     steps = [dict(_pairs(fields)) for _, fields in _LINE.findall(content.text)][_WARM_UP:]
     if len(steps) < FEWEST:
-        raise content.refused(f"it has {len(steps)} steps behind the first; at least {FEWEST} tell something")
+        raise content.refused(
+            "it has {count} steps after the first; at least {fewest} are needed", count=len(steps), fewest=FEWEST
+        )
     numbers = []
     for key, (name, unit, better) in _METRICS.items():
         if values := [step[key] for step in steps if key in step]:

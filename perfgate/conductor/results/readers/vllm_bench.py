@@ -21,7 +21,7 @@ def recognises(content: Content) -> bool:
 def read(content: Content) -> Results:
     if len(content.lines) != 1:
         raise content.refused(
-            f"it holds {len(content.lines)} runs; leave out --append-result, or remove it before a run"
+            "it holds {count} runs; leave out --append-result, or remove it before a run", count=len(content.lines)
         )
     (result,) = content.lines
     content.none_failed(result.get("failed", 0))

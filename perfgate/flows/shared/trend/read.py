@@ -33,7 +33,7 @@ from perfgate.judging.trend.causes import align, causes
 from perfgate.judging.trend.find import VERSIONS_NEEDED, is_long_enough, one_a_version, with_changes
 from perfgate.judging.trend.health import run_health, spans_of_testbeds, weeks
 from perfgate.judging.trend.standing import RECENT_DAYS, gone, is_recent, judged
-from perfgate.locale import sentence
+from perfgate.locale import Activity, sentence
 from perfgate.version import __version__
 
 # The metrics that the gate judges, with their throughput; NUMBER* are the numbers that a command defines.
@@ -106,7 +106,9 @@ def read_histories(
     selected = [series for series in there if selection.takes(series)]
     if not selected and (selection.metrics or selection.workloads):
         metrics = ", ".join(sorted({series.metric for series in there if _is_known(series.metric)})[:20])
-        raise UsageError(f"no stored series is of these metrics and workloads; stored metrics are {metrics}")
+        raise UsageError(
+            "no stored series is of these metrics and workloads; stored metrics are {metrics}", metrics=metrics
+        )
     progress.status(sentence("reading {series} series of {runs} runs", series=len(selected), runs=len(runs)))
     numbers = _JobNumbers(store)
     histories = [
@@ -214,17 +216,24 @@ def _readable_runs(config: Config, store: Store, note: Callable[[str], None], to
     runs = [run for run in stored if moment(run.started_at) - today <= timedelta(days=RECENT_DAYS)]
     if len(runs) < len(stored):
         last = stored[0]
-        problem = (
-            f"{len(stored) - len(runs)} of {len(stored)} runs say that they began weeks after today, {today.date()}; the last "
-            f"is {last.id[:12]}, of {last.started_at[:10]}: set the clock of the machine that measured, or of this one"
+        problem = Activity(
+            "{count} of {all} runs are dated weeks after today, {today}; the last is {last}, of {date}: set the clock of "
+            "the machine that measured, or of this one",
+            count=len(stored) - len(runs),
+            all=len(stored),
+            today=today.date(),
+            last=last.id[:12],
+            date=last.started_at[:10],
         )
         if not runs:
-            raise UsageError(problem)
+            raise UsageError("{problem}", problem=problem)
         note(f"{problem}; they are left out")
     if not runs:
         raise UsageError(
-            f"no run of project {config.project!a} is stored, and a trend needs {VERSIONS_NEEDED} versions of main; "
-            "`perfgate baseline record` keeps one, and CI does it on every push to main"
+            "no run of project {project!a} is stored, and a trend needs {needed} versions of main; `perfgate "
+            "baseline record` keeps one, and CI does it on every push to main",
+            project=config.project,
+            needed=VERSIONS_NEEDED,
         )
     return runs
 

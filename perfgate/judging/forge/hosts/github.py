@@ -210,8 +210,11 @@ class GitHub(DialectForge):
         if not self._is_own(written.user):
             author = written.user.login if written.user else "nobody"
             raise ForgeError(
-                f"the issue was written by {author[:80]!r}, and looked for among those of {self._login!r}: set "
-                f"{ACCOUNT_VARIABLE} to the login of the token's account, so that it is found again"
+                "the issue's author is {author!r}, but perfgate looks for issues by {login!r}: set {variable} to the "
+                "login of the token's account, so that it is found again",
+                author=author[:80],
+                login=self._login,
+                variable=ACCOUNT_VARIABLE,
             )
 
     def edit_issue(self, number: int, body: str, state: Literal["open", "closed"] | None = None) -> None:

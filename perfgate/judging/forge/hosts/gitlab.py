@@ -193,7 +193,9 @@ class GitLab:
         path = f"{self._path}/statuses/{quote(status.sha, safe='')}"
         words = self._session.refusal("POST", path, body, expect=201, refused=400)
         if words is not None and "Cannot transition status" not in words:
-            raise ForgeError(f"the status of commit {status.sha[:12]} was refused: {words[:300]!r}")
+            raise ForgeError(
+                "the status of commit {sha} was refused: {words!r}", sha=status.sha[:12], words=words[:300]
+            )
 
     def issues(self, label: str) -> list[Issue]:
         query: Query = {"labels": label, "state": "all", "per_page": 100}

@@ -57,7 +57,7 @@ def result_line(document: BisectionDocument) -> Words:
     if document.outcome == "undecided":
         left = _names(document, document.suspects)
         if not blocks:
-            return say("Not decided: a gate stayed inconclusive; what makes it slower is among {left}", left=left)
+            return say("Not decided: a gate stayed inconclusive; the culprit is among {left}", left=left)
         return say(
             "Not decided: {culprit} makes it slower together with others, and a gate about {left} stayed inconclusive",
             culprit=blocks[0],
@@ -80,7 +80,7 @@ def _commit_line(document: BisectionDocument, good: str) -> Words:
         return say("{bad} cannot be measured: {reason}", bad=bad, reason=_reason(document.tried[0]))
     if document.outcome == "undecided":
         left = _names(document, document.suspects)
-        return say("Not decided: a gate stayed inconclusive; what makes it slower is among {left}", left=left)
+        return say("Not decided: a gate stayed inconclusive; the culprit is among {left}", left=left)
     commits = [change for at in document.culprits[0] if isinstance(change := document.changes[at], CommitChange)]
     last = commits[-1]
     if len(commits) == 1:
@@ -129,7 +129,11 @@ def _effort(document: BisectionDocument) -> str:
 
 def _followed(document: BisectionDocument) -> Words | None:
     listed = Words(clean(", ".join(document.followed[:_SHOWN])))
-    return say("decided by what regresses with all changes together: {metrics}", metrics=listed) if listed else None
+    return (
+        say("decided by the metrics that regress with all changes together: {metrics}", metrics=listed)
+        if listed
+        else None
+    )
 
 
 def _certainty(document: BisectionDocument) -> Words | None:

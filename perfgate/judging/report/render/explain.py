@@ -14,7 +14,7 @@ from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.index import Named, entries, meanings, suggestions
 from perfgate.judging.report.text.templates import render
 from perfgate.judging.report.text.words import Words, phrase, say, translated
-from perfgate.locale import Language, speaking
+from perfgate.locale import Activity, Language, speaking
 
 _UNITS = {
     "s": phrase("seconds"),
@@ -74,8 +74,10 @@ def _explain_word(word: str, reader: Audience) -> str:
     found = meanings(word)
     if not found:
         raise UsageError(
-            f"there is no step, metric, rule, limit or word {word!r}{_suggested(word)}; steps: 1 to 20; "
-            "`perfgate explain --list` shows every name"
+            "there is no step, metric, rule, limit or word {word!r}{hint}; steps: 1 to 20; `perfgate explain --list` "
+            "shows every name",
+            word=word,
+            hint=_suggested(word),
         )
     if len(found) == 1:
         return _explain_term(found[0].name) if found[0].kind == "term" else _explain(found[0].name, reader)
@@ -84,7 +86,7 @@ def _explain_word(word: str, reader: Audience) -> str:
 
 def _suggested(word: str) -> str:
     close = suggestions(word)
-    return f"; did you mean {', '.join(map(repr, close))}?" if close else ""
+    return Activity("; did you mean {names}?", names=", ".join(map(repr, close))) if close else ""
 
 
 def _explain_term(name: str) -> str:

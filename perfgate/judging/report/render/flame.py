@@ -72,7 +72,7 @@ _SCRIPT_SENTENCES = (
     phrase("all {name} together {time} a call, decided by the pairs"),
     phrase("named as a cause by the decision"),
     phrase(" A dashed outline marks an operator that the decision names as a cause."),
-    phrase(" Operators whose times the pairs decided are coloured by them, and so are their numbers."),
+    phrase(" Operators with times decided by the pairs are coloured by these, and so are their numbers."),
     phrase(
         "Time in {unit}; a colour for each kind: Python function, operator, annotation, runtime call, kernel, copy, collective."
     ),

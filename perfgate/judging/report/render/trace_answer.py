@@ -55,7 +55,7 @@ _PARTS: dict[WindowPartName, str] = {
 _NO_DEVICE = phrase("nothing ran on a device")
 _NO_TIMELINE = phrase("no timeline of the device was recorded: when it was busy is not known")
 _HOST_ALONE = phrase("the host alone was recorded: nothing overlaps with a device")
-_OVERLAP_UNKNOWN = phrase("what overlaps is not known without a timeline of the device")
+_OVERLAP_UNKNOWN = phrase("overlaps are unknown without a timeline of the device")
 _RANKS = phrase("several ranks: perfgate trace ranks names the one that delays the others; --rank N shows one")
 _MORE = phrase("… {timelines}; --rank N shows one")
 _MOST_TIMELINES = 4
@@ -74,7 +74,7 @@ _NOT_CONCURRENT = phrase("no two kernels computed at once")
 _STEPS = phrase("{steps} of {median}, {shortest} to {longest}; the longest is step {slowest}")
 _ALIKE = phrase("{steps} of {median}, {shortest} to {longest}")
 _PHASE = phrase("{phase}: {steps} of {median}")
-_COMPARE = phrase("what changed: add --base OTHER, an earlier recording of the same program")
+_COMPARE = phrase("changes: add --base OTHER, an earlier recording of the same program")
 _NOTHING_CHANGED = phrase("nothing changed since {base}: {rows} as before")
 _CHANGED = phrase("changed since {base}, in one {unit}:")
 

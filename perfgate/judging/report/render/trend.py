@@ -19,7 +19,7 @@ _MOST_OTHERS = 20
 FOLDS = ("commits", "better", "runner", "not_looked_at")
 _MAX_NAMES = 30
 _REASONS = {
-    "too_short": phrase("have too few versions to tell a change from noise"),
+    "too_short": phrase("have too few versions to distinguish a change from noise"),
     "not_measured": phrase("have no run in the last four weeks"),
     "old_testbed": phrase("are of a testbed no longer in use"),
     "metric": phrase("are of metrics that the gate does not judge; select them with `--metric`"),

@@ -42,7 +42,7 @@ _NO_LINKS = phrase("no links are recorded")
 _APART = phrase(
     "ranks come {time} apart to the middle one of {count} collectives; {worst} to {collective}, number {number}, {rank} last"
 )
-_UNJOINED = phrase("{collectives} left out: the recordings do not tell which group each belongs to")
+_UNJOINED = phrase("{collectives} left out: the recordings do not record their group")
 _LEFT_OUT = phrase("{left_out} of {all} left out: {reasons}")
 _MISSING = phrase("not recorded: rank {ranks}")
 _ENDED_EARLY = phrase("{rank} ends in step {last}, before the others")

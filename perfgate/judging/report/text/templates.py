@@ -26,6 +26,7 @@ from perfgate.judging.report.text.words import Linked, Words, say
 from perfgate.locale import Language, current_language, gap_between, translate
 
 _PLACE = re.compile(r"%\((\w+)\)s")
+_CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 Medium = Literal["markdown", "plain", "html"]
 # An address is linked only when it is plain http(s) without anything that ends a Markdown link or an attribute.
 _URL_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?#[]@!$&*+,;=%")
@@ -90,6 +91,8 @@ def _sentence(medium: Medium, language: Language, english: str, /, **values: obj
     """The translation of a ``{% trans %}`` block; values are escaped as everywhere in a template."""
     escaped = {name: _FINALIZE[medium](value) for name, value in values.items()}
     sentence = translate(english, language)
+    if medium == "html":
+        sentence = _CODE.sub(r"<code>\1</code>", sentence)  # before the values, which may hold backticks
     if language == "en":
         sentence %= escaped
     else:
@@ -175,6 +178,11 @@ def _html_link(url: str, text: str) -> Markup:
     return Markup('<a href="{}">{}</a>').format(url, text) if is_linkable(url) else escape(text)
 
 
+def _html_prose(text: Message | str) -> Markup:
+    """A sentence with its `code` marked up; backticks of outside text may end it early, but everything is escaped before."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(_by_piece(_clean_prose, _clean_prose, text)))))
+
+
 def _clean_prose(text: str) -> str:
     return clean(text, limit=MAX_PROSE)
 
@@ -204,7 +212,7 @@ _FILTERS: dict[str, dict[str, Callable[..., object]]] = {
         "literal": lambda text: _Ready(clean(text)),
     },
     "html": {
-        "prose": lambda text: escape(_by_piece(_clean_prose, _clean_prose, text)),
+        "prose": _html_prose,
         "command": lambda text: Markup("<code>{}</code>").format(clean(text, limit=MAX_PROSE)),
         "block": lambda text, lines=40: Markup("<pre>{}</pre>").format(
             "\n".join(clean(line, limit=240) for line in text.rstrip().splitlines()[-lines:])

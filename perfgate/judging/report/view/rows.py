@@ -226,7 +226,7 @@ def stored_row(comparison: StoredComparison, beside: Sequence[float | None] = ()
 
 def _standing(comparison: StoredComparison) -> Words:
     if comparison.interval is None:
-        return say("too few runs to say")
+        return say("too few runs")
     return say(_STANDINGS[comparison.outside])
 
 

@@ -229,7 +229,7 @@ class GitBranchStore:
         The history is squashed to the remaining files, so that the server can discard the rest.
         """
         if keep < 0:
-            raise StoreError(f"the number of runs to keep must be 0 or more, found {keep}")
+            raise StoreError("the number of runs to keep must be 0 or more, found {keep}", keep=keep)
         removed: list[RunFile] = []
 
         def plan(scratch: Scratch, tip: Tip) -> StoreChange | None:
@@ -283,7 +283,7 @@ class GitBranchStore:
         data, fault = b"", ""
         try:
             if path not in packed:
-                raise StoreError(f"{name} is missing; {layout.REMEDY}")
+                raise StoreError("{name} is missing; {remedy}", name=name, remedy=layout.REMEDY)
             data = layout.unpack_document(packed[path], name=name)
         except StoreError as error:
             fault = str(error)
@@ -300,7 +300,9 @@ class GitBranchStore:
                     return
                 self._sleep(random.uniform(0.0, min(MAX_WAIT_SECONDS, 0.05 * 2**attempt)))
         raise StoreRefusedError(
-            f"{self._link.name} cannot be written: other writers were faster {TRIES} times; run the command again"
+            "{name} cannot be written: other writers were faster {tries} times; run the command again",
+            name=self._link.name,
+            tries=TRIES,
         )
 
     def _push(self, scratch: Scratch, tip: Tip, change: StoreChange) -> bool:
@@ -321,11 +323,15 @@ class GitBranchStore:
         ]
         if not matches:
             raise UnknownRunError(
-                f"{self._link.name} holds no run {run_id!a}; `perfgate baseline list` shows what there is"
+                "{name} holds no run {run_id!a}; `perfgate baseline list` shows what there is",
+                name=self._link.name,
+                run_id=run_id,
             )
         if len(matches) > 1:
             raise UnknownRunError(
-                f"{self._link.name} holds several runs that begin with {run_id!a}; give more of the id"
+                "{name} holds several runs that begin with {run_id!a}; give more of the id",
+                name=self._link.name,
+                run_id=run_id,
             )
         return matches[0]
 

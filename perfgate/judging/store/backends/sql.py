@@ -55,7 +55,9 @@ def open_backend(location: str, place: StorePlace) -> SqlStore:  # noqa: ARG001 
     try:
         return SqlStore(Path(path).expanduser())
     except RuntimeError as error:  # ~ of an unknown user
-        raise StoreError(f"the store {path!a} cannot be found: {error}; give a path without ~") from error
+        raise StoreError(
+            "the store {path!a} cannot be found: {error}; give a path without ~", path=path, error=error
+        ) from error
 
 
 def _now() -> datetime:
@@ -101,11 +103,15 @@ class SqlStore:
         rows = self._read(query.limit(2)) if run_id else []
         if not rows:
             raise UnknownRunError(
-                f"{self._database.name} holds no run {run_id!a}; `perfgate baseline list` shows what there is"
+                "{name} holds no run {run_id!a}; `perfgate baseline list` shows what there is",
+                name=self._database.name,
+                run_id=run_id,
             )
         if len(rows) > 1:
             raise UnknownRunError(
-                f"{self._database.name} holds several runs that begin with {run_id!a}; give more of the id"
+                "{name} holds several runs that begin with {run_id!a}; give more of the id",
+                name=self._database.name,
+                run_id=run_id,
             )
         document = self._document(rows[0]["id"], "", rows[0]["document"])
         if document.fault:
@@ -235,7 +241,7 @@ class SqlStore:
     def prune(self, project: str, *, keep: int) -> int:
         """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed."""
         if keep < 0:
-            raise StoreError(f"the number of runs to keep must be 0 or more, found {keep}")
+            raise StoreError("the number of runs to keep must be 0 or more, found {keep}", keep=keep)
         newest = sa.func.row_number().over(partition_by=RUNS.c.fingerprint, order_by=[RUNS.c.started.desc(), RUNS.c.id])
         ranked = sa.select(RUNS.c.id, newest.label("rank")).where(RUNS.c.project == project).subquery()
         old = sa.select(ranked.c.id).where(ranked.c.rank > keep)

@@ -184,6 +184,4 @@ def _receive(connection: socket.socket, kind: type[Any]) -> Any:
     try:
         return msgspec.json.decode(protocol.receive(connection), type=kind)
     except (protocol.ConnectionClosed, TimeoutError) as error:
-        raise MeasuringError(
-            "a copy of the workload in a process of its own ended or hangs; its log says more"
-        ) from error
+        raise MeasuringError("a copy of the workload in a separate process ended or hangs; see its log") from error

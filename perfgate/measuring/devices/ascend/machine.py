@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from perfgate.document.doctor import FitnessCheck
-from perfgate.errors import MeasuringError
+from perfgate.document.message import Message, UnmeasuredError
 from perfgate.measuring.devices.host import Host, text_of
 
 ASCEND = "/usr/local/Ascend"
@@ -257,10 +257,7 @@ _SLOW = {
 def refuse_blocking(environ: Mapping[str, str]) -> None:
     """Raise MeasuringError if every operator waits for the device: such times differ from those of a real run."""
     if is_blocking(environ):
-        raise MeasuringError(
-            f"{BLOCKING}={environ[BLOCKING]} in the environment: every operator waits for the NPU, so no time measured here is "
-            f"that of a real run; unset {BLOCKING} and start again"
-        )
+        raise UnmeasuredError(Message("device.blocking", {"variable": BLOCKING, "value": environ[BLOCKING]}))
 
 
 def is_blocking(environ: Mapping[str, str]) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 from time import perf_counter_ns, process_time_ns, sleep, thread_time_ns
 from typing import Any
 
-from perfgate.document.message import Message, UnmeasuredError
+from perfgate.document.message import Message, MessageValue, UnmeasuredError
 from perfgate.document.telemetry import DeviceState
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.batches import bytes_of, each_tensor, tensors
@@ -135,7 +135,9 @@ class TorchDevice:
 
     def record_raw(self, call: Callable[[], Any], *, calls: int, folder: Path) -> Path:  # noqa: ARG002
         """Refuse: a trace of torch's own profiler is complete when it is recorded."""
-        raise MeasuringError(f"a trace of a device of kind {self.kind} needs no analysis; record_trace writes it")
+        raise MeasuringError(
+            "a trace of a device of kind {kind} needs no analysis; record_trace writes it", kind=self.kind
+        )
 
     def analyse_raw(self, folder: Path, recordings: Sequence[Path]) -> list[Path]:  # noqa: ARG002
         return list(recordings)
@@ -399,8 +401,19 @@ def sweeper(place: Any, size: int, synchronize: Callable[[], None]) -> Callable[
     return sweep
 
 
-def require_packages(*names: str, install: str) -> None:
+def no_such_device(kind: str, package: str, index: int, count: int) -> UnmeasuredError:
+    values: dict[str, MessageValue] = {
+        "kind": kind,
+        "package": package,
+        "index": index,
+        "count": count,
+        "last": count - 1,
+    }
+    return UnmeasuredError(Message("device.not-there", values))
+
+
+def require_packages(*names: str, install: Message | str) -> None:
     """Raise MeasuringError, with the command to install, if this interpreter lacks one of the packages."""
     for name in names:
         if importlib.util.find_spec(name) is None:
-            raise MeasuringError(f"{name} is not installed in the interpreter that measures; install {install}")
+            raise UnmeasuredError(Message("device.not-installed", {"name": name, "install": install}))

@@ -17,7 +17,6 @@ from typing import Any
 
 from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.telemetry import DeviceState
-from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.backends._shared import GIB, TorchDevice, require_packages, sweeper, text_of_error
 from perfgate.measuring.devices.device import (
     Capability,
@@ -40,8 +39,8 @@ _OUT_OF_MEMORY = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAlloc
 def open_device(index: int = 0) -> CpuDevice:
     """The CPU. Raises MeasuringError for an index other than 0, or if torch is not installed."""
     if index != 0:
-        raise MeasuringError(f'device cpu:{index} does not exist, the CPU is one device; write device = "cpu"')
-    require_packages("torch", install="it there, e.g. pip install torch")
+        raise UnmeasuredError(Message("device.one-cpu", {"index": index}))
+    require_packages("torch", install=Message("device.install-torch"))
     return CpuDevice()
 
 

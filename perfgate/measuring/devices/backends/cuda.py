@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.telemetry import DeviceState
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.backends._shared import GIB, AcceleratorDevice, require_packages
+from perfgate.measuring.devices.backends._shared import GIB, AcceleratorDevice, no_such_device, require_packages
 from perfgate.measuring.devices.device import Capability
 from perfgate.measuring.devices.monitors.cuda import read_gpu
 
@@ -19,26 +20,22 @@ KIND = "cuda"
 
 def open_device(index: int = 0) -> CudaDevice:
     """The GPU that torch calls ``cuda:index``. Raises MeasuringError, with the remedy, if it cannot be used."""
-    require_packages("torch", install="it there, e.g. pip install torch")
+    require_packages("torch", install=Message("device.install-torch"))
     try:
         import torch
     except (ImportError, OSError, RuntimeError) as error:
-        raise MeasuringError(f"torch cannot be imported: {error}; install it anew") from error
+        raise UnmeasuredError(Message("device.no-torch", {"error": str(error)})) from error
     if torch.version.cuda is None:
-        raise MeasuringError(
-            f"torch {torch.__version__} is built without CUDA; install a build with it, see pytorch.org"
-        )
+        raise UnmeasuredError(Message("device.no-cuda-build", {"version": torch.__version__}))
     count = torch.cuda.device_count()
     if count == 0:
-        raise MeasuringError(
-            "torch sees no GPU; look at nvidia-smi, at CUDA_VISIBLE_DEVICES, and whether the container got the GPU"
-        )
+        raise UnmeasuredError(Message("device.no-gpu"))
     if index >= count:
-        raise MeasuringError(f"cuda:{index} does not exist, torch sees {count}; write cuda:0 to cuda:{count - 1}")
+        raise no_such_device(KIND, "torch", index, count)
     try:
         return CudaDevice(torch.cuda, index)
     except RuntimeError as error:
-        raise MeasuringError(f"cuda:{index} cannot be taken: {error}; look at nvidia-smi") from error
+        raise UnmeasuredError(Message("device.cuda-taken", {"index": index, "error": str(error)})) from error
 
 
 class CudaDevice(AcceleratorDevice):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from perfgate.document.message import Message, MessageValue, UnmeasuredError, quote
 from perfgate.document.telemetry import DeviceState
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.ascend.machine import (
@@ -24,7 +25,7 @@ from perfgate.measuring.devices.ascend.machine import (
 )
 from perfgate.measuring.devices.ascend.reading import read_telemetry
 from perfgate.measuring.devices.backends import _npu_profiler
-from perfgate.measuring.devices.backends._shared import GIB, AcceleratorDevice, require_packages
+from perfgate.measuring.devices.backends._shared import GIB, AcceleratorDevice, no_such_device, require_packages
 from perfgate.measuring.devices.device import Capability
 from perfgate.measuring.devices.host import Host
 from perfgate.trace.readers.ascend.archive import pack
@@ -53,19 +54,13 @@ def open_device(index: int = 0) -> NpuDevice:
     module = _import_npu()
     count = int(module.device_count())
     if count == 0:
-        raise MeasuringError(
-            "torch_npu sees no NPU; look at npu-smi info, at ASCEND_RT_VISIBLE_DEVICES, and whether this user may use "
-            "/dev/davinci0 (group HwHiAiUser)"
-        )
+        raise UnmeasuredError(Message("device.no-npu"))
     if index >= count:
-        raise MeasuringError(f"npu:{index} does not exist, torch_npu sees {count}; write npu:0 to npu:{count - 1}")
+        raise no_such_device(KIND, "torch_npu", index, count)
     try:
         return NpuDevice(module, index)
     except RuntimeError as error:
-        raise MeasuringError(
-            f"npu:{index} cannot be taken: {_first_line(error)}; does another process hold it, and is it healthy "
-            "(npu-smi info)?"
-        ) from error
+        raise UnmeasuredError(Message("device.npu-taken", {"index": index, "error": _first_line(error)})) from error
 
 
 class NpuDevice(AcceleratorDevice):
@@ -158,13 +153,14 @@ def _import_npu() -> Any:
         import torch
         import torch_npu  # noqa: F401
     except (ImportError, OSError, RuntimeError) as error:
-        remedy = "are torch and torch-npu of one version, and does that torch-npu fit the CANN that is installed?"
+        remedy = Message("device.npu-versions")
         host = Host()
         if missing := missing_libraries(host):
             home = next(iter(installed_cann(host)), None)
-            command = set_env(str(home)) if home else "install the CANN toolkit and source its set_env.sh"
-            remedy = f"CANN's {', '.join(missing)} is not where the linker looks: {command}"
-        raise MeasuringError(f"torch_npu cannot be imported: {_first_line(error)}; {remedy}") from error
+            command = quote(set_env(str(home))) if home else Message("device.npu-install")
+            remedy = Message("device.npu-libraries", {"libraries": ", ".join(missing), "command": command})
+        values: dict[str, MessageValue] = {"error": _first_line(error), "remedy": remedy}
+        raise UnmeasuredError(Message("device.no-torch-npu", values)) from error
     return torch.npu  # type: ignore[attr-defined]
 
 
