@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import inspect
@@ -73,6 +73,7 @@ _DAY = 86_400.0
 
 # The name is part of an artifact's name, and `perfgate-KEY-judged-ATTEMPT` is what the publishing job uploads itself.
 TESTBED_NAME = re.compile(r"(?!judged$)[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
+TestbedDevice = Literal["cpu", "npu", "cuda"]
 # So many still have room for their comments in one.
 MOST_TESTBEDS = 12
 
@@ -325,7 +326,7 @@ class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     report: ReportSettings = ReportSettings()
     paths: PathSettings = PathSettings()
     testbeds: Annotated[
-        dict[str, Literal["cpu", "npu", "cuda"]],
+        dict[str, TestbedDevice],
         doc(
             'The machines of a CI matrix and the device of each, e.g. `910b = "npu"`. `perfgate publish` joins their '
             "checks into one verdict, and a testbed that is missing is INCONCLUSIVE ([CI](ci.md))."
@@ -581,6 +582,8 @@ def _refusal(error: msgspec.ValidationError, raw: Mapping[str, Any], inside: str
     expectation, _, place = str(error).partition(" - at `$.")
     if place == "gate.tolerance[...]`":
         return _refused_tolerance(raw["gate"]["tolerance"])
+    if place == "testbeds[...]`":
+        return _refused_testbed(raw["testbeds"])
     if not place or "[...]" in place:  # a table with the project's own names: msgspec's error does not have the entry
         return f"[{inside}] {error}" if inside else str(error)
     value: Any = raw
@@ -631,6 +634,13 @@ def _refused_tolerance(table: Mapping[str, Any]) -> str:
         share=share,
         percent=100 * share,
     )
+
+
+def _refused_testbed(table: Mapping[str, Any]) -> str:
+    kinds = get_args(TestbedDevice)
+    name, value = next(entry for entry in table.items() if entry[1] not in kinds)
+    wanted = f"`{' | '.join(kinds)}`"
+    return Activity("{where} must be {wanted}, found {value!r}", where=f"[testbeds] {name}", wanted=wanted, value=value)
 
 
 def _check(parsed: ConfigFile, path: Path) -> None:
