@@ -11,7 +11,7 @@ import pytest
 from perfgate import trace
 from perfgate.trace.model.readings import MEMORY_ALLOCATED, MEMORY_RESERVED
 from perfgate.trace.model.recording import Timeline
-from tests.samples import recorded
+from tests.samples import recorded, unpacked
 from tests.wording import text_of
 
 
@@ -92,4 +92,16 @@ def test_recorded_alexnet__counters_of_all_tables__in_their_units() -> None:
     folder = recorded("msinsight-910B-alexnet-2501/text/level1")
     readings = trace.read(folder / "rank0_ascend_pt").timelines[0].readings
     units = {name: own.unit for name, own in readings.items()}
+    hits = readings["LLC 0 Read/Hit Rate"]
+    assert (hits.unit, round(float(hits.value.max()), 1)) == ("%", 92.7)
     assert {"core clock": "Hz", "memory read": "B/s", MEMORY_ALLOCATED: "B"}.items() <= units.items()
+
+
+def test_recorded_alexnet__counters_of_the_database__named_as_in_a_timeline(tmp_path: Path) -> None:
+    folder = unpacked(tmp_path / "db", "msinsight-910B-alexnet-2501/db/level1/rank0_ascend_pt")
+    readings = trace.read(folder).timelines[0].readings
+    highest = {name: (float(own.value.max()), own.unit) for name, own in readings.items()}
+    assert highest["LLC 0 read/Hit Rate"] == (88.5, "%")
+    assert highest["LLC 0 read/Throughput"] == (18858773577, "B/s")
+    assert highest["app/HBM"] == (2216402944, "B")
+    assert highest[MEMORY_ALLOCATED] == (1245688832, "B")

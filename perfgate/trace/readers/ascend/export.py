@@ -433,6 +433,33 @@ class _Export:
             if own.any():
                 yield name, Readings.summed(time[own], rate[own], source[own], "B/s")
         yield from self._held(device)
+        yield from self._sampled(device)
+
+    def _sampled(self, device: Device) -> Iterator[tuple[str, Readings]]:
+        """The cache and the memory of a device over time, named as in a timeline: ``LLC 0 read/Throughput``, ``app/HBM``."""
+        memory = self._read("NPU_MEM", ("deviceId", "type", "timestampNs"), named=("type",), reals=("ddr", "hbm"))
+        parts = {"ddr": ("DDR", "B"), "hbm": ("HBM", "B")}
+        yield from self._of_each(self._owned(memory, device), "type", parts, "{word}/{part}")
+        wholes = ("deviceId", "llcId", "mode", "timestampNs")
+        cache = self._owned(self._read("LLC", wholes, named=("mode",), reals=("hitRate", "throughput")), device)
+        parts = {"hitRate": ("Hit Rate", "%"), "throughput": ("Throughput", "B/s")}
+        number = cache.wholes("llcId")
+        for llc in sorted(set(number[number != NO_NUMBER].tolist())):
+            own = cache.select(np.flatnonzero(number == llc))
+            yield from self._of_each(own, "mode", parts, f"LLC {llc} {{word}}/{{part}}")
+
+    def _of_each(
+        self, columns: TableColumns, key: str, parts: Mapping[str, tuple[str, str]], title: str
+    ) -> Iterator[tuple[str, Readings]]:
+        """The readings of each word of a column; ``parts`` are the columns of values, with names and units."""
+        time, code = columns.wholes("timestampNs"), columns.wholes(key)
+        for place in sorted(set(code[code >= 0].tolist())):
+            for column, (part, unit) in parts.items():
+                value = columns.real(column)
+                own = (code == place) & (time != NO_NUMBER) & ~np.isnan(value)
+                if own.any():
+                    name = title.format(word=self._words.texts[place], part=part)
+                    yield name, Readings.of(time[own], value[own], unit)
 
     def _held(self, device: Device) -> Iterator[tuple[str, Readings]]:
         """What each component held over time."""

@@ -26,6 +26,8 @@ _FREQUENCY = "AI Core Freq"
 # value is a whole number of bytes divided by 2 ** 20.
 _MEMORY = re.compile(r"HBM \d+/(Read|Write)$")
 _MEBIBYTE = 1 << 20
+# Written as a share under the unit %: 0.785 where the database of the same run has 78.5 (sample msinsight-910B-alexnet-2501).
+_SHARE = re.compile(r"LLC \d+ \w+/Hit Rate$")
 # All as written: versions differ in which of them are words or numbers, and most events need none of them.
 _TASK_TYPE, _INPUTS, _MEGAHERTZ, _NAME, _LABELS, _REQUEST = (
     "Task Type",
@@ -156,7 +158,8 @@ def _readings(counters: ScannedEvents) -> dict[str, dict[str, Readings]]:
             readings.setdefault(pid, {})[name] = Readings.summed(time, rates, traffic.name.astype(np.int64), "B/s")
     left = ~(clock & (counters.argument(_MEGAHERTZ) != NO_TEXT) | read)
     for pid, name, recorded in read_counters(counters.select(left)).series:
-        readings.setdefault(pid, {}).setdefault(name, recorded)
+        percent = replace(recorded, value=recorded.value * 100) if _SHARE.match(name) else recorded
+        readings.setdefault(pid, {}).setdefault(name, percent)
     return readings
 
 
