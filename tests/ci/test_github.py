@@ -79,7 +79,8 @@ def test_pull_request__slower_then_repaired__one_comment_edited_in_place_and_a_r
     _check_linked(hub, comment, "FAIL", hub.merged)
     assert hub.job_page(hub.last) in comment
     assert " perfgate: FAIL" in comment
-    assert "1 more `aten::add` at `model.py:13` (2 in all, also at `:14`)" in comment
+    assert "1 more `aten::add` at `model.py:13`\n" in comment
+    assert "(2 in all, also at `:14`): `y = y + 0`\n" in comment
     assert hub.statuses() == [(slower, "failure")]
     assert "::error file=model.py,line=13," in done.log
 

@@ -63,7 +63,8 @@ def test_merge_request__slower_then_repaired__one_note_edited_in_place_and_a_rep
     (note,) = project.notes()
     assert note.splitlines()[0] == MARKER
     assert " perfgate: FAIL" in note
-    assert "1 more `aten::add` at `model.py:13` (2 in all, also at `:14`)" in note
+    assert "1 more `aten::add` at `model.py:13`\n" in note
+    assert "(2 in all, also at `:14`): `y = y + 0`\n" in note
     assert project.statuses() == []
     files = project.linked(note)
     assert files.keys() == {"comment.md", "decision.json", "report.html"}
