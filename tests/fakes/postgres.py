@@ -11,12 +11,14 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
 import pytest
 
+from perfgate.system.processes import die_with_parent
 from tests.waiting import wait_until
 
 # Debian keeps the programs of a server out of the PATH.
@@ -54,7 +56,15 @@ class PostgresServer:
         options = [word for setting in self._settings for word in ("-c", setting)]
         command = [str(self._programs / "postgres"), "-D", str(self._data), "-k", str(self._folder), *options]
         with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", **self._as_user())
+            # A test process that crashes leaves no server behind.
+            self._process = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                preexec_fn=partial(die_with_parent, os.getpid()),  # noqa: PLW1509 - no other thread is started yet
+                **self._as_user(),
+            )
         wait_until(self._answers)
 
     def stop(self) -> None:
