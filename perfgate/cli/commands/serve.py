@@ -42,7 +42,7 @@ def COMMAND(
     language: str | None,
     directory: Path,
 ) -> None:
-    """Serve the runs of main, or the recordings below a folder, as pages and as JSON.
+    """Serve the runs of main, or recordings, as pages and as JSON.
 
     Runners upload with tokens that `perfgate token create` makes; /metrics is for Prometheus. With --traces flame
     graphs and timelines are pages, and GET /api/profile?request_id=ID returns the work done for one request (trace

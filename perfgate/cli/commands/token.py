@@ -24,7 +24,7 @@ _store = click.option(
 
 @click.group("token", cls=CommandGroup)
 def COMMAND() -> None:
-    """Create, list and revoke tokens of `perfgate serve`, on the machine of its store."""
+    """Create, list and revoke the tokens of `perfgate serve`."""
 
 
 @COMMAND.command("create")
