@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable
 
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.config import WorkloadReference
-from perfgate.document.message import as_message, english
+from perfgate.document.message import ReasonedError, as_message
 from perfgate.errors import SetUpError
-from perfgate.locale import sentence
+from perfgate.locale import Activity, sentence
 from perfgate.protocol import Tried
 
 
@@ -33,17 +33,19 @@ def refuse_failed(reference: WorkloadReference, trial: Tried) -> None:
     """Raise SetUpError if the trial of a workload failed."""
     if trial.error is None:
         return
-    what = {"load": "cannot be loaded", "call": "cannot be called", "check": "fails its own check"}[
-        trial.failed or "load"
-    ]
-    inputs = f" with inputs of shape {trial.shape!r}" if trial.shape not in ("", "default") else ""
-    remedy = "; correct the model, or what check expects" if trial.failed == "check" else ""
-    message = english(as_message(trial.error.message))
+    what = {
+        "load": Activity("cannot be loaded"),
+        "call": Activity("cannot be called"),
+        "check": Activity("fails its own check"),
+    }[trial.failed or "load"]
+    has_shape = trial.shape not in ("", "default")
+    inputs = Activity(" with inputs of shape {shape!r}", shape=trial.shape) if has_shape else ""
+    remedy = Activity("; correct the model, or what check expects") if trial.failed == "check" else ""
     raise SetUpError(
         "workload {name!r} {what}{inputs}: {message}{remedy}",
         name=reference.name,
         what=what,
         inputs=inputs,
-        message=message,
+        message=ReasonedError(as_message(trial.error.message)),
         remedy=remedy,
     )

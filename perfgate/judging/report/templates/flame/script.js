@@ -449,7 +449,7 @@ function legend() {
     + word(paired[$("trees").value] ? " The times are those of the pairs, which took turns, spread over the stacks that some of them traced."
       : " The recordings were made apart, under a profiler: a difference that all frames share is the machine's.");
   const counts = () => word("Red: head runs it more often. Blue: head runs it less often. Grey: as often. Numbers are runs in {unit}.", { unit })
-    + ([...marks.values()].some((mark) => mark.seconds) ? word(" Operators whose times the pairs decided are coloured by them, and so are their numbers.") : "");
+    + ([...marks.values()].some((mark) => mark.seconds) ? word(" Operators with times decided by the pairs are coloured by these, and so are their numbers.") : "");
   const outlines = () => ([...marks.values()].some((mark) => mark.named) ? word(" A dashed outline marks an operator that the decision names as a cause.") : "");
   $("legend").textContent = differs ? (byCounts() ? counts() : times()) + outlines()
     : word("Time in {unit}; a colour for each kind: Python function, operator, annotation, runtime call, kernel, copy, collective.", { unit });
