@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from perfgate.catalogue.lookup import MESSAGES, METRICS, RULE_ADVICE
@@ -11,18 +11,19 @@ from perfgate.system.folders import PACKAGE
 from tests.translations import PLUGINS
 
 
-def _trees() -> Iterator[tuple[Path, ast.Module]]:
-    for path in [*PACKAGE.rglob("*.py"), *PLUGINS.glob("*/perfgate_*/*.py")]:
-        yield path, ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def _nodes() -> list[tuple[Path, ast.Constant | ast.Call]]:
+    """The constants and calls of every module."""
+    return [
+        (path, node)
+        for path in [*PACKAGE.rglob("*.py"), *PLUGINS.glob("*/perfgate_*/*.py")]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant | ast.Call)
+    ]
 
 
 def test_messages__every_code__is_used() -> None:
-    texts = {
-        node.value
-        for _, tree in _trees()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
+    texts = {node.value for _, node in _nodes() if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     # `verdict` and `advice` are put before a name that stands in the code, in a metric's entry, or in a finding's advice.
     texts |= {metric.advice for metric in METRICS.values() if metric.advice}
     texts |= {text.partition(".")[0] for text in texts}  # of `pressure.memory` the sentence is that of `pressure`
@@ -44,8 +45,7 @@ def _parts(code: str) -> set[str]:
 def test_messages__code_in_a_message__has_its_sentence() -> None:
     unknown = [
         f"{path.relative_to(PACKAGE.parent)}:{node.lineno} {node.args[0].value}"
-        for path, tree in _trees()
-        for node in ast.walk(tree)
+        for path, node in _nodes()
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id == "Message"
