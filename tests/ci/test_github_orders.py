@@ -41,7 +41,8 @@ def test_fork__measured_when_a_maintainer_names_its_head_and_not_before(hub: Hub
     assert _measured(hub) == {"base": hub.main, "head": head}
     (comment,) = [one for one in hub.comments() if read_state(one) is not None]
     assert " perfgate: FAIL" in comment
-    assert "1 more `aten::add` at `model.py:13` (2 in all, also at `:14`)" in comment
+    assert "1 more `aten::add` at `model.py:13`\n" in comment
+    assert "(2 in all, also at `:14`): `y = y + 0`\n" in comment
     assert hub.linked(comment).keys() == {"comment.md", "decision.json", "report.html"}
     assert hub.job_page(hub.last) in comment
     assert hub.statuses() == [(head, "failure")]
