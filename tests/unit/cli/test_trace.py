@@ -121,7 +121,7 @@ def test_gaps__shortest__leaves_out() -> None:
 def test_gaps__no_device__says_so() -> None:
     done = trace("gaps", str(DATA / "cpu.json"))
 
-    assert (done.returncode, done.stdout.strip()[:38]) == (0, "nothing ran on a device while this was")
+    assert (done.returncode, done.stdout.strip()[:38]) == (0, "nothing ran on a device during the rec")
 
 
 def test_gaps__only_totals_of_kernels__not_said_that_nothing_ran(tmp_path: Path) -> None:
