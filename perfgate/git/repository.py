@@ -38,7 +38,9 @@ class BaseChoice:
     because: Message
 
 
-_FETCH_MORE = Activity("this is a shallow clone: fetch more history (`git fetch --unshallow`, in CI `fetch-depth: 0`)")
+_FETCH_MORE = Activity(
+    "; this is a shallow clone: fetch more history (`git fetch --unshallow`, in CI `fetch-depth: 0`)"
+)
 
 
 class Repository:
@@ -63,16 +65,16 @@ class Repository:
         self.root = Path(top)
 
     def head(self) -> str:
-        return self.resolve("HEAD", Activity("the repository has no commit yet; commit something first"))
+        return self.resolve("HEAD", Activity("; the repository has no commit yet; commit something first"))
 
     def resolve(self, revision: str, remedy: str = "") -> str:
         try:
             return self._run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
         except RepositoryError:
             if not remedy:
-                remedy = _FETCH_MORE if self.is_shallow() else Activity("check `git log --all`")
+                remedy = _FETCH_MORE if self.is_shallow() else Activity("; check `git log --all`")
             raise RepositoryError(
-                "git knows no commit {revision!r} in {root}; {remedy}",
+                "git knows no commit {revision!r} in {root}{remedy}",
                 revision=revision,
                 root=self.root,
                 remedy=remedy,
