@@ -154,8 +154,12 @@ def has_tables(connection: sa.Connection, place: str) -> bool:
 
 
 def stored_version(connection: sa.Connection, place: str) -> int | None:
-    """The version of the tables; None for an empty database. Raises StoreError for a newer one, and foreign tables."""
-    names = sa.inspect(connection).get_table_names()  # in one query, so that others who create them show all or none
+    """The version of the tables; None for an empty database.
+
+    Raises StoreError for a newer version, for tables of something else, and for those of a perfgate before its first release.
+    """
+    inspector = sa.inspect(connection)
+    names = inspector.get_table_names()  # in one query, so that others who create them show all or none
     if VERSION.name not in names:
         if names:
             raise StoreError(
@@ -164,7 +168,12 @@ def stored_version(connection: sa.Connection, place: str) -> int | None:
                 name=names[0],
             )
         return None
+    missing = METADATA.tables.keys() - set(names)
+    if missing and all(column["name"] != VERSION.c.version_num.name for column in inspector.get_columns(VERSION.name)):
+        raise _unreleased(place)
     version = int(connection.execute(sa.select(VERSION.c.version_num)).scalar() or 0)
+    if missing and version == STORE_VERSION:
+        raise _unreleased(place)
     if version > STORE_VERSION:
         raise StoreError(
             "{place} was written by a newer perfgate (store version {version}, this one knows {known}); upgrade perfgate",
@@ -173,3 +182,11 @@ def stored_version(connection: sa.Connection, place: str) -> int | None:
             known=STORE_VERSION,
         )
     return version
+
+
+def _unreleased(place: str) -> StoreError:
+    return StoreError(
+        "{place} was written by a commit of perfgate before its first release, which this one does not read; choose another "
+        "place, or move it away to start a new store",
+        place=place,
+    )

@@ -163,6 +163,19 @@ def test_store__newer_version__refused_and_untouched(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "change",
+    ["DROP TABLE gates", "DROP TABLE gates; ALTER TABLE perfgate_store RENAME COLUMN version_num TO version"],
+)
+def test_store__of_a_commit_before_the_first_release__refused_and_untouched(tmp_path: Path, change: str) -> None:
+    SqlStore(tmp_path / "store.db").record(minimal_run())
+    for statement in change.split(";"):
+        execute(tmp_path / "store.db", statement)
+    before = (tmp_path / "store.db").read_bytes()
+    assert_refused(tmp_path / "store.db", "written by a commit of perfgate before its first release")
+    assert (tmp_path / "store.db").read_bytes() == before
+
+
+@pytest.mark.parametrize(
     ("column", "message"),
     [("document = x'ffff'", "cannot be read"), ("document = x'00'", "differs from the recorded document")],
 )
