@@ -19,7 +19,7 @@ from perfgate.locale import current_language, speaking
 from tests.unit.report.sentences import TEMPLATES, step_sentences, unsaid_words
 
 # What both languages call the same.
-UNTRANSLATED = {"perfgate", "base", "head"}  # and of sha256
+UNTRANSLATED = {"perfgate", "base", "head"}
 HOSTILE = "</details> @octocat `x` | [a](https://evil.example)"
 
 
