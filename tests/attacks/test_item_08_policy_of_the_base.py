@@ -65,7 +65,7 @@ def test_item_8__hostile_name_of_a_changed_file__commands_nothing(github: Job) -
     _change(github, files=(".github/workflows/@team](http://x.example)\n/approve <b>|`.yml",))
     github.measure()
     assert github.publish().returncode == 0
-    (note,) = [line for line in github.comment().splitlines() if "what decides" in line]
+    (note,) = [line for line in github.comment().splitlines() if "define its measurement" in line]
     page = cmarkgfm.github_flavored_markdown_to_html(note)
     assert "x.example" in page
     assert not re.findall(r"<(?:a|b)\b", page)

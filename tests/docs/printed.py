@@ -175,7 +175,7 @@ NOT_RUN: dict[str, str] = {
     "git lfs pull": "needs Git LFS: tests/unit/git/test_contents.py",
     "git submodule update --init --recursive": "needs a repository with submodules: tests/unit/git/test_contents.py",
     "perfgate check --base {}": "measures a change: tests/end_to_end/test_check.py",
-    "perfgate check --append-from": "adds to an earlier attempt: tests/end_to_end/test_rerun.py",
+    "perfgate check --append-from DIR": "adds to an earlier attempt: tests/end_to_end/test_rerun.py",
     "perfgate completion": "prints a script for a shell: tests/unit/cli/test_options.py",
     "perfgate completion fish \\| source": "needs the shell fish: tests/unit/cli/test_options.py",
 }

@@ -331,7 +331,7 @@ def test_order__in_chinese__is_answered_in_chinese(own: Job) -> None:
 
 
 def test_order__no_token__says_so(own: Job) -> None:
-    with pytest.raises(UsageError, match="no token in PERFGATE_TOKEN or GITHUB_TOKEN"):
+    with pytest.raises(UsageError, match="none of PERFGATE_TOKEN, GITHUB_TOKEN holds a token"):
         Order(own, "ann", "/perfgate run").obey(token=None)
 
 

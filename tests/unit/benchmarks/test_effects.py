@@ -10,13 +10,14 @@ import knee
 import pytest
 
 
-def test_planted__every_group__code_of_each_effect_once_and_python() -> None:
+def test_with_code__every_group__code_of_each_effect_once_and_python() -> None:
     names = [effect.name for group in effects.GROUPS for effect in group]
     assert len(names) == len(set(names)) == 8
     for group in effects.GROUPS:
-        source = effects.planted(group)
-        ast.parse(source)
-        assert all(source.count(effect.code.strip()) == 1 for effect in group)
+        for side in ("base", "code"):
+            source = effects.with_code((effect.above, getattr(effect, side)) for effect in group)
+            ast.parse(source)
+            assert all(source.count(code) == 1 for effect in group if (code := getattr(effect, side).strip()))
 
 
 @pytest.mark.parametrize(

@@ -319,7 +319,7 @@ def test_serve__without_its_packages__says_what_to_install(folder: Path, monkeyp
 
 def test_serve__no_folder__says_what_to_name(tmp_path: Path) -> None:
     done = run_perfgate("serve", "--traces", str(tmp_path / "none"))
-    assert (done.returncode, "name the folder with the recordings" in done.stderr) == (2, True)
+    assert (done.returncode, "name the one that the recordings lie in" in done.stderr) == (2, True)
 
 
 def test_is_loopback_host__addresses__only_those_of_this_machine() -> None:

@@ -14,7 +14,7 @@ from tests.samples import recorded
 
 NO_LINES = "no lines: the recording has no Python functions; record with with_stack=True"
 NO_COMMUNICATION, HOST_ALONE = "no communication", "the host alone was recorded: nothing overlaps with a device"
-COMPARE = "what changed: add --base OTHER, an earlier recording of the same program"
+COMPARE = "changes: add --base OTHER, an earlier recording of the same program"
 ALEXNET, HTA = "msinsight-910B-alexnet-2501/text", "cuda-hta"
 
 

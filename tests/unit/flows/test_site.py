@@ -163,7 +163,7 @@ def test_site__run_of_a_machine_with_a_wrong_clock__left_out_with_a_note_on_the_
     out = tmp_path / "pages"
     assert write(project, out, runs=1).runs == COUNT
     for address in ("index.html", "fleet.html"):
-        assert f"1 of {COUNT + 1} runs say that they began weeks after today" in shown(pages(out)[address])
+        assert f"1 of {COUNT + 1} runs are dated weeks after today" in shown(pages(out)[address])
 
 
 def test_site__no_run__says_how_one_is_recorded(project: Project, tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ def test_sensor_values__readings_outside_the_soak__do_not_count() -> None:
     add_sensed(outcome := of_shape(), Sensed(outside), SOAKED, items=600)
 
     assert {reason_of(value) for value in outcome.values} == {
-        "the sensor answered 1 times in 6 s of calls, 2 are needed"
+        "the sensor answered 1 times in 6 s of calls; 2 are needed"
     }
 
 

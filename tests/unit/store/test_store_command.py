@@ -140,7 +140,7 @@ def test_store_copy__documents_of_an_older_perfgate__keep_their_ids(old: Path, t
 DAMAGE = {
     "document": (
         "UPDATE runs SET document = x'00' WHERE id = '{id}'",
-        "differs from the recorded document; restore a copys store",
+        "differs from the recorded document; bring back a copy of its store",
     ),
     "no zlib": ("UPDATE runs SET document = x'ffff' WHERE id = '{id}'", "cannot be read (Error -3"),
     "column": ("UPDATE runs SET subject = 'x', dirty = 1 WHERE id = '{id}'", "subject, dirty differ from its document"),
