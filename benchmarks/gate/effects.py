@@ -137,7 +137,7 @@ GROUPS: tuple[tuple[Effect, ...], ...] = (
         Effect(
             "cache", "cache.sensitivity", True, 15, BEFORE, """
         if self.table is None:
-            self.table = torch.ones(163_840, 16), torch.randperm(163_840)[:40_960]
+            self.table = torch.ones(262_144, 16), torch.randperm(262_144)[:98_304]
         self.table[0].index_select(0, self.table[1])
 """,
         ),

@@ -100,7 +100,9 @@ def _connect(request: CommandRequest, doors: Doors, event: CiEvent) -> Forge:
     token = find_token(event.forge, doors.environ, request.token_variable)
     if token is None:
         names = ", ".join(token_variables(event.forge, request.token_variable))
-        raise UsageError("none of {names} holds a token; comments cannot be checked or answered without one", names=names)
+        raise UsageError(
+            "none of {names} holds a token; comments cannot be checked or answered without one", names=names
+        )
     return connect(event, token, sleep=doors.sleep, clock=doors.clock)
 
 
