@@ -136,6 +136,8 @@ def _from_knees(row: StepComparison, number: ChecklistNumber, evidence: Evidence
     if knees is None or not all(knee.is_resolved for knee in knees):
         return row
     before, after = knees
+    if before.visits != after.visits:  # not side by side
+        return row
     return msgspec.structs.replace(
         row,
         method="repeated",

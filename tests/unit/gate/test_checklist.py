@@ -154,6 +154,7 @@ def test_checklist__batch_knee__from_the_rates_of_all_turns() -> None:
         (sweep(4.4, ROUNDS), sweep(4.4, [1.0])[:1]),  # no rates
         (sweep(4.4, ROUNDS), sweep(4.4, ROUNDS, batch="9" * 5000)),
         (sweep(4.4, ROUNDS), sweep(4.4, [*ROUNDS[:5], -1.0])),
+        (sweep(4.4, [*ROUNDS, 100.0]), sweep(0.6, ROUNDS)),
     ],
 )
 def test_checklist__batch_knee_that_a_side_did_not_reach_or_measure__no_difference(
