@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -17,6 +18,29 @@ MEMORY_READ: Final = "memory read"
 MEMORY_WRITE: Final = "memory write"
 MEMORY_ALLOCATED: Final = "memory allocated"
 MEMORY_RESERVED: Final = "memory reserved"
+# Nanoseconds from a device's request to read the host's memory until the data are there.
+PCIE_LATENCY: Final = "PCIe read latency"
+
+Link = Literal["NIC", "RoCE", "HCCS", "PCIe"]
+Direction = Literal["sent", "received"]
+Level = Literal["readBwLevel", "writeBwLevel", "readOstLevel", "writeOstLevel"]
+DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
+ACCELERATOR_TRAFFIC: Final = re.compile(r"Accelerator (\d+)/(?:read|write)BwLevel")
+
+
+def link_traffic(link: Link, direction: Direction) -> str:
+    """The counter of the bytes a second that a device carries over a kind of link, all its ports together."""
+    return f"{link} {direction}"
+
+
+def lost_packets(link: Link) -> str:
+    """The counter of the packets that all ports of a kind of link lost so far: bad, dropped, or sent again."""
+    return f"{link} lost packets"
+
+
+def accelerator_level(number: int, level: Level) -> str:
+    """The counter of the traffic of an accelerator beside a device's cores, by a level without a unit."""
+    return f"Accelerator {number}/{level}"
 
 
 class Mean(NamedTuple):
@@ -50,6 +74,13 @@ class Readings:
         whole = counts == np.unique(source).size
         return Readings(times[whole], sums[whole], unit)
 
+    @staticmethod
+    def total(parts: Sequence[Readings]) -> Readings:
+        """The sums of counters of one unit that are read at the same times."""
+        source = np.repeat(np.arange(len(parts)), [part.time.size for part in parts])
+        time, value = (np.concatenate(columns) for columns in zip(*((part.time, part.value) for part in parts)))
+        return Readings.summed(time, value, source, parts[0].unit)
+
     def lowest_during(self, intervals: Intervals) -> FloatColumn:
         """The lowest in force in each interval: a reading holds until the next, and the first before it too."""
         first = np.maximum(np.searchsorted(self.time, intervals.start, side="right") - 1, 0)
@@ -68,3 +99,18 @@ class Readings:
             return None
         values = self.value[1:][inside]
         return Mean(float(np.average(values, weights=overlap[inside])), float(values.max()), int(inside.sum()))
+
+    def risen_within(self, start: int, end: int) -> float | None:
+        """By how much a running total rose in a window, from the reading in force at its begin; None without two readings.
+
+        A total that falls was reset, and counts from there.
+        """
+        first = max(int(np.searchsorted(self.time, start, side="right")) - 1, 0)
+        last = int(np.searchsorted(self.time, end, side="right"))
+        values = self.value[first:last]
+        return float(np.maximum(np.diff(values), 0.0).sum()) if values.size > 1 else None
+
+    def within(self, start: int, end: int) -> FloatColumn:
+        """The readings in a window."""
+        first, last = np.searchsorted(self.time, [start, end + 1])
+        return self.value[first:last]

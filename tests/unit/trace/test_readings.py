@@ -53,3 +53,19 @@ def test_summed__a_source_missing_at_one_time__that_time_left_out():
     readings = Readings.summed(np.array([10, 10, 20, 30, 30]), np.array([1.0, 2, 4, 8, 16]), np.array([0, 1, 0, 1, 0]))
 
     assert (readings.time.tolist(), readings.value.tolist()) == ([10, 30], [3.0, 24.0])
+
+
+def test_risen_within__running_total__from_the_reading_before_and_on_after_a_reset():
+    lost = Readings.of([0, 20, 40, 60, 80], [5.0, 5.0, 8.0, 1.0, 3.0])
+
+    assert lost.risen_within(10, 45) == 3.0
+    assert lost.risen_within(45, 100) == 2.0
+    assert lost.risen_within(85, 100) is None
+
+
+def test_total__counters_read_together__their_sum_in_their_unit():
+    parts = [Readings.of([10, 20], [1.0, 2.0], "B/s"), Readings.of([20, 10], [4.0, 8.0], "B/s")]
+
+    total = Readings.total(parts)
+    assert (total.time.tolist(), total.value.tolist(), total.unit) == ([10, 20], [9.0, 6.0], "B/s")
+    assert total.within(11, 20).tolist() == [6.0]

@@ -12,6 +12,7 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.measuring.checklist.limits import MaybeEvidence
 from perfgate.measuring.checklist.recorded import device_times_missing, or_absent, profiled
+from perfgate.measuring.checklist.recorded_counters import busy_window
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
 from perfgate.measuring.checklist.traces import steady_calls
 from perfgate.measuring.counting.collect import calls_within
@@ -19,8 +20,9 @@ from perfgate.measuring.devices.card import read_under_load
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import find_steady_state
 from perfgate.system.garbage import quiet
-from perfgate.trace.analysis.summary import StepTotals
+from perfgate.trace.analysis.summary import DeviceSummary, StepTotals
 from perfgate.trace.model.arithmetic import union_length
+from perfgate.trace.model.readings import ACCELERATOR_TRAFFIC, Readings
 
 _TIMELINE_METRICS = ("utilization.busy", "utilization.gap")
 _FEWEST_CALLS = 20
@@ -50,6 +52,7 @@ class UtilizationStep:
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         outcome = context.outcome()
         for summary in context.summaries:
+            _add_accelerators(outcome.under(shape=summary.shape), summary)
             parts = summary.parts()
             if parts is None:
                 outcome.under(shape=summary.shape).missing(_TIMELINE_METRICS, device_times_missing(summary))
@@ -68,6 +71,21 @@ class UtilizationStep:
 
 
 STEP = UtilizationStep()
+
+
+def _add_accelerators(outcome: StepOutcome, summary: DeviceSummary) -> None:
+    """Add the share of readings in which an accelerator beside the AI cores read or wrote; its levels have no unit."""
+    window, levels = busy_window(summary), dict[str, list[Readings]]()
+    if window is None:
+        return
+    for name, readings in summary.timeline.readings.items():
+        if traffic := ACCELERATOR_TRAFFIC.fullmatch(name):
+            levels.setdefault(traffic[1], []).append(readings)
+    for number, both in levels.items():
+        moving = Readings.total(both).within(*window) > 0
+        if moving.size:
+            of_accelerator = outcome.under(accelerator=number)
+            of_accelerator.number("utilization.accelerator", float(moving.mean()), count=moving.size)
 
 
 def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> None:

@@ -17,6 +17,7 @@ from perfgate.document.run import Finding
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
 from perfgate.measuring.checklist.limits import MaybeEvidence, finding
 from perfgate.measuring.checklist.recorded import device_times_missing, or_absent, profiled
+from perfgate.measuring.checklist.recorded_counters import add_rate, busy_window
 from perfgate.measuring.checklist.step import (
     RecordingContext,
     StepContext,
@@ -30,6 +31,8 @@ from perfgate.measuring.devices.device import Device, DeviceEvent
 from perfgate.measuring.timing.calls import CallBudget, find_steady_state, time_calls
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 from perfgate.system.garbage import quiet
+from perfgate.trace.analysis.summary import DeviceSummary
+from perfgate.trace.model.readings import DIRECTIONS, link_traffic
 
 _CALLS_PER_ROUND = 5
 _MARKED_CALLS = 20
@@ -61,6 +64,7 @@ class TransferStep:
         """A recording shows only the copies that no kernel hides; the cost of copying takes a call without it."""
         outcome = context.outcome()
         for summary in context.summaries:
+            _add_traffic(outcome.under(shape=summary.shape), summary)
             parts = summary.parts()
             if summary.on_host or parts is None or parts.exposed_copies_ns is None:
                 no_parts = summary.on_host or parts is None
@@ -73,6 +77,16 @@ class TransferStep:
 
 
 STEP = TransferStep()
+
+
+def _add_traffic(outcome: StepOutcome, summary: DeviceSummary) -> None:
+    """Add the bytes a second between host and device in the steps, by the device's own counters."""
+    window = busy_window(summary)
+    if window is None:
+        return
+    for direction in DIRECTIONS:
+        if (rates := summary.timeline.readings.get(link_traffic("PCIe", direction))) is not None:
+            add_rate(outcome.under(direction=direction), "transfer.link_traffic", rates, window)
 
 
 def _measure(context: StepContext) -> StepOutcome:

@@ -19,6 +19,7 @@ from perfgate.document.message import Message
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
 from perfgate.measuring.checklist.limits import limit
 from perfgate.measuring.checklist.recorded import or_unavailable, profiled
+from perfgate.measuring.checklist.recorded_counters import add_rate, busy_window
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import find_steady_state, timed_call
@@ -39,7 +40,6 @@ _MOST_COPIES = 4096
 _TOP_RATES = 10
 _HEAVY = 0.1
 _NO_COUNTERS = Message("system.no-l2-counters")
-_TOO_SHORT = Message("system.traffic-read-seldom")
 # Columns of AiCMetrics.L2Cache: aic_r0_read_cache_hit, aiv_write_cache_miss_allocate (910B, sample msprof-910B-20cores-2608),
 # aic_read_local_l2_hit and _miss (Ascend 950, msprof's documentation). Evictions (victim) are neither.
 _COLUMN = re.compile(r"_(?P<access>read|write)_(?:cache|local_l2)_(?P<result>hit|miss)(?:_allocate)?$")
@@ -169,24 +169,15 @@ def _repeated(call: Callable[[], Any], device: Device) -> float:
 
 
 def _judge_traffic(outcome: StepOutcome, summary: DeviceSummary) -> None:
-    """Memory reads and writes per second from the first to the last task of the steps.
-
-    Missing if the counters were read too seldom for that; absent without counters.
-    """
-    device = [part.inside() for part in summary.work if not summary.on_host]
-    busy = [(int(events.start.min()), int(events.end.max())) for events in device if len(events)]
-    mean_rates = []
+    """Memory reads and writes per second from the first to the last task of the steps; absent without counters."""
+    window = busy_window(summary)
+    mean_rates: list[float] = []
     for access, name in (("read", MEMORY_READ), ("write", MEMORY_WRITE)):
-        readings, of_access = summary.timeline.readings.get(name), outcome.under(access=access)
-        if readings is None or not busy:
+        readings = summary.timeline.readings.get(name)
+        if readings is None or window is None:
             continue
-        traffic = readings.mean_within(min(start for start, _ in busy), max(end for _, end in busy))
-        if traffic is None:
-            of_access.missing("cache.memory_traffic", _TOO_SHORT)
-            continue
-        mean_rates.append(traffic.mean)
-        for of, rate in (("mean", traffic.mean), ("highest", traffic.highest)):
-            of_access.under(of=of).number("cache.memory_traffic", rate, count=traffic.readings)
+        rate = add_rate(outcome.under(access=access), "cache.memory_traffic", readings, window)
+        mean_rates += [] if rate is None else [rate]
     peak = limit("cache.memory_peak", outcome.limits)
     if peak > 0 and mean_rates:
         share = sum(mean_rates) / peak

@@ -23,6 +23,7 @@ from perfgate.measuring.checklist.collectives.recorded_ranks import judge_ranks
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
 from perfgate.measuring.checklist.limits import MaybeEvidence, above, limit
 from perfgate.measuring.checklist.recorded import profiled
+from perfgate.measuring.checklist.recorded_counters import add_rate, busy_window
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable, unavailable
 from perfgate.measuring.checklist.values import median
 from perfgate.measuring.counting.collect import record_calls
@@ -30,6 +31,7 @@ from perfgate.stats.robust import TransferLine, transfer_line
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import DeviceSummary, summarize
 from perfgate.trace.model.kernel_names import type_by_name
+from perfgate.trace.model.readings import DIRECTIONS, Link, link_traffic, lost_packets
 from perfgate.trace.model.recording import Collective
 
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl", "npu": "hccl"}
@@ -40,6 +42,8 @@ _FEWEST_OF_A_KIND = 3
 # The share of rounds in which a straggler is last: by chance one of two ranks is last in 18 of 20 with 0.04 %.
 _MOSTLY = 0.9
 _FEWEST_SIZES = 3
+# The links between devices; PCIe leads to the host (step 3).
+_LINKS: tuple[Link, ...] = ("NIC", "RoCE", "HCCS")
 
 Ints = npt.NDArray[np.int64]
 
@@ -187,6 +191,7 @@ def _judge_recorded(outcome: StepOutcome, summaries: Sequence[DeviceSummary]) ->
             rank.under(collective=kind).number("communication.time", ns / summary.spans / 1e9, count=summary.spans)
         _add_waiting(rank, summary)
         _add_links(rank, summary)
+        _add_traffic(rank, summary)
         add_rdma_time(rank, summary)
         judge_packets(rank, summary)
         _judge_overlap(outcome.under(**profiled(summary)), summary)
@@ -223,6 +228,22 @@ def _add_links(outcome: StepOutcome, summary: DeviceSummary) -> None:
     for name, time_ns in sorted(times.items()):
         if time_ns > 0:
             outcome.under(link=name).number("communication.link_bandwidth", sizes[name] / time_ns * 1e9)
+
+
+def _add_traffic(outcome: StepOutcome, summary: DeviceSummary) -> None:
+    """Add what each kind of link carried in the steps by the device's own counters, and judge the packets that it lost."""
+    window, readings = busy_window(summary), summary.timeline.readings
+    if window is None:
+        return
+    for name in _LINKS:
+        link = outcome.under(link=name)
+        for direction in DIRECTIONS:
+            if (rates := readings.get(link_traffic(name, direction))) is not None:
+                add_rate(link.under(direction=direction), "communication.link_traffic", rates, window)
+        lost = readings[lost_packets(name)].risen_within(*window) if lost_packets(name) in readings else None
+        if lost is not None:
+            link.number("communication.lost_packets", lost)
+            link.above("communication.lost_packets", lost, {"link": name, "packets": round(lost)})
 
 
 def _judge_overlap(outcome: StepOutcome, summary: DeviceSummary) -> None:

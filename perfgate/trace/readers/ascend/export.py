@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -26,17 +26,17 @@ from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, EventKind, E
 from perfgate.trace.model.kernel_names import type_by_name
 from perfgate.trace.model.kernel_table import KernelTable, joined_tables, kernel_table
 from perfgate.trace.model.packed import NO_NUMBER, Columns, Packed, PackedReals, distinct_rows
-from perfgate.trace.model.readings import CORE_CLOCK, MEMORY_READ, MEMORY_WRITE, Readings
 from perfgate.trace.model.recording import AllocationTotal, Shapes, Timeline
 from perfgate.trace.model.spans import OUTSIDE, span_of
 from perfgate.trace.model.steps import StepMark, profiler_steps, step_marks, windows_of
 from perfgate.trace.readers.ascend.about import texts
 from perfgate.trace.readers.ascend.columns import NO_TEXT, TableColumns, flag_of, shapes_of, words_of
 from perfgate.trace.readers.ascend.database import Database, open_database, open_unchanged
+from perfgate.trace.readers.ascend.export_readings import ExportReadings
+from perfgate.trace.readers.ascend.export_tables import ExportTables, ExportTexts, owned
 from perfgate.trace.readers.ascend.files import Device, Stamp, stamp_of
 from perfgate.trace.readers.ascend.kernels import of_graph
 from perfgate.trace.readers.ascend.kinds import HARDWARE, python_kind, task_kind
-from perfgate.trace.readers.ascend.tables import held_name
 
 # ENUM_API_TYPE: the level of a call of CANN, as trace_view.json names it.
 _LEVELS = {5000: "Runtime", 5500: "Hccl", 10000: "Node", 15000: "Model", 20000: "AscendCL"}
@@ -45,7 +45,6 @@ _MSTX = 50004
 _CATEGORIES = {50001: "cpu_op", 50002: "enqueue", 50003: "python_function"}
 _NO_CONNECTION = (1 << 32) - 1
 _THREAD_BITS = (1 << 32) - 1
-_MEGAHERTZ = 1e6
 _TASK = (
     *("startNs", "endNs", "deviceId", "connectionId", "globalTaskId"),
     *("taskType", "streamId", "taskId", "modelId"),
@@ -84,40 +83,6 @@ def read_export(path: Path) -> Export:
         return _Export(path, database).read()
 
 
-class _Words:
-    """STRING_IDS: texts by id."""
-
-    def __init__(self, database: Database) -> None:
-        self.texts: list[str] = []
-        self._numbers, self._places = np.array([NO_NUMBER]), np.array([NO_TEXT])
-        rows = {database.whole(number): str(value) for number, value in database.rows("STRING_IDS", ("id", "value"))}
-        self._take({number: text for number, text in rows.items() if number is not None})
-
-    def places(self, column: Packed) -> Packed:
-        """The places of a column's texts, NO_TEXT for NULL; an id without a text is its own text."""
-        numbers = column.unpacked()
-        at = np.searchsorted(self._numbers, numbers).clip(max=self._numbers.size - 1)
-        strange = self._numbers[at] != numbers
-        if strange.any():
-            self._take({number: str(number) for number in np.unique(numbers[strange]).tolist()})
-            return self.places(column)
-        return Packed.of(self._places[at])
-
-    def text(self, place: int) -> str:
-        return "" if place == NO_TEXT else self.texts[place]
-
-    def cell(self, place: int) -> str | None:
-        """A name as a cell of a table: without quotes, None for N/A."""
-        return None if place == NO_TEXT else _cell(self.texts[place])
-
-    def _take(self, texts: Mapping[int, str]) -> None:
-        numbers = np.concatenate([self._numbers, np.array(list(texts), dtype=np.int64)])
-        places = np.concatenate([self._places, np.arange(len(texts)) + len(self.texts)])
-        order = np.argsort(numbers)
-        self._numbers, self._places = numbers[order], places[order]
-        self.texts += texts.values()
-
-
 class _Verdict(NamedTuple):
     """The classification of an event by its names."""
 
@@ -143,16 +108,18 @@ class _Export:
 
     def __init__(self, path: Path, database: Database) -> None:
         self._path, self._stamp = path, stamp_of(path)
-        self._database, self._words = database, _Words(database)
+        self._tables = ExportTables(database)
+        self._database, self._words = database, self._tables.words
         self._names: dict[str, int] = {}
         self._tracks: dict[tuple[str, str], int] = {}
-        self._tasks = self._read("TASK", _TASK, named=("taskType",))
-        self._computing = self._read(
+        self._tasks = self._tables.read("TASK", _TASK, named=("taskType",))
+        self._computing = self._tables.read(
             "COMPUTE_TASK_INFO", ("globalTaskId", "waitNs", *_BLOCKS, *_MIX_BLOCKS, *_NAMED), named=_NAMED
         )
-        self._collectives = self._read("COMMUNICATION_OP", _COLLECTIVE, named=("opName", "opType"))
+        self._collectives = self._tables.read("COMMUNICATION_OP", _COLLECTIVE, named=("opName", "opType"))
         devices = np.unique(self._tasks.wholes("deviceId")).tolist() or [NO_NUMBER]
         self._devices: list[Device] = [None if device == NO_NUMBER else device for device in devices]
+        self._readings = ExportReadings(self._tables, alone=len(devices) == 1)
 
     def read(self) -> Export:
         rows, whole = self._database.rows, self._database.whole
@@ -191,30 +158,20 @@ class _Export:
             steps=profiler_steps(events, marks),
             memory=self._peaks(device),
             allocations=self._allocations(device),
-            readings=dict(self._readings(device)),
+            readings=self._readings.of(device),
         )
 
-    def _read(
-        self, table: str, wholes: Sequence[str], *, named: Sequence[str], reals: Sequence[str] = ()
-    ) -> TableColumns:
-        """Columns of a table; the ``named`` ones become places among the texts."""
-        columns = self._database.columns(table, wholes, reals=reals)
-        found: dict[str, Any] = {name: columns.number(name) for name in wholes if name in columns.names}
-        found.update((name, columns.packed_real(name)) for name in reals)
-        found.update((name, self._words.places(found[name])) for name in named if name in found)
-        return TableColumns(columns.names, columns.rows, found, self._words.texts)
-
     def _owned(self, columns: TableColumns, device: Device) -> TableColumns:
-        """The rows of a device; a single device also owns the rows that name none."""
-        owner = columns.wholes("deviceId")
-        owned = owner == (NO_NUMBER if device is None else device)
-        return columns.select(np.flatnonzero(owned | (owner == NO_NUMBER) if len(self._devices) == 1 else owned))
+        return owned(columns, device, alone=len(self._devices) == 1)
+
+    def _type(self, place: int) -> str | None:
+        return None if place == NO_TEXT else _cell(self._words.texts[place])
 
     def _of_tasks(self, tasks: TableColumns, computing: TableColumns, is_kernel: npt.NDArray[np.bool_]) -> _Events:
         def judge(place: int, kind: int, is_kernel: int) -> _Verdict:
             title = self._words.text(place)
             if is_kernel:
-                return _Verdict(title, self._words.cell(kind) or type_by_name(title), kernel_kind(title))
+                return _Verdict(title, self._type(kind) or type_by_name(title), kernel_kind(title))
             # Parts of a kernel are tasks of their own: only tasks in the table of kernels are kernels.
             plain = task_kind(title, title)
             return _Verdict(title, title, "other" if plain == "compute" and self._computing.rows else plain)
@@ -231,7 +188,7 @@ class _Export:
     def _of_collectives(self, collectives: TableColumns) -> _Events:
         def judge(place: int, kind: int) -> _Verdict:
             title = self._words.text(place)
-            return _Verdict(title, self._words.cell(kind) or type_by_name(title), "comm")
+            return _Verdict(title, self._type(kind) or type_by_name(title), "comm")
 
         keys = collectives.place("opName"), collectives.place("opType")
         group = "", lambda _: ("Communication", "Group")
@@ -245,7 +202,7 @@ class _Export:
             return _Verdict(title, title, "runtime")
 
         columns = ("startNs", "endNs", "globalTid", "name", "type", "connectionId")
-        calls = self._read("CANN_API", columns, named=("name",))
+        calls = self._tables.read("CANN_API", columns, named=("name",))
         number = calls.wholes("connectionId")
         joined = np.where(np.isin(number, launched), number, NO_CORRELATION)
         keys = calls.place("name"), calls.number("type")
@@ -262,7 +219,7 @@ class _Export:
             return _Verdict(title, title, "annotation" if level == _MSTX else kind)
 
         columns = ("startNs", "endNs", "globalTid", "name", "type", "inputShapes")
-        calls = self._read("PYTORCH_API", columns, named=("name",))
+        calls = self._tables.read("PYTORCH_API", columns, named=("name",))
         has_inputs = calls.wholes("inputShapes") != NO_NUMBER
         keys = calls.place("name"), calls.number("type"), Packed.of(has_inputs.astype(np.int64))
         return self._events(calls, keys, judge, ("globalTid", lambda number: ("Python", _thread(number))))
@@ -274,7 +231,7 @@ class _Export:
             title = self._words.text(place)
             return _Verdict(title, title, "annotation")
 
-        ranges = self._read("MSTX_EVENTS", ("startNs", "endNs", "globalTid", "message"), named=("message",))
+        ranges = self._tables.read("MSTX_EVENTS", ("startNs", "endNs", "globalTid", "message"), named=("message",))
         keys = (ranges.place("message"),)
         return self._events(ranges, keys, judge, ("globalTid", lambda number: ("Python", _thread(number))))
 
@@ -409,78 +366,16 @@ class _Export:
         if not self._database.has("OP_MEMORY"):
             return None
         wholes = ("deviceId", "name", "allocationTime", "releaseTime")
-        columns = self._owned(self._read("OP_MEMORY", wholes, named=("name",), reals=("size",)), device)
+        columns = self._owned(self._tables.read("OP_MEMORY", wholes, named=("name",), reals=("size",)), device)
         columns = columns.select(np.flatnonzero((columns.real("size") >= 0) & (columns.wholes("name") >= 0)))
         times = columns.wholes("allocationTime"), columns.wholes("releaseTime")
         return allocation_totals(self._words.texts, columns.wholes("name"), columns.real("size"), *times)
-
-    def _readings(self, device: Device) -> Iterator[tuple[str, Readings]]:
-        """The clock of a device's AI core, the reads and writes of all its memories together, and what is held in them."""
-        clock = self._database.columns("AICORE_FREQ", ("deviceId", "timestampNs"), reals=("freq",))
-        own = (clock.wholes("deviceId") == device) & (clock.wholes("timestampNs") != NO_NUMBER)
-        clock = clock.select(np.flatnonzero(own & ~np.isnan(clock.real("freq"))))
-        if clock.rows:
-            yield CORE_CLOCK, Readings.of(clock.wholes("timestampNs"), clock.real("freq") * _MEGAHERTZ, "Hz")
-        wholes = ("deviceId", "timestampNs", "hbmId", "type")
-        memory = self._owned(self._read("HBM", wholes, named=("type",), reals=("bandwidth",)), device)
-        time, source, access = (memory.wholes(name) for name in ("timestampNs", "hbmId", "type"))
-        rate = memory.real("bandwidth")
-        for word, name in (("read", MEMORY_READ), ("write", MEMORY_WRITE)):
-            if word not in self._words.texts:
-                continue
-            own = access == self._words.texts.index(word)
-            own &= (time != NO_NUMBER) & (source != NO_NUMBER) & ~np.isnan(rate)
-            if own.any():
-                yield name, Readings.summed(time[own], rate[own], source[own], "B/s")
-        yield from self._held(device)
-        yield from self._sampled(device)
-
-    def _sampled(self, device: Device) -> Iterator[tuple[str, Readings]]:
-        """The cache and the memory of a device over time, named as in a timeline: ``LLC 0 read/Throughput``, ``app/HBM``."""
-        memory = self._read("NPU_MEM", ("deviceId", "type", "timestampNs"), named=("type",), reals=("ddr", "hbm"))
-        parts = {"ddr": ("DDR", "B"), "hbm": ("HBM", "B")}
-        yield from self._of_each(self._owned(memory, device), "type", parts, "{word}/{part}")
-        wholes = ("deviceId", "llcId", "mode", "timestampNs")
-        cache = self._owned(self._read("LLC", wholes, named=("mode",), reals=("hitRate", "throughput")), device)
-        parts = {"hitRate": ("Hit Rate", "%"), "throughput": ("Throughput", "B/s")}
-        number = cache.wholes("llcId")
-        for llc in sorted(set(number[number != NO_NUMBER].tolist())):
-            own = cache.select(np.flatnonzero(number == llc))
-            yield from self._of_each(own, "mode", parts, f"LLC {llc} {{word}}/{{part}}")
-
-    def _of_each(
-        self, columns: TableColumns, key: str, parts: Mapping[str, tuple[str, str]], title: str
-    ) -> Iterator[tuple[str, Readings]]:
-        """The readings of each word of a column; ``parts`` are the columns of values, with names and units."""
-        time, code = columns.wholes("timestampNs"), columns.wholes(key)
-        for place in sorted(set(code[code >= 0].tolist())):
-            for column, (part, unit) in parts.items():
-                value = columns.real(column)
-                own = (code == place) & (time != NO_NUMBER) & ~np.isnan(value)
-                if own.any():
-                    name = title.format(word=self._words.texts[place], part=part)
-                    yield name, Readings.of(time[own], value[own], unit)
-
-    def _held(self, device: Device) -> Iterator[tuple[str, Readings]]:
-        """What each component held over time."""
-        parts = {"allocated": "totalAllocated", "reserved": "totalReserved"}
-        wholes = ("deviceId", "component", "timestamp")
-        held = self._owned(
-            self._read("MEMORY_RECORD", wholes, named=("component",), reals=tuple(parts.values())), device
-        )
-        time, component = held.wholes("timestamp"), held.wholes("component")
-        for place in np.unique(component[component >= 0]).tolist():
-            for part, column in parts.items():
-                size = held.real(column)
-                own = (component == place) & (time != NO_NUMBER) & ~np.isnan(size)
-                if size[own].any():
-                    yield held_name(self._words.texts[place], part), Readings.of(time[own], size[own], "B")
 
 
 class _TaskCounters:
     """TASK_PMU_INFO, read on demand."""
 
-    def __init__(self, path: Path, stamp: Stamp, words: _Words, tasks: Packed) -> None:
+    def __init__(self, path: Path, stamp: Stamp, words: ExportTexts, tasks: Packed) -> None:
         """``tasks`` are the task ids of the kernels."""
         self._path, self._stamp, self._words, self._tasks = path, stamp, words, tasks
 

@@ -133,7 +133,10 @@ class _Tracks:
             device = device_of_label(view.labels.get(pid))
             owner = device if device in present else next(iter(present)) if len(present) == 1 else None
             if owner in present:
-                self.readings[owner].update(read)
+                process = view.processes.get(pid, pid)
+                # NIC and RoCE both have Port 0/Rx.
+                named = {f"{process} {name}" if name.startswith("Port ") else name: own for name, own in read.items()}
+                self.readings[owner].update(named)
 
     def of_device(self, device: int | None) -> _Mask:
         """This device's tracks and the host's."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,7 @@ import numpy as np
 from perfgate.locale import Activity
 from perfgate.trace.model.arithmetic import Codes, FloatColumn, IntColumn, group_rows
 from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, EventTable, constant
-from perfgate.trace.model.readings import CORE_CLOCK, MEMORY_READ, MEMORY_WRITE, Readings
+from perfgate.trace.model.readings import CORE_CLOCK, MEMORY_READ, MEMORY_WRITE, Direction, Readings, link_traffic
 from perfgate.trace.scanner.counters import MOST, read_counters
 from perfgate.trace.scanner.library import COUNTER_ARGUMENTS
 from perfgate.trace.scanner.scan import scan
@@ -37,6 +37,11 @@ _TASK_TYPE, _INPUTS, _MEGAHERTZ, _NAME, _LABELS, _REQUEST = (
     "labels",
     "request_id",
 )
+# Posted writes, requests to read and the data that answer them, in MiB a second as the memory's (msprof's exporters of both
+# formats); a database has the same in bytes.
+_PCIE = re.compile(r"PCIe_(?:post|nonpost|cpl) (Tx|Rx)")
+_PCIE_KINDS = 3
+_WAYS: dict[str, Direction] = {"Tx": "sent", "Rx": "received"}
 _RATES = {"Read": (MEMORY_READ, "Read(MB/s)"), "Write": (MEMORY_WRITE, "Write(MB/s)")}
 _Key = tuple[str, str]
 
@@ -158,9 +163,25 @@ def _readings(counters: ScannedEvents) -> dict[str, dict[str, Readings]]:
             readings.setdefault(pid, {})[name] = Readings.summed(time, rates, traffic.name.astype(np.int64), "B/s")
     left = ~(clock & (counters.argument(_MEGAHERTZ) != NO_TEXT) | read)
     for pid, name, recorded in read_counters(counters.select(left)).series:
-        percent = replace(recorded, value=recorded.value * 100) if _SHARE.match(name) else recorded
-        readings.setdefault(pid, {}).setdefault(name, percent)
+        readings.setdefault(pid, {}).setdefault(name, _with_unit(name, recorded))
+    for of_process in readings.values():
+        of_process.update(dict(_to_host(of_process)))
     return readings
+
+
+def _with_unit(name: str, recorded: Readings) -> Readings:
+    """A counter whose unit the file does not name, in the unit that a database has."""
+    if _SHARE.match(name):
+        return replace(recorded, value=recorded.value * 100)
+    return replace(recorded, value=recorded.value * _MEBIBYTE, unit="B/s") if _PCIE.fullmatch(name) else recorded
+
+
+def _to_host(readings: Mapping[str, Readings]) -> Iterator[tuple[str, Readings]]:
+    """All that went over PCIe in each direction, if every kind of transfer was counted."""
+    for way, direction in _WAYS.items():
+        kinds = [own for name, own in readings.items() if (match := _PCIE.fullmatch(name)) and match[1] == way]
+        if len(kinds) == _PCIE_KINDS:
+            yield link_traffic("PCIe", direction), Readings.total(kinds)
 
 
 def _is_memory(name: str, access: str) -> bool:

@@ -1,0 +1,67 @@
+"""The tables of a SQLite export of Ascend's profilers, read column by column, with names as places among its texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from perfgate.trace.model.packed import NO_NUMBER, Packed
+from perfgate.trace.readers.ascend.columns import NO_TEXT, TableColumns
+from perfgate.trace.readers.ascend.database import Database
+from perfgate.trace.readers.ascend.files import Device
+
+
+class ExportTexts:
+    """STRING_IDS: texts by id."""
+
+    def __init__(self, database: Database) -> None:
+        self.texts: list[str] = []
+        self._numbers, self._places = np.array([NO_NUMBER]), np.array([NO_TEXT])
+        rows = {database.whole(number): str(value) for number, value in database.rows("STRING_IDS", ("id", "value"))}
+        self._take({number: text for number, text in rows.items() if number is not None})
+
+    def places(self, column: Packed) -> Packed:
+        """The places of a column's texts, NO_TEXT for NULL; an id without a text is its own text."""
+        numbers = column.unpacked()
+        at = np.searchsorted(self._numbers, numbers).clip(max=self._numbers.size - 1)
+        strange = self._numbers[at] != numbers
+        if strange.any():
+            self._take({number: str(number) for number in np.unique(numbers[strange]).tolist()})
+            return self.places(column)
+        return Packed.of(self._places[at])
+
+    def text(self, place: int) -> str:
+        return "" if place == NO_TEXT else self.texts[place]
+
+    def _take(self, texts: Mapping[int, str]) -> None:
+        numbers = np.concatenate([self._numbers, np.array(list(texts), dtype=np.int64)])
+        places = np.concatenate([self._places, np.arange(len(texts)) + len(self.texts)])
+        order = np.argsort(numbers)
+        self._numbers, self._places = numbers[order], places[order]
+        self.texts += texts.values()
+
+
+class ExportTables:
+    """The tables of an export."""
+
+    def __init__(self, database: Database) -> None:
+        self.database, self.words = database, ExportTexts(database)
+
+    def read(
+        self, table: str, wholes: Sequence[str], *, named: Sequence[str] = (), reals: Sequence[str] = ()
+    ) -> TableColumns:
+        """Columns of a table, empty ones if it is missing; the ``named`` ones become places among the texts."""
+        columns = self.database.columns(table, wholes, reals=reals)
+        found: dict[str, Any] = {name: columns.number(name) for name in wholes if name in columns.names}
+        found.update((name, columns.packed_real(name)) for name in reals)
+        found.update((name, self.words.places(found[name])) for name in named if name in found)
+        return TableColumns(columns.names, columns.rows, found, self.words.texts)
+
+
+def owned(columns: TableColumns, device: Device, *, alone: bool) -> TableColumns:
+    """The rows of a device; one that is ``alone`` in the export also owns the rows that name none."""
+    owner = columns.wholes("deviceId")
+    own = owner == (NO_NUMBER if device is None else device)
+    return columns.select(np.flatnonzero(own | (owner == NO_NUMBER) if alone else own))
