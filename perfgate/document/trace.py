@@ -154,13 +154,14 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PhaseTotal(msgspec.Struct, frozen=True, kw_only=True):
-    """All steps of one phase: how many, and the median seconds of a step, of its computing and of its free time."""
+    """All steps of one phase: how many, and the medians of a step: seconds, of its computing and its free time, requests."""
 
     phase: str
     count: int
     length: float | None
     computing: float | None
     free: float | None
+    requests: float | None = None
 
 
 class StepTimeline(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,7 +32,7 @@ from perfgate.errors import UsageError
 from perfgate.flows.trace.choice import Choice
 from perfgate.trace.analysis.fillers import gap_groups
 from perfgate.trace.analysis.gaps import CAUSES, DeviceGaps, Gaps, device_gaps
-from perfgate.trace.analysis.phases import Batch, batches
+from perfgate.trace.analysis.phases import FORWARD, Batch, batches
 from perfgate.trace.analysis.rows import top
 from perfgate.trace.cache import recall
 from perfgate.trace.model.recording import ProfilerStep, Recording, Timeline
@@ -257,8 +257,11 @@ def _causes(window_ns: int, gaps: Gaps) -> list[CauseTotal]:
 
 
 def step_timeline(pick: ChosenTimeline, choice: Choice, step_by: str | None) -> StepTimeline:
+    # A serving engine may also mark profiler steps, one a batch, which tell no phases.
+    found = batches(pick.timeline.events, step_by)
     steps: Sequence[ProfilerStep] = () if step_by else pick.timeline.steps or ()
-    found = [] if steps else batches(pick.timeline.events, step_by)
+    if not found and not steps and not step_by:
+        found = batches(pick.timeline.events, FORWARD)
     if found:
         steps = profiler_steps(pick.timeline.events, [batch.mark for batch in found]) or ()
     starts = [step.start_ns for step in steps if step.start_ns is not None]
@@ -278,25 +281,31 @@ def step_timeline(pick: ChosenTimeline, choice: Choice, step_by: str | None) -> 
 
 
 def _phases(steps: Sequence[ProfilerStep], found: Sequence[Batch]) -> list[PhaseTotal]:
-    by_phase: dict[str, list[ProfilerStep]] = {}
+    by_phase: dict[str, list[tuple[ProfilerStep, Batch]]] = {}
     for step, batch in zip(steps, found):
         if batch.phase:
-            by_phase.setdefault(batch.phase, []).append(step)
+            by_phase.setdefault(batch.phase, []).append((step, batch))
     return [
         PhaseTotal(
             phase=phase,
             count=len(of_phase),
-            length=_middle(step.length_ns for step in of_phase),
-            computing=_middle(step.computing_ns for step in of_phase),
-            free=_middle(step.free_ns for step in of_phase),
+            length=_middle(step.length_ns for step, _ in of_phase),
+            computing=_middle(step.computing_ns for step, _ in of_phase),
+            free=_middle(step.free_ns for step, _ in of_phase),
+            requests=_median(batch.requests for _, batch in of_phase),
         )
         for phase, of_phase in by_phase.items()
     ]
 
 
 def _middle(times: Iterable[int | None]) -> float | None:
-    known = [time for time in times if time is not None]
-    return float(np.median(known)) / _NS if known else None
+    middle = _median(times)
+    return None if middle is None else middle / _NS
+
+
+def _median(numbers: Iterable[int | None]) -> float | None:
+    known = [number for number in numbers if number is not None]
+    return float(np.median(known)) if known else None
 
 
 def _step(step: ProfilerStep, origin: int | None, batch: Batch | None) -> StepRow:

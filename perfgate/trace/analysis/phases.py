@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from perfgate.trace.model.events import EventTable
+from perfgate.trace.model.events import MAX_NS, EventTable
 from perfgate.trace.model.steps import StepMark
 
 Phase = Literal["prefill", "decode", "mixed"]
 
-# execute_context_2(1024)_generation_5(5): requests in prefill and in decode (vllm/v1/worker/gpu_worker.py).
-_VLLM = re.compile(r"execute_(?:\w+_)?context_(\d+)\(.*?\)_generation_(\d+)\(.*?\)")
-# step[EXTEND bs=15 toks=15360] (sglang/srt/managers/scheduler_profiler_mixin.py).
+# Requests in prefill and in decode (vllm/v1/worker/gpu_worker.py, annotate_profile): execute_context_2(1024)_generation_5(5),
+# and before that execute_new_2_cached_5, whose cached requests may still be in prefill.
+_VLLM = re.compile(r"execute_(?:\w+_)?context_(\d+)\(.*?\)_generation_(\d+)\(.*?\)|execute_new_(\d+)_cached_(\d+)")
+# step[EXTEND bs=15 toks=15360] (sglang/srt/utils/profile_utils.py, build_step_span_name); in speculative decoding also VERIFY.
 _SGLANG = re.compile(r"step\[(\w+) bs=(\d+).*\]")
 _SGLANG_PHASES: dict[str, Phase] = {"EXTEND": "prefill", "DECODE": "decode", "MIXED": "mixed"}
+# prefill[bs=2 tok=16384], eager_decode[bs=64 tok=64 d=64] (ROCm/ATOM).
+_ATOM = re.compile(r"(?:\w+_)?(prefill|decode|mixed)\[bs=(\d+).*\]")
+# One call of the model (vllm/v1/worker/gpu_model_runner.py), where nothing else marks a batch.
+FORWARD = r"^(?:v2_)?gpu_model_runner: forward$"
 
 
 class Batch(NamedTuple):
@@ -34,19 +39,26 @@ _Label = tuple[str | None, int | None]
 def batches(events: EventTable, pattern: str | None = None) -> list[Batch]:
     """The annotations of an engine in time order, or those that match a pattern by name (its first group is the phase).
 
-    Without a pattern, the annotations of vLLM and SGLang are recognised; empty if there are none.
+    Without a pattern, the annotations of vLLM, SGLang and ATOM are recognised; empty if there are none. A recording of the
+    device alone has them on the device's timeline.
     """
     label = _labels(pattern) if pattern else _label_of_engine
-    marks = events.of_kind("annotation")
+    on_host = list(_batches(events.of_kind("annotation"), label, outermost=False))
+    return on_host or list(_batches(events.of_kind("device_annotation"), label, outermost=True))
+
+
+def _batches(marks: EventTable, label: Callable[[str], _Label | None], *, outermost: bool) -> Iterator[Batch]:
+    """The labelled annotations in time order; on a device several streams have one, of which the ``outermost`` counts."""
     labels = [label(name) for name in marks.names]
     chosen = np.flatnonzero(np.array([one is not None for one in labels], dtype=bool)[marks.name])
-    order = chosen[np.argsort(marks.start[chosen], kind="stable")].tolist()
-    found = []
-    for number, row in enumerate(order):
+    number, last_end = 0, -MAX_NS
+    for row in chosen[np.argsort(marks.start[chosen], kind="stable")].tolist():
         phase, requests = labels[marks.name[row]] or (None, None)
-        start = int(marks.start[row])
-        found.append(Batch(StepMark(number, start, start + int(marks.duration[row])), phase, requests))
-    return found
+        start, end = int(marks.start[row]), int(marks.start[row] + marks.duration[row])
+        if outermost and start < last_end:
+            continue
+        yield Batch(StepMark(number, start, end), phase, requests)
+        number, last_end = number + 1, end
 
 
 def _labels(pattern: str) -> Callable[[str], _Label | None]:
@@ -63,9 +75,11 @@ def _labels(pattern: str) -> Callable[[str], _Label | None]:
 
 def _label_of_engine(name: str) -> _Label | None:
     if match := _VLLM.fullmatch(name):
-        reading, generating = int(match[1]), int(match[2])
+        reading, generating = int(match[1] or match[3]), int(match[2] or match[4])
         phase = "mixed" if reading and generating else "prefill" if reading else "decode"
         return phase, reading + generating
     if match := _SGLANG.fullmatch(name):
         return _SGLANG_PHASES.get(match[1], match[1].lower()), int(match[2])
+    if match := _ATOM.fullmatch(name):
+        return match[1], int(match[2])
     return None

@@ -6,7 +6,7 @@ import pytest
 
 from perfgate.trace.analysis.phases import batches
 from perfgate.trace.model.events import NO_CORRELATION, EventTable, EventTableBuilder
-from perfgate.trace.model.steps import profiler_steps
+from perfgate.trace.model.steps import StepMark, profiler_steps
 
 HOST, STREAM = ("python", "1"), ("device 0", "stream 7")
 
@@ -31,6 +31,12 @@ def marked(*names: str) -> EventTable:
         ("step[EXTEND bs=15 toks=15360]", "prefill", 15),
         ("step[DECODE bs=64]", "decode", 64),
         ("step[IDLE bs=0]", "idle", 0),
+        ("step[DECODE bs=2 g_sqsq=2 g_sqsk=30 g_sk=30]", "decode", 2),
+        ("step[VERIFY bs=4]", "verify", 4),
+        ("execute_new_2_cached_0", "prefill", 2),
+        ("execute_new_1_cached_5", "mixed", 6),
+        ("prefill[bs=2 tok=16384]", "prefill", 2),
+        ("eager_decode[bs=64 tok=64 d=64]", "decode", 64),
     ],
 )
 def test_batches__names_of_engines__phase_and_requests(name: str, phase: str, requests: int) -> None:
@@ -42,6 +48,25 @@ def test_batches__pattern_with_a_group__the_group_is_the_phase() -> None:
     events = marked("serve: prompt 1", "serve: token 2", "other")
     assert [batch.phase for batch in batches(events, r"serve: (\w+)")] == ["prompt", "token"]
     assert [batch.phase for batch in batches(events, "serve")] == [None, None]
+
+
+def test_batches__device_alone_recorded__the_outermost_annotation_of_its_streams() -> None:
+    builder = EventTableBuilder()
+    for name, at, length, stream in (
+        ("step[EXTEND bs=1 toks=8192]", 0, 50, "23"),
+        ("step[EXTEND bs=1 toks=8192]", 30, 5, "7"),  # the draft model of speculative decoding
+        ("step[DECODE bs=3]", 60, 20, "23"),
+    ):
+        track = ("device 0", f"stream {stream}")
+        builder.add(at, length, track=track, name=name, kind="device_annotation", correlation=NO_CORRELATION)
+        builder.add(at + 1, length - 2, track=track, name="gemm", kind="compute", correlation=NO_CORRELATION)
+    found = batches(builder.table())
+    assert [(batch.phase, batch.requests, batch.mark) for batch in found] == [
+        ("prefill", 1, StepMark(0, 0, 50)),
+        ("decode", 3, StepMark(1, 60, 80)),
+    ]
+    steps = profiler_steps(builder.table(), [batch.mark for batch in found])
+    assert [step.computing_ns for step in steps or ()] == [48, 18]
 
 
 def test_batches__no_engine__none() -> None:

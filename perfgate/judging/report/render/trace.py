@@ -192,10 +192,11 @@ def render_steps(document: StepDocument, console: TerminalOutput) -> None:
         print_title(name, counted(timeline.steps_in_all, "step"), console)
         console.print(Text(translate(_OF_STEPS), "dim"))
         if timeline.phases:
-            phases = grid("phase", "steps>", "length>", "computing>", "free>")
+            phases = grid("phase", "steps>", "requests>", "length>", "computing>", "free>")
             for phase in timeline.phases:
                 medians = map(time_of, (phase.length, phase.computing, phase.free))
-                phases.add_row(*map(Text, [clean(phase.phase), whole(phase.count), *medians]))
+                requests = "–" if phase.requests is None else whole(phase.requests)
+                phases.add_row(*map(Text, [clean(phase.phase), whole(phase.count), requests, *medians]))
             console.print(phases)
         fuses = any(step.fused for step in timeline.steps)
         fused = ["fused>"] if fuses else []

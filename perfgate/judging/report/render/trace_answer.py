@@ -11,6 +11,7 @@ from perfgate.document.trace import (
     DiffTimeline,
     DiffTotals,
     GapGroupRow,
+    PhaseTotal,
     StepSpread,
     TopRow,
     TopTimeline,
@@ -22,7 +23,7 @@ from perfgate.judging.report.render.trace_diff import changed_name, difference, 
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.gap_causes import CAUSE_WORDS
 from perfgate.judging.report.text.kernels import kernel_name
-from perfgate.judging.report.text.numbers import amount, counted, percent
+from perfgate.judging.report.text.numbers import amount, counted, percent, whole
 from perfgate.judging.report.text.places import short_place
 from perfgate.judging.report.text.words import phrase
 from perfgate.locale import sentence, translate
@@ -74,6 +75,8 @@ _NOT_CONCURRENT = phrase("no two kernels computed at once")
 _STEPS = phrase("{steps} of {median}, {shortest} to {longest}; the longest is step {slowest}")
 _ALIKE = phrase("{steps} of {median}, {shortest} to {longest}")
 _PHASE = phrase("{phase}: {steps} of {median}")
+_PHASE_COMPUTING = phrase("{share} of it computing")
+_PHASE_REQUESTS = phrase("{requests} requests at once")
 _COMPARE = phrase("changes: add --base OTHER, an earlier recording of the same program")
 _NOTHING_CHANGED = phrase("nothing changed since {base}: {rows} as before")
 _CHANGED = phrase("changed since {base}, in one {unit}:")
@@ -186,10 +189,19 @@ def _hidden(words: str, total: float, exposed: float) -> str:
 def _steps(timeline: AnswerTimeline) -> Iterator[str]:
     if timeline.phases:
         for phase in timeline.phases:
-            steps, median = counted(phase.count, "step"), amount(phase.length, "s")
-            yield translate(_PHASE).format(phase=clean(phase.phase), steps=steps, median=median)
+            yield sentence(", ").join(_phase(phase))
     elif timeline.steps is not None and timeline.steps.count > 1:
         yield _spread(timeline.steps)
+
+
+def _phase(phase: PhaseTotal) -> Iterator[str]:
+    """All steps of a phase, by the medians of one."""
+    steps, median = counted(phase.count, "step"), amount(phase.length, "s")
+    yield translate(_PHASE).format(phase=clean(phase.phase), steps=steps, median=median)
+    if phase.length and phase.computing is not None:
+        yield translate(_PHASE_COMPUTING).format(share=percent(phase.computing / phase.length))
+    if phase.requests is not None:
+        yield translate(_PHASE_REQUESTS).format(requests=whole(phase.requests))
 
 
 def _spread(steps: StepSpread) -> str:
