@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from perfgate.document.flame import FLAME_KINDS, NONE, FlameCosts, FlameTree
-from perfgate.trace.analysis.stacks import EventFrame, Stacks, frame, levels, requests_served
+from perfgate.document.flame import NONE, FlameCosts, FlameTree
+from perfgate.trace.analysis.merged_stacks import STREAM, MergedStacks, merged_stacks
+from perfgate.trace.analysis.stacks import EventFrame, Stacks, frame, requests_served
 from perfgate.trace.model.arithmetic import (
-    NOTHING_AROUND,
-    CodeColumn,
     Codes,
     IntColumn,
     counts_by_name,
     group_rows,
-    rows_by,
     totals_by_name,
 )
 from perfgate.trace.model.events import KINDS, NO_TEXT, EventTable
 
-# A stack of generated code may be as deep as Python allows; deeper frames count as time of the frame at this depth.
-MOST_LEVELS = 256
 MOST_NODES = 100_000
 MOST_REQUESTS = 500
 OTHER_REQUESTS = "other requests"
-
-_FLAME_CODES = np.array(
-    [FLAME_KINDS.index(kind) if kind in FLAME_KINDS else FLAME_KINDS.index("other") for kind in KINDS], dtype=np.uint8
-)
-_THREAD, _STREAM = FLAME_KINDS.index("thread"), FLAME_KINDS.index("stream")
 
 
 def flame_tree(stacks: Stacks, label: str, *, most_nodes: int = MOST_NODES) -> FlameTree:
@@ -41,7 +29,7 @@ def flame_tree(stacks: Stacks, label: str, *, most_nodes: int = MOST_NODES) -> F
     into their parents, the smallest first.
     """
     frames = _Frames(stacks.events)
-    nodes = _merge(stacks, frames.labels)
+    nodes = merged_stacks(stacks, frames.labels)
     costs, requests = _costs(stacks, nodes)
     texts: dict[str, int] = {}
     shape, more_shapes = _shapes(stacks, nodes)
@@ -81,109 +69,7 @@ class _Frames:
         self.labels: Codes = np.array(labels, dtype=np.min_scalar_type(len(self.of)))[row]
 
 
-class _Rows(NamedTuple):
-    """The rows of a tree: all events, followed by a second entry, without time, for the calls above the work of each stream.
-
-    ``event`` is a position among the events; the first rows are the events in order. ``parent`` is a row, or ~track of the
-    thread or stream for an outermost one; ``levels`` are the rows by depth, the outermost last.
-    At worst there are several times as many rows as events, so numbers take four bytes, and each level is freed after use.
-    """
-
-    event: CodeColumn
-    parent: CodeColumn
-    levels: list[CodeColumn]
-
-
-def _rows(stacks: Stacks) -> _Rows:
-    event, parent = _with_calls_above(stacks)
-    above = levels(stacks.called_by)
-    depth = above[event]
-    if stacks.called_by is not stacks.around:
-        of_thread = np.flatnonzero(~stacks.on_device)
-        depth[of_thread] = levels(stacks.around)[of_thread]
-    return _Rows(event, parent, rows_by(depth)[::-1])
-
-
-def _with_calls_above(stacks: Stacks) -> tuple[CodeColumn, CodeColumn]:
-    """The event and the parent of each row."""
-    called_by, size = stacks.called_by, len(stacks.events)
-    parent = np.where(stacks.around == NOTHING_AROUND, ~stacks.track, stacks.around)
-    events, parents, rows = [np.arange(size, dtype=np.int32)], [parent], size
-    row_of = np.empty(size + 1, dtype=np.int32)  # the last entry stands for no parent
-    work = np.flatnonzero(stacks.on_device)
-    for stream in np.unique(stacks.track[work]).tolist():
-        launched = work[stacks.track[work] == stream]
-        above = _calls_above(called_by, called_by[launched])
-        row_of[NOTHING_AROUND] = ~stream
-        row_of[above] = np.arange(rows, rows + above.size)
-        parent[launched] = row_of[called_by[launched]]
-        events.append(above)
-        parents.append(row_of[called_by[above]])
-        rows += above.size
-    return np.concatenate(events), np.concatenate(parents)
-
-
-def _calls_above(around: CodeColumn, launches: CodeColumn) -> CodeColumn:
-    """The calls that launched work and all their callers, each once, in order."""
-    above, last = np.zeros(around.size, dtype=bool), np.empty(around.size, dtype=np.int32)
-    outer = launches[launches != NOTHING_AROUND]
-    while outer.size:
-        outer = outer[~above[outer]]
-        above[outer] = True
-        # Only one of the calls with the same caller continues to it.
-        last[outer] = np.arange(outer.size)
-        outer = around[outer[last[outer] == np.arange(outer.size)]]
-        outer = outer[outer != NOTHING_AROUND]
-    return np.flatnonzero(above).astype(np.int32)
-
-
-class _Nodes(NamedTuple):
-    """The nodes of a tree, the ``roots`` first (their ``label`` is a track); and the node of each event.
-
-    An event without ``own_frame`` is deeper than the tree.
-    """
-
-    parent: Codes
-    kind: Codes
-    label: Codes
-    roots: int
-    of_event: CodeColumn
-    own_frame: npt.NDArray[np.bool_]
-
-
-def _merge(stacks: Stacks, labels: Codes) -> _Nodes:
-    """Merge rows with the same stack into one node, level by level, within a level in order of their start."""
-    events, rows = stacks.events, _rows(stacks)
-    tracks = np.unique(~rows.parent[rows.parent < 0])
-    streams = np.isin(tracks, np.unique(events.track[stacks.on_device]))
-    columns: list[tuple[Codes, Codes, Codes]] = [
-        (np.full(tracks.size, NONE), np.where(streams, _STREAM, _THREAD), tracks)
-    ]
-    node, size, own_frame = np.empty_like(rows.event), tracks.size, np.ones(len(events), dtype=bool)
-    for depth in range(len(rows.levels)):
-        level = rows.levels.pop()
-        outer, event = rows.parent[level], rows.event[level]
-        above = node[outer] if depth else np.searchsorted(tracks, ~outer)
-        if depth >= MOST_LEVELS:
-            node[level] = above
-            own_frame[level[level < len(events)]] = False
-            continue
-        kind, label = _FLAME_CODES[events.kind[event]], labels[event]
-        first, group = group_rows(above, kind, label)
-        began = np.full(first.size, np.iinfo(np.int64).max)
-        np.minimum.at(began, group, events.start[event])
-        by_time = np.argsort(began, kind="stable")
-        number = np.empty_like(by_time)
-        number[by_time] = np.arange(by_time.size)
-        node[level] = size + number[group]
-        first = first[by_time]
-        columns.append((above[first], kind[first], label[first]))
-        size += first.size
-    parents, kinds, names = (np.concatenate(column) for column in zip(*columns))
-    return _Nodes(parents, kinds, names, tracks.size, node[: len(events)].copy(), own_frame)
-
-
-def _costs(stacks: Stacks, nodes: _Nodes) -> tuple[FlameCosts, list[str]]:
+def _costs(stacks: Stacks, nodes: MergedStacks) -> tuple[FlameCosts, list[str]]:
     """The time of each node per request, and the requests: those with most time, the rest under one name."""
     served = requests_served(stacks)
     real = np.flatnonzero(served != NO_TEXT)
@@ -208,7 +94,7 @@ def _costs(stacks: Stacks, nodes: _Nodes) -> tuple[FlameCosts, list[str]]:
     ), names
 
 
-def _shapes(stacks: Stacks, nodes: _Nodes) -> tuple[IntColumn, IntColumn]:
+def _shapes(stacks: Stacks, nodes: MergedStacks) -> tuple[IntColumn, IntColumn]:
     """For each node the shapes with most of its time, or NO_TEXT, and the number of its other shapes."""
     most, more = np.full(nodes.parent.size, NO_TEXT, dtype=np.int64), np.zeros(nodes.parent.size, dtype=np.int64)
     shape = stacks.events.shape
@@ -222,14 +108,14 @@ def _shapes(stacks: Stacks, nodes: _Nodes) -> tuple[IntColumn, IntColumn]:
     return most, more
 
 
-def _track_names(stacks: Stacks, nodes: _Nodes) -> list[str]:
+def _track_names(stacks: Stacks, nodes: MergedStacks) -> list[str]:
     """Streams keep their names; threads are numbered by time, because their ids mean nothing."""
     tracks = nodes.label[: nodes.roots]
     totals = totals_by_name(np.searchsorted(tracks, stacks.track), stacks.own, tracks.size)
     names, number = [""] * tracks.size, 0
     for at in np.argsort(-totals, kind="stable").tolist():
         text = stacks.events.tracks[int(tracks[at])][1]
-        if nodes.kind[at] == _STREAM:
+        if nodes.kind[at] == STREAM:
             names[at] = f"stream {text}" if text.isdecimal() else text
         else:
             number += 1
@@ -237,7 +123,7 @@ def _track_names(stacks: Stacks, nodes: _Nodes) -> list[str]:
     return names
 
 
-def _places(nodes: _Nodes, frames: _Frames) -> list[str]:
+def _places(nodes: MergedStacks, frames: _Frames) -> list[str]:
     """The place of a Python function is its first line, that of any other node the nearest function of the project."""
     places, nearest = [""] * nodes.parent.size, [""] * nodes.parent.size
     for at in range(nodes.roots, nodes.parent.size):

@@ -107,11 +107,13 @@ def _in_order(*parts: Gaps) -> Gaps:
 
 
 def _causes(idle: Intervals, work: EventTable, runtime: EventTable) -> Codes:
-    launched = launch_starts(work, runtime)
+    launched, never = launch_starts(work, runtime), np.iinfo(np.int64).max
+    place = np.searchsorted(idle.end, work.start).clip(max=max(idle.end.size - 1, 0))
+    ending = np.flatnonzero(idle.end[place] == work.start) if idle.end.size else place[:0]
     # Of several events that start together, the one launched first ends the gap.
-    first = np.where(launched == NOT_RECORDED, np.iinfo(np.int64).max, launched)
-    order = np.lexsort((first, work.start))
-    launch = launched[order][np.searchsorted(work.start[order], idle.end)]
+    launch = np.full(idle.end.size, never)
+    np.minimum.at(launch, place[ending], np.where(launched == NOT_RECORDED, never, launched)[ending])
+    launch[launch == never] = NOT_RECORDED
     late = launch >= idle.start
     return np.select(
         [launch == NOT_RECORDED, late & _waiting(runtime, idle), late],

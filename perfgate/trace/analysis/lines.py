@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -64,13 +65,24 @@ class Launchers(NamedTuple):
 
     def heaviest(self, column: Codes, row: Codes, rows: int) -> list[str | None]:
         """For each row the name in a column with most of its time."""
-        first, pair = group_rows(row, column)
-        totals = totals_by_name(pair, self.time, first.size)
-        best: list[str | None] = [None] * rows
-        for place in np.argsort(-totals, kind="stable")[::-1].tolist():
-            name = int(column[first[place]])
-            best[int(row[first[place]])] = None if name == NO_LAUNCHER else self.events.names[name]
-        return best
+        return heaviest_names(self.events.names, column, self.time, row, rows)
+
+
+def heaviest_names(names: Sequence[str], column: Codes, time: IntColumn, row: Codes, rows: int) -> list[str | None]:
+    """For each row the name in a column with most of its time, None for NO_LAUNCHER."""
+    first, pair = group_rows(row, column)
+    totals = totals_by_name(pair, time, first.size)
+    best: list[str | None] = [None] * rows
+    for place in np.argsort(-totals, kind="stable")[::-1].tolist():
+        name = int(column[first[place]])
+        best[int(row[first[place]])] = None if name == NO_LAUNCHER else names[name]
+    return best
+
+
+def launching_operators(stacks: Stacks, work: CodeColumn) -> Codes:
+    """The name of the innermost operator that contains or launched each of some events, NO_LAUNCHER for none."""
+    is_operator = stacks.events.is_kind("host_op") & ~stacks.events.is_named(_NO_OPERATORS.__contains__)
+    return _named(stacks, nearest_above(stacks, work, is_operator))
 
 
 def launchers(stacks: Stacks, kinds: tuple[EventKind, ...]) -> Launchers:
@@ -85,8 +97,7 @@ def launchers(stacks: Stacks, kinds: tuple[EventKind, ...]) -> Launchers:
     line = _named(stacks, nearest_above(stacks, work, in_project))
     missing = line == NO_LAUNCHER
     line[missing] = _named(stacks, nearest_above(stacks, work[missing], in_file))
-    is_operator = stacks.events.is_kind("host_op") & ~stacks.events.is_named(_NO_OPERATORS.__contains__)
-    operator = _named(stacks, nearest_above(stacks, work, is_operator))
+    operator = launching_operators(stacks, work)
     if not on_device:
         operator = np.where(stacks.events.is_kind("host_op")[work], stacks.events.name[work], operator)
     events = stacks.events.select(work.astype(np.intp))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -12,8 +13,8 @@ from perfgate.document.alignment import TimedRow
 from perfgate.document.trace import DiffKey, TopKey, TopKind
 from perfgate.errors import UsageError
 from perfgate.trace.analysis.gaps import device_gaps
-from perfgate.trace.analysis.lines import launchers
-from perfgate.trace.analysis.stacks import Stacks, frame, project_places, stacks_of
+from perfgate.trace.analysis.lines import heaviest_names, launchers, launching_operators
+from perfgate.trace.analysis.stacks import Stacks, frame, project_places, stacks_of_timeline
 from perfgate.trace.model.arithmetic import (
     Codes,
     IntColumn,
@@ -97,13 +98,13 @@ def unit_work(timeline: Timeline, *, by: DiffKey = "operator") -> UnitWork:
 
     Raises UsageError if rows by line are requested and no Python functions were recorded.
     """
-    stacks = stacks_of(timeline.events)
+    stacks = stacks_of_timeline(timeline)
     device = stacks.on_device.any()
     of_host = host_kinds(stacks.events)
     if by == "line":
         launchers(stacks, DEVICE_KINDS if device else of_host).require_lines()
-    rows_of = _unit_rows_by_line if by == "line" else _unit_rows
-    rows = [*rows_of(stacks, of_host), *rows_of(stacks, DEVICE_KINDS)]
+    rows_of = _UnitRows(stacks).of if by == "operator" else partial(_unit_rows_by_line, stacks)
+    rows = [*rows_of(of_host), *rows_of(DEVICE_KINDS)]
     if by == "operator" and not device and timeline.kernels:
         steps = KernelTable.of(timeline.kernels).steps
         rows += _unit_rows_of_kernels(timeline.kernels, max(len(steps), 1))
@@ -127,7 +128,7 @@ def _top_of_device(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top
     if by == "line":
         if not len(work):
             return None
-        return Top("device", union_length(work.intervals), _top_rows_by_line(timeline.events, DEVICE_KINDS, longer_ns))
+        return Top("device", union_length(work.intervals), _top_rows_by_line(timeline, DEVICE_KINDS, longer_ns))
     kernels = timeline.kernels or ()
     # On Ascend only the table of kernels has the shapes; it has no copies.
     if kernels and (not len(work) or (by == "shape" and (KernelTable.of(kernels).codes["inputs"] != NO_TEXT).any())):
@@ -152,15 +153,15 @@ def _top_of_host(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top:
         return Top("host", sum(row.total_ns for row in rows), _most_time_first(rows))
     own = self_times(calls.start, calls.duration, calls.track)
     if by == "line":
-        return Top("host", int(own.sum()), _top_rows_by_line(timeline.events, kinds, longer_ns))
+        return Top("host", int(own.sum()), _top_rows_by_line(timeline, kinds, longer_ns))
     return Top("host", int(own.sum()), _top_rows(calls, own, by, longer_ns))
 
 
 def _top_rows_by_line(
-    events: EventTable, kinds: tuple[EventKind, ...], longer_ns: int | None
+    timeline: Timeline, kinds: tuple[EventKind, ...], longer_ns: int | None
 ) -> tuple[TopOperator, ...]:
     """Rows by launching function, else by operator; work without either has a row by its own name."""
-    found = launchers(stacks_of(events, whole=True), kinds)
+    found = launchers(stacks_of_timeline(timeline, whole=True), kinds)
     found.require_lines()
     if longer_ns is not None:
         found = found.select(found.time > longer_ns)
@@ -263,31 +264,43 @@ def _no_shapes() -> UsageError:
     )
 
 
-def _unit_rows(stacks: Stacks, kinds: tuple[EventKind, ...]) -> list[TimedRow]:
-    """A row for each name, form of inputs and calling function among events of some kinds."""
-    events = stacks.events
-    nearest, places = project_places(events, stacks.called_by)
-    chosen = np.flatnonzero(events.is_kind(*kinds))
-    columns = events.group, events.kind, events.shape, nearest
-    first, row = group_rows(*(column[chosen] for column in columns))
-    times, counts = totals_by_name(row, stacks.own[chosen], first.size), counts_by_name(row, first.size)
-    launched = launchers(stacks, kinds)
-    operators = launched.heaviest(launched.operator, row, first.size)
-    rows = []
-    for position, time, count, operator in zip(chosen[first].tolist(), times.tolist(), counts.tolist(), operators):
-        kind, shape, place = KINDS[events.kind[position]], int(events.shape[position]), int(nearest[position])
-        rows.append(
-            TimedRow(
-                op=frame(events.names[events.group[position]], kind).name,
-                time=time / stacks.units,
-                count=count / stacks.units,
-                shape=None if shape == NO_TEXT else events.names[shape],
-                line=places[place] if place >= 0 else None,
-                kind=kind if kind in DEVICE_KINDS else "host",
-                operator=operator if kind in DEVICE_KINDS else None,
+class _UnitRows:
+    """Rows of one name, form of inputs and calling function each."""
+
+    def __init__(self, stacks: Stacks) -> None:
+        self._stacks = stacks
+        self._nearest, self._places = project_places(stacks.events, stacks.called_by)
+
+    def of(self, kinds: tuple[EventKind, ...]) -> list[TimedRow]:
+        """The rows of events of some kinds; those of a device with the operator that launched most of it."""
+        stacks, events = self._stacks, self._stacks.events
+        chosen = np.flatnonzero(events.is_kind(*kinds)).astype(np.int32)
+        columns = events.group, events.kind, events.shape, self._nearest
+        first, row = group_rows(*(column[chosen] for column in columns))
+        times, counts = totals_by_name(row, stacks.own[chosen], first.size), counts_by_name(row, first.size)
+        operators: list[str | None] = [None] * first.size
+        if kinds == DEVICE_KINDS:
+            launching = launching_operators(stacks, chosen)
+            operators = heaviest_names(events.names, launching, events.duration[chosen], row, first.size)
+        return [
+            self._row(position, time / stacks.units, count / stacks.units, operator)
+            for position, time, count, operator in zip(
+                chosen[first].tolist(), times.tolist(), counts.tolist(), operators
             )
+        ]
+
+    def _row(self, position: int, time: float, count: float, operator: str | None) -> TimedRow:
+        events = self._stacks.events
+        kind, shape, place = KINDS[events.kind[position]], int(events.shape[position]), int(self._nearest[position])
+        return TimedRow(
+            op=frame(events.names[events.group[position]], kind).name,
+            time=time,
+            count=count,
+            shape=None if shape == NO_TEXT else events.names[shape],
+            line=self._places[place] if place >= 0 else None,
+            kind=kind if kind in DEVICE_KINDS else "host",
+            operator=operator,
         )
-    return rows
 
 
 def _unit_rows_by_line(stacks: Stacks, kinds: tuple[EventKind, ...]) -> list[TimedRow]:

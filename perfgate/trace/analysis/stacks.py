@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +19,15 @@ from perfgate.trace.model.arithmetic import (
     IntColumn,
     Intervals,
     nesting_order,
-    rows_by,
     self_times,
 )
 from perfgate.trace.model.events import CALL, DEVICE_KINDS, NO_TEXT, EventKind, EventTable
+from perfgate.trace.model.recording import Timeline
 from perfgate.trace.model.spans import NOT_RECORDED, OUTSIDE, launch_positions, span_of
+from perfgate.trace.model.stack_columns import StackColumns
 from perfgate.trace.model.steps import STEP_NAME
 from perfgate.trace.scanner.library import enclosing_calls
+from perfgate.trace.scanner.merging import UNKNOWN, nearest_known
 
 if TYPE_CHECKING:
     from perfgate.document.flame import FlameUnit
@@ -97,14 +99,53 @@ class Stacks:
         return int(levels(self.called_by).max()) + 1 if len(self.events) else 0
 
 
+def stacks_of_timeline(timeline: Timeline, *, whole: bool = False) -> Stacks:
+    """The stacks of a timeline's events as of ``stacks_of``, which are kept with a recording that is kept."""
+    keeper = timeline.stacks
+    kept = None if keeper is None else keeper.recall(whole=whole)
+    if kept is not None:
+        return Stacks(
+            events=_selected(timeline.events, kept.rows),
+            around=kept.around,
+            called_by=kept.called_by,
+            track=kept.track,
+            own=kept.own,
+            unit=cast("FlameUnit", kept.unit),
+            units=kept.units,
+            unlaunched=kept.unlaunched,
+            cut=kept.cut,
+        )
+    rows, stacks = _derived(timeline.events, whole=whole)
+    if keeper is not None:
+        columns = StackColumns(
+            rows=rows,
+            around=stacks.around,
+            called_by=stacks.called_by,
+            track=stacks.track,
+            own=stacks.own,
+            unit=stacks.unit,
+            units=stacks.units,
+            unlaunched=stacks.unlaunched,
+            cut=stacks.cut,
+        )
+        keeper.keep(columns, whole=whole)
+    return stacks
+
+
 def stacks_of(events: EventTable, *, whole: bool = False) -> Stacks:
     """The stacks of the events in the calls or profiler steps of a timeline; of all its events with ``whole``, or if none is
     marked.
 
     Work of a device belongs to the unit in which it was launched, and lies under the call that launched it.
     """
+    return _derived(events, whole=whole)[1]
+
+
+def _derived(events: EventTable, *, whole: bool) -> tuple[CodeColumn | None, Stacks]:
+    """The positions of the events that have stacks, None for all, and the stacks."""
     spans, unit = (None, "whole recording") if whole else _units(events)
-    chosen = _of_units(events, spans)
+    rows = _of_units(events, spans)
+    chosen = _selected(events, rows)
     device = chosen.is_kind(*DEVICE_KINDS)
     track = np.where(device, chosen.track, _threads(chosen)[chosen.track])
     around, cut = _enclosing(chosen, track, np.flatnonzero(~device).astype(np.int32))
@@ -112,7 +153,7 @@ def stacks_of(events: EventTable, *, whole: bool = False) -> Stacks:
     own = _own_times(chosen, around)
     own[device] = self_times(chosen.start[device], chosen.duration[device], chosen.track[device])
     around[device] = launched
-    return Stacks(
+    return rows, Stacks(
         events=chosen,
         around=around,
         called_by=_over_the_queue(chosen, around),
@@ -136,10 +177,9 @@ def attributed_share(stacks: Stacks) -> float | None:
     busy = int(stacks.own[work].sum())
     if not busy or stacks.unlaunched == device.sum() > 0 or not callers.any():
         return None
-    attributed = np.zeros(len(stacks.events), dtype=bool)
-    for active, above in _upwards(stacks.called_by):
-        attributed[active] |= callers[above]
-    return int(stacks.own[work & attributed].sum()) / busy
+    positions = np.flatnonzero(work).astype(np.int32)
+    attributed = nearest_above(stacks, positions, callers) != NOTHING_AROUND
+    return int(stacks.own[positions[attributed]].sum()) / busy
 
 
 def operators_above(stacks: Stacks) -> CodeColumn:
@@ -150,15 +190,10 @@ def operators_above(stacks: Stacks) -> CodeColumn:
 
 def nearest_above(stacks: Stacks, positions: CodeColumn, wanted: _Mask) -> CodeColumn:
     """For the events at ``positions`` the nearest wanted event that contains or launched each, or NOTHING_AROUND."""
-    nearest = np.full(positions.size, NOTHING_AROUND, dtype=np.int32)
-    left, above = np.arange(positions.size), stacks.called_by[positions]
-    while left.size:
-        real = above != NOTHING_AROUND
-        left, above = left[real], above[real]
-        hit = wanted[above]
-        nearest[left[hit]] = above[hit]
-        left, above = left[~hit], stacks.called_by[above[~hit]]
-    return nearest
+    everything = np.arange(wanted.size, dtype=np.int32)
+    nearest = _inherited(stacks.called_by, np.where(wanted, everything, np.int32(UNKNOWN)))
+    above = stacks.called_by[positions]
+    return np.where(above == NOTHING_AROUND, np.int32(NOTHING_AROUND), nearest[above])
 
 
 def requests_served(stacks: Stacks) -> Codes:
@@ -166,12 +201,7 @@ def requests_served(stacks: Stacks) -> Codes:
     request = stacks.events.request
     if (request == NO_TEXT).all():
         return request
-    request = request.copy()
-    for level in rows_by(levels(stacks.called_by)):
-        outer = stacks.called_by[level]
-        inherits = (request[level] == NO_TEXT) & (outer != NOTHING_AROUND)
-        request[level[inherits]] = request[outer[inherits]]
-    return request
+    return _inherited(stacks.called_by, np.where(request == NO_TEXT, np.int32(UNKNOWN), request))
 
 
 def levels(around: CodeColumn) -> CodeColumn:
@@ -195,7 +225,7 @@ def frame(name: str, kind: EventKind) -> EventFrame:
     return EventFrame(numbered[1] if numbered else name)
 
 
-def project_places(events: EventTable, around: CodeColumn) -> tuple[IntColumn, list[str]]:
+def project_places(events: EventTable, around: CodeColumn) -> tuple[CodeColumn, list[str]]:
     """For each event the nearest function of the project around it, as a position in the list of their places.
 
     NOTHING_AROUND if there is none; ``around`` are positions as of ``Stacks``.
@@ -207,12 +237,8 @@ def project_places(events: EventTable, around: CodeColumn) -> tuple[IntColumn, l
         function = frame(events.names[name], "python")
         if function.is_project and function.place is not None:
             own[name] = places.setdefault(function.place, len(places))
-    nearest = np.where(python, own[events.name], NOTHING_AROUND)
-    direct = nearest.copy()
-    for active, above in _upwards(around):
-        missing = nearest[active] == NOTHING_AROUND
-        nearest[active[missing]] = direct[above[missing]]
-    return nearest, list(places)
+    direct = np.where(python, own[events.name], NOTHING_AROUND)
+    return _inherited(around, np.where(direct == NOTHING_AROUND, UNKNOWN, direct).astype(np.int32)), list(places)
 
 
 def _units(events: EventTable) -> tuple[Intervals | None, FlameUnit]:
@@ -235,12 +261,16 @@ def _in_order(marks: EventTable) -> Intervals:
     return Intervals(marks.start[order], marks.end[order])
 
 
-def _of_units(events: EventTable, spans: Intervals | None) -> EventTable:
+def _of_units(events: EventTable, spans: Intervals | None) -> CodeColumn | None:
     calls = _CALL_KINDS if events.is_kind(*_CALL_KINDS).any() else ("other",)
     real = events.is_kind(*calls, *DEVICE_KINDS)
     if spans is not None:
         real &= span_of(events, spans, launches=events.of_kind("runtime")) != OUTSIDE
-    return events if real.all() else events.select(real)
+    return None if real.all() else np.flatnonzero(real).astype(np.int32)
+
+
+def _selected(events: EventTable, rows: CodeColumn | None) -> EventTable:
+    return events if rows is None else events.select(rows.astype(np.intp))
 
 
 def _threads(events: EventTable) -> Codes:
@@ -316,6 +346,18 @@ def _over_the_queue(events: EventTable, around: CodeColumn) -> CodeColumn:
 def _by_start(events: EventTable, chosen: _Mask) -> npt.NDArray[np.intp]:
     positions = np.flatnonzero(chosen)
     return positions[np.argsort(events.start[positions], kind="stable")]
+
+
+def _inherited(around: CodeColumn, found: CodeColumn) -> CodeColumn:
+    """What is known of each event itself, else of the nearest one above it; NOTHING_AROUND if nothing is known of any."""
+    if nearest_known(np.ascontiguousarray(around, dtype=np.int32), found):
+        return found
+    left = np.flatnonzero(found == UNKNOWN)
+    while left.size:
+        above = around[left]
+        found[left] = np.where(above == NOTHING_AROUND, NOTHING_AROUND, found[above])
+        left = left[found[left] == UNKNOWN]
+    return found
 
 
 def _upwards(around: CodeColumn) -> Iterator[tuple[CodeColumn, CodeColumn]]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 # A recording of 1.5 GB takes 0.13 GB.
 MOST_BYTES = 4 << 30
-COLUMNS, ANSWER = ".columns", ".answer"
+COLUMNS, STACKS, ANSWER = ".columns", ".stacks", ".answer"
 # On the disk, for everybody else.
 _FREE_BYTES = 1 << 30
 _TEMPORARY = ".tmp"
@@ -97,7 +97,7 @@ class EntryFolder:
         return True
 
     def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
-        for suffix in (COLUMNS, ANSWER):
+        for suffix in (COLUMNS, STACKS, ANSWER):
             for file in self._folder.glob(f"*{suffix}"):
                 with suppress(OSError):
                     yield file, file.stat()

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,9 @@ from perfgate.errors import PerfgateError
 from perfgate.trace.cache.columns import ColumnFile, ColumnWriter, DamagedColumnsError, content_of
 from perfgate.trace.cache.entries import COLUMNS, MOST_BYTES, CacheUse, EntryFolder
 from perfgate.trace.cache.records import StoredRecording, restored, stored
+from perfgate.trace.cache.stacks import KeptStacks
 from perfgate.trace.cache.state import (
+    EntryState,
     FileState,
     are_settled,
     are_unchanged,
@@ -30,11 +33,9 @@ LEAST_BYTES = 4 << 20
 
 
 class _Entry(msgspec.Struct, frozen=True, array_like=True):
-    """``reader`` and ``question`` identify the content of the columns, ``files`` are the states of the files read."""
+    """``state`` identifies the content of the columns."""
 
-    reader: str
-    question: tuple[str, ...]
-    files: list[FileState]
+    state: EntryState
     recording: msgspec.Raw
 
 
@@ -63,15 +64,15 @@ class RecordingCache:
         # A file that changes during the read may be half old and half new.
         if before and self._is_worth(before) and before == _files_of(path):
             with suppress(OSError, ValueError):
-                self._keep(path, before, recording)
+                return self._keep(path, EntryState(reader_state(), question_of(path), before), recording)
         return recording
 
     def files_of(self, path: Path) -> list[FileState]:
         """The files of a recording that is kept, as they were when it was read; none if it is not kept."""
         with suppress(OSError, DamagedColumnsError, msgspec.MsgspecError):
-            entry = msgspec.msgpack.decode(content_of(self._file(path)), type=_Entry)
-            if (entry.reader, entry.question) == (reader_state(), question_of(path)):
-                return entry.files
+            state = msgspec.msgpack.decode(content_of(self._file(path)), type=_Entry).state
+            if (state.reader, state.question) == (reader_state(), question_of(path)):
+                return state.files
         return []
 
     def use(self) -> CacheUse:
@@ -94,7 +95,8 @@ class RecordingCache:
             if columns.owner != os.geteuid():
                 return None  # another user with write access to the folder could forge entries
             entry = msgspec.msgpack.decode(columns.content, type=_Entry)
-            if (entry.reader, entry.question) != (reader_state(), question_of(path)) or not are_unchanged(entry.files):
+            state = entry.state
+            if (state.reader, state.question) != (reader_state(), question_of(path)) or not are_unchanged(state.files):
                 return None
             recording = restored(msgspec.msgpack.decode(entry.recording, type=StoredRecording), columns, path)
         except OSError:
@@ -103,14 +105,24 @@ class RecordingCache:
             self._entries.note_damage(file)
             return None
         self._entries.note_use(file)
-        return recording
+        return self._with_stacks(recording, state)
 
-    def _keep(self, path: Path, files: list[FileState], recording: Recording) -> None:
-        """Raises OSError if it cannot be written, ValueError for data that a file of columns cannot hold."""
+    def _keep(self, path: Path, state: EntryState, recording: Recording) -> Recording:
+        """Return the recording, which keeps its stacks from now on.
+
+        Raises OSError if it cannot be written, ValueError for data that a file of columns cannot hold.
+        """
         columns = ColumnWriter()
         record = msgspec.Raw(msgspec.msgpack.encode(stored(recording, columns)))
-        content = msgspec.msgpack.encode(_Entry(reader_state(), question_of(path), files, record))
+        content = msgspec.msgpack.encode(_Entry(state, record))
         self._entries.keep(self._file(path).name, list(columns.pieces(content)))
+        return self._with_stacks(recording, state)
+
+    def _with_stacks(self, recording: Recording, state: EntryState) -> Recording:
+        name = entry_name(state.question)
+        keepers = (KeptStacks(self._entries, f"{name}-{place}", state) for place in range(len(recording.timelines)))
+        timelines = tuple(replace(one, stacks=keeper) for one, keeper in zip(recording.timelines, keepers))
+        return replace(recording, timelines=timelines)
 
     def _file(self, path: Path) -> Path:
         return self._entries.file(f"{entry_name(question_of(path))}{COLUMNS}")

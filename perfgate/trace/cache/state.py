@@ -33,6 +33,14 @@ class FileState(msgspec.Struct, frozen=True, array_like=True):
     inode: int
 
 
+class EntryState(msgspec.Struct, frozen=True, array_like=True):
+    """Which content an entry has: the reader, the question, and the states of the files read."""
+
+    reader: str
+    question: tuple[str, ...]
+    files: list[FileState]
+
+
 def states_of(paths: Iterable[Path]) -> list[FileState]:
     """Raises OSError for a path that is missing."""
     return [state_of(str(path.absolute())) for path in paths]

@@ -133,6 +133,8 @@ def group_rows(*columns: Codes) -> Groups:
     for column in columns if rows else ():
         low = int(column.min())
         width = int(column.max()) - low + 1
+        if width == 1:
+            continue  # as shapes that were not recorded, and requests
         group *= width
         group += column
         group -= low
@@ -267,13 +269,17 @@ def last_until(end: IntColumn, begun: IntColumn, times: IntColumn) -> IntColumn:
 def nesting_order(spans: CodeColumn, start: IntColumn, duration: IntColumn, track: Codes) -> CodeColumn:
     """Some spans by track, start and, the longer first, duration; of equal ones the first comes first.
 
-    They are positions in the columns, in their order. Three sorts would do the same. A file mostly has its spans in the order
-    of time, which a stable sort takes in one pass, and few of them begin together.
+    They are positions in the columns, in their order. Three sorts would do the same. A file mostly has the spans of a track in
+    the order of time, and few of them begin together.
     """
-    order = spans[np.argsort(start[spans], kind="stable")]
-    order = order[np.argsort(_short(track[order]), kind="stable")]
+    order = spans[np.argsort(_short(track[spans]), kind="stable")]
     begin, tracks = start[order], track[order]
-    together = (tracks[1:] == tracks[:-1]) & (begin[1:] == begin[:-1])
+    same_track = tracks[1:] == tracks[:-1]
+    if (same_track & (begin[1:] < begin[:-1])).any():
+        for own in np.split(order, np.flatnonzero(~same_track) + 1):
+            own[:] = own[np.argsort(start[own], kind="stable")]
+        begin = start[order]
+    together = same_track & (begin[1:] == begin[:-1])
     if together.any():
         places = np.flatnonzero(np.concatenate(([False], together)) | np.concatenate((together, [False])))
         few = order[places]

@@ -15,6 +15,7 @@ from perfgate.document.message import Message
 from perfgate.trace.model.communication import KernelKind, kernel_kind
 from perfgate.trace.model.events import EventTable
 from perfgate.trace.model.readings import CORE_CLOCK, Readings
+from perfgate.trace.model.stack_columns import StackKeeper
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -248,6 +249,7 @@ class Timeline:
     ``events`` holds the host's events and those of this device alone. A table that was not collected is None; ``steps`` are
     derived from the available data, ``step_table`` is the profiler's own table of them. ``groups`` are the ranks that this one
     works with, by the framework's name for them (``tp``, ``pp``, ``dp``). ``readings`` are the device's counters over time.
+    ``stacks`` keeps its call stacks, if the recording is kept.
     """
 
     rank: int | None
@@ -266,6 +268,7 @@ class Timeline:
     allocations: tuple[AllocationTotal, ...] | None = None
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     readings: Mapping[str, Readings] = field(default_factory=dict)
+    stacks: StackKeeper | None = None
 
     @property
     def core_frequency(self) -> tuple[float, float] | None:

@@ -135,7 +135,7 @@ static int32_t number_of(text_table *table, const uint8_t *bytes, int64_t size)
 /* A column that grows. Its pages come from the kernel, which moves them without a copy and has them back at once: of many columns
    that grow in turns malloc would copy, and leave holes. Under a sanitizer malloc it is, so that a read beyond the end is seen. */
 #if defined(__linux__) && !defined(COLUMNS_BY_MALLOC)
-enum { COLUMN_HEAD = 64 }; /* in front of a column: its size */
+enum { COLUMN_HEAD = 64, HUGE_FROM = 8 << 20 }; /* in front of a column: its size; large columns are on huge pages, to fault less */
 
 static inline int column_widen(void **column, size_t bytes)
 {
@@ -145,6 +145,10 @@ static inline int column_widen(void **column, size_t bytes)
                       : mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (more == MAP_FAILED)
         return 0;
+#ifdef MADV_HUGEPAGE
+    if (room >= HUGE_FROM)
+        (void)madvise(more, room, MADV_HUGEPAGE);
+#endif
     *(size_t *)more = room;
     *column = (char *)more + COLUMN_HEAD;
     return 1;

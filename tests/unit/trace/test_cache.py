@@ -21,7 +21,9 @@ from perfgate.document.trace import TopDocument
 from perfgate.errors import PerfgateError
 from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.questions import ask_top
+from perfgate.trace.analysis import stacks as stacks_module
 from perfgate.trace.analysis.rows import top
+from perfgate.trace.analysis.stacks import Stacks, stacks_of, stacks_of_timeline
 from perfgate.trace.cache import default_folder, recall, use_cache
 from perfgate.trace.cache.answers import kept_answer
 from perfgate.trace.cache.columns import ColumnWriter
@@ -381,3 +383,58 @@ def test_kept_answer__columns_not_kept__worked_out_each_time(trace_file: Path, t
     finally:
         use_cache(None)
     assert list((tmp_path / "cache").glob("*")) == []
+
+
+@pytest.fixture
+def called_file(tmp_path: Path) -> Path:
+    """Two operators, one in the other, which launches a kernel; and one outside of the step."""
+    host = {"ph": "X", "pid": 5, "tid": 5}
+    return written(
+        tmp_path / "called.pt.trace.json",
+        {**host, "cat": "user_annotation", "name": "ProfilerStep#3", "ts": 1, "dur": 90},
+        {**host, "cat": "cpu_op", "name": "aten::linear", "ts": 2, "dur": 80},
+        {**host, "cat": "cpu_op", "name": "aten::mm", "ts": 3, "dur": 60},
+        {**host, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 4, "dur": 2, "args": {"correlation": 7}},
+        {**host, "cat": "cpu_op", "name": "aten::add", "ts": 200, "dur": 2},
+        kernel("mm", 20, args={"device": 0, "correlation": 7}),
+    )
+
+
+def columns_of(stacks: Stacks) -> list[Any]:
+    arrays = (stacks.events.start, stacks.around, stacks.called_by, stacks.track, stacks.own)
+    return [*(array.tolist() for array in arrays), stacks.unit, stacks.units, stacks.unlaunched, stacks.cut]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_stacks__of_a_kept_recording__worked_out_once(
+    whole: bool, cache: CacheMaker, called_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (first,) = cache().read(called_file).timelines
+    fresh = stacks_of_timeline(first, whole=whole)
+    assert columns_of(fresh) == columns_of(stacks_of(first.events, whole=whole))
+    assert len(fresh.events) == (6 if whole else 5)
+
+    monkeypatch.setattr(stacks_module, "_derived", lambda *_, **__: pytest.fail("worked out again"))
+    (again,) = cache().read(called_file).timelines
+    recalled = stacks_of_timeline(again, whole=whole)
+    assert columns_of(recalled) == columns_of(fresh)
+    assert recalled.called_by is recalled.around
+
+
+def test_stacks__kept_ones_damaged_or_of_another_file__worked_out_again_and_kept(
+    cache: CacheMaker, called_file: Path
+) -> None:
+    fresh = columns_of(stacks_of_timeline(cache().read(called_file).timelines[0]))
+    (kept,) = called_file.parent.joinpath("cache").glob("*.stacks")
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:-8])
+    assert columns_of(stacks_of_timeline(cache().read(called_file).timelines[0])) == fresh
+    assert (kept.read_bytes(), cache().use().damaged) == (whole, 1)
+
+    text = called_file.read_text()
+    called_file.write_text(text.replace('"dur": 60', '"dur": 50'))
+    changed = columns_of(stacks_of_timeline(cache().read(called_file).timelines[0]))
+    assert changed != fresh
+    assert kept.read_bytes() != whole
+    cache().clear()
+    assert not kept.exists()

@@ -9,10 +9,11 @@ import pytest
 
 from perfgate import trace
 from perfgate.document.flame import FLAME_KINDS, FlameTree, node_totals, side_by_side
+from perfgate.trace.analysis import merged_stacks
 from perfgate.trace.analysis.flame import flame_tree
-from perfgate.trace.analysis.stacks import attributed_share, frame, project_places, stacks_of
+from perfgate.trace.analysis.stacks import attributed_share, frame, nearest_above, project_places, stacks_of
 from perfgate.trace.model.events import EventKind, EventTable, EventTableBuilder
-from perfgate.trace.scanner import library
+from perfgate.trace.scanner import library, merging
 
 from .ascend import ALEXNET, sample
 
@@ -237,3 +238,48 @@ def test_stacks__compiled_or_not__the_same_calls_around(monkeypatch: pytest.Monk
     assert compiled.around.tolist() == plain.around.tolist()
     assert (compiled.cut, compiled.own.tolist()) == (plain.cut, plain.own.tolist())
     assert compiled.cut > 0
+
+
+def launched_at_random(lot: random.Random) -> EventTable:
+    """Nested calls of three threads, which may begin together, and work of two streams that some of them launched."""
+    builder = EventTableBuilder()
+    for number in range(80):
+        track = ("p", str(lot.randrange(3)))
+        name, kind = f"n{lot.randrange(4)}", lot.choice(("host_op", "annotation", "python"))
+        builder.add(lot.randrange(40), lot.randrange(1, 40), track=track, name=name, kind=kind, correlation=-1)
+        builder.add(lot.randrange(40), 1, track=track, name="launch", kind="runtime", correlation=number)
+    for number in range(0, 120, 2):
+        track = ("device", str(lot.randrange(2)))
+        builder.add(number, 2, track=track, name=f"k{lot.randrange(3)}", kind="compute", correlation=lot.randrange(120))
+    return builder.table()
+
+
+@pytest.mark.skipif(not merging.can_merge(), reason="the loops are not built (python hatch_build.py)")
+@pytest.mark.parametrize("seed", range(6))
+def test_merged_stacks__compiled_or_not__the_same_tree(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(merged_stacks, "MOST_LEVELS", 3)
+    stacks = stacks_of(launched_at_random(random.Random(seed)))
+    compiled, plain = (
+        tree(stacks, stacks.events.name) for tree in (merged_stacks.by_compiled_loop, merged_stacks.by_levels)
+    )
+    assert [np.asarray(column).tolist() for column in compiled] == [np.asarray(column).tolist() for column in plain]
+    assert not compiled.own_frame.all()
+    assert compiled.parent.size > 100
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nearest_above__compiled_or_not__the_first_wanted_call_upwards(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    lot = random.Random(seed)
+    stacks = stacks_of(launched_at_random(lot))
+    everything = np.arange(len(stacks.events), dtype=np.int32)
+    wanted = np.array([lot.random() < 0.1 for _ in everything])
+    found = nearest_above(stacks, everything, wanted)
+    for position in everything.tolist():
+        above = int(stacks.called_by[position])
+        while above >= 0 and not wanted[above]:
+            above = int(stacks.called_by[above])
+        assert found[position] == above
+    monkeypatch.setattr(merging, "_library", lambda: None)
+    assert nearest_above(stacks, everything, wanted).tolist() == found.tolist()
