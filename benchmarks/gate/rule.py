@@ -34,7 +34,7 @@ def decide(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Dec
 
     Two blocks of a run in a row are its share of a quad. Runs that were not measured in pairs only inform: nothing is decided.
     """
-    return _decided("latency.low", differences_of(base, head), ctx)
+    return decide_effects("latency.low", differences_of(base, head), ctx)
 
 
 def differences_of(base: Sequence[Run], head: Sequence[Run]) -> Differences:
@@ -46,13 +46,13 @@ def differences_of(base: Sequence[Run], head: Sequence[Run]) -> Differences:
 def decide_p99(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Decision:
     """Judge the tail of device or CPU time."""
     groups = pool_pairs([(np.concatenate(first), np.concatenate(second)) for first, second in zip(base, head)])
-    return _decided("latency.p99", _log_ratios(groups, 0.99), ctx)
+    return decide_effects("latency.p99", _log_ratios(groups, 0.99), ctx)
 
 
 def decide_gap(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Decision:
     """Judge the gap between calls, given as blocks of one value, an undisturbed call and the gap after it."""
     pairs = [(np.concatenate(first), np.concatenate(second)) for first, second in zip(base, head)]
-    return _decided("throughput.gap", _log_ratios(pairs, GAP_QUANTILE), ctx)
+    return decide_effects("throughput.gap", _log_ratios(pairs, GAP_QUANTILE), ctx)
 
 
 def _log_ratios(pairs: Sequence[tuple[Block, Block]], probability: float) -> Differences:
@@ -82,7 +82,7 @@ def _located_once(key: _Run) -> ProcessFastPath:
     return fast_path([np.concatenate(blocks[start : start + 2]) for start in range(0, len(blocks), 2)])
 
 
-def _decided(metric: str, differences: Differences, ctx: dict[str, Any]) -> Decision:
+def decide_effects(metric: str, differences: Differences, ctx: dict[str, Any]) -> Decision:
     if not differences.size:
         return {"decision": "undecided", "effect": 0.0, "ci": None}
     effect = math.expm1(differences.estimate)

@@ -154,13 +154,13 @@ def _row(record: dict[str, Any]) -> str:
     spread = 148.26 * float(np.median(np.abs(around)))
     parts = "  ".join(f"{name} {share:.0%}" for name, share in record["parts"].items())
     return (
-        f"{record['project']:10} {_pairs_a_minute(record):5.0f} pairs in 60 s  recorded {record['recorded']:4.0%}  "
+        f"{record['project']:10} {pairs_a_minute(record):5.0f} pairs in 60 s  recorded {record['recorded']:4.0%}  "
         f"quads {record['quads']:2.0f}  sd {spread:5.2f} %  alike {neighbour_correlation(around):+.2f}  "
         f"by server {between_servers(effects):+.2f}   {parts}"
     )
 
 
-def _pairs_a_minute(record: dict[str, Any]) -> float:
+def pairs_a_minute(record: dict[str, Any]) -> float:
     pairs, seconds, budget = (float(record[name]) for name in ("pairs", "seconds", "budget"))
     return pairs * min(1.0, budget / seconds) * 60 / budget
 
@@ -173,7 +173,7 @@ def _print_table(records: list[dict[str, Any]]) -> int:
     enough = bool(by_project)
     print(f"\n{'project':10} {'times':>5} {'pairs in 60 s':>14} {'recorded':>9}")
     for name, of_project in by_project.items():
-        pairs = float(np.median([_pairs_a_minute(record) for record in of_project]))
+        pairs = float(np.median([pairs_a_minute(record) for record in of_project]))
         recorded = float(np.median([record["recorded"] for record in of_project]))
         enough &= pairs >= PAIRS_A_MINUTE and recorded >= RECORDED_SHARE
         print(f"{name:10} {len(of_project):5} {pairs:14.0f} {recorded:9.0%}")
