@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
-.PHONY: demo doctor test test-fast check format clean minilm serving training operators schemas locale pages docs release test-slow test-omission test-jobs test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci
+.PHONY: demo doctor test test-fast check format clean minilm serving training operators schemas locale pages docs release test-slow test-omission test-jobs test-formats test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci
 
 demo: $(VENV)/.runnable
 	$(BIN)/perfgate demo
@@ -106,6 +106,10 @@ test-omission: $(VENV)/.installed
 test-jobs: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --requirement examples/serving/requirements.txt
 	$(BIN)/python -m pytest -m jobs tests/jobs
+
+# Read the files of `perfgate report` with the tools that they are for (installed into build/tools); promtool if it is on the PATH.
+test-formats: $(VENV)/.installed
+	$(BIN)/python -m pytest -m formats tests/formats
 
 # Plant seventeen causes in a small model; the comment must name each first. About eight minutes.
 test-causes: $(VENV)/.installed

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from perfgate.config import CONFIG_NAME, report_language
 from perfgate.document.decision import DecisionDocument
-from perfgate.document.files import content_sha256, read_decision, read_run, write_text_atomically
+from perfgate.document.files import content_sha256, read_decision, read_run, write_atomically, write_text_atomically
 from perfgate.document.run import RunDocument
 from perfgate.errors import ConfigError, DocumentError, UsageError
 from perfgate.flows.shared.decision import comment_context
@@ -30,6 +30,8 @@ from perfgate.judging.forge.runner import (
     summary_path,
 )
 from perfgate.judging.gate.verdict import exit_code
+from perfgate.judging.report.render.bencher import bencher_metrics
+from perfgate.judging.report.render.benchmark_action import BENCHMARK_FILES, benchmark_entries
 from perfgate.judging.report.render.ci import (
     Annotation,
     annotate,
@@ -38,9 +40,11 @@ from perfgate.judging.report.render.ci import (
     verdict_annotation,
 )
 from perfgate.judging.report.render.comment import render_comment
-from perfgate.judging.report.render.csv_table import csv_of_check, csv_of_run
+from perfgate.judging.report.render.csv_table import csv_table
 from perfgate.judging.report.render.junit import junit, junit_of_run, junit_without_verdict
 from perfgate.judging.report.render.openmetrics import END, openmetrics
+from perfgate.judging.report.render.parquet import parquet_table
+from perfgate.judging.report.view.number_rows import NumberRow, rows_of_check, rows_of_run
 from perfgate.locale import Activity, Language
 
 _FILES = {"decision": "decision.json", "comment": "comment.md", "report": "report.html"}
@@ -52,7 +56,7 @@ _SMALLEST_COMMENT = 4_000
 class ReportRequest:
     """The forms to write for ``folder``, the results of a command for ``directory`` that exited with ``measured``.
 
-    ``csv`` is a path, or ``-`` for the standard output.
+    ``csv`` is a path, or ``-`` for the standard output; ``benchmark_action`` is the folder for a file of each direction.
     """
 
     folder: Path
@@ -63,12 +67,20 @@ class ReportRequest:
     junit: Path | None = None
     openmetrics: Path | None = None
     csv: str | None = None
+    parquet: Path | None = None
+    bencher: Path | None = None
+    benchmark_action: Path | None = None
     measured: int | None = None
     language: Language = "en"
 
     @property
     def asks_for_nothing(self) -> bool:
-        return not (self.outputs or self.summary or self.annotations or self.junit or self.openmetrics or self.csv)
+        hosts = self.outputs or self.summary or self.annotations or self.junit or self.openmetrics
+        return not (hosts or self.asks_for_numbers)
+
+    @property
+    def asks_for_numbers(self) -> bool:
+        return bool(self.csv or self.parquet or self.bencher or self.benchmark_action)
 
 
 @dataclass(frozen=True)
@@ -110,10 +122,34 @@ def _write_files(content: _Found, request: ReportRequest, say: Callable[[str], N
     if request.openmetrics:
         text = openmetrics(content.run, FIRST_STEPS) if content.run else END
         write_text_atomically(request.openmetrics, text)
+    if request.asks_for_numbers:
+        _write_numbers(_rows(content, request), request, say)
+
+
+def _write_numbers(rows: Sequence[NumberRow], request: ReportRequest, say: Callable[[str], None]) -> None:
     if request.csv == "-":
-        say(_csv(content, request).rstrip("\n"))
+        say(csv_table(rows).rstrip("\n"))
     elif request.csv:
-        write_text_atomically(Path(request.csv), _csv(content, request))
+        write_text_atomically(Path(request.csv), csv_table(rows))
+    if request.parquet:
+        write_atomically(request.parquet, parquet_table(rows))
+    if request.bencher:
+        write_text_atomically(request.bencher, bencher_metrics(rows))
+    if request.benchmark_action:
+        _write_benchmarks(rows, request.benchmark_action)
+
+
+def _write_benchmarks(rows: Sequence[NumberRow], folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            "the folder {folder} cannot be made: {error}; choose another with --benchmark-action",
+            folder=folder,
+            error=error.strerror,
+        ) from error
+    for name, better in BENCHMARK_FILES.items():
+        write_text_atomically(folder / name, benchmark_entries(rows, better))
 
 
 def spoken_language(option: str | None, directory: Path) -> Language:
@@ -247,19 +283,19 @@ def _junit(content: _Found, request: ReportRequest) -> str:
     return junit_without_verdict(no_verdict(content.why, request.measured, request.language))
 
 
-def _csv(content: _Found, request: ReportRequest) -> str:
+def _rows(content: _Found, request: ReportRequest) -> list[NumberRow]:
     """Every number of the run or check. Raises DocumentError if there is neither: an empty table would look like 0 rows."""
     if content.why:
         raise DocumentError("{folder}: {why}", folder=request.folder, why=content.why)
     decision = content.decision
     if content.run is not None and (decision is None or decision.comparing == "rules"):
-        return csv_of_run(content.run)
+        return list(rows_of_run(content.run))
     assert decision is not None, "there is a decision, or why not"
     path = request.folder / "base" / "run.json"
     base = read_run(path) if path.exists() else None
     if base is not None and decision.base.sha256 != content_sha256(base):
         raise DocumentError("{folder}: decision.json is not about base/run.json", folder=request.folder)
-    return csv_of_check(decision, base, content.run)
+    return list(rows_of_check(decision, base, content.run))
 
 
 def _append(path: Path | None, text: str, variable: str, option: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from perfgate.cli.options import FILE, PATH, Options, RecordCommand, directory_option, language_option
+from perfgate.cli.options import FILE, FOLDER, PATH, Options, RecordCommand, directory_option, language_option
 
 
 @click.command("report", cls=RecordCommand)
@@ -29,6 +29,16 @@ from perfgate.cli.options import FILE, PATH, Options, RecordCommand, directory_o
     metavar="FILE",
     type=click.Path(dir_okay=False, allow_dash=True),
     help="Write every number as a CSV row in base units; `-` prints them. docs/commands.md lists the columns.",
+)
+@click.option(
+    "--parquet", metavar="FILE", type=FILE, help="Write the same table as Parquet, for pandas, polars or DuckDB."
+)
+@click.option("--bencher", metavar="FILE", type=FILE, help="Write the head's values for `bencher run --adapter json`.")
+@click.option(
+    "--benchmark-action",
+    metavar="DIR",
+    type=FOLDER,
+    help="Write the head's values for github-action-benchmark: a file for each of its custom tools.",
 )
 @click.option(
     "--exit-code",

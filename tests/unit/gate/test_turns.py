@@ -19,7 +19,8 @@ from perfgate.document.samples import SampleSet, pack
 from perfgate.judging.gate.decide import Look, decide
 from perfgate.judging.gate.turns import LOOKS, foreseen
 from perfgate.judging.report.render.comment import CommentContext, render_comment
-from perfgate.judging.report.render.csv_table import csv_of_check
+from perfgate.judging.report.render.csv_table import csv_table
+from perfgate.judging.report.view.number_rows import rows_of_check
 from tests.fakes.documents import make_run
 from tests.wording import worded
 
@@ -601,7 +602,7 @@ def test_server__requests_of_all_turns__their_quantiles_stand_beside_each_other(
     comment = render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
     numbers = "1.50 ms | 2.00 ms | 2.00 ms | 3.00 ms | 4.00 ms | 4.00 ms"
     assert f"| time per output token · `chat` | {numbers} | 1,600 / 1,600 |" in comment
-    assert f"20,{TPOT},chat,,quantile=P99,head,0.004,s,,,,1600" in csv_of_check(decision, *sides)
+    assert f"20,{TPOT},chat,,quantile=P99,head,0.004,s,lower,,,,1600" in csv_table(rows_of_check(decision, *sides))
 
 
 def test_ranks__equal_counts__pass() -> None:

@@ -6,10 +6,11 @@ from typing import Any
 
 from perfgate.document.decision import StepComparison
 from perfgate.document.run import StepResult, Value
-from perfgate.judging.report.render.csv_table import csv_of_check, csv_of_run
+from perfgate.judging.report.render.csv_table import csv_table
+from perfgate.judging.report.view.number_rows import rows_of_check, rows_of_run
 from tests.fakes.documents import make_comparison, make_decision, make_run
 
-COLUMNS = "step,metric,workload,shape,labels,side,value,unit,low,high,confidence,n"
+COLUMNS = "step,metric,workload,shape,labels,side,value,unit,better,low,high,confidence,n"
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
@@ -36,22 +37,37 @@ def test_csv_of_run__a_value_with_interval_and_labels__one_row_in_base_units() -
         count=700,
         labels={"shape": "long", "rate": "50", "batch": "8"},
     )
-    text = csv_of_run(latency(value))
+    text = csv_table(rows_of_run(latency(value)))
     assert text.splitlines()[0] == COLUMNS
     row = only(rows_of(text), metric="latency.p99")
     assert list(row.values()) == (
-        ["1", "latency.p99", "encoder", "long", "batch=8;rate=50", "run", "0.0123", "s", "0.012", "", "0.95", "700"]
+        [
+            "1",
+            "latency.p99",
+            "encoder",
+            "long",
+            "batch=8;rate=50",
+            "run",
+            "0.0123",
+            "s",
+            "lower",
+            "0.012",
+            "",
+            "0.95",
+            "700",
+        ]
     )
 
 
 def test_csv_of_run__no_number__row_without_value() -> None:
-    row = only(rows_of(csv_of_run(latency(Value(metric="latency.p99", value=None, count=3)))), metric="latency.p99")
+    run = latency(Value(metric="latency.p99", value=None, count=3))
+    row = only(rows_of(csv_table(rows_of_run(run))), metric="latency.p99")
     assert (row["value"], row["n"]) == ("", "3")
 
 
 def test_csv_of_run__counters_and_operators__with_the_step_that_explains_them() -> None:
     run = make_run(None)
-    rows = rows_of(csv_of_run(run))
+    rows = rows_of(csv_table(rows_of_run(run)))
     counters = run.counters[0]
     copies = only(rows, metric="counters.copies", shape=counters.shape)
     assert (copies["step"], copies["unit"], copies["value"]) == ("14", "1", str(counters.values["counters.copies"]))
@@ -63,7 +79,7 @@ def test_csv_of_run__counters_and_operators__with_the_step_that_explains_them() 
 def test_csv_of_check__comparison__base_head_and_difference() -> None:
     compared = make_comparison(base=0.04, head=0.05, delta=0.25, interval=(0.2, 0.3), confidence=0.99, pairs=16)
     budget = make_comparison("latency.p99", method="budget", base=0.06, head=0.05, delta=-0.167, interval=None)
-    rows = rows_of(csv_of_check(make_decision("FAIL", comparisons=[compared, budget]), None, None))
+    rows = rows_of(csv_table(rows_of_check(make_decision("FAIL", comparisons=[compared, budget]), None, None)))
     base, head, difference = [row for row in rows if row["metric"] == "latency.low"]
     assert [row["side"] for row in (base, head, difference)] == ["base", "head", "difference"]
     assert [row["value"] for row in (base, head, difference)] == ["0.04", "0.05", "0.25"]
@@ -84,12 +100,12 @@ def test_csv_of_check__both_runs_and_the_checklist__every_side_by_its_name() -> 
     )
     decision = make_decision("PASS", comparisons=[], checklist=[number])
     sides = [latency(Value(metric="latency.p50", value=value, labels={"shape": "long"})) for value in (0.04, 0.05)]
-    rows = [row for row in rows_of(csv_of_check(decision, *sides)) if row["metric"] == "latency.p50"]
+    rows = [row for row in rows_of(csv_table(rows_of_check(decision, *sides))) if row["metric"] == "latency.p50"]
     assert [(row["side"], row["value"]) for row in rows] == [("base", "0.04"), ("head", "0.05"), ("difference", "0.25")]
 
 
 def test_csv_of_run__text_from_outside__one_cell_and_no_formula() -> None:
     value = Value(metric="latency.p50", value=1.0, labels={"shape": '=cmd|" /C calc"!A1\n,x', "rate": "1"})
-    (row,) = [row for row in rows_of(csv_of_run(latency(value))) if row["metric"] == "latency.p50"]
+    (row,) = [row for row in rows_of(csv_table(rows_of_run(latency(value)))) if row["metric"] == "latency.p50"]
     assert row["shape"].startswith("'=cmd|")
     assert "\n" not in row["shape"]

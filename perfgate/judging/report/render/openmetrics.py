@@ -14,6 +14,7 @@ from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.records import Metric
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.view.number_rows import own_numbers, rows_of_run
 
 END = "# EOF\n"
 _UNITS = {
@@ -85,18 +86,13 @@ def _families(runs: Iterable[LabelledRun], steps: frozenset[int] | None) -> Iter
 
 
 def _samples(run: RunDocument, steps: frozenset[int] | None, more: Mapping[str, str]) -> Iterator[tuple[str, _Sample]]:
-    for step in run.steps:
-        for value in step.values if steps is None or step.number in steps else ():
-            if value.metric in METRICS and value.value is not None and all(map(_LABEL.fullmatch, value.labels)):
-                yield value.metric, _sample({"workload": step.workload, **value.labels, **more}, value.value)
-    for counters in run.counters:
-        for name, count in counters.values.items():
-            if name in METRICS and name not in counters.unstable:
-                yield name, _sample({"workload": counters.workload, "shape": counters.shape, **more}, count)
-
-
-def _sample(labels: dict[str, str], value: float) -> _Sample:
-    return _Sample(tuple(sorted(labels.items())), value)
+    for row in own_numbers(rows_of_run(run)):
+        described = METRICS.get(row.metric)
+        is_wanted = described is not None and (steps is None or row.step in steps or described.counted)
+        if is_wanted and row.value is not None and all(map(_LABEL.fullmatch, row.labels)):
+            place = {"workload": row.workload, **({"shape": row.shape} if row.shape else {})}
+            labels = {**place, **row.labels, **more}
+            yield row.metric, _Sample(tuple(sorted((name, clean(text)) for name, text in labels.items())), row.value)
 
 
 def _other_family(family: ServiceFamily) -> str:

@@ -1,0 +1,183 @@
+"""Every number of a run or a check as a row, in base units: what all tables and formats for other tools are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from perfgate.catalogue.lookup import METRICS, metric
+from perfgate.catalogue.records import GATE_STEP
+from perfgate.catalogue.terms import Better
+from perfgate.document.decision import Comparison, DecisionDocument
+from perfgate.document.job import QUANTILES, JobRecord, sample_quantiles, typical_values
+from perfgate.document.run import RunDocument
+
+_RELATIVE = "1"
+# Labels that tell how a number was taken; the others tell which one it is.
+_PROCEDURE = frozenset({"method", "clock", "limit"})
+# The label of a counter that differed between the calls.
+_UNSTABLE = "unstable"
+
+
+class NumberRow(NamedTuple):
+    """One number; docs/commands.md describes the fields, which are the columns of a table."""
+
+    step: int
+    metric: str
+    workload: str
+    shape: str
+    labels: Mapping[str, str]
+    side: str
+    value: float | None
+    unit: str
+    better: Better
+    low: float | None = None
+    high: float | None = None
+    confidence: float | None = None
+    n: int | None = None
+
+    @property
+    def is_of_operator(self) -> bool:
+        """Whether it is of one operator (``ops.count:aten::clone``), of which a run may have hundreds."""
+        return self.metric.startswith("ops.") and ":" in self.metric
+
+
+def rows_of_run(run: RunDocument, side: str = "run") -> Iterator[NumberRow]:
+    for step in run.steps:
+        for value in step.values:
+            labels = {name: text for name, text in value.labels.items() if name != "shape"}
+            low, high = value.interval or (None, None)
+            yield NumberRow(
+                step=step.number,
+                metric=value.metric,
+                workload=step.workload,
+                shape=value.labels.get("shape", ""),
+                labels=labels,
+                side=side,
+                value=value.value,
+                unit=_unit(value.metric),
+                better=metric(value.metric).better,
+                low=low,
+                high=high,
+                confidence=value.confidence,
+                n=value.count,
+            )
+    for job in run.jobs:
+        yield from _of_job(job, run, side)
+    yield from _of_counters(run, side)
+    for row in run.operators:
+        name = f"ops.time:{row.op}"
+        yield NumberRow(metric(name).step, name, row.workload, row.shape, {}, side, row.self_time, "s", "lower")
+
+
+def rows_of_check(
+    decision: DecisionDocument, base: RunDocument | None, head: RunDocument | None
+) -> Iterator[NumberRow]:
+    """Both sides' own numbers, then the gate's comparisons (step 20), then the differences of the other steps."""
+    for side, run in (("base", base), ("head", head)):
+        if run is not None:
+            yield from rows_of_run(run, side)
+    for comparison in decision.comparisons:
+        yield from _compared(comparison)
+    for number in decision.checklist:
+        yield NumberRow(
+            step=number.step,
+            metric=number.metric,
+            workload=number.workload,
+            shape=number.shape,
+            labels=number.labels,
+            side="difference",
+            value=number.delta,
+            unit=_RELATIVE,
+            better=metric(number.metric).better,
+            low=number.interval[0] if number.interval else None,
+            high=number.interval[1] if number.interval else None,
+            confidence=number.confidence,
+        )
+
+
+def own_numbers(rows: Iterable[NumberRow]) -> list[NumberRow]:
+    """One row for each known number of the run, or of the head of a check, for tools that keep one value of each.
+
+    Its labels are those that tell which number it is. Left out are unavailable numbers, counters that differed between the
+    calls, and single operators. The number of a step counts before that of a comparison, because it has an interval.
+    """
+    found: dict[tuple[object, ...], NumberRow] = {}
+    for row in rows:
+        is_own = row.side in ("run", "head") and row.value is not None and row.unit
+        if is_own and _UNSTABLE not in row.labels and not row.is_of_operator:
+            labels = {name: text for name, text in row.labels.items() if name not in _PROCEDURE}
+            key = (row.workload, row.shape, row.metric, tuple(sorted(labels.items())))
+            found.setdefault(key, row._replace(labels=labels))
+    return list(found.values())
+
+
+def _of_job(job: JobRecord, run: RunDocument, side: str) -> Iterator[NumberRow]:
+    for entry in sample_quantiles(job.name, run.turns):
+        for quantile, seconds in zip(QUANTILES, entry.seconds):
+            labels = {"quantile": f"P{quantile:.0%}".rstrip("%")}
+            better = metric(entry.metric).better
+            yield NumberRow(GATE_STEP, entry.metric, job.name, "", labels, side, seconds, "s", better, n=entry.count)
+    if side == "run":  # in a check, the comparisons have both sides' numbers
+        typical = typical_values(job, run.turns)
+        for number in job.numbers:
+            if number.metric in typical:
+                value = typical[number.metric]
+                yield NumberRow(GATE_STEP, number.metric, job.name, "", {}, side, value, number.unit, number.better)
+
+
+def _of_counters(run: RunDocument, side: str) -> Iterator[NumberRow]:
+    for counters in run.counters:
+        counts = {**counters.values, **{f"ops.count:{op.op}": op.count for op in counters.ops}}
+        for name, count in counts.items():
+            described = metric(name)
+            yield NumberRow(
+                step=described.step,
+                metric=name,
+                workload=counters.workload,
+                shape=counters.shape,
+                labels={_UNSTABLE: "yes"} if name in counters.unstable else {},
+                side=side,
+                value=count,
+                unit=_unit(name),
+                better=described.better,
+                n=counters.repeats,
+            )
+
+
+def _compared(comparison: Comparison) -> Iterator[NumberRow]:
+    """Yield the numbers behind a comparison: both sides' values in the pairs, or bound and head, and the difference."""
+    labels: dict[str, str] = {"method": comparison.method}
+    if comparison.clock != "wall":
+        labels["clock"] = comparison.clock
+    if comparison.limit:
+        labels["limit"] = comparison.limit
+    row = NumberRow(
+        step=GATE_STEP,
+        metric=comparison.metric,
+        workload=comparison.workload,
+        shape=comparison.shape,
+        labels=labels,
+        side="head",
+        value=comparison.head,
+        unit=comparison.unit,
+        better=comparison.better,
+        n=comparison.pairs,
+    )
+    is_bound = comparison.method in ("budget", "limit", "expect")
+    yield row._replace(side="bound" if is_bound else "base", value=comparison.base)
+    yield row
+    low, high = comparison.interval or (None, None)
+    yield row._replace(
+        side="difference",
+        value=comparison.delta,
+        unit=_RELATIVE,
+        low=low,
+        high=high,
+        confidence=comparison.confidence,
+    )
+
+
+def _unit(name: str) -> str:
+    is_known = name in METRICS or name.startswith(("ops.time:", "ops.count:"))
+    return metric(name).unit if is_known else ""
