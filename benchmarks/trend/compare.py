@@ -1,6 +1,9 @@
 """Change points of recorded histories: our rule beside simple rules, each written from what its tool documents.
 
-    python benchmarks/trend/compare.py [--histories FOLDER]
+    python benchmarks/trend/compare.py [--histories FOLDER] [--otava PYTHON]
+
+With ``--otava`` Apache Otava itself is asked too, in a Python that has it, with its default settings and with a least
+magnitude of 5 %: python -m venv build/tools/otava && build/tools/otava/bin/pip install apache-otava
 
 Columns: labelled regressions found (within three versions) and other alarms in these series; false alarms per 100 versions of
 the series without a regression, over the whole history and when it is asked after every version; planted slowdowns of 2, 5 and
@@ -19,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 from histories import BESIDE, PLANTED_IN, Floats, History, load_histories, planted
+from otava_process import OtavaProcess
 from rich.console import Console
 from rich.table import Table
 from scipy import stats
@@ -88,6 +92,15 @@ def _weighted(values: Floats) -> tuple[float, float]:
     return mean, float(values.var(ddof=1))
 
 
+def otava_rules(python: Path) -> dict[str, Rule]:
+    """Apache Otava (Fleming et al., Hunter, ICPE 2023): windows of 50 values, p below .001 in the merging step."""
+    process = OtavaProcess(python)
+    return {
+        "Otava p .001": lambda values: process.changes(values.tolist(), 0.0),
+        "Otava p .001, 5 %": lambda values: process.changes(values.tolist(), 0.05),
+    }
+
+
 RULES: dict[str, Rule] = {
     "perfgate": ours,
     "> 5 % over previous": five_percent,
@@ -101,7 +114,9 @@ def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--histories", type=Path, default=BESIDE, help="folder with labels.csv and the series")
-    folder = parser.parse_args().histories
+    parser.add_argument("--otava", type=Path, metavar="PYTHON", help="a Python with apache-otava, to ask it too")
+    given = parser.parse_args()
+    folder = given.histories
     if not (folder / "labels.csv").exists():
         print(f"no histories in {folder}; give their folder with --histories", file=sys.stderr)
         return 2
@@ -112,7 +127,7 @@ def main() -> int:
     for column in ("rule", "labelled found (+ other)", "false per 100", "… asked after every version",
                    "planted 2 / 5 / 10 % found", "median delay", "s"):  # fmt: skip
         table.add_column(column)
-    for name, rule in RULES.items():
+    for name, rule in (RULES | (otava_rules(given.otava) if given.otava else {})).items():
         began = time.perf_counter()
         whole = 100 * sum(len(rule(history.values)) for history in quiet) / versions
         growing = 100 * sum(told(rule, history.values) for history in quiet) / versions

@@ -21,10 +21,11 @@ import msgspec
 from perfgate.catalogue.names import RANKS_LOSS
 from perfgate.document.decision import DECISION_SCHEMA, DECISION_SCHEMA_VERSION, DecisionDocument
 from perfgate.document.joint import JOINT_SCHEMA, JOINT_SCHEMA_VERSION, JointDecision
+from perfgate.document.records import decode_record
 from perfgate.document.run import RUN_SCHEMA, RUN_SCHEMA_VERSION, RunDocument
 from perfgate.document.samples import BlockColumns
-from perfgate.document.schema import convert_checked
-from perfgate.document.strict_json import DAMAGED, MAX_BYTES, check_values, parse_json, refuse
+from perfgate.document.schema import check_schema, convert_checked
+from perfgate.document.strict_json import DAMAGED, MAX_BYTES, check_values, has_few_values, parse_json, refuse
 from perfgate.errors import DocumentError, PerfgateError
 from perfgate.locale import Activity
 
@@ -58,6 +59,27 @@ def parse_run(data: bytes, *, name: str, complete: bool = False) -> RunDocument:
     With ``complete`` each field that perfgate writes has to be present: no default replaces one.
     """
     run = _parse(data, RunDocument, name, complete=complete)
+    refuse_misfits(run, name=name)
+    return run
+
+
+def parse_canonical_run(data: bytes, *, name: str) -> RunDocument | None:
+    """The run document that perfgate writes as exactly these bytes; None for other bytes, of which ``parse_run`` may read some.
+
+    What is written as the bytes it was read from has no key twice, no number beyond the types and no field of its own, so it
+    is read without a search for the places of these. Raises DocumentError for values that the schema refuses.
+    """
+    if not has_few_values(data):
+        return None
+    try:
+        run = decode_record(data, RunDocument)
+        if msgspec.json.encode(run, order="deterministic") != data:
+            return None
+        value = json.loads(data)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    _refuse_other_versions(value, RUN_SCHEMA, RUN_SCHEMA_VERSION, name)
+    check_schema(value, "run", name=name, remedy=DAMAGED)
     refuse_misfits(run, name=name)
     return run
 

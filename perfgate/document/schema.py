@@ -134,13 +134,18 @@ _Record = TypeVar("_Record", bound=msgspec.Struct)
 
 def convert_checked(value: Any, record: type[_Record], schema: str, *, name: str, remedy: str) -> _Record:
     """A value as a record if ``schema`` allows it. Raises DocumentError with the offending place otherwise."""
-    error = next(_validator(schema).iter_errors(value), None)
-    if error is not None:
-        _refuse_invalid(error, name, remedy)
+    check_schema(value, schema, name=name, remedy=remedy)
     try:
         return convert_record(value, record)
     except msgspec.ValidationError as invalid:
         refuse(name, "$", str(invalid), remedy)
+
+
+def check_schema(value: Any, schema: str, *, name: str, remedy: str) -> None:
+    """Raise DocumentError with the offending place of a value that ``schema`` does not allow."""
+    error = next(_validator(schema).iter_errors(value), None)
+    if error is not None:
+        _refuse_invalid(error, name, remedy)
 
 
 def _refuse_invalid(error: ValidationError, name: str, remedy: str) -> NoReturn:

@@ -79,11 +79,16 @@ _MAYBE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _TOKEN = re.compile(rb'"[^"]*"?|[\[\]{}]')
 
 
+def has_few_values(data: bytes) -> bool:
+    """Whether parsing a text takes bounded memory."""
+    return data.count(b",") + data.count(b"[") + data.count(b"{") <= MAX_VALUES
+
+
 def _scan(data: bytes, name: str) -> None:
     """Refuse texts that would cost the parser too much, and report a truncated text as such."""
     if not data.strip():
         refuse(name, "$", Activity("the file is empty"), TRUNCATED)
-    if data.count(b",") + data.count(b"[") + data.count(b"{") > MAX_VALUES:
+    if not has_few_values(data):
         _refuse_depth(data[: 64 * MAX_DEPTH], name)
         refuse(name, "$", Activity("more than {most} values", most=MAX_VALUES), DAMAGED)
     if data.count(b'"') > MAX_MARKS or data.count(b"\\") > MAX_MARKS:

@@ -11,7 +11,7 @@ from pathlib import Path
 from perfgate.catalogue.lookup import metric
 from perfgate.config import Config
 from perfgate.document.artifact import read_artifact_run
-from perfgate.document.files import read_decision, read_run
+from perfgate.document.files import content_sha256, read_decision, read_run
 from perfgate.document.history import Acceptance, StoredRun
 from perfgate.document.run import RunDocument
 from perfgate.errors import (
@@ -20,6 +20,7 @@ from perfgate.errors import (
     InconclusiveError,
     MeasuringError,
     RepositoryError,
+    UnknownRunError,
     UsageError,
 )
 from perfgate.flows.shared.artifact import DEFAULT_KEY, fetch_artifact
@@ -122,9 +123,24 @@ def record_measured(
     return keep(config, environ, run, allow_dirty=allow_dirty)
 
 
-def list_baseline(config: Config, environ: Mapping[str, str], *, limit: int | None = None) -> Listed:
+def list_baseline(
+    config: Config, environ: Mapping[str, str], *, limit: int | None = None, before: str | None = None
+) -> Listed:
+    """The runs of the project; with ``before``, the beginning of an id, those that follow that run.
+
+    Raises UnknownRunError if the project has no such run.
+    """
     store = open_project_store(config, environ)
-    return Listed(store.runs(config.project, limit=limit), store.damaged(config.project))
+    last = None
+    if before is not None:
+        last = store.find(config.project, content_sha256(store.show(before)))
+        if last is None:
+            raise UnknownRunError(
+                "run {run_id!a} is of another project; `perfgate baseline list` shows those of {project!a}",
+                run_id=before,
+                project=config.project,
+            )
+    return Listed(store.runs(config.project, limit=limit, before=last), store.damaged(config.project))
 
 
 def show_baseline(config: Config, environ: Mapping[str, str], run_id: str) -> RunDocument:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated
@@ -19,18 +20,17 @@ from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import CONFIG_NAME, parse_config
 from perfgate.errors import StoreError, StoreRefusedError
 from perfgate.flows.shared.site.pages import SitePages
-from perfgate.flows.shared.site.read import read_site
+from perfgate.flows.shared.site.read import ChangesRemembered, read_site
 from perfgate.judging.report.render.served import render_projects
 from perfgate.judging.report.render.site.addresses import OVERVIEW, SiteLinks, is_address
 from perfgate.locale import Language
 from perfgate.service.answers import as_page, page_answer
 from perfgate.service.callers import NO_NUL, ReadProject, caller_of
+from perfgate.service.kept_site import KeptSite
 from perfgate.service.served_store import ServedStore
 
 _MOST_KEPT = 20
 RunDigits = Annotated[str, Query(pattern=NO_NUL, description="The first digits of the id of a run.")]
-# What the content of a site depends on: the newest run, and the numbers of runs, acceptances and confirmations.
-_State = tuple[str, int, int, int]
 
 
 class _Quiet:
@@ -47,7 +47,7 @@ class _Quiet:
 
 
 class ProjectSites:
-    """The sites of one store. A site is read again when its project has changed."""
+    """The sites of one store."""
 
     records = ()
 
@@ -63,7 +63,7 @@ class ProjectSites:
         self._served, self._root, self._language = served, root, language
         self._recordings, self._clock = recordings, clock
         self._lock = threading.Lock()
-        self._sites: dict[str, tuple[_State, SitePages]] = {}
+        self._sites: dict[str, KeptSite] = {}
         self.public = served.public
 
     def router(self) -> APIRouter:
@@ -121,25 +121,22 @@ class ProjectSites:
         return as_page(page)
 
     def _pages(self, project: str) -> SitePages:
-        """The pages of a project as it is now. Raises UsageError if it has no run of main."""
-        with self._lock:  # a second request waits for what the first reads
-            state, kept = self._state(project), self._sites.pop(project, None)
-            if kept is None or kept[0] != state:
-                kept = state, self._read(project)
-            self._sites[project] = kept
+        """The pages of a project as it is now, or was a moment ago. Raises UsageError if it has no run of main."""
+        revision = self._served.store().revision(project)
+        if not revision:  # names that nobody stored under are not kept
+            return self._read(project, ChangesRemembered())
+        with self._lock:
+            site = self._sites.pop(project, None) or KeptSite(partial(self._read, project, ChangesRemembered()))
+            self._sites[project] = site
             while len(self._sites) > _MOST_KEPT:
                 del self._sites[next(iter(self._sites))]
-            return kept[1]
+        return site.pages(revision)
 
-    def _state(self, project: str) -> _State:
-        store = self._served.store()
-        runs, accepted, confirmed = store.runs(project), store.accepted(project), store.confirmations(project)
-        return runs[0].id if runs else "", len(runs), len(accepted), len(confirmed)
-
-    def _read(self, project: str) -> SitePages:
+    def _read(self, project: str, search: ChangesRemembered) -> SitePages:
         of_any = parse_config("", self._root / CONFIG_NAME, needs_workload=False)
         config, store = msgspec.structs.replace(of_any, project=project), self._served.store()
-        content = read_site(config, store, _Quiet(), seconds_since_1970=self._clock())
+        search.begin()
+        content = read_site(config, store, _Quiet(), seconds_since_1970=self._clock(), search=search)
         return SitePages(
             content, lambda run_id: self._served.store().show(run_id), self._language, SiteLinks(forms=True)
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from http import HTTPStatus
 from typing import Annotated, Any, TypeVar
 
@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perfgate.document.conditions import StepConditions
-from perfgate.document.files import parse_run
+from perfgate.document.files import parse_canonical_run, parse_run
 from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, StoredRun
+from perfgate.document.history import Acceptance, Confirmation, StoredRun, moment
 from perfgate.document.records import convert_record
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES, parse_json
@@ -28,18 +28,19 @@ from perfgate.service.callers import NO_NUL, Caller, ReadProject, WrittenProject
 from perfgate.service.served_store import ServedStore
 
 _MOST_LISTED = 1_000
-_MOST_SKIPPED = 10_000_000
 # An acceptance, a confirmation or a verdict is a few short texts.
 _MOST_SMALL_BYTES = 64 * 1024
 _Record = TypeVar("_Record", Acceptance, Confirmation, GateRecord)
 
 Limit = Annotated[int, Query(ge=1, le=_MOST_LISTED, description="So many at most.")]
-Offset = Annotated[int, Query(ge=0, le=_MOST_SKIPPED, description="So many of the newest are left out.")]
 Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The SHA-256 of the document, which is its id.")]
 RunId = Annotated[str, Query(pattern=NO_NUL, description="The id of a run, or its beginning.")]
 AllowDirty = Annotated[bool, Query(description="Also store a run that was measured with uncommitted changes.")]
 Text = Annotated[str, Query(pattern=NO_NUL)]
 Labels = Annotated[str, Query(description="Labels beside the shape, as a JSON object of texts.")]
+Following = Annotated[str, Query(pattern=NO_NUL, description="Only the runs that follow the one with this id.")]
+Newest = Annotated[int, Query(ge=1, le=2**31 - 1, description="Only the values of so many sessions, the newest.")]
+Since = Annotated[str, Query(pattern=NO_NUL, description="Only sessions that started then or later, ISO 8601.")]
 Before = Annotated[int, Query(ge=1, le=2**63 - 1, description="Only entries with a lower number.")]
 Recorded = Callable[[RunDocument, str], None]
 
@@ -65,6 +66,9 @@ class StoreApi:
         get("/runs", responses=document, summary="The document of a run, by the beginning of its id.")(self.show)
         get("/audit", responses=json_answer(list[AuditEntry]), summary="Who changed what, newest first.")(self.audit)
         get(f"{project}/runs", responses=json_answer(list[StoredRun]), summary="The runs, newest first.")(self.runs)
+        get(
+            f"{project}/revision", responses=json_answer(str), summary="Another text after every change of the project."
+        )(self.revision)
         get(f"{project}/damaged", responses=json_answer(list[str]), summary="A line for each unreadable run.")(
             self.damaged
         )
@@ -86,6 +90,8 @@ class StoreApi:
         get(f"{project}/gates", responses=json_answer(list[GateRecord]), summary="Verdicts on changes, newest first.")(
             self.gates
         )
+        listed = f"{project}/runs/{{sha256}}/listed"
+        get(listed, responses=json_answer(StoredRun), summary="A run as it is listed.")(self.listed)
         get(f"{project}/runs/{{sha256}}", responses=document, summary="The document of a run.")(self.document)
         self._add_writers(router, project)
         return router
@@ -151,8 +157,15 @@ class StoreApi:
             raise HTTPException(HTTPStatus.NOT_FOUND, "this store keeps no audit log; a database does")
         return as_json(ledger.entries(project=caller_of(request).project, limit=limit, before=before))
 
-    def runs(self, project: ReadProject, limit: Limit = 100, offset: Offset = 0) -> Response:
-        return as_json(self._served.store().runs(project, limit=offset + limit)[offset:])
+    def revision(self, project: ReadProject) -> Response:
+        return as_json(self._served.store().revision(project))
+
+    def runs(self, project: ReadProject, limit: Limit = 100, before: Following | None = None) -> Response:
+        store = self._served.store()
+        return as_json(store.runs(project, limit=limit, before=None if before is None else self._find(project, before)))
+
+    def listed(self, project: ReadProject, sha256: Sha256) -> Response:
+        return as_json(self._find(project, sha256))
 
     def damaged(self, project: ReadProject) -> Response:
         return as_json(self._served.store().damaged(project))
@@ -168,15 +181,22 @@ class StoreApi:
         metric: Text,
         shape: Text = "",
         labels: Labels = "{}",
+        newest: Newest | None = None,
     ) -> Response:
         try:
             beside = msgspec.json.decode(labels, type=dict[str, str])
         except (msgspec.DecodeError, UnicodeError) as error:
             raise HTTPException(HTTPStatus.BAD_REQUEST, f"labels: {error}") from None
-        return as_json(self._served.store().history(project, workload, fingerprint, metric, shape, labels=beside))
+        store = self._served.store()
+        return as_json(store.history(project, workload, fingerprint, metric, shape, labels=beside, newest=newest))
 
-    def conditions(self, project: ReadProject, fingerprint: Text) -> Response:
-        return as_json(self._served.store().conditions(project, fingerprint))
+    def conditions(self, project: ReadProject, fingerprint: Text, since: Since | None = None) -> Response:
+        try:
+            if since is not None:
+                moment(since).timestamp()
+        except (ValueError, OverflowError) as error:
+            raise HTTPException(HTTPStatus.BAD_REQUEST, f"since: {error}") from None
+        return as_json(self._served.store().conditions(project, fingerprint, since=since))
 
     def confirmations(self, project: ReadProject) -> Response:
         return as_json(self._served.store().confirmations(project))
@@ -193,7 +213,7 @@ class StoreApi:
         body = await bounded_body(request, MAX_BYTES)
 
         def record() -> Response:
-            if self._is_stored(project, sha256):
+            if self._served.store().find(project, sha256) is not None:
                 return as_json(sha256)
             found = hashlib.sha256(body).hexdigest()
             if found != sha256:
@@ -202,7 +222,7 @@ class StoreApi:
                     found=found,
                     sha256=sha256,
                 )
-            self._record(caller_of(request), [_parsed(body, project)], [sha256], allow_dirty)
+            self._record(caller_of(request), project, {sha256: body}, {sha256}, allow_dirty)
             return as_json(sha256, HTTPStatus.CREATED)
 
         return await run_in_threadpool(record)
@@ -212,9 +232,10 @@ class StoreApi:
 
         def record() -> Response:
             lines = [line for line in body.split(b"\n") if line]
-            ids = [hashlib.sha256(line).hexdigest() for line in lines]
-            self._record(caller_of(request), [_parsed(line, project) for line in lines], ids, allow_dirty)
-            return as_json(ids)
+            documents = {hashlib.sha256(line).hexdigest(): line for line in lines}
+            new = {run_id for run_id in documents if self._served.store().find(project, run_id) is None}
+            self._record(caller_of(request), project, documents, new, allow_dirty)
+            return as_json([hashlib.sha256(line).hexdigest() for line in lines])
 
         return await run_in_threadpool(record)
 
@@ -236,28 +257,33 @@ class StoreApi:
     def _acting(self, request: Request) -> Store:
         return self._served.store().acting_as(caller_of(request).name)
 
-    def _is_stored(self, project: str, run_id: str) -> bool:
-        try:
-            return self._served.store().show(run_id).project == project
-        except UnknownRunError:
-            return False
+    def _find(self, project: str, run_id: str) -> StoredRun:
+        run = self._served.store().find(project, run_id)
+        if run is None:
+            raise _unknown(run_id)
+        return run
 
-    def _record(self, caller: Caller, runs: list[RunDocument], ids: list[str], allow_dirty: bool) -> None:
-        new = [not self._is_stored(run.project, run_id) for run, run_id in zip(runs, ids)]
-        self._served.store().acting_as(caller.name).record_all(runs, allow_dirty=allow_dirty)
-        for run, run_id, is_new in zip(runs, ids, new):
-            for listener in self._recorded if is_new else ():
-                listener(run, run_id)
+    def _record(
+        self, caller: Caller, project: str, documents: Mapping[str, bytes], new: Set[str], allow_dirty: bool
+    ) -> None:
+        """Record documents by their ids; ``new`` are those that were not there before."""
+        runs = {run_id: _parsed(data, project) for run_id, data in documents.items()}
+        store = self._served.store().acting_as(caller.name)
+        store.record_all(runs.values(), allow_dirty=allow_dirty, data=list(documents.values()))
+        for run_id in new:
+            for listener in self._recorded:
+                listener(runs[run_id], run_id)
 
 
 def _parsed(data: bytes, project: str) -> RunDocument:
     """The run in an upload. Raises DocumentError for another project's, and for bytes whose hash is not the run's id."""
-    run = parse_run(data, name="the document")
+    canonical = parse_canonical_run(data, name="the document")
+    run = canonical or parse_run(data, name="the document")
     if run.project != project:
         raise DocumentError(
             "this is a run of project {project!a}; upload it to that project", project=run.project[:200]
         )
-    if msgspec.json.encode(run, order="deterministic") != data:
+    if canonical is None:
         raise DocumentError("these are not the bytes that perfgate writes; upload run.json as it is")
     return run
 

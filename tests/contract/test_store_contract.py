@@ -20,7 +20,7 @@ from perfgate.errors import StoreError
 from perfgate.judging.store import backends
 from perfgate.judging.store.backends.service import ServiceStore
 from perfgate.judging.store.backends.sql import SqlStore
-from perfgate.judging.store.store import RunEntry, Store, StorePlace
+from perfgate.judging.store.store import HistoryValue, RunEntry, Store, StorePlace
 from perfgate.plugins import load_members
 from tests.fakes.remote import clone_of_empty_remote
 from tests.fakes.service import Listening, listening, serve_folder
@@ -195,6 +195,47 @@ def test_history__recorded_out_of_order__oldest_session_first(store: Store) -> N
     assert history(store) == [0.001, 0.002, 0.003]
     assert [listed.session for listed in store.runs("shop")] == ["s3", "s2", "s1"]
     assert [listed.session for listed in store.runs("shop", limit=2)] == ["s3", "s2"]
+    assert [one.value for one in newest_of(store, 2)] == [0.002, 0.003]
+    assert len(newest_of(store, 9)) == 3
+
+
+def newest_of(store: Store, newest: int) -> list[HistoryValue]:
+    return store.history("shop", "encoder", "f1", "latency.p50", "short", newest=newest)
+
+
+def test_runs__one_page_behind_the_other__every_run_once_also_of_one_moment(store: Store) -> None:
+    store.record_all([*(run_of_day(day) for day in (1, 2)), *(run_of_moment(number) for number in range(3))])
+    everything = store.runs("shop")
+    pages = [store.runs("shop", limit=2)]
+    while pages[-1]:
+        pages.append(store.runs("shop", limit=2, before=pages[-1][-1]))
+    assert [run for page in pages for run in page] == everything
+    assert len(everything) == 5
+
+
+def run_of_moment(number: int) -> RunDocument:
+    run = run_of_day(3)
+    return msgspec.structs.replace(run, session=msgspec.structs.replace(run.session, id=f"same-{number}"))
+
+
+def test_find__whole_id_in_its_project__as_it_is_listed(store: Store) -> None:
+    run_id = store.record(run_of_day(1))
+    assert [store.find("shop", run_id)] == store.runs("shop")
+    assert (store.find("other", run_id), store.find("shop", "0" * 64)) == (None, None)
+
+
+def test_revision__every_write_to_the_project__another_one(store: Store) -> None:
+    seen = [store.revision("shop")]
+    for write in (
+        lambda: store.record(run_of_day(1)),
+        lambda: store.record(run_of_day(2)),
+        lambda: store.accept("shop", acceptance()),
+        lambda: store.accept("shop", acceptance(reason="still meant")),
+    ):
+        write()
+        seen.append(store.revision("shop"))
+    assert len(set(seen)) == len(seen)
+    assert store.revision("shop") == seen[-1]
 
 
 def test_history__sessions_of_other_time_zones__ordered_by_the_moment(store: Store) -> None:
@@ -247,6 +288,8 @@ def test_conditions__runs_of_two_testbeds__how_each_run_of_one_was_measured(stor
     store.record(run_of_day(3, project="other"))
     expected = StepConditions(workload="encoder", step=1, procedure="quick 1", waited=0.25)
     assert store.conditions("shop", "f1") == {run_id: [expected]}
+    assert store.conditions("shop", "f1", since="2026-03-01T13:00:00+01:00") == {run_id: [expected]}
+    assert store.conditions("shop", "f1", since="2026-03-01T12:00:01Z") == {}
 
 
 def test_show__unknown_ambiguous_or_empty_id__refused(store: Store) -> None:

@@ -139,28 +139,34 @@ def _record_measured(config: Config, out: Path, quick: bool, allow_dirty: bool) 
     "--limit",
     type=click.IntRange(min=1),
     metavar="N",
-    help=f"Only the newest N; default: {NEWEST}, and all of them with --json.",
+    help=f"At most N runs; default: {NEWEST}, and all of them with --json.",
+)
+@click.option(
+    "--before", metavar="ID", help="Only the runs that follow this one in the list; a prefix of its id will do."
 )
 @_json
 @directory_option()
-def list_runs(limit: int | None, as_json: bool, directory: Path) -> None:
+def list_runs(limit: int | None, before: str | None, as_json: bool, directory: Path) -> None:
     """List the stored runs of this project, newest first."""
     from perfgate.flows.baseline import list_baseline
 
     config = _config(directory)
     shown = limit or NEWEST
-    listed = list_baseline(config, os.environ, limit=limit if as_json else shown + 1)
+    listed = list_baseline(config, os.environ, limit=limit if as_json else shown + 1, before=before)
     _say_damaged(listed.damaged)
     if as_json:
         print_json(listed.runs)
         return
     if not listed.runs:
-        if not listed.damaged:
+        if before is not None:
+            click.echo(f"no run of {config.project} is older than {_clean(before)}")
+        elif not listed.damaged:
             click.echo(f"no run of {config.project} is kept yet; `perfgate baseline record` keeps one")
         return
     click.echo("\n".join(line for run in listed.runs[:shown] for line in _run_lines(run)))
     if len(listed.runs) > shown:
-        click.echo(f"\nthe newest {shown}; `perfgate baseline list --limit N` lists more")
+        last = listed.runs[shown - 1].id[:12]
+        click.echo(f"\n`perfgate baseline list --before {last}` lists older ones, `--limit N` more at once")
 
 
 def _run_lines(run: StoredRun) -> list[str]:

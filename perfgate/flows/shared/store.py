@@ -11,7 +11,7 @@ import msgspec
 from perfgate.catalogue.lookup import metric
 from perfgate.config import Config, load_config
 from perfgate.document.conditions import conditions_of
-from perfgate.document.history import Acceptance, History, HistorySeries
+from perfgate.document.history import Acceptance, History, HistorySeries, moment
 from perfgate.document.run import RunDocument
 from perfgate.errors import RepositoryError, StoreError
 from perfgate.git.commands import COMMIT_ID
@@ -31,6 +31,8 @@ from perfgate.judging.store.store import (
     store_location,
 )
 
+# A number is shown beside so many of the newest sessions with a value of it.
+_SESSIONS = 500
 TOKEN_VARIABLE = "PERFGATE_TOKEN"  # noqa: S105 - the name of the variable
 # The user name that goes with a token (docs.github.com, "Authenticating as a GitHub App installation"; docs.gitlab.com,
 # "Project access tokens": any name will do there, and GitLab writes oauth2).
@@ -103,8 +105,9 @@ def stored_history(
     try:
         store = open_project_store(config, environ)
         accepted = store.accepted(config.project)
-        comparable = _Comparable(store, config.project, head)
-        series = [_series(number, comparable, accepted, config.root) for number in leading_numbers(head)]
+        numbers = list(leading_numbers(head))
+        comparable = _Comparable(store, config.project, head, numbers)
+        series = [_series(number, comparable, accepted, config.root) for number in numbers]
         for why in store.damaged(config.project):
             warn(f"a stored run of main is left out: {why}")
     except StoreError as error:
@@ -119,13 +122,25 @@ def stored_history(
 class _Comparable:
     """The stored values measured under the same conditions as those of a run."""
 
-    def __init__(self, store: Store, project: str, run: RunDocument) -> None:
-        self._store, self._project, self._fingerprint = store, project, run.testbed.fingerprint
+    def __init__(self, store: Store, project: str, run: RunDocument, numbers: Sequence[ChecklistNumber]) -> None:
+        fingerprint = run.testbed.fingerprint
         self._here = {(entry.workload, entry.step): entry for entry in conditions_of(run)}
+        self._histories = {
+            number: store.history(
+                project,
+                number.workload,
+                fingerprint,
+                number.metric,
+                number.shape,
+                labels=dict(number.labels),
+                newest=_SESSIONS,
+            )
+            for number in numbers
+        }
+        oldest = [history[0].started_at for history in self._histories.values() if history]
+        conditions = store.conditions(project, fingerprint, since=min(oldest, key=moment)) if oldest else {}
         self._stored = {
-            (run_id, entry.workload, entry.step): entry
-            for run_id, entries in store.conditions(project, self._fingerprint).items()
-            for entry in entries
+            (run_id, entry.workload, entry.step): entry for run_id, entries in conditions.items() for entry in entries
         }
 
     def sessions(self, number: ChecklistNumber) -> tuple[list[HistoryValue], int]:
@@ -133,9 +148,7 @@ class _Comparable:
 
         Exact counts and bytes are the same on a busy machine.
         """
-        workload, shape, name = number.workload, number.shape, number.metric
-        labels = dict(number.labels)
-        history = self._store.history(self._project, workload, self._fingerprint, name, shape, labels=labels)
+        workload, name, history = number.workload, number.metric, self._histories[number]
         here, is_timed = self._here[workload, number.step], metric(name).kind == "noisy" and metric(name).unit != "B"
         conditions = [self._stored.get((session.run_id, workload, number.step)) for session in history]
         comparable = [

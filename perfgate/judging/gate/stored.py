@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 
-import numpy as np
 from scipy.special import stdtrit
 
 from perfgate.catalogue.lookup import metric
@@ -50,15 +50,17 @@ def level(values: Sequence[float], is_accepted: Callable[[int], bool], name: str
     left behind instead. If neither direction is the better one, no run is left out.
     """
     better = metric(name).better
-    level_values: list[float] = []
+    if better == "neutral":
+        return list(values)
+    current = _Level(name)
     for index, value in enumerate(values):
-        bounds = None if better == "neutral" else prediction_interval(level_values, name)
+        bounds = current.interval()
         if bounds and (value > bounds[1] if better == "lower" else value < bounds[0]):
             if is_accepted(index):
-                level_values = [value]
+                current = _Level(name, [value])
             continue
-        level_values.append(value)
-    return level_values
+        current.add(value)
+    return current.values
 
 
 def prediction_interval(values: Sequence[float], name: str) -> tuple[float, float] | None:
@@ -66,19 +68,68 @@ def prediction_interval(values: Sequence[float], name: str) -> tuple[float, floa
 
     A noisy number that all runs agree on has shown no spread yet, which is not the same as having none.
     """
-    runs = len(values)
-    if runs < MIN_RUNS or (min(values) == max(values) and metric(name).kind == "noisy"):
-        return None
-    if min(values) == max(values):
-        return values[0], values[0]
-    in_logarithms = min(values) > 0
-    scaled = np.log(values) if in_logarithms else np.asarray(values)
-    half = float(stdtrit(runs - 1, LEVEL)) * float(np.std(scaled, ddof=1)) * math.sqrt(1 + 1 / runs)
-    ends = (float(np.mean(scaled)) - half, float(np.mean(scaled)) + half)
-    low, high = (math.exp(min(end, _LARGEST_LOGARITHM)) for end in ends) if in_logarithms else ends
-    if min(values) == 0:
-        low = max(0.0, low)
-    return (math.floor(low), math.ceil(high)) if metric(name).is_whole else (low, high)
+    return _Level(name, values).interval()
+
+
+class _Moments:
+    """Mean and sum of squared deviations of a growing list.
+
+    Source: Welford, Note on a method for calculating corrected sums of squares and products, Technometrics 4 (1962).
+    """
+
+    def __init__(self) -> None:
+        self.count, self.mean, self._squares = 0, 0.0, 0.0
+
+    def add(self, value: float) -> None:
+        self.count += 1
+        apart = value - self.mean
+        self.mean += apart / self.count
+        self._squares += apart * (value - self.mean)
+
+    @property
+    def std(self) -> float:
+        return math.sqrt(self._squares / (self.count - 1))
+
+
+class _Level:
+    """The values of a level with their interval, which one more value changes without a look at all others."""
+
+    def __init__(self, name: str, values: Sequence[float] = ()) -> None:
+        self.values: list[float] = []
+        self._metric = metric(name)
+        self._lowest, self._highest = math.inf, -math.inf
+        self._plain, self._logarithms = _Moments(), _Moments()
+        for value in values:
+            self.add(value)
+
+    def add(self, value: float) -> None:
+        self.values.append(value)
+        self._lowest, self._highest = min(self._lowest, value), max(self._highest, value)
+        self._plain.add(value)
+        if value > 0:
+            self._logarithms.add(math.log(value))
+
+    def interval(self) -> tuple[float, float] | None:
+        runs, has_spread = len(self.values), self._lowest < self._highest
+        if runs < MIN_RUNS or (not has_spread and self._metric.kind == "noisy"):
+            return None
+        if not has_spread:
+            return self._lowest, self._lowest
+        in_logarithms = self._lowest > 0
+        moments = self._logarithms if in_logarithms else self._plain
+        half = _quantile(runs - 1) * moments.std * math.sqrt(1 + 1 / runs)
+        low, high = moments.mean - half, moments.mean + half
+        if in_logarithms:
+            low, high = (math.exp(min(end, _LARGEST_LOGARITHM)) for end in (low, high))
+        if self._lowest == 0:
+            low = max(0.0, low)
+        return (math.floor(low), math.ceil(high)) if self._metric.is_whole else (low, high)
+
+
+@cache
+def _quantile(degrees: int) -> float:
+    """Student's t at LEVEL."""
+    return float(stdtrit(degrees, LEVEL))
 
 
 def accepts(acceptance: Acceptance, metric: str, workload: str, shape: str) -> bool:

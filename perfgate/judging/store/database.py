@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -33,3 +34,6 @@ class StoreDatabase(Protocol):
 
     def writing(self) -> AbstractContextManager[sa.Connection]:
         """A transaction that is committed at the end, on tables that are created or brought up to date first."""
+
+    def write(self, work: Callable[[sa.Connection], None]) -> None:
+        """Do some work in such a transaction, all of it or none, perhaps in one with the work of other threads."""

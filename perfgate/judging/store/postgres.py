@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from sqlalchemy.dialects import postgresql
 
 from perfgate.errors import StoreError, StoreRefusedError
 from perfgate.judging.store.store import shown_location
-from perfgate.judging.store.tables import STORE_VERSION, has_tables, prepare_tables, stored_version
+from perfgate.judging.store.tables import STORE_VERSION, has_tables, is_current, prepare_tables, stored_version
 from perfgate.locale import Activity
 
 PREFIXES = ("postgresql://", "postgres://")
@@ -43,6 +43,7 @@ class PostgresDatabase:
     def __init__(self, location: str) -> None:
         self.name = shown_location(location)
         self._url = parse_address(location)
+        self._has_tables = False
 
     def insert(self, table: sa.Table) -> postgresql.Insert:
         return postgresql.insert(table)
@@ -52,16 +53,25 @@ class PostgresDatabase:
         with clear_errors(self.name), self._engine.connect() as connection:
             # One query sees one state of the database by itself; a transaction would cost two more journeys to the server.
             connection.execution_options(isolation_level="AUTOCOMMIT")
-            yield connection if has_tables(connection, self.name) else None
+            if not (self._has_tables and is_current(connection)):
+                self._has_tables = has_tables(connection, self.name)
+            yield connection if self._has_tables else None
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         with clear_errors(self.name), self._engine.begin() as connection:
             connection.execute(sa.text(WAIT_FOR_LOCKS))
-            if stored_version(connection, self.name) != STORE_VERSION:
+            is_known = self._has_tables and is_current(connection)
+            if not is_known and stored_version(connection, self.name) != STORE_VERSION:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(FIRST_USE)))
                 prepare_tables(connection, self.name)  # unless another process has done so since
             yield connection
+        self._has_tables = True
+
+    def write(self, work: Callable[[sa.Connection], None]) -> None:
+        """Do some work in a transaction of its own: the server commits those of several connections together."""
+        with self.writing() as connection:
+            work(connection)
 
     @cached_property
     def _engine(self) -> sa.Engine:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +16,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
 from perfgate.errors import StoreError, StoreRefusedError
-from perfgate.judging.store.tables import STORE_VERSION, has_tables, prepare_tables, stored_version
+from perfgate.judging.store.tables import has_tables, is_current, prepare_tables, stored_version
+from perfgate.judging.store.turns import WaitingWork, WriterTurns
 from perfgate.locale import Activity
 
 BUSY_SECONDS = 30.0
@@ -44,6 +45,8 @@ class SqliteFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._engine = open_engine(path)
+        self._has_tables = False
+        self._turns = WriterTurns()
 
     @property
     def name(self) -> str:
@@ -60,24 +63,69 @@ class SqliteFile:
         writable = os.access(self._path, os.W_OK) and os.access(self._path.parent, os.W_OK)
         engine = self._engine if writable else open_read_only(self._path)
         with clear_errors(self._path), engine.connect() as connection:
-            yield connection if has_tables(connection, self.name) else None
+            if not (self._has_tables and is_current(connection)):
+                self._has_tables = has_tables(connection, self.name)
+            yield connection if self._has_tables else None
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """Begin a transaction as its only writer."""
-        is_there = self._is_there()
-        with clear_errors(self._path):
-            if not is_there:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                create_file(self._path)
+        with clear_errors(self._path), self._turns.mine(), self._transaction() as connection:
+            yield connection
+
+    def write(self, work: Callable[[sa.Connection], None]) -> None:
+        """Do some work in a transaction, together with that of other threads which wait: a commit waits for the disk.
+
+        Work that raises an error leaves nothing behind, and the work of others stays.
+        """
+        own = self._turns.wait_with(work)
+        with self._turns.mine():
+            while not own.is_done:
+                self._write_together(self._turns.take())
+        if own.error is not None:
+            raise own.error
+
+    def _write_together(self, waiting: Sequence[WaitingWork]) -> None:
+        try:
+            with clear_errors(self._path), self._transaction() as connection:
+                for work in waiting:
+                    self._try(work, connection)
+        except BaseException as error:  # noqa: BLE001 - each of the waiting threads raises it
+            for work in waiting:
+                work.error = error
+        for work in waiting:
+            work.is_done = True
+
+    def _try(self, work: WaitingWork, connection: sa.Connection) -> None:
+        """Do some work or nothing of it. Raises StoreError if it ended the transaction, and with it the work of others."""
+        savepoint = connection.begin_nested()
+        try:
+            with clear_errors(self._path):
+                work.do(connection)
+                savepoint.commit()
+        except StoreError as error:
+            work.error = error
+            # A full disk, for one (SQLite documentation, lang_transaction.html, "Response To Errors Within A Transaction").
+            # What follows would be committed statement by statement, and the commit at the end would do nothing.
+            if not connection.connection.driver_connection.in_transaction:  # type: ignore[union-attr]
+                raise
+            savepoint.rollback()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sa.Connection]:
+        if not self._is_there():
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            create_file(self._path)
+        if not self._has_tables:
             with self._engine.connect() as connection:
                 version = stored_version(connection, self.name)
             if version is None:
                 write_ahead(self._engine)
-            with self._engine.connect().execution_options(immediate=True) as connection, connection.begin():
-                if version != STORE_VERSION:
-                    prepare_tables(connection, self.name)  # unless another process has done so since
-                yield connection
+        with self._engine.connect().execution_options(immediate=True) as connection, connection.begin():
+            if not (self._has_tables and is_current(connection)):
+                prepare_tables(connection, self.name)  # unless another process has done so since
+            yield connection
+        self._has_tables = True
 
     def _is_there(self) -> bool:
         with clear_errors(self._path):

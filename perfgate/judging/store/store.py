@@ -124,11 +124,22 @@ class Store(Protocol):
     def record(self, run: RunDocument, *, allow_dirty: bool = False) -> str:
         """Store a run and return its id; repeating it changes nothing. Raises StoreError for an unfit run."""
 
-    def record_all(self, runs: Iterable[RunDocument], *, allow_dirty: bool = False) -> list[str]:
-        """Store several runs in one write, all or none, and return their ids. Raises StoreError for an unfit one."""
+    def record_all(
+        self, runs: Iterable[RunDocument], *, allow_dirty: bool = False, data: Sequence[bytes] | None = None
+    ) -> list[str]:
+        """Store several runs in one write, all or none, and return their ids. Raises StoreError for an unfit one.
 
-    def runs(self, project: str, *, limit: int | None = None) -> list[StoredRun]:
-        """The runs of a project, newest session first."""
+        ``data`` are the canonical bytes of the documents, if the caller has checked both.
+        """
+
+    def revision(self, project: str) -> str:
+        """A text that is another one after every change of what is stored of a project; empty if nothing is."""
+
+    def runs(self, project: str, *, limit: int | None = None, before: StoredRun | None = None) -> list[StoredRun]:
+        """The runs of a project, newest session first; with ``before`` those that follow it in this order."""
+
+    def find(self, project: str, run_id: str) -> StoredRun | None:
+        """The run of a project with this id, as it is listed; None if there is none."""
 
     def damaged(self, project: str) -> list[str]:
         """The unreadable runs of a project: one message each, with location and remedy.
@@ -148,11 +159,20 @@ class Store(Protocol):
         shape: str,
         *,
         labels: Mapping[str, str] | None = None,
+        newest: int | None = None,
     ) -> list[HistoryValue]:
-        """One metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
+        """One metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch).
 
-    def conditions(self, project: str, fingerprint: str) -> dict[str, list[StepConditions]]:
-        """The measuring conditions of the steps, by id of each run on a testbed; runs without them are omitted."""
+        With ``newest`` only so many, those of the newest sessions.
+        """
+
+    def conditions(
+        self, project: str, fingerprint: str, *, since: str | None = None
+    ) -> dict[str, list[StepConditions]]:
+        """The measuring conditions of the steps, by id of each run on a testbed; runs without them are omitted.
+
+        With ``since``, a time of ISO 8601, only of sessions that started then or later.
+        """
 
     def series(self, project: str) -> list[Series]:
         """Every series of a project, in the order of workload, shape, metric, labels and fingerprint."""
@@ -255,9 +275,9 @@ def kept_already(session: str, run_id: str) -> SessionKeptError:
     )
 
 
-def pack_document(run: RunDocument, recorded_at: datetime) -> StoredDocument:
-    """The document to store of a run; the same run gives the same id."""
-    data = canonical_bytes(run, name="the run")
+def pack_document(run: RunDocument, recorded_at: datetime, data: bytes | None = None) -> StoredDocument:
+    """The document to store of a run; the same run gives the same id. ``data`` are its canonical bytes, if they are known."""
+    data = canonical_bytes(run, name="the run") if data is None else data
     return StoredDocument(id=hashlib.sha256(data).hexdigest(), recorded_at=recorded_at.isoformat(), data=data)
 
 

@@ -11,10 +11,12 @@ TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 METADATA = sa.MetaData()
 
+# Other tables refer to a run by its number, because there are many rows for each run.
 RUNS = sa.Table(
     "runs",
     METADATA,
-    sa.Column("id", TEXT, primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("id", TEXT, nullable=False, unique=True),
     sa.Column("project", TEXT, nullable=False),
     sa.Column("session", TEXT, nullable=False),
     sa.Column("started", sa.Float, nullable=False),
@@ -27,31 +29,52 @@ RUNS = sa.Table(
     sa.Column("subject", TEXT),
     sa.Column("dirty", sa.Boolean, nullable=False),
     sa.Column("workloads", TEXT, nullable=False),
-    sa.Column("document", sa.LargeBinary, nullable=False),
     sa.UniqueConstraint("project", "session"),
-    sa.Index("runs_by_series", "project", "fingerprint", "started"),
+    sa.Index("runs_by_start", "project", "started"),
+    sa.Index("runs_by_testbed", "project", "fingerprint", "started"),
+    sqlite_autoincrement=True,
 )
 
+# Apart from the runs, whose lists would otherwise be spread over the pages of all documents.
+DOCUMENTS = sa.Table(
+    "run_documents",
+    METADATA,
+    sa.Column("run", sa.ForeignKey(RUNS.c.number, ondelete="CASCADE"), primary_key=True, autoincrement=False),
+    sa.Column("document", sa.LargeBinary, nullable=False),
+)
+
+SERIES = sa.Table(
+    "series",
+    METADATA,
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("project", TEXT, nullable=False),
+    sa.Column("fingerprint", TEXT, nullable=False),
+    sa.Column("workload", TEXT, nullable=False),
+    sa.Column("shape", TEXT, nullable=False),
+    sa.Column("metric", TEXT, nullable=False),
+    sa.Column("labels", TEXT, nullable=False),
+    sa.Column("device_kind", TEXT, nullable=False),
+    sa.UniqueConstraint("project", "fingerprint", "workload", "shape", "metric", "labels"),
+)
+
+# A history is one stretch of the primary key, in SQLite of the table itself.
 VALUES = sa.Table(
     "run_values",
     METADATA,
-    sa.Column("run_id", sa.ForeignKey(RUNS.c.id, ondelete="CASCADE"), primary_key=True),
-    sa.Column("workload", TEXT, primary_key=True),
-    sa.Column("shape", TEXT, primary_key=True),
-    sa.Column("metric", TEXT, primary_key=True),
-    sa.Column("labels", TEXT, primary_key=True),
+    sa.Column("series", sa.ForeignKey(SERIES.c.number), primary_key=True, autoincrement=False),
+    sa.Column("started", sa.Float, primary_key=True),
+    sa.Column("run", sa.ForeignKey(RUNS.c.number, ondelete="CASCADE"), primary_key=True, autoincrement=False),
     sa.Column("value", sa.Float, nullable=False),
-    sa.Index("run_values_by_metric", "metric", "workload", "shape", "labels"),
+    sa.Index("run_values_by_run", "run"),
+    sqlite_with_rowid=False,
 )
 
+# The conditions of all steps of a run, as JSON: they are only read together.
 CONDITIONS = sa.Table(
-    "step_conditions",
+    "run_conditions",
     METADATA,
-    sa.Column("run_id", sa.ForeignKey(RUNS.c.id, ondelete="CASCADE"), primary_key=True),
-    sa.Column("workload", TEXT, primary_key=True),
-    sa.Column("step", sa.Integer, primary_key=True),
-    sa.Column("procedure", TEXT, nullable=False),
-    sa.Column("waited", sa.Float),
+    sa.Column("run", sa.ForeignKey(RUNS.c.number, ondelete="CASCADE"), primary_key=True, autoincrement=False),
+    sa.Column("conditions", TEXT, nullable=False),
 )
 
 ACCEPTANCES = sa.Table(
@@ -137,6 +160,11 @@ def prepare_tables(connection: sa.Connection, place: str) -> None:
         from perfgate.judging.store.migration import migrate  # Alembic, which a store of this version does not need
 
         migrate(connection, place)
+
+
+def is_current(connection: sa.Connection) -> bool:
+    """Whether tables that were there before are still of this version, by one short query."""
+    return connection.execute(sa.select(VERSION.c.version_num)).scalar() == str(STORE_VERSION)
 
 
 def has_tables(connection: sa.Connection, place: str) -> bool:

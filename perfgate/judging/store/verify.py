@@ -40,7 +40,11 @@ def verify_store(store: Store, projects: Iterable[str], advance: Advance) -> Ver
 
 def _faults_of_runs(store: Store, runs: Iterable[StoredRun]) -> Iterator[str]:
     listed = list(runs)
-    entries = {entry.run.id: entry for entry in store.entries(listed)}
+    entries: dict[str, RunEntry] = {}
+    try:
+        entries = {entry.run.id: entry for entry in store.entries(listed)}
+    except StoreError as error:
+        yield str(error)
     for document in store.documents(listed):
         try:
             expected = run_entry(intact_run(document), document)

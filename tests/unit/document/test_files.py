@@ -1,13 +1,23 @@
 import hashlib
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 
-from perfgate.document.files import content_sha256, parse_run, read_decision, read_run, write_decision, write_run
+from perfgate.document.files import (
+    canonical_bytes,
+    content_sha256,
+    parse_canonical_run,
+    parse_run,
+    read_decision,
+    read_run,
+    write_decision,
+    write_run,
+)
 from perfgate.document.message import quote
 from perfgate.document.run import CounterSet, RunDocument
 from perfgate.errors import DocumentError
@@ -35,7 +45,18 @@ def with_changes(**changes: object) -> bytes:
 def refusal(data: bytes) -> str:
     with pytest.raises(DocumentError) as caught:
         parse_run(data, name="run.json")
+    with suppress(DocumentError):
+        assert parse_canonical_run(data, name="run.json") is None
     return str(caught.value)
+
+
+def test_parse_canonical_run__bytes_that_perfgate_writes_or_others_of_the_same_run__read_or_none() -> None:
+    data = canonical_bytes(minimal_run(), name="run.json")
+    assert parse_canonical_run(data, name="run.json") == minimal_run() == parse_run(data, name="run.json")
+    without_defaults = {name: value for name, value in json.loads(data).items() if name != "jobs"}
+    for other in (data + b"\n", b" " + data, with_changes(), json.dumps(without_defaults).encode()):
+        assert parse_canonical_run(other, name="run.json") is None
+        assert parse_run(other, name="run.json") == minimal_run()
 
 
 def test_read_run__written_by_write_run__the_same_document(tmp_path: Path) -> None:

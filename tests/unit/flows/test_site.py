@@ -127,7 +127,8 @@ def test_site__damaged_run__its_page_has_the_reason_and_all_others_are_written(
 ) -> None:
     newest = project.store.runs("demo")[0].id
     with closing(sqlite3.connect(project.environ["PERFGATE_STORE"])) as connection, connection:
-        connection.execute("UPDATE runs SET document = ? WHERE id = ?", (zlib.compress(b"{}"), newest))
+        own = "run = (SELECT number FROM runs WHERE id = ?)"
+        connection.execute(f"UPDATE run_documents SET document = ? WHERE {own}", (zlib.compress(b"{}"), newest))
     said = Said()
     out = tmp_path / "pages"
     write(project, out, said, runs=2)

@@ -682,11 +682,20 @@ def test_open_documents__server_is_gone_since_the_lists_were_read__asked_once_an
     assert note.startswith("the checklist over time has 0 runs alone: the branch perfgate-data of")
 
 
+def test_trend__more_versions_than_are_searched_with_two_runs_each__the_newest_with_both_runs(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perfgate.flows.shared.trend.read.MOST_POINTS", 5)
+    project.store.record_all(main_runs(24, shapes=("long",), commits=lambda index: commit_of(index // 2)))
+    points = found_in(project.trend()).points
+    assert [(point.commit, point.runs) for point in points] == [(commit_of(version), 2) for version in range(7, 12)]
+
+
 def test_trend__table_alone__opens_no_document(project: Project, slower_store: Path) -> None:
     """A document that cannot be read is noticed where it is opened: beside the page, and not for the table."""
     project.take(slower_store)
     with closing(sqlite3.connect(project.environ["PERFGATE_STORE"])) as connection:
-        connection.execute("UPDATE runs SET document = x'00'")
+        connection.execute("UPDATE run_documents SET document = x'00'")
         connection.commit()
     assert found_in(project.trend()).changes
     assert project.progress.notes == []

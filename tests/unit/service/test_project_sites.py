@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import re
+import threading
+from typing import Any
 from urllib.parse import urljoin
 
+import msgspec
+
+from perfgate.errors import StoreError
+from perfgate.flows.shared.site.read import ChangesRemembered
+from perfgate.service.kept_site import KeptSite
 from tests.fakes.history import main_runs, stepped
 from tests.fakes.service import SERVER_TOKEN, Client, Service
+from tests.fakes.trends import make_series
 from tests.unit.document.minimal import minimal_run
+from tests.waiting import wait_until
 
 OVERVIEW = "/projects/shop/index.html"
 
@@ -61,3 +70,49 @@ def test_sites__what_is_no_page__not_found(service: Service) -> None:
     assert client.get("/projects/nobody/index.html").status_code == 404
     form = client.get("/projects/shop/compare/index.html", params={"earlier": "ff", "later": "ee"})
     assert form.status_code == 200
+
+
+def test_kept_site__project_that_takes_long_to_read__earlier_pages_while_it_is_read_again() -> None:
+    readings, go_on = iter(["first", "second"]), threading.Event()
+
+    def read() -> Any:
+        reading = next(readings)
+        if reading != "first":
+            go_on.wait()
+        return reading
+
+    site = KeptSite(read, patience=-1.0)
+    assert [site.pages("1"), site.pages("1"), site.pages("2"), site.pages("2")] == ["first"] * 4
+    go_on.set()
+    wait_until(lambda: site.pages("2") == "second")
+
+
+def test_kept_site__store_that_cannot_be_read_again__the_error_and_no_pages_of_before() -> None:
+    readings: Any = iter(["first", StoreError("gone"), StoreError("still gone"), "second"])
+
+    def read() -> Any:
+        if isinstance(reading := next(readings), StoreError):
+            raise reading
+        return reading
+
+    site = KeptSite(read, patience=-1.0)
+    assert site.pages("1") == "first"
+
+    def is_refused() -> bool:
+        try:
+            return site.pages("2") != "first"
+        except StoreError as error:
+            return str(error) == "still gone"
+
+    wait_until(is_refused)
+    assert site.pages("2") == "second"
+
+
+def test_changes_remembered__series_as_it_was__not_searched_again() -> None:
+    search, series = ChangesRemembered(), make_series(count=30, noise=None)
+    first = search(series)
+    search.begin()
+    assert search(msgspec.structs.replace(series)) is first
+    search.begin()
+    longer = search(msgspec.structs.replace(series, points=[*series.points, series.points[-1]]))
+    assert len(longer.points) == 31

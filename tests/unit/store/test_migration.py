@@ -90,7 +90,7 @@ def test_record__store_of_an_older_perfgate__brought_up_to_date_with_its_runs(
     shutil.copytree(SCRIPTS, scripts)
     (scripts / "versions" / "v2_runner.py").write_text(SECOND)
     monkeypatch.setattr("perfgate.judging.store.migration.SCRIPTS", scripts)
-    for module in ("tables", "sqlite", "postgres"):
+    for module in ("tables", "postgres"):
         monkeypatch.setattr(f"perfgate.judging.store.{module}.STORE_VERSION", 2)
     with pytest.raises(
         StoreError, match=r"older perfgate \(store version 1, this one knows 2\); the next `perfgate base"
@@ -112,8 +112,7 @@ def test_record__store_of_an_older_perfgate_without_alembic__what_to_install(
     store = SqlStore(tmp_path / "store.db")
     store.record(minimal_run())
     monkeypatch.setitem(sys.modules, "alembic", None)
-    for module in ("tables", "sqlite"):
-        monkeypatch.setattr(f"perfgate.judging.store.{module}.STORE_VERSION", 2)
+    monkeypatch.setattr(tables, "STORE_VERSION", 2)
     with pytest.raises(
         StoreError, match=r"needs Alembic, which cannot be imported .*; run pip install 'perfgate\[postgres\]'"
     ):

@@ -48,7 +48,7 @@ def finish(process: "subprocess.Popen[str]") -> int:
 def assert_sound(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        without_values = "SELECT count(*) FROM runs WHERE id NOT IN (SELECT run_id FROM run_values)"
+        without_values = "SELECT count(*) FROM runs WHERE number NOT IN (SELECT run FROM run_values)"
         assert connection.execute(without_values).fetchone() == (0,)
 
 

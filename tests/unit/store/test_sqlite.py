@@ -7,16 +7,20 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+import sqlalchemy as sa
 
 from perfgate.document.files import write_run
 from perfgate.document.run import RunDocument
-from perfgate.errors import StoreError
+from perfgate.errors import SessionKeptError, StoreError
 from perfgate.judging.store.backends.sql import SqlStore
+from perfgate.judging.store.sqlite import SqliteFile
 from tests.unit.document.minimal import minimal_run
 from tests.waiting import wait_until
 
@@ -132,6 +136,49 @@ def test_store__many_first_writers_at_once__lose_nothing(tmp_path: Path) -> None
         assert [path.name for path in folder.iterdir() if not path.name.startswith("store.db")] == []
 
 
+def written_together(store: SqlStore, *work: Callable[[], object]) -> list[BaseException | None]:
+    """Do it in threads that all wait in this order for their turn to write; return the error of each."""
+    database = store._database
+    assert isinstance(database, SqliteFile)
+    with ThreadPoolExecutor(len(work)) as threads:
+        futures = []
+        with database.writing():
+            for each in work:
+                futures.append(threads.submit(each))
+                wait_until(lambda: len(database._turns._waiting) == len(futures))
+        return [future.exception() for future in futures]
+
+
+def test_record__threads_that_wait_for_their_turn__one_refused_and_the_others_stored(tmp_path: Path) -> None:
+    store = SqlStore(tmp_path / "store.db")
+    store.record(minimal_run(session="s2", value=0.009))
+    runs = [minimal_run(session=f"s{number}") for number in range(5)]
+    errors = written_together(store, *(partial(store.record, run) for run in runs))
+    assert [type(error) for error in errors if error] == [SessionKeptError]
+    assert errors[2] is not None
+    assert {run.session for run in store.runs("shop")} == {f"s{number}" for number in range(5)}
+    assert len([entry for entry in store.ledger().entries(limit=9) if entry.action == "run recorded"]) == 5
+
+
+def test_record__error_that_ends_the_transaction_of_all__none_is_acknowledged_or_stored(tmp_path: Path) -> None:
+    store = SqlStore(tmp_path / "store.db")
+    store.record(minimal_run())
+
+    def disk_is_full(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("ROLLBACK")  # as SQLite does by itself then
+        raise OSError("No space left on device")
+
+    errors = written_together(
+        store,
+        lambda: store.record(minimal_run(session="before")),
+        lambda: store._database.write(disk_is_full),
+        lambda: store.record(minimal_run(session="after")),
+    )
+    assert ["free space on its disk" in str(error) for error in errors] == [True] * 3
+    assert [run.session for run in store.runs("shop")] == ["s1"]
+    store.record(minimal_run(session="later"))
+
+
 def test_store__file_of_something_else__refused(tmp_path: Path) -> None:
     (tmp_path / "store.db").write_bytes(b"not a database at all" * 500)
     assert_refused(tmp_path / "store.db", "file is not a database; the store is damaged: restore a copy, or move")
@@ -182,7 +229,7 @@ def test_store__of_a_commit_before_the_first_release__refused_and_untouched(tmp_
 def test_show__stored_document_damaged__refused(tmp_path: Path, column: str, message: str) -> None:
     store = SqlStore(tmp_path / "store.db")
     run_id = store.record(minimal_run())
-    execute(tmp_path / "store.db", f"UPDATE runs SET {column}")
+    execute(tmp_path / "store.db", f"UPDATE run_documents SET {column}")
     with pytest.raises(StoreError, match=message):
         store.show(run_id)
 

@@ -137,17 +137,20 @@ def test_store_copy__documents_of_an_older_perfgate__keep_their_ids(old: Path, t
     assert [run.id for run in SqlStore(tmp_path / "new.db").runs("Other project")] == [older.id]
 
 
+OF_RUN = "run = (SELECT number FROM runs WHERE id = '{id}')"
 DAMAGE = {
     "document": (
-        "UPDATE runs SET document = x'00' WHERE id = '{id}'",
+        f"UPDATE run_documents SET document = x'00' WHERE {OF_RUN}",
         "differs from the recorded document; bring back a copy of its store",
     ),
-    "no zlib": ("UPDATE runs SET document = x'ffff' WHERE id = '{id}'", "cannot be read (Error -3"),
+    "no zlib": (f"UPDATE run_documents SET document = x'ffff' WHERE {OF_RUN}", "cannot be read (Error -3"),
+    "no document": (f"DELETE FROM run_documents WHERE {OF_RUN}", "differs from the recorded document"),
     "column": ("UPDATE runs SET subject = 'x', dirty = 1 WHERE id = '{id}'", "subject, dirty differ from its document"),
     "order": ("UPDATE runs SET started = 1.0 WHERE id = '{id}'", "started differ from its document"),
-    "value": ("UPDATE run_values SET value = 0.1 WHERE run_id = '{id}'", "2 of its values differ from its document"),
-    "value gone": ("DELETE FROM run_values WHERE run_id = '{id}'", "1 of its values differ from its document"),
-    "condition": ("DELETE FROM step_conditions WHERE run_id = '{id}'", "1 of its conditions differ from its document"),
+    "value": (f"UPDATE run_values SET value = 0.1 WHERE {OF_RUN}", "2 of its values differ from its document"),
+    "value gone": (f"DELETE FROM run_values WHERE {OF_RUN}", "1 of its values differ from its document"),
+    "condition": (f"DELETE FROM run_conditions WHERE {OF_RUN}", "1 of its conditions differ from its document"),
+    "no JSON": (f"UPDATE run_conditions SET conditions = '[' WHERE {OF_RUN}", "has conditions that cannot be read"),
 }
 
 
@@ -233,7 +236,7 @@ def read_export(target: Path) -> dict[str, bytes]:
 
 def test_store_export__damaged_run__the_rest_and_exit_1(old: Path) -> None:
     run = SqlStore(old).runs("shop")[0]
-    tamper(old, f"UPDATE runs SET document = x'00' WHERE id = '{run.id}'")
+    tamper(old, DAMAGE["document"][0].format(id=run.id))
     done = store_command("export", str(old), "--out", str(old.parent / "out"), folder=old.parent)
     assert (done.exit_code, done.stdout[:8]) == (1, "runs: 3;")
     assert done.stderr.splitlines()[-1].startswith(f"left out: run {run.id[:12]} differs from the recorded document")

@@ -15,8 +15,9 @@ from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendSeries
 from perfgate.flows.shared.doors import Progress, Remembering
 from perfgate.flows.shared.trend.commits import commit_names
-from perfgate.flows.shared.trend.read import Wanted, find_trend, open_documents, read_histories
+from perfgate.flows.shared.trend.read import SearchChanges, Wanted, find_trend, open_documents, read_histories
 from perfgate.judging.store.store import Store
+from perfgate.judging.trend.find import with_changes
 from perfgate.judging.trend.health import run_health
 
 # The most branches with series of their own, those with the most runs.
@@ -38,10 +39,36 @@ class _Quiet:
         pass
 
 
-def read_site(config: Config, store: Store, progress: Progress, *, seconds_since_1970: float) -> SiteContent:
+class ChangesRemembered:
+    """Searches series for changes, but not those that are as they were at the last reading: most of them are."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, list[TrendSeries]] = {}
+        self._now: dict[str, list[TrendSeries]] = {}
+
+    def begin(self) -> None:
+        """Begin a reading; series that the last one did not have are forgotten."""
+        self._last, self._now = self._now, {}
+
+    def __call__(self, series: TrendSeries) -> TrendSeries:
+        known = self._last.get(series.key, [])  # of all branches together, and of single ones
+        found = next((one for one in known if msgspec.structs.replace(one, changes=[], noise=None) == series), None)
+        searched = found or with_changes(series)
+        self._now.setdefault(series.key, []).append(searched)
+        return searched
+
+
+def read_site(
+    config: Config,
+    store: Store,
+    progress: Progress,
+    *,
+    seconds_since_1970: float,
+    search: SearchChanges = with_changes,
+) -> SiteContent:
     """The content of all pages. Raises UsageError if there is no run of main, StoreError if the store cannot be read."""
     remembered = Remembering(progress)
-    stored = read_histories(config, store, Wanted(), remembered, seconds_since_1970=seconds_since_1970)
+    stored = read_histories(config, store, Wanted(), remembered, seconds_since_1970=seconds_since_1970, search=search)
     documents = open_documents(store, stored, note=remembered.note)
     confirmations = store.confirmations(config.project)
     trend = find_trend(
@@ -58,7 +85,7 @@ def read_site(config: Config, store: Store, progress: Progress, *, seconds_since
     return SiteContent(
         trend=msgspec.structs.replace(trend, health=health, notes=remembered.notes),
         runs=stored.runs,
-        branches=_branches(config, store, stored.runs, seconds_since_1970=seconds_since_1970),
+        branches=_branches(config, store, stored.runs, seconds_since_1970=seconds_since_1970, search=search),
         devices={document.testbed.fingerprint: _device(document) for document in documents.values()},
         acceptances=store.accepted(config.project),
         confirmations=confirmations,
@@ -66,7 +93,7 @@ def read_site(config: Config, store: Store, progress: Progress, *, seconds_since
 
 
 def _branches(
-    config: Config, store: Store, runs: Sequence[StoredRun], *, seconds_since_1970: float
+    config: Config, store: Store, runs: Sequence[StoredRun], *, seconds_since_1970: float, search: SearchChanges
 ) -> dict[str, list[TrendSeries]]:
     """The series of each branch, if there are several; a run of a detached commit belongs to none."""
     counted = Counter(run.branch for run in runs if run.branch)
@@ -74,7 +101,7 @@ def _branches(
         return {}
     return {
         branch: read_histories(
-            config, store, Wanted(), _Quiet(), seconds_since_1970=seconds_since_1970, branch=branch
+            config, store, Wanted(), _Quiet(), seconds_since_1970=seconds_since_1970, branch=branch, search=search
         ).series
         for branch, _ in counted.most_common(_MOST_BRANCHES)
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
@@ -28,7 +28,7 @@ from perfgate.errors import StoreError, StoreRefusedError, UsageError
 from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.session import now
 from perfgate.flows.shared.trend.operators import with_operators
-from perfgate.judging.store.store import Series, Store
+from perfgate.judging.store.store import HistoryValue, Series, Store
 from perfgate.judging.trend.causes import align, causes
 from perfgate.judging.trend.find import VERSIONS_NEEDED, is_long_enough, one_a_version, with_changes
 from perfgate.judging.trend.health import run_health, spans_of_testbeds, weeks
@@ -52,6 +52,7 @@ MOST_POINTS = 1000
 _SMALLEST, _LARGEST = 1e-30, 1e30
 
 NameCommits = Callable[[TrendChange], TrendChange]
+SearchChanges = Callable[[TrendSeries], TrendSeries]
 
 
 @dataclass(frozen=True)
@@ -94,11 +95,12 @@ def read_histories(
     *,
     seconds_since_1970: float,
     branch: str | None = None,
+    search: SearchChanges = with_changes,
 ) -> StoredHistories:
     """The series of a project, one value per version, searched for changes; with ``branch`` those of its runs alone.
 
-    Raises UsageError if there is no run, or no such series. Unreadable or implausible data is left out with a note: one run
-    must not hide or move all others.
+    ``search`` is `with_changes`, or what remembers its answers. Raises UsageError if there is no run, or no such series.
+    Unreadable or implausible data is left out with a note: one run must not hide or move all others.
     """
     runs = _readable_runs(config, store, progress.note, datetime.fromtimestamp(seconds_since_1970, timezone.utc))
     runs = [run for run in runs if branch is None or run.branch == branch]
@@ -110,15 +112,16 @@ def read_histories(
             "no stored series is of these metrics and workloads; stored metrics are {metrics}", metrics=metrics
         )
     progress.status(sentence("reading {series} series of {runs} runs", series=len(selected), runs=len(runs)))
-    numbers = _JobNumbers(store)
+    numbers, run_ids = _JobNumbers(store), {run.id for run in runs}
     histories = [
         msgspec.structs.replace(
-            _read_series(config, store, series, runs, numbers, progress.note), informing=selection.informs(series)
+            _read_series(config, store, series, run_ids, _newest(runs), numbers, progress.note),
+            informing=selection.informs(series),
         )
         for series in selected
     ]
     unselected = [series for series in there if not selection.takes(series)]
-    searched = [with_changes(entry) if entry.current else entry for entry in histories if entry.points]
+    searched = [search(entry) if entry.current else entry for entry in histories if entry.points]
     return StoredHistories(runs, align(searched), unselected)
 
 
@@ -261,18 +264,12 @@ def _read_series(
     config: Config,
     store: Store,
     series: Series,
-    runs: Sequence[StoredRun],
+    run_ids: Set[str],
+    newest: str,
     numbers: _JobNumbers,
     note: Callable[[str], None],
 ) -> TrendSeries:
-    run_ids = {run.id for run in runs}
-    history = [
-        entry
-        for entry in store.history(
-            config.project, series.workload, series.fingerprint, series.metric, series.shape, labels=series.labels
-        )
-        if entry.run_id in run_ids
-    ]
+    history, points = _newest_points(config, store, series, run_ids)
     strange = [entry for entry in history if not _is_measurable(entry.value)]
     if strange:
         note(
@@ -280,13 +277,6 @@ def _read_series(
             f"{strange[-1].value:g}, in run {strange[-1].run_id[:12]}"
         )
     described = (numbers.find(series, history[-1].run_id) if history else None) or metric(series.metric)
-    points = one_a_version(
-        [
-            TrendPoint(run_id=entry.run_id, commit=entry.commit, started_at=entry.started_at, value=entry.value)
-            for entry in history
-            if _is_measurable(entry.value)
-        ]
-    )
     return TrendSeries(
         workload=series.workload,
         shape=series.shape,
@@ -297,9 +287,41 @@ def _read_series(
         kind=metric(series.metric).kind,
         fingerprint=series.fingerprint,
         device_kind=series.device_kind,
-        points=points[-MOST_POINTS:],
-        current=bool(points) and is_recent(points[-1].started_at, _newest(runs)),
+        points=points,
+        current=bool(points) and is_recent(points[-1].started_at, newest),
     )
+
+
+def _newest_points(
+    config: Config, store: Store, series: Series, run_ids: Set[str]
+) -> tuple[list[HistoryValue], list[TrendPoint]]:
+    """The values of these runs, and a point for each of the newest versions, both oldest first.
+
+    More values are read only if versions have several, or runs of other branches.
+    """
+    newest = MOST_POINTS + 1
+    while True:
+        stored = store.history(
+            config.project,
+            series.workload,
+            series.fingerprint,
+            series.metric,
+            series.shape,
+            labels=series.labels,
+            newest=newest,
+        )
+        history = [entry for entry in stored if entry.run_id in run_ids]
+        points = one_a_version(
+            [
+                TrendPoint(run_id=entry.run_id, commit=entry.commit, started_at=entry.started_at, value=entry.value)
+                for entry in history
+                if _is_measurable(entry.value)
+            ]
+        )
+        # The oldest version may lack runs that were not read.
+        if len(points) > MOST_POINTS or len(stored) < newest:
+            return history, points[-MOST_POINTS:]
+        newest *= 4
 
 
 def _newest(runs: Sequence[StoredRun]) -> str:

@@ -14,11 +14,11 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, repeat
 
 from perfgate.document.conditions import StepConditions
 from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, StoredRun
+from perfgate.document.history import Acceptance, Confirmation, StoredRun, moment
 from perfgate.document.run import RunDocument
 from perfgate.errors import StoreError, StoreRefusedError, UnknownRunError
 from perfgate.judging.store import layout
@@ -85,12 +85,14 @@ class GitBranchStore:
         """Store a run and return its id; repeating it changes nothing. Raises StoreError for an unfit run."""
         return self.record_all([run], allow_dirty=allow_dirty)[0]
 
-    def record_all(self, runs: Iterable[RunDocument], *, allow_dirty: bool = False) -> list[str]:
+    def record_all(
+        self, runs: Iterable[RunDocument], *, allow_dirty: bool = False, data: Sequence[bytes] | None = None
+    ) -> list[str]:
         """Store several runs in one write, all or none, and return their ids. Raises StoreError for an unfit one."""
         packed: list[tuple[RunFile, bytes]] = []
-        for run in runs:
+        for run, bytes_of_run in zip(runs, data or repeat(None)):
             refuse_unfit(run, allow_dirty=allow_dirty, now=self._clock())
-            packed.append(layout.pack_run(run, pack_document(run, self._clock())))
+            packed.append(layout.pack_run(run, pack_document(run, self._clock(), bytes_of_run)))
         self._add(packed)
         return [file.run.id for file, _ in packed]
 
@@ -98,9 +100,20 @@ class GitBranchStore:
         """Store the runs of another store in one write, all or none, under their ids; those that are there stay."""
         self._add([layout.pack_run(intact_run(document), document) for document in documents])
 
-    def runs(self, project: str, *, limit: int | None = None) -> list[StoredRun]:
-        newest_first = sorted(self._read().runs(project), key=lambda file: (-file.started, file.run.id))
-        return [file.run for file in newest_first[:limit]]
+    def revision(self, project: str) -> str:  # noqa: ARG002 - a branch changes as a whole
+        """The commit of the branch."""
+        return self._read().tip.commit or ""
+
+    def runs(self, project: str, *, limit: int | None = None, before: StoredRun | None = None) -> list[StoredRun]:
+        """The runs of a project, newest session first; with ``before`` those that follow it in this order."""
+        listed = sorted((-file.started, file.run.id, file.run) for file in self._read().runs(project))
+        if before is not None:
+            last = (-moment(before.started_at).timestamp(), before.id)
+            listed = [entry for entry in listed if entry[:2] > last]
+        return [run for _, _, run in listed[:limit]]
+
+    def find(self, project: str, run_id: str) -> StoredRun | None:
+        return next((file.run for file in self._read().runs(project) if file.run.id == run_id), None)
 
     def damaged(self, project: str) -> list[str]:
         return self._read().damaged(project)
@@ -134,9 +147,11 @@ class GitBranchStore:
         shape: str,
         *,
         labels: Mapping[str, str] | None = None,
+        newest: int | None = None,
     ) -> list[HistoryValue]:
         """One metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
         place = SeriesPlace(workload, shape, metric, labels_text(labels or {}), fingerprint)
+        stored = self._read().histories(project).get(place, [])
         return [
             HistoryValue(
                 run_id=file.run.id,
@@ -145,14 +160,17 @@ class GitBranchStore:
                 started_at=file.run.started_at,
                 value=value,
             )
-            for file, value in self._read().histories(project).get(place, [])
+            for file, value in (stored if newest is None else stored[-newest:])
         ]
 
-    def conditions(self, project: str, fingerprint: str) -> dict[str, list[StepConditions]]:
+    def conditions(
+        self, project: str, fingerprint: str, *, since: str | None = None
+    ) -> dict[str, list[StepConditions]]:
+        start = float("-inf") if since is None else moment(since).timestamp()
         return {
             file.run.id: file.conditions
             for file in self._read().runs(project)
-            if file.run.fingerprint == fingerprint and file.conditions
+            if file.run.fingerprint == fingerprint and file.conditions and file.started >= start
         }
 
     def series(self, project: str) -> list[Series]:

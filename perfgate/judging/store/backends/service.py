@@ -117,27 +117,38 @@ class ServiceStore:
         self._send("PUT", f"{_project(run.project)}/runs/{run_id}", data, {"allow_dirty": _word(allow_dirty)})
         return run_id
 
-    def record_all(self, runs: Iterable[RunDocument], *, allow_dirty: bool = False) -> list[str]:
+    def record_all(
+        self, runs: Iterable[RunDocument], *, allow_dirty: bool = False, data: Sequence[bytes] | None = None
+    ) -> list[str]:
         """Store several runs of one project in one write, all or none, and return their ids."""
         several = list(runs)
         if not several:
             return []
-        data = b"\n".join(canonical_bytes(run, name="the run") for run in several)
+        lines = b"\n".join(data or [canonical_bytes(run, name="the run") for run in several])
         path = f"{_project(several[0].project)}/runs"
-        return self._decoded(self._send("POST", path, data, {"allow_dirty": _word(allow_dirty)}), list[str])
+        return self._decoded(self._send("POST", path, lines, {"allow_dirty": _word(allow_dirty)}), list[str])
 
-    def runs(self, project: str, *, limit: int | None = None) -> list[StoredRun]:
-        runs: dict[str, StoredRun] = {}
-        offset = 0
-        while limit is None or offset < limit:
-            most = _PAGE if limit is None else min(_PAGE, limit - offset)
-            page = self._read(f"{_project(project)}/runs", list[StoredRun], {"limit": str(most), "offset": str(offset)})
-            # A run that was recorded meanwhile moves the others on by one.
-            runs.update((run.id, run) for run in page)
-            offset += len(page)
+    def revision(self, project: str) -> str:
+        return self._read(f"{_project(project)}/revision", str)
+
+    def runs(self, project: str, *, limit: int | None = None, before: StoredRun | None = None) -> list[StoredRun]:
+        """The runs of a project, newest session first; with ``before`` those that follow it in this order."""
+        runs: list[StoredRun] = []
+        while limit is None or len(runs) < limit:
+            most = _PAGE if limit is None else min(_PAGE, limit - len(runs))
+            last = runs[-1] if runs else before
+            query = {"limit": str(most), **({"before": last.id} if last is not None else {})}
+            page = self._read(f"{_project(project)}/runs", list[StoredRun], query)
+            runs += page
             if len(page) < most:
                 break
-        return list(runs.values())
+        return runs
+
+    def find(self, project: str, run_id: str) -> StoredRun | None:
+        try:
+            return self._read(f"{_project(project)}/runs/{run_id}/listed", StoredRun)
+        except UnknownRunError:
+            return None
 
     def damaged(self, project: str) -> list[str]:
         return self._read(f"{_project(project)}/damaged", list[str])
@@ -161,15 +172,21 @@ class ServiceStore:
         shape: str,
         *,
         labels: Mapping[str, str] | None = None,
+        newest: int | None = None,
     ) -> list[HistoryValue]:
         """One metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
         query = {"workload": workload, "fingerprint": fingerprint, "metric": metric, "shape": shape}
         query["labels"] = msgspec.json.encode(dict(labels or {})).decode()
+        if newest is not None:
+            query["newest"] = str(newest)
         return self._read(f"{_project(project)}/history", list[HistoryValue], query)
 
-    def conditions(self, project: str, fingerprint: str) -> dict[str, list[StepConditions]]:
+    def conditions(
+        self, project: str, fingerprint: str, *, since: str | None = None
+    ) -> dict[str, list[StepConditions]]:
         path = f"{_project(project)}/conditions"
-        return self._read(path, dict[str, list[StepConditions]], {"fingerprint": fingerprint})
+        query = {"fingerprint": fingerprint, **({"since": since} if since is not None else {})}
+        return self._read(path, dict[str, list[StepConditions]], query)
 
     def series(self, project: str) -> list[Series]:
         return self._read(f"{_project(project)}/series", list[Series])

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from datetime import datetime, timezone
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ import sqlalchemy as sa
 
 from perfgate.document.conditions import StepConditions
 from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, StoredRun
+from perfgate.document.history import Acceptance, Confirmation, StoredRun, moment
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES
 from perfgate.errors import StoreError, UnknownRunError
 from perfgate.judging.store.database import StoreDatabase
 from perfgate.judging.store.ledger import LOCAL, Ledger
 from perfgate.judging.store.postgres import PREFIXES, PostgresDatabase
+from perfgate.judging.store.run_rows import LISTED, id_of_session, insert_run, stored_run
 from perfgate.judging.store.sqlite import SqliteFile
 from perfgate.judging.store.store import (
     HistoryValue,
@@ -38,7 +40,17 @@ from perfgate.judging.store.store import (
     refuse_unfit,
     run_entry,
 )
-from perfgate.judging.store.tables import ACCEPTANCES, CONDITIONS, CONFIRMATIONS, GATES, RUNS, VALUES
+from perfgate.judging.store.tables import (
+    ACCEPTANCES,
+    AUDIT,
+    CONDITIONS,
+    CONFIRMATIONS,
+    DOCUMENTS,
+    GATES,
+    RUNS,
+    SERIES,
+    VALUES,
+)
 
 _FILE = "sqlite:///"
 
@@ -76,12 +88,14 @@ class SqlStore:
         """Store a run and return its id; repeating it changes nothing. Raises StoreError for an unfit run."""
         return self.record_all([run], allow_dirty=allow_dirty)[0]
 
-    def record_all(self, runs: Iterable[RunDocument], *, allow_dirty: bool = False) -> list[str]:
+    def record_all(
+        self, runs: Iterable[RunDocument], *, allow_dirty: bool = False, data: Sequence[bytes] | None = None
+    ) -> list[str]:
         """Store several runs in one write, all or none, and return their ids. Raises StoreError for an unfit one."""
         packed: list[tuple[RunEntry, StoredDocument]] = []
-        for run in runs:
+        for run, bytes_of_run in zip(runs, data or repeat(None)):
             refuse_unfit(run, allow_dirty=allow_dirty, now=self._clock())
-            document = pack_document(run, self._clock())
+            document = pack_document(run, self._clock(), bytes_of_run)
             packed.append((run_entry(run, document), document))
         self._add(packed)
         return [document.id for _, document in packed]
@@ -90,16 +104,31 @@ class SqlStore:
         """Store the runs of another store in one write, all or none, under their ids; those that are there stay."""
         self._add([(run_entry(intact_run(document), document), document) for document in documents])
 
-    def runs(self, project: str, *, limit: int | None = None) -> list[StoredRun]:
-        query = sa.select(*_LISTED).where(RUNS.c.project == project).order_by(RUNS.c.started.desc(), RUNS.c.id)
-        return [_stored_run(row) for row in self._read(query.limit(limit))]
+    def revision(self, project: str) -> str:
+        """The number of changes in the audit log, which has one of every write."""
+        query = sa.select(sa.func.count().label("changes")).where(AUDIT.c.project == project)
+        return next((str(row["changes"]) for row in self._read(query) if row["changes"]), "")
+
+    def runs(self, project: str, *, limit: int | None = None, before: StoredRun | None = None) -> list[StoredRun]:
+        """The runs of a project, newest session first; with ``before`` those that follow it in this order."""
+        query = sa.select(*LISTED).where(RUNS.c.project == project).order_by(RUNS.c.started.desc(), RUNS.c.id)
+        if before is not None:
+            start = moment(before.started_at).timestamp()
+            query = query.where(RUNS.c.started <= start, sa.or_(RUNS.c.started < start, RUNS.c.id > before.id))
+        return [stored_run(row) for row in self._read(query.limit(limit))]
+
+    def find(self, project: str, run_id: str) -> StoredRun | None:
+        query = sa.select(*LISTED).where(RUNS.c.id == run_id, RUNS.c.project == project)
+        return next((stored_run(row) for row in self._read(query)), None)
 
     def damaged(self, project: str) -> list[str]:  # noqa: ARG002 - the same for all
         """Empty: SQLite refuses a damaged file as a whole, and ``show`` refuses a modified document."""
         return []
 
     def show(self, run_id: str) -> RunDocument:
-        query = sa.select(RUNS.c.id, RUNS.c.document).where(RUNS.c.id.startswith(run_id.lower(), autoescape=True))
+        # By its range of ids, for which every database uses the index.
+        first = run_id.lower()
+        query = _WITH_DOCUMENT.where(RUNS.c.id >= first, RUNS.c.id < first + _AFTER_DIGITS)
         rows = self._read(query.limit(2)) if run_id else []
         if not rows:
             raise UnknownRunError(
@@ -121,31 +150,37 @@ class SqlStore:
         )
 
     def documents(self, runs: Sequence[StoredRun]) -> list[StoredDocument]:
-        query = sa.select(RUNS.c.id, RUNS.c.document).where(RUNS.c.id.in_([run.id for run in runs]))
+        query = _WITH_DOCUMENT.where(RUNS.c.id.in_([run.id for run in runs]))
         stored = {row["id"]: row["document"] for row in self._read(query)}
         return [self._document(run.id, run.recorded_at, stored.get(run.id)) for run in runs]
 
     def entries(self, runs: Sequence[StoredRun]) -> list[RunEntry]:
-        ids = [run.id for run in runs]
+        is_wanted = RUNS.c.id.in_([run.id for run in runs])
+        names = [column for column in SERIES.c if column.name in StoredValue.__struct_fields__]
+        query = sa.select(RUNS.c.id, *names, VALUES.c.value).join_from(VALUES, RUNS).join(SERIES).where(is_wanted)
         values: dict[str, list[StoredValue]] = {}
-        for row in self._read(sa.select(VALUES).where(VALUES.c.run_id.in_(ids))):
+        for row in self._read(query):
             value = StoredValue(**{name: row[name] for name in StoredValue.__struct_fields__})
-            values.setdefault(row["run_id"], []).append(value)
-        conditions = self._conditions(sa.select(CONDITIONS).where(CONDITIONS.c.run_id.in_(ids)))
-        rows = self._read(sa.select(*_LISTED).where(RUNS.c.id.in_(ids)))
+            values.setdefault(row["id"], []).append(value)
+        conditions = self._conditions(is_wanted)
         entries = {
             row["id"]: RunEntry(
-                run=_stored_run(row),
+                run=stored_run(row),
                 started=row["started"],
                 values=values.get(row["id"], []),
                 conditions=conditions.get(row["id"], []),
             )
-            for row in rows
+            for row in self._read(sa.select(*LISTED).where(is_wanted))
         }
         return [entries[run.id] for run in runs if run.id in entries]
 
     def projects(self) -> list[str]:
-        return [row["project"] for row in self._read(sa.select(RUNS.c.project).distinct().order_by(RUNS.c.project))]
+        """One look at the index for each of them: to read the project of every run would take as long as they are many."""
+        name = sa.select(sa.func.min(RUNS.c.project).label("project")).cte("names", recursive=True)
+        following = sa.select(sa.func.min(RUNS.c.project)).where(RUNS.c.project > name.c.project).scalar_subquery()
+        names = name.union_all(sa.select(following).where(name.c.project.is_not(None)))
+        query = sa.select(names.c.project).where(names.c.project.is_not(None)).order_by(names.c.project)
+        return [row["project"] for row in self._read(query)]
 
     def history(
         self,
@@ -156,42 +191,52 @@ class SqlStore:
         shape: str,
         *,
         labels: Mapping[str, str] | None = None,
+        newest: int | None = None,
     ) -> list[HistoryValue]:
         """One metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
-        query = (
-            sa.select(VALUES.c.run_id, RUNS.c.session, RUNS.c.commit_id, RUNS.c.started_at, VALUES.c.value)
-            .join_from(VALUES, RUNS)
-            .where(RUNS.c.project == project, RUNS.c.fingerprint == fingerprint)
-            .where(VALUES.c.workload == workload, VALUES.c.metric == metric, VALUES.c.shape == shape)
-            .where(VALUES.c.labels == labels_text(labels or {}))
-            .order_by(RUNS.c.started, RUNS.c.id)
+        series = sa.select(SERIES.c.number).where(
+            SERIES.c.project == project,
+            SERIES.c.fingerprint == fingerprint,
+            SERIES.c.workload == workload,
+            SERIES.c.shape == shape,
+            SERIES.c.metric == metric,
+            SERIES.c.labels == labels_text(labels or {}),
         )
+        query = (
+            sa.select(RUNS.c.id, RUNS.c.session, RUNS.c.commit_id, RUNS.c.started_at, VALUES.c.value)
+            .join_from(VALUES, RUNS)
+            .where(VALUES.c.series == series.scalar_subquery())
+            .order_by(VALUES.c.started.desc(), VALUES.c.run.desc())
+            .limit(newest)
+        )
+        with self._database.reading() as connection:
+            rows = connection.execute(query).all() if connection is not None else []
+        # A year of main is thousands of values in dozens of series, so the columns are taken by their place.
         return [
-            HistoryValue(
-                run_id=row["run_id"],
-                session=row["session"],
-                commit=row["commit_id"],
-                started_at=row["started_at"],
-                value=row["value"],
-            )
-            for row in self._read(query)
+            HistoryValue(run_id=run_id, session=session, commit=commit, started_at=started_at, value=value)
+            for run_id, session, commit, started_at, value in reversed(rows)
         ]
 
-    def conditions(self, project: str, fingerprint: str) -> dict[str, list[StepConditions]]:
-        query = (
-            sa.select(CONDITIONS)
-            .join_from(CONDITIONS, RUNS)
-            .where(RUNS.c.project == project, RUNS.c.fingerprint == fingerprint)
-        )
-        return self._conditions(query)
+    def conditions(
+        self, project: str, fingerprint: str, *, since: str | None = None
+    ) -> dict[str, list[StepConditions]]:
+        is_wanted = sa.and_(RUNS.c.project == project, RUNS.c.fingerprint == fingerprint)
+        if since is not None:
+            is_wanted = sa.and_(is_wanted, RUNS.c.started >= moment(since).timestamp())
+        return self._conditions(is_wanted)
 
     def series(self, project: str) -> list[Series]:
-        names = (VALUES.c.workload, VALUES.c.shape, VALUES.c.metric, VALUES.c.labels, RUNS.c.fingerprint)
+        names = (SERIES.c.workload, SERIES.c.shape, SERIES.c.metric, SERIES.c.labels, SERIES.c.fingerprint)
+        counted = (
+            sa.select(VALUES.c.series, sa.func.count().label("runs"))
+            .join_from(VALUES, SERIES)
+            .where(SERIES.c.project == project)
+            .group_by(VALUES.c.series)
+            .subquery()
+        )
         query = (
-            sa.select(*names, sa.func.max(RUNS.c.device_kind).label("device_kind"), sa.func.count().label("runs"))
-            .join_from(VALUES, RUNS)
-            .where(RUNS.c.project == project)
-            .group_by(*names)
+            sa.select(*names, SERIES.c.device_kind, counted.c.runs)
+            .join_from(SERIES, counted, SERIES.c.number == counted.c.series)
             .order_by(*names)
         )
         return [
@@ -266,29 +311,19 @@ class SqlStore:
 
     def _add(self, runs: Sequence[tuple[RunEntry, StoredDocument]]) -> None:
         """Insert runs that are not there, in one order: two writers of the same ones never wait for each other in a circle."""
-        if not runs:
-            return
-        with self._database.writing() as connection:
+
+        def insert(connection: sa.Connection) -> None:
             for entry, document in sorted(runs, key=lambda run: (run[0].run.project, run[0].run.session)):
-                there = _id_of_session(connection, entry.run)
+                there = id_of_session(connection, entry.run)
                 if there is None:
-                    self._insert(connection, RUNS, [_row(entry, document)])
-                    there = _id_of_session(connection, entry.run)
+                    there = insert_run(connection, self._database, entry, document)
                     if there == document.id:
-                        self._insert_details(connection, entry)
                         self._ledger.note(connection, self._actor, "run recorded", entry.run.project, document.id)
                 if there != document.id:
                     raise kept_already(entry.run.session, str(there))
 
-    def _insert_details(self, connection: sa.Connection, entry: RunEntry) -> None:
-        for table, records in ((VALUES, entry.values), (CONDITIONS, entry.conditions)):
-            rows = [{"run_id": entry.run.id, **msgspec.structs.asdict(record)} for record in records]
-            self._insert(connection, table, rows)
-
-    def _insert(self, connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Insert rows; those that another writer inserts in the same moment are equal, or rolled back by the caller."""
-        if rows:
-            connection.execute(self._database.insert(table).on_conflict_do_nothing(), rows)
+        if runs:
+            self._database.write(insert)
 
     def _replace(self, connection: sa.Connection, table: sa.Table, row: Mapping[str, Any]) -> None:
         """Insert a row, or overwrite the one with the same key."""
@@ -296,12 +331,22 @@ class SqlStore:
         rest = {column.name: insert.excluded[column.name] for column in table.c if not column.primary_key}
         connection.execute(insert.on_conflict_do_update(index_elements=list(table.primary_key), set_=rest))
 
-    def _conditions(self, query: sa.Select[Any]) -> dict[str, list[StepConditions]]:
-        conditions: dict[str, list[StepConditions]] = {}
+    def _conditions(self, is_wanted: sa.ColumnElement[bool]) -> dict[str, list[StepConditions]]:
+        """The conditions of the runs for which a term about RUNS is true."""
+        query = sa.select(RUNS.c.id, CONDITIONS.c.conditions).join_from(CONDITIONS, RUNS).where(is_wanted)
+        decoder = msgspec.json.Decoder(list[StepConditions])
+        found: dict[str, list[StepConditions]] = {}
         for row in self._read(query):
-            entry = StepConditions(**{name: row[name] for name in StepConditions.__struct_fields__})
-            conditions.setdefault(row["run_id"], []).append(entry)
-        return conditions
+            try:
+                found[row["id"]] = decoder.decode(row["conditions"])
+            except msgspec.DecodeError as error:
+                raise StoreError(
+                    "{name} has conditions that cannot be read ({error}); {remedy}",
+                    name=self._name_of(row["id"]),
+                    error=error,
+                    remedy=self._database.restore,
+                ) from error
+        return found
 
     def _name_of(self, run_id: str) -> str:
         return f"{self._database.name}: run {run_id[:12]}"
@@ -319,39 +364,6 @@ class SqlStore:
             return list(connection.execute(query).mappings()) if connection is not None else []
 
 
-# All of a run but its document.
-_LISTED = [column for column in RUNS.c if column is not RUNS.c.document]
-
-
-def _row(entry: RunEntry, document: StoredDocument) -> dict[str, Any]:
-    run = entry.run
-    return {
-        **{column.name: getattr(run, column.name) for column in _LISTED if column.name in StoredRun.__struct_fields__},
-        "commit_id": run.commit,
-        "started": entry.started,
-        "workloads": json.dumps(run.workloads),
-        "document": zlib.compress(document.data),
-    }
-
-
-def _id_of_session(connection: sa.Connection, run: StoredRun) -> str | None:
-    query = sa.select(RUNS.c.id).where(RUNS.c.project == run.project, RUNS.c.session == run.session)
-    found: str | None = connection.execute(query).scalar()
-    return found
-
-
-def _stored_run(row: sa.RowMapping) -> StoredRun:
-    return StoredRun(
-        id=row["id"],
-        project=row["project"],
-        session=row["session"],
-        started_at=row["started_at"],
-        recorded_at=row["recorded_at"],
-        fingerprint=row["fingerprint"],
-        device_kind=row["device_kind"],
-        commit=row["commit_id"],
-        branch=row["branch"],
-        subject=row["subject"],
-        dirty=row["dirty"],
-        workloads=json.loads(row["workloads"]),
-    )
+_WITH_DOCUMENT = sa.select(RUNS.c.id, DOCUMENTS.c.document).join_from(RUNS, DOCUMENTS, isouter=True)
+# Sorts behind every hexadecimal digit.
+_AFTER_DIGITS = "g"

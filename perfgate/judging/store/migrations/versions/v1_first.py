@@ -12,10 +12,16 @@ down_revision = None
 TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
+def _run_key() -> sa.Column[int]:
+    key = sa.ForeignKey("runs.number", ondelete="CASCADE")
+    return sa.Column("run", sa.Integer, key, primary_key=True, autoincrement=False)
+
+
 def upgrade() -> None:
     op.create_table(
         "runs",
-        sa.Column("id", TEXT, primary_key=True),
+        sa.Column("number", sa.Integer, primary_key=True),
+        sa.Column("id", TEXT, nullable=False, unique=True),
         sa.Column("project", TEXT, nullable=False),
         sa.Column("session", TEXT, nullable=False),
         sa.Column("started", sa.Float, nullable=False),
@@ -28,28 +34,34 @@ def upgrade() -> None:
         sa.Column("subject", TEXT),
         sa.Column("dirty", sa.Boolean, nullable=False),
         sa.Column("workloads", TEXT, nullable=False),
-        sa.Column("document", sa.LargeBinary, nullable=False),
         sa.UniqueConstraint("project", "session"),
+        sqlite_autoincrement=True,
     )
-    op.create_index("runs_by_series", "runs", ["project", "fingerprint", "started"])
+    op.create_index("runs_by_start", "runs", ["project", "started"])
+    op.create_index("runs_by_testbed", "runs", ["project", "fingerprint", "started"])
+    op.create_table("run_documents", _run_key(), sa.Column("document", sa.LargeBinary, nullable=False))
+    op.create_table(
+        "series",
+        sa.Column("number", sa.Integer, primary_key=True),
+        sa.Column("project", TEXT, nullable=False),
+        sa.Column("fingerprint", TEXT, nullable=False),
+        sa.Column("workload", TEXT, nullable=False),
+        sa.Column("shape", TEXT, nullable=False),
+        sa.Column("metric", TEXT, nullable=False),
+        sa.Column("labels", TEXT, nullable=False),
+        sa.Column("device_kind", TEXT, nullable=False),
+        sa.UniqueConstraint("project", "fingerprint", "workload", "shape", "metric", "labels"),
+    )
     op.create_table(
         "run_values",
-        sa.Column("run_id", TEXT, sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-        sa.Column("workload", TEXT, primary_key=True),
-        sa.Column("shape", TEXT, primary_key=True),
-        sa.Column("metric", TEXT, primary_key=True),
-        sa.Column("labels", TEXT, primary_key=True),
+        sa.Column("series", sa.Integer, sa.ForeignKey("series.number"), primary_key=True, autoincrement=False),
+        sa.Column("started", sa.Float, primary_key=True),
+        _run_key(),
         sa.Column("value", sa.Float, nullable=False),
+        sqlite_with_rowid=False,
     )
-    op.create_index("run_values_by_metric", "run_values", ["metric", "workload", "shape", "labels"])
-    op.create_table(
-        "step_conditions",
-        sa.Column("run_id", TEXT, sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-        sa.Column("workload", TEXT, primary_key=True),
-        sa.Column("step", sa.Integer, primary_key=True),
-        sa.Column("procedure", TEXT, nullable=False),
-        sa.Column("waited", sa.Float),
-    )
+    op.create_index("run_values_by_run", "run_values", ["run"])
+    op.create_table("run_conditions", _run_key(), sa.Column("conditions", TEXT, nullable=False))
     op.create_table(
         "acceptances",
         sa.Column("project", TEXT, primary_key=True),
