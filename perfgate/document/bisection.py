@@ -1,4 +1,4 @@
-"""The bisection document: which of several commits, packages, or releases of one, makes the workload slower, and all trials."""
+"""The bisection document: which of several commits, packages or environments makes the workload slower, and all trials."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from perfgate.stats.culprits import Answer, Outcome
 
 BISECTION_SCHEMA: Literal["perfgate/bisection"] = "perfgate/bisection"
 BISECTION_SCHEMA_VERSION = 1
+# The name of the document in the folder of a bisection.
+BISECTION_FILE = "bisection.json"
 
 # The source of a trial's answer: a gate of its own, exact counters of stored runs, or nothing if the state could not be made.
 AnsweredBy = Literal["gate", "store", "nothing"]
@@ -30,6 +32,13 @@ class CommitChange(msgspec.Struct, frozen=True, kw_only=True, tag="commit", tag_
     before: str
     subject: str
     author: str
+
+
+class EnvironmentChange(msgspec.Struct, frozen=True, kw_only=True, tag="environment", tag_field="kind"):
+    """The step from one environment of an ordered list to the next, both by their names in the list."""
+
+    before: str
+    after: str
 
 
 class BisectionTrial(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +75,7 @@ class BisectionDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     commit: str
     perfgate_version: str
-    changes: list[PackageChange | CommitChange]
+    changes: list[PackageChange | CommitChange | EnvironmentChange]
     cumulative: bool
     outcome: Outcome
     culprits: list[list[int]]

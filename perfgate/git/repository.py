@@ -471,6 +471,11 @@ def checked_out(root: Path) -> str | None:
     return _commit(root, "HEAD")
 
 
+def commit_named(root: Path, commit: str) -> str | None:
+    """The whole id of a commit in the clone around a folder; None if it has none of this name, or several."""
+    return _commit(root, commit)
+
+
 def _commit(root: Path, revision: str) -> str | None:
     arguments = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"]
     result = run_git(root, arguments, {})

@@ -16,6 +16,8 @@ Outcome = Literal["none", "found", "undecided", "impossible"]
 
 # So many that cannot be tried are taken for a row of them.
 _ROW = 3
+# One set may be noisy by itself, so that its neighbours decide; where more than so many are undecided, the machine is noisy.
+_MOST_UNDECIDED = 2
 
 
 class Culprits(NamedTuple):
@@ -38,7 +40,10 @@ class Culprits(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """The first ``fast`` changes are not slow, and the first ``slow`` ones are; the cause lies between them."""
+    """The first ``fast`` changes are not slow, and the first ``slow`` ones are; the cause lies between them.
+
+    ``undecided`` if a further answer would have been needed.
+    """
 
     fast: int
     slow: int
@@ -76,21 +81,23 @@ def find_culprits(count: int, trial: Trial, *, cumulative: bool = False) -> Culp
 def _edge(count: int, always: frozenset[int], ask: Trial, alone: Answer) -> Edge:
     """Halve the first ``count`` changes, which are slow with those that are ``always`` applied, and those ``alone`` are not.
 
-    If those alone are impossible, they need some of the others, and a set without them is impossible too.
+    If those alone are impossible, they need some of the others, and a set without them is impossible too. An undecided set is
+    passed over like one that cannot be tried.
     """
     fast, slow = 0, count
-    impossible: set[int] = set()
-    while (middle := _next(fast, slow, impossible)) is not None:
+    skipped: set[int] = set()
+    undecided: set[int] = set()
+    while len(undecided) <= _MOST_UNDECIDED and (middle := _next(fast, slow, skipped)) is not None:
         answer = ask(always | frozenset(range(middle)))
         if answer == "undecided":
-            return Edge(fast, slow, undecided=True)
-        if answer == "impossible" != alone:
-            impossible.add(middle)
+            undecided.add(middle)
+        if answer == "undecided" or answer == "impossible" != alone:
+            skipped.add(middle)
         elif answer == "slow":
             slow = middle
         else:
             fast = middle
-    return Edge(fast, slow)
+    return Edge(fast, slow, undecided=len(undecided) > _MOST_UNDECIDED or any(fast < size < slow for size in undecided))
 
 
 def _next(fast: int, slow: int, impossible: Iterable[int]) -> int | None:

@@ -118,9 +118,17 @@ class Hub:
         """Run git in the repository of the forge."""
         return self.clone.git("-C", str(self.server), *arguments)
 
-    def change(self, message: str, *, owner: str = "team", branch: str = "changes", **changes: tuple[str, str]) -> str:
-        """Commit to a branch from main, as the new head of pull request 2, and let the forge merge it; return the head."""
-        self.clone.git("checkout", "-q", "-B", "feature", "main")
+    def change(
+        self,
+        message: str,
+        *,
+        owner: str = "team",
+        branch: str = "changes",
+        after: str = "main",
+        **changes: tuple[str, str],
+    ) -> str:
+        """Commit after main or another commit, as the head of pull request 2, and let the forge merge it; return the head."""
+        self.clone.git("checkout", "-q", "-B", "feature", after)
         head = self.clone.commit(message, **changes)
         self.clone.git("checkout", "-q", "--detach", "main")
         self.clone.git("merge", "-q", "--no-ff", "-m", f"Merge {head} into {self.main}", head)

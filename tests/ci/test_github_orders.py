@@ -48,6 +48,24 @@ def test_fork__measured_when_a_maintainer_names_its_head_and_not_before(hub: Hub
     assert hub.statuses() == [(head, "failure")]
 
 
+def test_bisect__commits_of_a_pull_request__the_slower_one_named_in_the_answer(hub: Hub) -> None:
+    hub.start(setup=NO_TOKEN)
+    hub.forge.roles = {"ann": "maintain"}
+    before = hub.change("harmless", model=("import torch\n", "import torch\n\nFIRST = 1\n"))
+    slower = hub.change("slower", after=before, model=SLOWER)
+    hub.change("also harmless", after=slower, model=("FIRST = 1\n", "SECOND = 2\n"))
+    done = hub.comment("ann", "/perfgate bisect counters.framework_ops@small")
+    assert done.jobs == {"command": "succeeded", "measure": "succeeded", "answer": "succeeded"}, done.log
+    assert "no token to be seen" in done.of("measure")
+    started, answer = hub.comments()
+    assert "perfgate looks for the commit of this pull request" in started
+    assert answer.startswith(f"**Slower since `{slower[:10]}`, by `someone`: `slower`**\n")
+    assert "exact counts decided: noise had no part in it" in answer
+    assert hub.job_page(hub.last) in answer
+    # It is an answer and no verdict.
+    assert hub.statuses() == []
+
+
 def _refused(hub: Hub, author: str, body: str) -> str:
     """Run what a comment starts that nobody obeys; return the answer."""
     before = hub.comments()

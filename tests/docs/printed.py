@@ -24,7 +24,7 @@ _BARE = re.compile(
     rf"(?<![\w`/.-])(perfgate (?:{_NAMES})(?: (?:{_SUBCOMMANDS}))?"
     r"(?: --[a-z][a-z-]*(?:[= ](?:[A-Z][A-Z/]*|\{[\w{}]*))?)*)(?![\w-])"
 )
-_ORDER = re.compile(r"(/perfgate (?:run|accept)[^`\n|]*)`")
+_ORDER = re.compile(r"(/perfgate (?:run|bisect|accept)[^`\n|]*)`")
 # What a module without a command does not contain: most need not be parsed.
 _MAY_PRINT = re.compile(r"perfgate |`git |`pip ")
 _COMMIT = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{9,40}\b")
@@ -142,6 +142,7 @@ NOT_RUN: dict[str, str] = {
     "git bisect run": "gates for minutes: tests/end_to_end/test_bisect.py",
     "git merge-base": "needs two commits of the reader's: tests/unit/flows/test_bisect_commits.py",
     "perfgate bisect": "gates for minutes: tests/end_to_end/test_bisect.py",
+    "perfgate bisect latency.p50@encoder/long --good COMMIT --bad COMMIT": "gates for minutes: tests/end_to_end/test_trend.py",
     "perfgate command": "runs for a comment on GitHub alone: tests/end_to_end/test_command.py",
     "perfgate demo": "two whole gates: tests/end_to_end/test_demo.py",
     "perfgate doctor": "three minutes of gates: tests/end_to_end/test_doctor.py",

@@ -47,6 +47,7 @@ NOT_RUN = {
     "needs the documents of an earlier check and jq",
     "proves the machine in about three minutes; tests/end_to_end/test_doctor.py runs it",
     "gates for minutes; tests/end_to_end/test_bisect.py runs the same in a repository of its own",
+    "gates for minutes; tests/end_to_end/test_upgrade_bisect.py runs the same on environments of its own",
     "serves until it is interrupted; tests/unit/cli/test_serve.py and tests/unit/service run the same",
     "installs packages and gates for minutes; tests/end_to_end/test_upgrade_bisect.py runs the same on wheels of its own",
     "installs from a repository",

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from perfgate.config import load_config
+from perfgate.document.bisection import BisectionDocument, BisectionTrial, CommitChange
 from perfgate.document.history import Acceptance
-from perfgate.errors import PerfgateError, UsageError
+from perfgate.errors import DocumentError, PerfgateError, UsageError
+from perfgate.flows.publish.answer import answer_bisection
 from perfgate.flows.publish.command import CommandRequest, run_command
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.store import open_project_store
@@ -19,6 +23,7 @@ from perfgate.judging.forge.comment import read_state
 from tests.command import run_perfgate
 from tests.end_to_end.publishing import START, Job
 from tests.fakes.forge import BOT, BOT_TOKEN, PERSON
+from tests.fakes.forge_issues import StoredIssue
 
 WRITTEN = {"created_at": "2026-11-20T10:00:00Z", "updated_at": "2026-11-20T10:00:00Z"}
 
@@ -87,6 +92,7 @@ def test_run__who_may_push__tells_the_workflow_and_answers(own: Job, author: str
         "head_sha": own.project.head,
         "base_sha": own.project.base,
         "workload": "encoder",
+        "metric": "",
         "fork": "false",
     }
     job_url = f"{own.fake.url}/team/model/actions/runs/90/attempts/1"
@@ -124,7 +130,14 @@ def test_run__closed_pull_request__nothing(own: Job) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", ["/perfgate run", "/perfgate run {head}", "/perfgate accept {head} * mine", "/perfgate x"]
+    "body",
+    [
+        "/perfgate run",
+        "/perfgate run {head}",
+        "/perfgate bisect {head}",
+        "/perfgate accept {head} * mine",
+        "/perfgate x",
+    ],
 )
 def test_fork__its_author_with_a_role__is_refused(fork: Job, body: str) -> None:
     order = Order(fork, "Mallory", body.format(head=fork.project.head))
@@ -151,7 +164,7 @@ def test_fork__commit_named__is_measured(fork: Job) -> None:
     assert (order.told()["head_sha"], order.told()["fork"], order.told()["workload"]) == (fork.project.head, "true", "")
 
 
-@pytest.mark.parametrize("body", ["/perfgate run {old}", "/perfgate accept {old} * meant"])
+@pytest.mark.parametrize("body", ["/perfgate run {old}", "/perfgate bisect {old}", "/perfgate accept {old} * meant"])
 def test_fork__pushed_since_the_look__is_refused(fork: Job, body: str) -> None:
     order = Order(fork, "ann", body.format(old=fork.project.older))
     order.obey()
@@ -172,7 +185,9 @@ def test_order__not_understood__is_told_what_there_is(own: Job) -> None:
     order.obey()
     (reply,) = own.comments()
     assert order.told() == {}
-    assert reply.startswith("perfgate takes `/perfgate run [WORKLOAD]` and `/perfgate accept NUMBER REASON`")
+    assert reply.startswith(
+        "perfgate takes `/perfgate run [WORKLOAD]`, `/perfgate bisect [METRIC]` and `/perfgate accept"
+    )
 
 
 def test_accept__regression_of_the_measured_commit__judged_again_it_warns(own: Job) -> None:
@@ -351,3 +366,173 @@ def test_command__as_a_process__ends_with_0_and_quotes_the_stranger(own: Job) ->
     assert lines[0] == "Nothing was done."
     assert lines[1].startswith("::stop-commands::")
     assert own.fake.comments.get(7, []) == [one for one in own.fake.comments.get(7, []) if one.author == BOT] == []
+
+
+def test_bisect__who_may_push__tells_the_workflow_and_answers(own: Job) -> None:
+    order = Order(own, "dora", "/perfgate bisect latency.*@encoder")
+    order.obey()
+    told = order.told()
+    assert (told["action"], told["metric"], told["workload"]) == ("bisect", "latency.*@encoder", "")
+    assert (told["head_sha"], told["base_sha"]) == (own.project.head, own.project.base)
+    (reply,) = own.comments()
+    head = own.project.head[:12]
+    expected = f"perfgate looks for the commit up to `{head}` that makes `latency.*@encoder` worse: [the job]("
+    assert reply.startswith(expected)
+
+
+def test_bisect__metric_misspelt__is_refused_with_the_right_one(own: Job) -> None:
+    order = Order(own, "ann", "/perfgate bisect latency.lwo")
+    order.obey()
+    assert order.told() == {}
+    assert own.comments() == ["perfgate does nothing: it knows no metric `latency.lwo`; did you mean `latency.low`?\n"]
+
+
+def test_bisect__who_may_not_push__is_answered_in_the_log_alone(own: Job) -> None:
+    order = Order(own, "bob", "/perfgate bisect")
+    assert "may not push" in order.obey()
+    assert (order.told(), own.comments()) == ({}, [])
+
+
+def _on_issue(job: Job, author: str, body: str) -> Order:
+    """A comment on issue 3, the weekly report."""
+    order, user = Order(job, author, body), {"login": author, "type": "User"}
+    job.fake.issues.append(StoredIssue(3, "perfgate: how main is doing", "text", BOT))
+    job.event({"action": "created", "issue": {"number": 3}, "comment": {"body": body, "user": user, **WRITTEN}})
+    return order
+
+
+def test_bisect__commits_of_main_on_an_issue__tells_the_workflow_and_answers_there(own: Job) -> None:
+    good, bad = own.project.older, own.project.base
+    order = _on_issue(own, "ann", f"/perfgate bisect latency.low {good[:10]}..{bad[:10]}")
+    order.obey()
+    told = order.told()
+    assert (told["action"], told["number"], told["metric"], told["fork"]) == ("bisect", "3", "latency.low", "false")
+    assert (told["base_sha"], told["head_sha"]) == (good, bad)
+    (reply,) = own.comments(3)
+    assert reply.startswith(
+        f"perfgate looks for the commit up to `{bad[:12]}` that makes `latency.low` worse: [the job]("
+    )
+
+
+@pytest.mark.parametrize("pair", [("base", "older"), ("base", "base"), ("base", "head"), ("base", "unrelated")])
+def test_bisect__commits_that_are_not_of_main_in_this_order__are_refused_by_name(
+    own: Job, pair: tuple[str, str]
+) -> None:
+    good, bad = (getattr(own.project, name)[:10] for name in pair)
+    order = _on_issue(own, "ann", f"/perfgate bisect {good}..{bad}")
+    order.obey()
+    assert order.told() == {}
+    (reply,) = own.comments(3)
+    assert f"`{good}` and `{bad}` are not two commits of the main branch" in reply
+
+
+@pytest.mark.parametrize(
+    ("author", "body"),
+    [
+        ("ann", "/perfgate bisect"),
+        ("ann", "/perfgate run"),
+        ("ann", "/perfgate accept * meant"),
+        ("bob", "/perfgate bisect {older}..{base}"),
+    ],
+)
+def test_issue__any_other_order_or_author__is_answered_in_the_log_alone(own: Job, author: str, body: str) -> None:
+    project = own.project
+    order = _on_issue(own, author, body.format(older=project.older[:10], base=project.base[:10]))
+    assert "Nothing was done" in order.obey()
+    assert (order.told(), own.comments(3), _accepted(own)) == ({}, [], [])
+
+
+def test_bisect__commits_of_main_on_a_pull_request__is_told_what_there_is(own: Job) -> None:
+    order = Order(own, "ann", f"/perfgate bisect {own.project.older[:10]}..{own.project.base[:10]}")
+    order.obey()
+    assert order.told() == {}
+    assert own.comments()[0].startswith("perfgate takes `/perfgate run [WORKLOAD]`, `/perfgate bisect [METRIC]`")
+
+
+HOSTILE = "@everyone </details> [x](http://evil.example) `x`"
+
+
+def _bisection(job: Job, **fields: Any) -> BisectionDocument:
+    """A bisection of three commits up to the head, as the measuring job leaves it: the second is slower."""
+    commits = [job.project.older, "c" * 40, job.project.head]
+    changes = [
+        CommitChange(commit=commit, before=before, subject=HOSTILE, author="mallory")
+        for before, commit in itertools.pairwise([job.project.base, *commits])
+    ]
+    values: dict[str, Any] = {
+        "commit": job.project.head, "perfgate_version": "0.1.0", "changes": changes, "cumulative": True, "outcome": "found",
+        "culprits": [[1]], "suspects": [], "followed": ["encoder/long latency.low"], "deciding": 0, "duration": 60.0,
+        "good": job.project.base, "error": 0.003,
+        "tried": [BisectionTrial(changes=[0, 1, 2], answer="slow", answered_by="gate", folder="gates/01", error=0.001)],
+    }  # fmt: skip
+    return BisectionDocument(**{**values, **fields})
+
+
+def _answer(job: Job, document: BisectionDocument | None) -> None:
+    """Run the job that answers, on what the measuring job left."""
+    folder = job.folder / "bisection"
+    folder.mkdir(exist_ok=True)
+    if document is not None:
+        (folder / "bisection.json").write_bytes(msgspec.json.encode(document))
+    given = {
+        "PERFGATE_FORGE": "github",
+        "PERFGATE_API_URL": job.fake.api_url,
+        "PERFGATE_SERVER_URL": job.fake.url,
+        "PERFGATE_REPOSITORY": "team/model",
+        "PERFGATE_CHANGE_REQUEST": "7",
+        "PERFGATE_HEAD_SHA": job.project.head,
+        "PERFGATE_RUN_ID": "90",
+        "PERFGATE_RUN_ATTEMPT": "1",
+        "PERFGATE_JOB_URL": f"{job.fake.url}/team/model/actions/runs/90/attempts/1",
+        "GITHUB_TOKEN": BOT_TOKEN,
+    }
+    doors = Doors(environ={**job.environ, **given}, say=lambda _: None, sleep=lambda _: None, clock=lambda: START)
+    answer_bisection(CommandRequest(root=job.root, key="default"), folder, doors)
+
+
+def test_answer__bisection_of_the_change__names_the_commit_and_nothing_of_it_commands(own: Job) -> None:
+    _answer(own, _bisection(own))
+    (reply,) = own.comments()
+    first, *_ = reply.splitlines()
+    assert first == f"**Slower since `{'c' * 10}`, by `mallory`: `` {HOSTILE} ``**"
+    assert "noise makes this wrong with a probability of 0.3 % at most" in reply
+    assert f"| 1 | `{own.project.head[:10]}` `` {HOSTILE} `` | slower |" in reply
+    assert "it changes no verdict and no status. [the job](" in reply
+    assert own.statuses() == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"commit": "d" * 40},
+        {"good": None},
+        {"culprits": [[3]]},
+        {"culprits": []},
+        {"tried": []},
+        {"changes": []},
+        {"changes": [CommitChange(commit="[x](http://evil.example)", before="b" * 40, subject="x", author="x")]},
+    ],
+)
+def test_answer__bisection_that_is_not_one_of_the_change__is_not_shown_and_refused(
+    own: Job, fields: dict[str, Any]
+) -> None:
+    with pytest.raises(DocumentError):
+        _answer(own, _bisection(own, **fields))
+    (reply,) = own.comments()
+    assert reply.startswith("perfgate found no commit: the measuring job left no bisection; its log has the reason.")
+
+
+def test_answer__thousands_of_trials__fits_a_comment(own: Job) -> None:
+    document = _bisection(own)
+    reason = HOSTILE * 9
+    tried = [msgspec.structs.replace(document.tried[0], answer="impossible", reason=reason)] * 5000
+    _answer(own, msgspec.structs.replace(document, tried=tried))
+    (reply,) = own.comments()
+    assert len(reply) < 60_000
+
+
+def test_answer__measuring_left_nothing__says_so_with_the_job(own: Job) -> None:
+    _answer(own, None)
+    (reply,) = own.comments()
+    assert reply.startswith("perfgate found no commit: the measuring job left no bisection; its log has the reason.")
+    assert "[the job](" in reply

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +69,11 @@ def test_trend__slowdown_planted_in_history__named_with_its_commits_then_confirm
     assert confirmation["fingerprint"] == series["fingerprint"]
     assert confirmation["low"] > 0.5
     assert [one.low for one in store.confirmations("small")] == [confirmation["low"]]
+    # The commit of it, by the command as it was printed.
+    (command,) = re.findall(r"^ +(perfgate bisect .*)$", looked.stderr, flags=re.MULTILINE)
+    found = perfgate(*shlex.split(command)[1:], cwd=clone.root, COLUMNS="140")
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert f"Slower since {commits[SLOW_AT][:10]}, by someone: Refine the output" in found.stdout
     assert perfgate.scratch_folders == []
     assert clone.git("worktree", "list").count("\n") == 0
 

@@ -1,9 +1,10 @@
-"""`perfgate upgrade --bisect` with real environments and gates; pip installs wheels made here, without a network."""
+"""`perfgate upgrade --bisect` and `bisect --between` with real environments and gates; pip installs wheels made here."""
 
 from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +46,11 @@ def uses(clone: Clone, packages: list[str]) -> None:
     clone.commit("uses packages", model=(RELU, f"{imports}\n        {RELU}"))
 
 
-def bisect(perfgate: Perfgate, clone: Clone, wanted: str) -> tuple[str, dict[str, Any]]:
+def bisect(perfgate: Perfgate, clone: Clone, *command: str) -> tuple[str, dict[str, Any]]:
     perfgate.environment["COLUMNS"] = "200"
-    command = ("upgrade", "--bisect", wanted, "--steps", "4", "--out", "out")
-    process = perfgate.start(*command, cwd=clone.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = perfgate.start(
+        *command, "--steps", "4", "--out", "out", cwd=clone.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     output, errors = process.communicate(timeout=SECONDS)
     assert process.returncode == 0, errors
     document = json.loads((clone.root / "out" / "bisection.json").read_text())
@@ -64,7 +66,9 @@ def test_upgrade__bisect_sixteen_packages__the_slow_one_named_after_six_gates_wi
         write_release(wheels, package, "1.0")
         write_release(wheels, package, "2.0", steps=8 if package == "part10" else 0)
     uses(clone, PACKAGES)
-    output, document = bisect(perfgate, clone, ",".join(f"{package}==2.0" for package in PACKAGES))
+    output, document = bisect(
+        perfgate, clone, "upgrade", "--bisect", ",".join(f"{package}==2.0" for package in PACKAGES)
+    )
     assert "part10 1.0 → 2.0 makes it slower, alone" in output
     assert (document["outcome"], document["culprits"], document["suspects"]) == ("found", [[10]], [])
     assert "small/default counters.framework_ops" in document["followed"]
@@ -86,7 +90,7 @@ def test_upgrade__bisect_releases__the_first_slow_one_named_and_the_one_that_doe
         requires = "absent-package" if version == "1.2" else ""
         write_release(wheels, "part00", version, steps=8 if version >= "1.3" else 0, requires=requires)
     uses(clone, ["part00"])
-    output, document = bisect(perfgate, clone, "part00==1.0..2.0")
+    output, document = bisect(perfgate, clone, "upgrade", "--bisect", "part00==1.0..2.0")
     assert "part00 1.3 is slower and 1.1 is not; the releases between cannot be tried" in output
     assert (document["outcome"], document["cumulative"], document["culprits"]) == ("found", True, [[1, 2]])
     answers = {document["changes"][max(one["changes"])]["after"]: one["answer"] for one in document["tried"]}
@@ -94,3 +98,50 @@ def test_upgrade__bisect_releases__the_first_slow_one_named_and_the_one_that_doe
     (skipped,) = [one for one in document["tried"] if one["answer"] == "impossible"]
     assert "absent-package" in skipped["reason"]
     assert skipped["folder"] is None
+
+
+@pytest.mark.slow
+def test_bisect__named_versions_of_packages__the_first_slow_set_named(
+    perfgate: Perfgate, clone: Clone, wheels: Path
+) -> None:
+    for version in ("1.0", "1.1", "2.0"):
+        write_release(wheels, "part00", version, steps=8 if version >= "1.1" else 0)
+        write_release(wheels, "part01", version)
+    uses(clone, ["part00", "part01"])
+    sets = [f"part00=={version} part01=={version}" for version in ("1.0", "1.1", "2.0")]
+    output, document = bisect(perfgate, clone, "bisect", "--between", ", ".join(sets))
+    assert f"Slower since {sets[1]}; {sets[0]} is not" in output
+    assert [document["changes"][max(one["changes"])]["after"] for one in document["tried"]] == [sets[2], sets[1]]
+
+
+SCRIPT = "source {toolkit}/{{}}/set_env.sh"
+# As a container is entered: Python starts in file systems of its own, with the socket that it talks to perfgate by.
+NAMESPACE = (
+    "exec unshare --mount bash -c 'mount --bind {toolkit}/{{}} {toolkit}/current && "
+    'source {toolkit}/current/set_env.sh && exec "$@"\' enter {python} "$@"'
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", [SCRIPT, NAMESPACE], ids=["script", "namespace"])
+def test_bisect__environments_of_shell_lines__the_first_slow_one_named_and_the_absent_one_skipped(
+    perfgate: Perfgate, clone: Clone, tmp_path: Path, line: str
+) -> None:
+    if (
+        line is NAMESPACE
+        and subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("only root may make a mount namespace")
+    steps = 'for _ in range(int(__import__("os").environ.get("PLANTED_STEPS", "0"))):\n            y = y + 0'
+    clone.commit("slower with some toolkits", model=(RELU, f"{steps}\n        {RELU}"))
+    toolkit = tmp_path / "toolkit"
+    for version, count in (("8.0", 0), ("8.1", 0), ("8.3", 8), ("9.0", 8), ("current", 99)):
+        script = toolkit / version / "set_env.sh"
+        script.parent.mkdir(parents=True)
+        script.write_text(f"export PLANTED_STEPS={count}\n")
+    lines = line.format(toolkit=toolkit, python=sys.executable)
+    versions = "8.0,8.1,8.2,8.3,9.0"
+    output, document = bisect(perfgate, clone, "bisect", "--between", versions, "--environment", lines)
+    assert "8.3 is slower and 8.1 is not; those between cannot be tried" in output
+    (skipped,) = [one for one in document["tried"] if one["answer"] == "impossible"]
+    assert (document["changes"][max(skipped["changes"])]["after"], skipped["folder"]) == ("8.2", None)

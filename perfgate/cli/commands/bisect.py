@@ -23,11 +23,11 @@ from perfgate.cli.options import (
     language_option,
     workload_option,
 )
-from perfgate.errors import PerfgateError
+from perfgate.errors import PerfgateError, UsageError
 
 if TYPE_CHECKING:
     from perfgate.document.bisection import BisectionDocument
-    from perfgate.flows.bisect.job import CommitSearch
+    from perfgate.flows.bisect.job import CommitSearch, StackSearch
 
 # Exit codes of `git bisect run`: 0 good, 1 to 124 bad, 125 skipped; above 127 stops the search.
 GIT_CODES = {"fast": 0, "slow": 1, "undecided": 125, "impossible": 125}
@@ -36,8 +36,20 @@ GIT_STOPS = 128
 
 @click.command("bisect", cls=RecordCommand)
 @click.argument("metric", required=False)
-@click.option("--good", required=True, metavar="REV", help="A commit that is fast.")
-@click.option("--bad", default="HEAD", show_default=True, metavar="REV", help="A later commit that is slow.")
+@click.option("--good", metavar="REV", help="A commit that is fast.")
+@click.option("--bad", metavar="REV", help="A later commit that is slow.  [default: HEAD]")
+@click.option(
+    "--between",
+    metavar="LIST",
+    help="Search environments instead, oldest first: packages 'torch==2.7.1, torch==2.8.0', all releases of one "
+    "'attrs==23.1..26.1', interpreters 'old/bin/python, new/bin/python', or versions for --environment.",
+)
+@click.option(
+    "--environment",
+    metavar="LINE",
+    help="The shell line that makes the environment of a version in --between, which {} stands for: "
+    "'source /usr/local/Ascend/{}/set_env.sh'.",
+)
 @click.option(
     "--error",
     type=click.FloatRange(0, 0.5, min_open=True),
@@ -62,6 +74,7 @@ GIT_STOPS = 128
 @checklist_option
 @device_option
 @always_option
+@click.option("--allow-dirty", is_flag=True, help="With --between, ignore uncommitted changes instead of refusing.")
 @allow_token_option
 @json_option
 @language_option
@@ -69,8 +82,10 @@ GIT_STOPS = 128
 def COMMAND(
     options: Options,
     metric: str | None,
-    good: str,
-    bad: str,
+    good: str | None,
+    bad: str | None,
+    between: str | None,
+    environment: str | None,
     error: float,
     for_git: bool,
     out: Path,
@@ -79,26 +94,33 @@ def COMMAND(
     language: str | None,
     directory: Path,
 ) -> None:
-    """Find the commit that made a workload slower.
+    """Find the commit or environment that makes a workload slower.
 
     METRIC may be a pattern, and name a workload and shape: latency.p50@encoder/long. Without it any regression counts.
 
-    Exit codes: 0 the commit is found, or the bad commit is not slower · 3 undecided · 4 one of the ends cannot be measured.
+    Exit codes: 0 the culprit is found, or the new end is not slower · 3 undecided · 4 one of the ends cannot be measured.
     """
+    _refuse_mixture(good, bad, between, environment, for_git=for_git)
     drop_secrets(directory, allow_token=allow_token)
     from perfgate.cli.streams import people_on_stderr, print_json
     from perfgate.config import report_language
     from perfgate.document.budget import parse_place
-    from perfgate.flows.bisect.job import CommitSearch
+    from perfgate.flows.bisect.job import CommitSearch, StackSearch
+    from perfgate.flows.bisect.request import parse_between
     from perfgate.flows.shared.options import CheckOptions
     from perfgate.flows.trust.acceptance import refuse_unknown_metric
 
     if metric is not None:
         refuse_unknown_metric(metric)
+    place = parse_place(metric) if metric else None
     request = options.record(CheckOptions, out=out, language=report_language(language, directory))
-    wanted = CommitSearch(good, bad, request, metric=parse_place(metric) if metric else None, error=error)
-    if for_git:
-        raise SystemExit(_judge(directory, wanted))
+    wanted: CommitSearch | StackSearch
+    if between is not None:
+        wanted = StackSearch(parse_between(between, environment), request, metric=place, error=error)
+    else:
+        wanted = CommitSearch(str(good), bad or "HEAD", request, metric=place, error=error)
+        if for_git:
+            raise SystemExit(_judge(directory, wanted))
     with people_on_stderr(as_json):
         document = _search(directory, wanted)
     if as_json:
@@ -108,24 +130,39 @@ def COMMAND(
     raise SystemExit(bisection_code(document))
 
 
-def _search(directory: Path, wanted: CommitSearch) -> BisectionDocument:
+def _refuse_mixture(
+    good: str | None, bad: str | None, between: str | None, environment: str | None, *, for_git: bool
+) -> None:
+    if (good is None) == (between is None):
+        raise UsageError("give a fast commit by --good, or environments by --between, and not both")
+    if between is not None and (bad is not None or for_git):
+        raise UsageError("--between compares environments under the checked-out commit: leave out --bad and --for-git")
+    if between is None and environment is not None:
+        raise UsageError("--environment needs versions: give them by --between")
+
+
+def _search(directory: Path, wanted: CommitSearch | StackSearch) -> BisectionDocument:
     from rich.console import Console
 
     from perfgate.cli.progress import TerminalProgress
     from perfgate.cli.streams import make_streams_harmless
-    from perfgate.flows.bisect.job import RESULT, bisect_commits
+    from perfgate.document.bisection import BISECTION_FILE
+    from perfgate.flows.bisect.job import CommitSearch, bisect_commits, bisect_stack
     from perfgate.flows.check.job import check_change
     from perfgate.judging.report.render.bisection import render_bisection
     from perfgate.judging.report.render.terminal import render_terminal
 
     with TerminalProgress() as progress:
-        found = bisect_commits(directory, wanted, check_change, progress)
+        if isinstance(wanted, CommitSearch):
+            found = bisect_commits(directory, wanted, check_change, progress)
+        else:
+            found = bisect_stack(directory, wanted, check_change, progress)
     # The table contains commit subjects.
     make_streams_harmless(os.environ)
     render_bisection(found.document, Console(), wanted.check.language)
     if found.decision:
         render_terminal(found.decision, Console(), wanted.check.language)
-    click.echo(f"written to {wanted.check.out}: {RESULT}")
+    click.echo(f"written to {wanted.check.out}: {BISECTION_FILE}")
     return found.document
 
 

@@ -8,26 +8,38 @@ from pathlib import Path
 
 import click
 
-from perfgate.cli.options import Options, RecordCommand, directory_option, language_option, token_option
+from perfgate.cli.options import FOLDER, Options, RecordCommand, directory_option, language_option, token_option
 
 
 @click.command("command", cls=RecordCommand)
 @token_option
 @click.option("--key", metavar="NAME", default="default", help="Distinguishes several gates of one repository.")
+@click.option(
+    "--answer",
+    type=FOLDER,
+    help="Post the bisection in this folder, as the measuring job left it, as the answer to its order.",
+)
 @language_option
 @directory_option()
-def COMMAND(options: Options, language: str | None, directory: Path) -> None:
-    """Execute the comment that started this job. It measures a pull request again, or accepts a regression.
+def COMMAND(options: Options, answer: Path | None, language: str | None, directory: Path) -> None:
+    """Execute the comment that started this job. It measures a pull request again, bisects it, or accepts a regression.
 
-    Runs in a GitHub job on `issue_comment`. The first line of the comment is `/perfgate run [WORKLOAD]` or `/perfgate
-    accept NUMBER REASON`, with the number of a cause in perfgate's comment, or a metric. On a pull request from a
-    fork the commit comes first: `/perfgate run COMMIT`. The commenter must have push access and must not be the
-    author of a pull request from a fork. The request is written to GITHUB_OUTPUT: action, number, head_sha, base_sha,
-    workload, fork. Always exits 0.
+    Runs in a GitHub job on `issue_comment`. The first line of the comment is `/perfgate run [WORKLOAD]`, `/perfgate
+    bisect [METRIC]` or `/perfgate accept NUMBER REASON`, with the number of a cause in perfgate's comment, or a
+    metric; on an issue it is `/perfgate bisect [METRIC] GOOD..BAD`, with two commits of main. On a pull request
+    from a fork the commit comes first: `/perfgate run COMMIT`. The commenter must have push access and must not be
+    the author of a pull request from a fork. The request is written to GITHUB_OUTPUT: action, number, head_sha,
+    base_sha, workload, metric, fork. Always exits 0, but for an --answer that is no bisection of this change (2).
     """
     from perfgate.config import report_language
     from perfgate.flows.publish.command import CommandRequest, run_command
     from perfgate.flows.shared.doors import Doors
 
     request = options.record(CommandRequest, root=directory, language=report_language(language, directory))
-    run_command(request, Doors(environ=os.environ, say=click.echo, sleep=time.sleep, clock=time.time))
+    doors = Doors(environ=os.environ, say=click.echo, sleep=time.sleep, clock=time.time)
+    if answer is None:
+        run_command(request, doors)
+        return
+    from perfgate.flows.publish.answer import answer_bisection
+
+    answer_bisection(request, answer, doors)

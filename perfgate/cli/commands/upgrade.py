@@ -90,7 +90,8 @@ def COMMAND(
     from perfgate.cli.progress import TerminalProgress
     from perfgate.cli.streams import people_on_stderr, print_json
     from perfgate.config import report_language
-    from perfgate.flows.bisect.job import RESULT, StackSearch, bisect_stack
+    from perfgate.document.bisection import BISECTION_FILE
+    from perfgate.flows.bisect.job import StackSearch, bisect_stack
     from perfgate.flows.bisect.request import parse_bisect
     from perfgate.flows.check.job import check_change
     from perfgate.flows.shared.options import CheckOptions, GivenInterpreters
@@ -115,7 +116,7 @@ def COMMAND(
             render_bisection(found.document, Console(), spoken)
             if found.decision:
                 render_terminal(found.decision, Console(), spoken)
-            click.echo(f"written to {out}: {RESULT}")
+            click.echo(f"written to {out}: {BISECTION_FILE}")
             document, code = found.document, bisection_code(found.document)
         else:
             with TerminalProgress() as progress:

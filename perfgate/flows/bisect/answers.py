@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from fnmatch import fnmatchcase
+from functools import cache
 from statistics import NormalDist
 from typing import NamedTuple
 
+from perfgate.catalogue.lookup import METRICS
 from perfgate.document.budget import PlacePattern
 from perfgate.document.decision import RULE_METHODS, Comparison, DecisionDocument
 from perfgate.errors import MeasuringError
@@ -64,15 +66,18 @@ def signal_of(decision: DecisionDocument, pattern: PlacePattern | None = None) -
     return Signal(time=place_of(clearest), size=size)
 
 
-def read_first(decision: DecisionDocument, pattern: PlacePattern | None = None) -> TrialReading:
+def read_first(
+    decision: DecisionDocument, pattern: PlacePattern | None = None, *, allowed: float = 1.0
+) -> TrialReading:
     """Whether all changes together are slow. Any regression decides, even if the verdict is INCONCLUSIVE for another reason.
 
-    Raises MeasuringError if the old state cannot be measured.
+    It is undecided if every regression is noise with a probability above ``allowed``. Raises MeasuringError if the old state
+    cannot be measured.
     """
     found = regressed(decision, pattern)
     if found:
-        exact = any(one.method == "exact" for one in found)
-        return TrialReading("slow", 0.0 if exact else min(_chance(one) for one in found))
+        chance = min(_chance(one, decision) for one in found)
+        return TrialReading("slow", chance) if chance <= allowed else TrialReading("undecided", 1.0)
     compared = [one for one in decision.comparisons if pattern is None or _matches(one, pattern)]
     if decision.verdict != "INCONCLUSIVE" and (compared or pattern is None):
         return TrialReading("fast", decision.policy.alpha_ok)
@@ -107,11 +112,11 @@ def read_next(decision: DecisionDocument, signal: Signal, allowed: float) -> Tri
     )
 
 
-def read_last(decision: DecisionDocument, signal: Signal) -> TrialReading:
+def read_last(decision: DecisionDocument, signal: Signal, allowed: float) -> TrialReading:
     """The answer if more time did not show which half is slow: with several slowdowns, the search goes for the first."""
     compared = next((one for one in decision.comparisons if place_of(one) == signal.time), None)
-    if compared is not None and compared.outcome == "regressed":
-        return TrialReading("slow", _chance(compared))
+    if compared is not None and compared.outcome == "regressed" and (chance := _chance(compared, decision)) <= allowed:
+        return TrialReading("slow", chance)
     return TrialReading("undecided", 1.0)
 
 
@@ -120,11 +125,15 @@ def place_of(comparison: Comparison) -> PlacePattern:
 
 
 def _matches(comparison: Comparison, pattern: PlacePattern) -> bool:
-    return (
-        comparison.method not in RULE_METHODS
-        and fnmatchcase(comparison.metric, pattern.metric)
-        and pattern.covers(comparison.workload, comparison.shape)
-    )
+    """Whether a comparison is of a metric that the pattern names, or of the one in which a change of it shows."""
+    is_named = fnmatchcase(comparison.metric, pattern.metric) or comparison.metric in _shown_by(pattern.metric)
+    return is_named and comparison.method not in RULE_METHODS and pattern.covers(comparison.workload, comparison.shape)
+
+
+@cache
+def _shown_by(pattern: str) -> frozenset[str]:
+    """The metrics compared over pairs that stand for the named ones, e.g. that of latency.p50 for latency.p90."""
+    return frozenset(card.follows for name, card in METRICS.items() if card.follows and fnmatchcase(name, pattern))
 
 
 def failed_on(decision: DecisionDocument, side: str) -> bool:
@@ -141,9 +150,11 @@ def _unanswered(decision: DecisionDocument) -> TrialReading:
     return TrialReading("impossible" if failed_on(decision, "head") else "undecided", 1.0)
 
 
-def _chance(comparison: Comparison) -> float:
-    """The probability that a regression is noise."""
-    return 0.0 if comparison.method == "exact" else comparison.p_adjusted if comparison.p_adjusted is not None else 1.0
+def _chance(comparison: Comparison, decision: DecisionDocument) -> float:
+    """The probability that a regression is noise; without one of its own, that of any false alarm of the gate."""
+    if comparison.method == "exact":
+        return 0.0
+    return decision.policy.alpha if comparison.p_adjusted is None else comparison.p_adjusted
 
 
 def _size(comparison: Comparison) -> float | None:

@@ -13,7 +13,7 @@ import msgspec
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.config import Config, load_config
-from perfgate.document.bisection import BisectionDocument, BisectionTrial
+from perfgate.document.bisection import BISECTION_FILE, BisectionDocument, BisectionTrial
 from perfgate.document.budget import PlacePattern
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import write_text_atomically
@@ -21,8 +21,11 @@ from perfgate.errors import ConfigError, SetUpError
 from perfgate.flows.bisect.answers import failed_on, read_first
 from perfgate.flows.bisect.commits import CommitStates
 from perfgate.flows.bisect.commits import states_between as commits_between
-from perfgate.flows.bisect.packages import states_between as stacks_between
-from perfgate.flows.bisect.request import NewPackages, ReleaseRange
+from perfgate.flows.bisect.environments import EnvironmentStates
+from perfgate.flows.bisect.environments import states_between as environments_between
+from perfgate.flows.bisect.packages import PackageStates
+from perfgate.flows.bisect.packages import states_between as packages_between
+from perfgate.flows.bisect.request import EnvironmentList, NewPackages, ReleaseRange
 from perfgate.flows.bisect.search import Search
 from perfgate.flows.bisect.stacks import StackMaker
 from perfgate.flows.shared.doors import Check, Progress
@@ -32,8 +35,9 @@ from perfgate.git.repository import Repository
 from perfgate.stats.culprits import Answer, Culprits, find_culprits
 from perfgate.version import __version__
 
-RESULT = "bisection.json"
 CONFIRMATION = "gates/culprit"
+# The launchers of environments that shell lines make.
+_LAUNCHERS = "environments"
 # Only these steps judge regressions; the others are informative, which a search does not need.
 _DECIDING_STEPS = (1, 2, 3, 4)
 
@@ -55,10 +59,12 @@ class CommitSearch:
 
 @dataclass(frozen=True)
 class StackSearch:
-    """The packages to bisect and the options of each gate; ``check.out`` is the folder of all results."""
+    """The packages or environments to bisect under the checked-out commit; the rest is as in ``CommitSearch``."""
 
-    wanted: NewPackages | ReleaseRange
+    wanted: NewPackages | ReleaseRange | EnvironmentList
     check: CheckOptions
+    metric: PlacePattern | None = None
+    error: float = 0.05
 
 
 @dataclass(frozen=True)
@@ -109,19 +115,23 @@ def judge_commit(directory: Path, wanted: CommitSearch, check: Check, progress: 
 
 
 def bisect_stack(directory: Path, wanted: StackSearch, check: Check, progress: Progress) -> Bisection:
-    """Find the package that makes the new stack slower, and write ``bisection.json``; each gate has a folder in ``gates``.
+    """Find the package or environment that makes the workload slower, and write ``bisection.json``; gates as for commits.
 
     Raises UsageError if there is nothing to bisect, and MeasuringError if the old stack or the package index fails.
     """
     began = time.monotonic()
-    options = _prepared(wanted.check, None)
+    options = _prepared(wanted.check, wanted.metric)
     repository = Repository(directory)
     commit = repository.resolve(options.head or "HEAD")
     config = load_config(directory, device=options.device)
     with _checkout(repository, directory, commit, config) as checkout:
         maker = StackMaker(config, checkout, options.out / "logs", progress.status, os.environ)
-        states = stacks_between(maker, wanted.wanted)
-        search = Search(directory, options, check, progress, states)
+        states: PackageStates | EnvironmentStates
+        if isinstance(wanted.wanted, (NewPackages, ReleaseRange)):
+            states = packages_between(maker, wanted.wanted)
+        else:
+            states = environments_between(maker, wanted.wanted, options.out.absolute() / _LAUNCHERS)
+        search = Search(directory, options, check, progress, states, pattern=wanted.metric, error=wanted.error)
         found = find_culprits(len(states.changes), search.ask, cumulative=states.cumulative)
     deciding = search.deciding(found)
     document = _document(search, found, commit=commit, began=began, cumulative=states.cumulative, deciding=deciding)
@@ -131,7 +141,7 @@ def bisect_stack(directory: Path, wanted: StackSearch, check: Check, progress: P
 def _prepared(options: CheckOptions, pattern: PlacePattern | None) -> CheckOptions:
     """The options of every gate, limited to the steps that the search needs; creates the output folder."""
     out = prepare_out(options.out)
-    remove_results(out, [RESULT])
+    remove_results(out, [BISECTION_FILE])
     steps = options.steps
     if steps is None:
         named = {METRICS[pattern.metric].step} if pattern and pattern.metric in METRICS else set()
@@ -169,7 +179,7 @@ def _document(
 
 def _written(document: BisectionDocument, search: Search, shown: BisectionTrial | None) -> Bisection:
     text = msgspec.json.format(msgspec.json.encode(document)).decode()
-    write_text_atomically(search.options.out / RESULT, text + "\n")
+    write_text_atomically(search.options.out / BISECTION_FILE, text + "\n")
     return Bisection(document, search.decisions.get(shown.folder) if shown and shown.folder else None)
 
 

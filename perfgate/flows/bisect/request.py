@@ -1,8 +1,10 @@
-"""The value of ``--bisect``: several packages in new versions, or the releases of one between two versions."""
+"""What to bisect besides commits: packages in new versions, the releases of one, or environments in a given order."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
@@ -11,8 +13,17 @@ from packaging.version import InvalidVersion, Version
 from perfgate.errors import UsageError
 from perfgate.locale import Activity
 
-_ENTRY = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)==([^.\s](?:(?!\.\.)\S)*)(?:\.\.(\S+))?")
+_PACKAGE = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_ENTRY = re.compile(rf"({_PACKAGE})==([^.\s](?:(?!\.\.)\S)*)(?:\.\.(\S+))?")
 _EXAMPLES = Activity("write e.g. 'torch==2.13,attrs==26.1', or 'attrs==23.1..26.1' for the releases of one package")
+# Stands for the version in the shell lines that make an environment; a shell reads a version as it stands.
+PLACEHOLDER = "{}"
+_VERSION = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./:@+=~-]*")
+_FEWEST = 2
+_LISTS = Activity(
+    "write e.g. 'torch==2.7.1 torch-npu==2.7.1, torch==2.8.0 torch-npu==2.8.0', 'attrs==23.1..26.1', "
+    "'old/bin/python, new/bin/python', or versions and --environment"
+)
 
 
 class NewPackages(NamedTuple):
@@ -29,6 +40,28 @@ class ReleaseRange(NamedTuple):
     last: str
 
 
+class InterpreterList(NamedTuple):
+    """Interpreters of existing environments in their order, the old one first."""
+
+    pythons: Sequence[Path]
+
+
+class PackageSets(NamedTuple):
+    """Sets of packages in their order, the old one first: normalized names with versions."""
+
+    sets: Sequence[dict[str, str]]
+
+
+class LaunchedVersions(NamedTuple):
+    """Versions in their order, the old one first, each with the environment that the shell ``lines`` give Python."""
+
+    versions: Sequence[str]
+    lines: str
+
+
+EnvironmentList = InterpreterList | PackageSets | LaunchedVersions
+
+
 def parse_bisect(text: str) -> NewPackages | ReleaseRange:
     """Read the value of ``--bisect``. Raises UsageError that shows how to write it."""
     versions: dict[str, str] = {}
@@ -39,25 +72,71 @@ def parse_bisect(text: str) -> NewPackages | ReleaseRange:
         match = _ENTRY.fullmatch(entry)
         if match is None:
             raise UsageError("--bisect does not understand {entry!r}; {examples}", entry=entry, examples=_EXAMPLES)
-        name, first, last = canonicalize_name(match[1]), _version(match[2]), match[3]
-        if last is not None:
+        if match[3] is not None:
             if len(entries) > 1:
                 raise UsageError(
                     "--bisect takes releases of one package, or one version each of several; {examples}",
                     examples=_EXAMPLES,
                 )
-            if Version(first) >= Version(_version(last)):
-                raise UsageError("--bisect {entry!r}: the first version must be older than the second", entry=entry)
-            return ReleaseRange(name, first, last)
+            return _releases(match)
+        name = canonicalize_name(match[1])
         if name in versions:
             raise UsageError("--bisect names {name} twice", name=name)
-        versions[name] = first
+        versions[name] = _version(match[2])
     return NewPackages(versions)
+
+
+def parse_between(text: str, lines: str | None) -> EnvironmentList | ReleaseRange:
+    """Read the values of ``--between`` and ``--environment``. Raises UsageError that shows how to write them."""
+    entries = [" ".join(entry.split()) for entry in text.split(",") if entry.strip()]
+    if lines is None and len(entries) == 1 and (match := _ENTRY.fullmatch(entries[0])) and match[3] is not None:
+        return _releases(match)
+    if len(entries) < _FEWEST:
+        raise UsageError("--between needs an old and a new environment; {examples}", examples=_LISTS)
+    if twice := next((entry for entry in entries if entries.count(entry) > 1), None):
+        raise UsageError("--between names {name} twice", name=twice)
+    if lines is not None:
+        return _launched(entries, lines)
+    if all("/" in entry for entry in entries):
+        return InterpreterList([Path(entry) for entry in entries])
+    return PackageSets([_packages(entry) for entry in entries])
+
+
+def _launched(versions: Sequence[str], lines: str) -> LaunchedVersions:
+    if PLACEHOLDER not in lines:
+        raise UsageError(
+            "--environment {lines!r} has no {place} for the version; write e.g. {example!r}",
+            lines=lines,
+            place=PLACEHOLDER,
+            example="source /usr/local/Ascend/{}/set_env.sh",
+        )
+    if wrong := next((version for version in versions if not _VERSION.fullmatch(version)), None):
+        raise UsageError(
+            "--between: {entry!r} is no version for --environment; it takes letters, digits and ./:@+=~_-", entry=wrong
+        )
+    return LaunchedVersions(versions, lines)
+
+
+def _packages(entry: str) -> dict[str, str]:
+    matches = [_ENTRY.fullmatch(word) for word in entry.split()]
+    found: dict[str, str] = {
+        canonicalize_name(match[1]): _version(match[2]) for match in matches if match and match[3] is None
+    }
+    if len(found) < len(matches):
+        raise UsageError("--between does not understand {entry!r}; {examples}", entry=entry, examples=_LISTS)
+    return found
+
+
+def _releases(match: re.Match[str]) -> ReleaseRange:
+    first, last = _version(match[2]), _version(match[3])
+    if Version(first) >= Version(last):
+        raise UsageError("{entry!r}: the first version must be older than the second", entry=match[0])
+    return ReleaseRange(canonicalize_name(match[1]), first, last)
 
 
 def _version(text: str) -> str:
     try:
         Version(text)
     except InvalidVersion as error:
-        raise UsageError("--bisect: {text!r} is not a version; {examples}", text=text, examples=_EXAMPLES) from error
+        raise UsageError("{text!r} is not a version; {examples}", text=text, examples=_EXAMPLES) from error
     return text

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from perfgate.document.bisection import BisectionTrial, CommitChange, PackageChange
+from perfgate.document.bisection import BisectionTrial, CommitChange, EnvironmentChange, PackageChange
 from perfgate.document.budget import PlacePattern
 from perfgate.document.decision import Comparing, DecisionDocument
 from perfgate.document.message import as_message, english
@@ -31,6 +31,9 @@ from perfgate.stats.culprits import Answer, Culprits
 
 # An inconclusive gate is repeated once, with its budget multiplied by this.
 MORE_BUDGET = 3.0
+_LOOKS = 2
+# The share of the allowed error that the gate of all changes together may use, because it costs the most to repeat.
+_SHARE_OF_FIRST = 0.5
 _WORDS = {"slow": "slower", "fast": "not slower", "undecided": "not decided", "impossible": "cannot be tried"}
 
 
@@ -51,7 +54,7 @@ class States(Protocol):
     """The changes that lead from the old state to the new one, and the comparison of a state with some of them to the old."""
 
     @property
-    def changes(self) -> Sequence[PackageChange] | Sequence[CommitChange]: ...
+    def changes(self) -> Sequence[PackageChange] | Sequence[CommitChange] | Sequence[EnvironmentChange]: ...
 
     def sides(self, applied: frozenset[int], *, number: int) -> TrialSides:
         """The old state and the one with these changes. Raises ImpossibleStateError if it cannot be made."""
@@ -124,7 +127,7 @@ class Search:
                 decision = self.check(self.directory, replace(options, budgets=MORE_BUDGET), self.progress)
                 reading = self._read(decision)
                 if reading.answer == "undecided" and self.signal.time:
-                    reading = read_last(decision, self.signal)
+                    reading = read_last(decision, self.signal, self.error - self.wrong())
         except (ConfigError, RepositoryError, MeasuringError, SetUpError) as error:
             if not self.tried or isinstance(error, (MachineBusyError, OldStateError)):
                 raise
@@ -148,9 +151,13 @@ class Search:
 
     def _read(self, decision: DecisionDocument) -> TrialReading:
         if not self.tried or not (self.signal.counters or self.signal.time):
-            return read_first(decision, self.pattern)
-        planned = math.ceil(math.log2(max(2, len(self.states.changes)))) + 2
-        return read_next(decision, self.signal, self.error / planned)
+            return read_first(decision, self.pattern, allowed=self.error * _SHARE_OF_FIRST)
+        return read_next(decision, self.signal, self._share())
+
+    def _share(self) -> float:
+        """The probability of error allowed to one look: what the first gate left, over both looks at all later gates."""
+        planned = math.ceil(math.log2(max(2, len(self.states.changes)))) + 1
+        return (self.error - self.tried[0].error) / (planned * _LOOKS)
 
     def wrong(self) -> float:
         """A bound on the probability that any answer is wrong: the sum over all answers."""

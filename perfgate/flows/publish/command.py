@@ -1,4 +1,4 @@
-"""``perfgate command``: execute an order in a comment, if its author may push: measure again, or accept a regression."""
+"""``perfgate command``: execute an order in a comment, if its author may push: measure, bisect, or accept a regression."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ from perfgate.flows.trust.acceptance import (
     store_acceptances,
 )
 from perfgate.git.commands import COMMIT_ID
+from perfgate.git.repository import commit_named, is_behind
 from perfgate.judging.forge.comment import CommentState, find_own, marker, read_state
 from perfgate.judging.forge.detect import detect, read_comment
 from perfgate.judging.forge.forge import CiEvent, Forge, connect, find_token, token_variables
 from perfgate.judging.forge.orders import (
     AcceptOrder,
+    BisectOrder,
     CommentEvent,
     OrderedChange,
     OrderError,
@@ -37,7 +39,7 @@ from perfgate.judging.report.render.comment import OrderAnswer, render_answer
 from perfgate.locale import Language
 
 # An order that cannot be parsed is answered too, once its author is known to be allowed to give orders.
-_Asked = RunOrder | AcceptOrder | OrderError
+_Asked = RunOrder | BisectOrder | AcceptOrder | OrderError
 
 
 @dataclass(frozen=True)
@@ -60,15 +62,16 @@ def run_command(request: CommandRequest, doors: Doors) -> None:
     """
     comment, event = read_comment(doors.environ), detect(doors.environ)
     if comment is None or event is None:
-        raise UsageError(
-            "this job was not started by a new comment on a pull request; run it on `issue_comment: created`"
-        )
+        raise UsageError("this job was not started by a new comment; run it on `issue_comment: created`")
     order = _asked(comment)
     if order is None or comment.bot or comment.edited:
         doors.say("Nothing was asked: the comment is no order, or a bot wrote it, or it was edited.")
         return
-    forge = _connect(request, doors, event)
+    forge = connect_to_answer(request, doors, event)
     orders = takes_orders(forge)
+    if comment.on_issue:
+        _on_issue(order, comment, event, forge, request, doors)
+        return
     change = orders.ordered_change(comment.number)
     if not change.is_open or not orders.may_push(comment.author):
         who = log_lines(f"{comment.author} may not push, or change request {change.number} is closed.", doors.environ)
@@ -80,13 +83,46 @@ def run_command(request: CommandRequest, doors: Doors) -> None:
     answer = _refusal(order, change, comment)
     if answer is None and isinstance(order, AcceptOrder) and order.blocks:
         order, answer = _with_metrics(order, _state(forge, change.number, request.key), change)
-    if answer is None and isinstance(order, RunOrder):
-        answer = _run(order, change, event, doors.environ)
+    if answer is None and isinstance(order, (RunOrder, BisectOrder)):
+        answer = _measure(order, change, event, doors.environ)
     elif answer is None and isinstance(order, AcceptOrder):
         answer = _accept(order, comment, change, event, forge, request, doors)
     if answer is not None:
         forge.add_comment(change.number, render_answer(answer, request.language) + "\n")
         doors.say(f"Change request {change.number} was answered: {answer.outcome}.")
+
+
+def _on_issue(
+    order: _Asked, comment: CommentEvent, event: CiEvent, forge: Forge, request: CommandRequest, doors: Doors
+) -> None:
+    """Execute the one order that an issue takes, such as the weekly report: bisect main between two of its commits."""
+    if not isinstance(order, BisectOrder) or order.between is None:
+        doors.say("Nothing was done: on an issue only `bisect [METRIC] GOOD..BAD` is an order.")
+        return
+    if not takes_orders(forge).may_push(comment.author):
+        doors.say(f"Nothing was done.\n{log_lines(f'{comment.author} may not push.', doors.environ)}")
+        return
+    answer = _bisect_main(order, order.between, comment.number, event, request.root, doors.environ)
+    forge.add_comment(comment.number, render_answer(answer, request.language) + "\n")
+    doors.say(f"Issue {comment.number} was answered: {answer.outcome}.")
+
+
+def _bisect_main(
+    order: BisectOrder,
+    between: tuple[str, str],
+    number: int,
+    event: CiEvent,
+    root: Path,
+    environ: Mapping[str, str],
+) -> OrderAnswer:
+    """Start the bisection of two commits of the checked-out default branch, so of reviewed code alone."""
+    if unknown := _unknown_metric(order):
+        return unknown
+    good, bad = (commit_named(root, commit) for commit in between)
+    if not (good and bad and good != bad and is_behind(root, good, bad) and is_behind(root, bad)):
+        return OrderAnswer("not_of_main", named=between[0], head=between[1])
+    commits = OrderedChange(number, bad, good, is_open=True, from_fork=False, author=None)
+    return _measure(order, commits, event, environ)
 
 
 def _asked(comment: CommentEvent) -> _Asked | None:
@@ -96,7 +132,8 @@ def _asked(comment: CommentEvent) -> _Asked | None:
         return error
 
 
-def _connect(request: CommandRequest, doors: Doors, event: CiEvent) -> Forge:
+def connect_to_answer(request: CommandRequest, doors: Doors, event: CiEvent) -> Forge:
+    """The forge, with the job's token. Raises UsageError without one."""
     token = find_token(event.forge, doors.environ, request.token_variable)
     if token is None:
         names = ", ".join(token_variables(event.forge, request.token_variable))
@@ -119,13 +156,24 @@ def _refusal(order: _Asked, change: OrderedChange, comment: CommentEvent) -> Ord
         return OrderAnswer("moved", head=change.head_sha, named=order.head)
     if change.from_fork and order.head is None:
         return OrderAnswer("unnamed", head=change.head_sha)
-    if isinstance(order, AcceptOrder):
-        try:
-            for metric in order.metrics:
-                refuse_unknown_metric(metric)
-        except UnknownMetricError as error:
-            return OrderAnswer("no_metric", metrics=(metric,), close=error.close)
+    if isinstance(order, BisectOrder) and order.between is not None:
+        return OrderAnswer("unclear")
+    return None if isinstance(order, RunOrder) else _unknown_metric(order)
+
+
+def _unknown_metric(order: AcceptOrder | BisectOrder) -> OrderAnswer | None:
+    try:
+        for metric in _metrics(order):
+            refuse_unknown_metric(metric)
+    except UnknownMetricError as error:
+        return OrderAnswer("no_metric", metrics=(metric,), close=error.close)
     return None
+
+
+def _metrics(order: AcceptOrder | BisectOrder) -> tuple[str, ...]:
+    if isinstance(order, AcceptOrder):
+        return order.metrics
+    return (order.metric,) if order.metric else ()
 
 
 def _with_metrics(
@@ -142,8 +190,10 @@ def _with_metrics(
         return order, OrderAnswer("no_block", head=state.head[:12], block=error.number)
 
 
-def _run(order: RunOrder, change: OrderedChange, event: CiEvent, environ: Mapping[str, str]) -> OrderAnswer:
-    """Write the workflow's outputs for measuring again; nothing from the comment gets there unchecked."""
+def _measure(
+    order: RunOrder | BisectOrder, change: OrderedChange, event: CiEvent, environ: Mapping[str, str]
+) -> OrderAnswer:
+    """Write the workflow's outputs for measuring; nothing from the comment gets there unchecked."""
     if not (COMMIT_ID.fullmatch(change.head_sha) and COMMIT_ID.fullmatch(change.base_sha)):
         raise ForgeError("change request {number} has no head or base that is a commit", number=change.number)
     path = outputs_path(environ)
@@ -151,16 +201,25 @@ def _run(order: RunOrder, change: OrderedChange, event: CiEvent, environ: Mappin
         raise UsageError(
             "{variable} is not set, so the workflow would not learn what to measure", variable=OUTPUT_VARIABLE
         )
+    bisects = isinstance(order, BisectOrder)
+    workload, metric = (None, order.metric) if isinstance(order, BisectOrder) else (order.workload, None)
     outputs = {
-        "action": "run",
+        "action": "bisect" if bisects else "run",
         "number": str(change.number),
         "head_sha": change.head_sha,
         "base_sha": change.base_sha,
-        "workload": order.workload or "",
+        "workload": workload or "",
+        "metric": metric or "",
         "fork": "true" if change.from_fork else "false",
     }
     append_to(path, output_lines(outputs), OUTPUT_VARIABLE)
-    return OrderAnswer("measuring", head=change.head_sha[:12], workload=order.workload, job_url=event.job_url)
+    return OrderAnswer(
+        "bisecting" if bisects else "measuring",
+        head=change.head_sha[:12],
+        workload=workload,
+        metrics=(metric,) if metric else (),
+        job_url=event.job_url,
+    )
 
 
 def _accept(

@@ -90,12 +90,12 @@ def is_draft(environ: Mapping[str, str]) -> bool:
 
 
 def read_comment(environ: Mapping[str, str]) -> CommentEvent | None:
-    """The new comment on a change request that this process runs for; None for any other event."""
+    """The new comment on a change request or an issue that this process runs for; None for any other event."""
     if environ.get("GITHUB_ACTIONS") != "true" or environ.get("GITHUB_EVENT_NAME") != "issue_comment":
         return None
     payload = _read_payload(environ, _CommentPayload)
     comment = payload.comment
-    if payload.action != "created" or payload.issue.pull_request is None:
+    if payload.action != "created":
         return None
     return CommentEvent(
         number=payload.issue.number,
@@ -104,6 +104,7 @@ def read_comment(environ: Mapping[str, str]) -> CommentEvent | None:
         author=comment.user.login if comment.user else "",
         bot=comment.user is None or comment.user.type != "User",
         edited=comment.updated_at != comment.created_at,
+        on_issue=payload.issue.pull_request is None,
     )
 
 

@@ -18,11 +18,15 @@ _SEPARATOR = ","
 _NUMBER = re.compile(r"[0-9]{1,3}")
 # The ASCII subset of the workload names perfgate.toml allows: this one is passed on to a CI shell.
 _WORKLOAD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+# Two commits of main, as the weekly report names them.
+_RANGE = re.compile(r"([0-9a-f]{7,40})\.\.([0-9a-f]{7,40})")
+# A metric or pattern, with a place; passed on like a workload. It cannot begin like an option.
+_METRIC = re.compile(r"[A-Za-z0-9_*?\[][A-Za-z0-9_.:*?!\[\]@/-]{0,199}")
 
 
 @dataclass(frozen=True)
 class CommentEvent:
-    """The comment on a change request that the CI job runs for. None of it is trusted.
+    """The comment on a change request, or on an issue, that the CI job runs for. None of it is trusted.
 
     ``bot`` is the forge's classification of the author; ``edited`` is true if the text is not the original one.
     """
@@ -32,6 +36,7 @@ class CommentEvent:
     author: str
     bot: bool
     edited: bool
+    on_issue: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,19 @@ class AcceptOrder:
     blocks: tuple[int, ...] = ()
 
 
-Order = RunOrder | AcceptOrder
+@dataclass(frozen=True)
+class BisectOrder:
+    """Find the commit that makes the change slower, by ``metric`` or any; ``head`` is the commit that the author reviewed.
+
+    ``between`` are a good and a bad commit of main instead, which may be shortened.
+    """
+
+    head: str | None = None
+    metric: str | None = None
+    between: tuple[str, str] | None = None
+
+
+Order = RunOrder | AcceptOrder | BisectOrder
 
 
 @dataclass(frozen=True)
@@ -111,13 +128,25 @@ def read_order(body: str) -> Order | None:
         if rest and not _WORKLOAD.fullmatch(rest[0]):
             raise OrderError("no workload can have this name")
         return RunOrder(head, rest[0] if rest else None)
+    if verb == "bisect" and len(rest) <= 2:
+        return _bisect_order(head, rest)
     if verb == "accept" and len(rest) >= 2:
         named, reason = tuple(filter(None, rest[0].split(_SEPARATOR))), " ".join(rest[1:])
         if numbers := cause_numbers(named):
             return AcceptOrder((), reason, head, numbers)
         if named:
             return AcceptOrder(named, reason, head)
-    raise OrderError("it is neither `run [WORKLOAD]` nor `accept NUMBER REASON` nor `accept METRIC[,METRIC] REASON`")
+    raise OrderError(
+        "it is neither `run [WORKLOAD]` nor `bisect [METRIC]` nor `accept NUMBER REASON` nor `accept METRIC[,METRIC] REASON`"
+    )
+
+
+def _bisect_order(head: str | None, rest: Sequence[str]) -> BisectOrder:
+    match = _RANGE.fullmatch(rest[-1]) if rest else None
+    metrics = rest[:-1] if match else rest
+    if len(metrics) > 1 or (metrics and not _METRIC.fullmatch(metrics[0])) or (match and head):
+        raise OrderError("it is not `bisect [METRIC]`, with `GOOD..BAD` at its end for two commits of main")
+    return BisectOrder(head, metrics[0] if metrics else None, (match[1], match[2]) if match else None)
 
 
 def cause_numbers(named: Sequence[str]) -> tuple[int, ...]:

@@ -13,7 +13,15 @@ from perfgate.document.decision import Comparison, DecisionDocument
 from perfgate.document.message import Message
 from perfgate.errors import MeasuringError, UsageError
 from perfgate.flows.bisect.answers import Signal, TrialReading, read_first, read_last, read_next, signal_of
-from perfgate.flows.bisect.request import NewPackages, ReleaseRange, parse_bisect
+from perfgate.flows.bisect.request import (
+    InterpreterList,
+    LaunchedVersions,
+    NewPackages,
+    PackageSets,
+    ReleaseRange,
+    parse_between,
+    parse_bisect,
+)
 from perfgate.flows.bisect.stacks import StackMaker, releases_between, versions_in
 from tests.fakes.documents import make_comparison, make_decision, make_failure
 from tests.fakes.wheels import write_wheel
@@ -49,6 +57,50 @@ def test_parse_bisect__packages_or_releases__as_written(text: str, wanted: NewPa
 def test_parse_bisect__anything_else__says_how_to_write_it(text: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         parse_bisect(text)
+
+
+SOURCE = "source /opt/{}/set_env.sh"
+
+
+@pytest.mark.parametrize(
+    ("text", "lines", "wanted"),
+    [
+        ("attrs==23.1..26.1", None, ReleaseRange("attrs", "23.1", "26.1")),
+        ("a==1, a==2 ,a==3,", None, PackageSets([{"a": "1"}, {"a": "2"}, {"a": "3"}])),
+        (
+            "torch==2.7.1 torch_npu==2.7.1, torch==2.8.0  torch_npu==2.8.0",
+            None,
+            PackageSets([{"torch": "2.7.1", "torch-npu": "2.7.1"}, {"torch": "2.8.0", "torch-npu": "2.8.0"}]),
+        ),
+        ("old/bin/python, new/bin/python", None, InterpreterList([Path("old/bin/python"), Path("new/bin/python")])),
+        ("8.1.RC1, 8.2.RC1", SOURCE, LaunchedVersions(["8.1.RC1", "8.2.RC1"], SOURCE)),
+        ("quay.io/a/b:v1,quay.io/a/b:v2", "run {}", LaunchedVersions(["quay.io/a/b:v1", "quay.io/a/b:v2"], "run {}")),
+    ],
+)
+def test_parse_between__list_of_environments__as_written(text: str, lines: str | None, wanted: object) -> None:
+    assert parse_between(text, lines) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "lines", "complaint"),
+    [
+        ("", None, "needs an old and a new environment; write e.g."),
+        ("8.1", SOURCE, "needs an old and a new environment"),
+        ("8.1,8.2,8.1", SOURCE, "names 8.1 twice"),
+        ("8.1,8.2", "source /opt/set_env.sh", "has no {} for the version; write e.g. 'source /usr"),
+        ("8.1,$(id)", SOURCE, r"'\$\(id\)' is no version"),
+        ("8.1,a b", SOURCE, "'a b' is no version"),
+        ("8.1,8.2", None, "does not understand '8.1'"),
+        ("torch==1,torch>=2", None, "does not understand 'torch>=2'"),
+        ("torch==1 torch==2,torch==3", None, "does not understand 'torch==1 torch==2'"),
+        ("torch==1,new/bin/python", None, "does not understand 'new/bin/python'"),
+        ("torch==newest,torch==2", None, "'newest' is not a version"),
+        ("attrs==26.1..23.1", None, "must be older"),
+    ],
+)
+def test_parse_between__anything_else__says_how_to_write_it(text: str, lines: str | None, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        parse_between(text, lines)
 
 
 LISTED = ["26.1.0", "25.4.0", "25.4.0rc1", "24.1.0", "not-a-version", "23.1.0", "9.0"]
@@ -115,6 +167,20 @@ def test_read_next__counters_to_follow__they_alone_answer(
 ) -> None:
     decision = make_decision(verdict, comparisons=comparisons)
     assert read_next(decision, Signal(frozenset([OPS])), 0.01).answer == answer
+
+
+def test_read_first__regression_that_may_be_noise__undecided_beyond_the_allowed_probability() -> None:
+    slower = make_decision("FAIL", comparisons=[make_comparison(outcome="regressed", p_adjusted=0.03)])
+    assert read_first(slower, allowed=0.025).answer == "undecided"
+    assert read_first(slower, allowed=0.03) == TrialReading("slow", 0.03)
+    unstated = make_decision("FAIL", comparisons=[make_comparison(outcome="regressed")])
+    assert read_first(unstated, allowed=0.025) == TrialReading("slow", unstated.policy.alpha)
+
+
+def test_read_first__metric_that_follows_another__answered_by_that_one() -> None:
+    slower = make_decision("FAIL", comparisons=[make_comparison("latency.p50", outcome="regressed", p_adjusted=0.001)])
+    assert read_first(slower, parse_place("latency.p90@encoder/long")).answer == "slow"
+    assert read_first(slower, parse_place("throughput.median")).answer == "undecided"
 
 
 def test_read_first__old_state_fails__no_answer() -> None:
@@ -199,7 +265,7 @@ def test_read_next__time_to_follow__whether_half_of_the_slowdown_is_there_and_ho
 
 def test_read_last__part_of_the_slowdown_is_certain__slow_as_the_first_of_several() -> None:
     third = make_decision("FAIL", comparisons=[time_moved("latency.low", 0.013, 0.008)])
-    assert read_last(third, TIME) == TrialReading("slow", 0.001)
-    assert read_last(
-        make_decision("WARN", comparisons=[time_moved("latency.low", 0.01, 0.02, "inconclusive")]), TIME
-    ) == (TrialReading("undecided", 1.0))
+    assert read_last(third, TIME, 0.001) == TrialReading("slow", 0.001)
+    assert read_last(third, TIME, 0.0009).answer == "undecided"
+    unclear = make_decision("WARN", comparisons=[time_moved("latency.low", 0.01, 0.02, "inconclusive")])
+    assert read_last(unclear, TIME, 0.05) == TrialReading("undecided", 1.0)

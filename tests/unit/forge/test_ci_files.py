@@ -126,9 +126,10 @@ PERMISSIONS = {
     "trusted": {
         "baseline": {"actions": "read", "contents": "write"},
         "record": {"actions": "read", "contents": "write", "pull-requests": "read"},
-        "command": {"actions": "read", "contents": "write", **COMMENTS},
+        "command": {"actions": "read", "contents": "write", "issues": "write", **COMMENTS},
         "measure": {"contents": "read"},
         "publish": {**READ, **COMMENTS},
+        "answer": {"contents": "read", "issues": "write", "pull-requests": "write"},
         "weekly": {"contents": "write", "issues": "write"},
     },
     "check": {"check": {"contents": "read"}},
@@ -181,6 +182,7 @@ def test_job_with_a_token__checkout__is_not_the_change(name: str) -> None:
                 "record": None,
                 "command": None,
                 "publish": None,
+                "answer": None,
                 "weekly": None,
             },
         }[name]
@@ -233,11 +235,19 @@ def test_testbeds__example_of_the_page__has_what_the_workflows_the_template_and_
         assert ("needs" in jobs[f"{one['name']}-publish"]) == (one["publish"] != "all")
 
 
-@pytest.mark.parametrize("name", ["gate", "trusted"])
-def test_testbeds__default__is_one_machine_whose_artifact_has_the_name_of_the_gate_alone(name: str) -> None:
+FIRST_TO_BISECT = (
+    "needs.command.outputs.action == 'bisect' && fromJSON(format('[{0}]', toJSON(fromJSON(inputs.testbeds)[0]))) || "
+)
+
+
+@pytest.mark.parametrize(("name", "first"), [("gate", ""), ("trusted", FIRST_TO_BISECT)])
+def test_testbeds__default__is_one_machine_whose_artifact_has_the_name_of_the_gate_alone(name: str, first: str) -> None:
     assert json.loads(_inputs(name)["testbeds"]["default"]) == [{"name": ""}]
     job = _jobs(name)["measure"]
-    assert job["strategy"] == {"fail-fast": False, "matrix": {"testbed": "${{ fromJSON(inputs.testbeds) }}"}}
+    assert job["strategy"] == {
+        "fail-fast": False,
+        "matrix": {"testbed": f"${{{{ {first}fromJSON(inputs.testbeds) }}}}"},
+    }
     assert job["concurrency"]["group"].endswith("-${{ matrix.testbed.name }}")
     assert job["runs-on"] == "${{ matrix.testbed.runs-on || fromJSON(inputs.runs-on) }}"
 
@@ -317,9 +327,14 @@ def _installs() -> list[dict[str, Any]]:
 
 def test_jobs_with_a_token__installation__is_the_same_and_may_be_another_than_that_of_the_measuring() -> None:
     first, *others = _installs()
-    assert len(others) == 6
+    assert len(others) == 7
     assert all(step == first for step in others)
     assert first["env"] == {"PERFGATE_PACKAGE": "${{ inputs.publish-package || inputs.package }}"}
+
+
+def test_answering_job__artifact_fetched_by_an_action__before_perfgate_is_installed_anew() -> None:
+    order = [step["name"] for step in _jobs("trusted")["answer"]["steps"]]
+    assert order == ["Check out the default branch", "Get the bisection", "Install perfgate", "Answer"]
 
 
 @pytest.mark.parametrize("name", ["gate", "trusted"])
@@ -488,6 +503,9 @@ def _measuring(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for setting in ("setup", "python"):
         text = text.replace(f"matrix.testbed.{setting} || ", "")
     queued = "github.event.merge_group.base_sha }}"
+    # Only the workflow that obeys comments bisects.
+    for output, variable in (("action", "ACTION"), ("metric", "METRIC")):
+        text = text.replace(f'"PERFGATE_{variable}": "${{{{ needs.command.outputs.{output} }}}}", ', "")
     for base in ("${{ inputs.base || " + queued, ordered + "base_sha || '' }}", "${{ " + queued):
         text = text.replace(base, "")
     shared: list[dict[str, Any]] = json.loads(text)
@@ -561,6 +579,20 @@ def test_measure__nothing_to_measure__reports_the_exit_code_and_no_verdict(measu
     end = lines.index(f"::{word}::")
     assert any("perfgate.toml does not exist" in line for line in lines[1:end])
     assert all(line.startswith("::error title=perfgate::") for line in lines[end + 1 :])
+
+
+def test_measure__bisection_ordered__its_metric_is_passed_on_and_a_base_without_common_commit_refused(
+    measuring: Measuring,
+) -> None:
+    who = ("-c", "user.name=ann", "-c", "user.email=ann@example.org")
+    for message in ("base", "head"):
+        _run("git", "-C", measuring.folder, *who, "commit", "--quiet", "--allow-empty", "--message", message)
+    ordered = {"PERFGATE_ACTION": "bisect", "PERFGATE_METRIC": "latency.lwo"}
+    done = measuring.run("Measure", **ordered, PERFGATE_BASE="HEAD^1")
+    assert measuring.outputs() == {"exit-code": "2", "keep": "true"}
+    assert "did you mean 'latency.low'" in done.stdout
+    done = measuring.run("Measure", **ordered, PERFGATE_BASE="0" * 40)
+    assert "the change has no commit in common with its base" in done.stdout
 
 
 def test_measure__decision_of_an_earlier_job__is_not_taken(measuring: Measuring) -> None:

@@ -413,8 +413,12 @@ def test_read_comment__edited_or_a_bots__says_so(tmp_path: Path, changes: Any, b
     assert (found.bot, found.edited) == (bot, edited)
 
 
-def test_read_comment__on_an_issue_or_of_another_event__none(tmp_path: Path) -> None:
-    assert _comment(tmp_path, issue={"number": 7}) is None
+def test_read_comment__on_an_issue__says_so(tmp_path: Path) -> None:
+    expected = CommentEvent(7, "/perfgate run", "ann", bot=False, edited=False, on_issue=True)
+    assert _comment(tmp_path, issue={"number": 7}) == expected
+
+
+def test_read_comment__of_another_event__none(tmp_path: Path) -> None:
     assert _comment(tmp_path, action="edited") is None
     assert _comment(tmp_path, event="pull_request") is None
     assert read_comment({"PATH": "/bin"}) is None
@@ -425,6 +429,8 @@ def test_read_comment__recorded_payload__is_of_an_issue(tmp_path: Path) -> None:
     if not recorded.exists():
         pytest.skip("no recorded payloads beside the checkout")
     payload = json.loads(recorded.read_bytes())
-    assert _comment(tmp_path, **payload) is None
+    of_issue = _comment(tmp_path, **payload)
+    assert of_issue is not None
+    assert of_issue.on_issue
     found = _comment(tmp_path, **{**payload, "issue": {**payload["issue"], "pull_request": {}}})
     assert found == CommentEvent(1, payload["comment"]["body"], "Codertocat", bot=False, edited=False)

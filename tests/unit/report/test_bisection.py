@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from perfgate.document.bisection import BisectionDocument, BisectionTrial, PackageChange
+from perfgate.document.bisection import BisectionDocument, BisectionTrial, EnvironmentChange, PackageChange
 from perfgate.judging.report.render.bisection import render_bisection, result_line
 
 PACKAGES = [
@@ -20,6 +20,8 @@ RELEASES = [
     PackageChange(package="attrs", before=before, after=after)
     for before, after in (("23.1", "24.1"), ("24.1", "25.1"), ("25.1", "26.1"))
 ]
+
+TOOLKITS = [EnvironmentChange(before=before, after=after) for before, after in (("8.0", "8.1"), ("8.1", "8.2"))]
 
 
 def make_bisection(outcome: Any = "found", **fields: Any) -> BisectionDocument:
@@ -62,6 +64,16 @@ def make_bisection(outcome: Any = "found", **fields: Any) -> BisectionDocument:
         (
             make_bisection(changes=RELEASES, cumulative=True, culprits=[[1, 2]]),
             "attrs 26.1 is slower and 24.1 is not; the releases between cannot be tried",
+        ),
+        (make_bisection(changes=TOOLKITS, cumulative=True, culprits=[[1]]), "Slower since 8.2; 8.1 is not"),
+        (
+            make_bisection(changes=TOOLKITS, cumulative=True, culprits=[[0, 1]]),
+            "8.2 is slower and 8.0 is not; those between cannot be tried",
+        ),
+        (make_bisection("none", changes=TOOLKITS, cumulative=True), "8.2 is not slower than 8.0"),
+        (
+            make_bisection("undecided", changes=TOOLKITS, cumulative=True, suspects=[0, 1]),
+            "Not decided: a gate stayed inconclusive; the culprit is among 8.1, 8.2",
         ),
     ],
 )

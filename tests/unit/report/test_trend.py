@@ -69,7 +69,7 @@ def test_render_issue__commit_with_author_and_change_request__named_with_the_cer
     assert "**`Cache masks`** (#412, `Li Wei`) `0014c0ffee`" in text
     assert "Certain, by exact count: synchronisations per call · `encoder/long` 0 → 1" in text
     assert (
-        "Next: `perfgate trend --confirm` · `git checkout 0014c0ffee && perfgate check --base 0013c0ffee` · "
+        "Next: `perfgate trend --confirm` · `perfgate bisect latency.p50@encoder/long --good 0013c0ffee --bad 0014c0ffee` · "
         "`perfgate baseline accept '*' --commit 0014c0ffee --reason TEXT`"
     ) in text
 
@@ -195,11 +195,31 @@ def test_render_issue__new_testbed_failed_runs_left_out__in_the_folds() -> None:
     assert "2 series have too few versions to distinguish a change from noise: `latency.p99 · encoder/long`" in text
 
 
-def test_render_issue__one_of_several_commits__a_bisection_finds_it() -> None:
-    commits = make_change().commits[:1] * 3
-    text = render_issue(make_trend(make_series(make_change(commits=commits, commit_count=20))), CONTEXT)
-    assert "`perfgate bisect latency.p50 --good 0013c0ffee --bad 0014c0ffee`" in text
-    assert "git checkout" not in text
+@pytest.mark.parametrize(
+    ("change", "series", "command"),
+    [
+        ({"commit_count": 20}, {}, "perfgate bisect latency.p50@encoder/long --good 0013c0ffee --bad 0014c0ffee"),
+        (
+            {},
+            {"workload": "my model"},
+            "perfgate bisect 'latency.p50@my model/long' --good 0013c0ffee --bad 0014c0ffee",
+        ),
+        ({}, {"labels": {"batch": "8"}}, "perfgate bisect --good 0013c0ffee --bad 0014c0ffee"),
+        ({"standing": "open"}, {}, "perfgate bisect latency.p50@encoder/long --good 0013c0ffee --bad 0014c0ffee"),
+        ({"direction": "better"}, {}, None),
+        ({"standing": "resolved"}, {}, None),
+        ({"last_good": None}, {}, None),
+    ],
+)
+def test_trend__change_for_the_worse__issue_and_terminal_print_the_bisection_that_finds_its_commit(
+    change: dict[str, Any], series: dict[str, Any], command: str | None
+) -> None:
+    document = make_trend(make_series(make_change(**change), **series))
+    written = io.StringIO()
+    render_trend(document, Console(file=written, width=80), "en")
+    printed = [line.strip() for line in written.getvalue().splitlines() if "perfgate bisect" in line]
+    assert printed == ([command] if command else [])
+    assert re.findall(r"`(perfgate bisect [^`]*)`", render_issue(document, CONTEXT)) == ([command] if command else [])
 
 
 def test_render_issue__hundreds_of_changes__folds_go_first_then_rows_and_it_fits() -> None:
@@ -209,7 +229,7 @@ def test_render_issue__hundreds_of_changes__folds_go_first_then_rows_and_it_fits
             count=n + 1,
             workload="w" * 40 + str(n),
         )
-        for n in range(1, 81)
+        for n in range(1, 71)
     ]
     names = [NotLookedAt(reason="metric", series=900, names=["n" * 90 + str(n) for n in range(900)])]
     whole = render_issue(make_trend(*series, not_looked_at=names), CONTEXT)
@@ -219,7 +239,7 @@ def test_render_issue__hundreds_of_changes__folds_go_first_then_rows_and_it_fits
     assert "How the runs went" in text
     small = render_issue(make_trend(*series, not_looked_at=names), CONTEXT, budget=13_000)
     assert len(small) <= 13_000
-    assert "60 more rows: see `trend.html`." in small
+    assert "50 more rows: see `trend.html`." in small
     with pytest.raises(ValueError, match="too small"):
         render_issue(make_trend(*series), CONTEXT, budget=300)
 

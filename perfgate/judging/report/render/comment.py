@@ -180,6 +180,7 @@ def tidied(text: str) -> str:
 
 Outcome = Literal[
     "measuring",
+    "bisecting",
     "accepted",
     "waiting",
     "unclear",
@@ -190,6 +191,7 @@ Outcome = Literal[
     "no_numbers",
     "outdated",
     "no_block",
+    "not_of_main",
 ]
 
 

@@ -113,21 +113,35 @@ def _is_certain(cause: TrendCause, document: TrendDocument) -> bool:
 
 
 def _next_commands(cause: TrendCause, lead: MovedSeries) -> list[str]:
-    """The commands that confirm a regression, find its commit or show it against its parent, and accept it."""
+    """The commands that confirm a regression, find its commit, and accept it."""
     series, change = lead
     if cause.direction != "worse" or cause.standing not in ("new", "open") or not change.first_bad:
         return []
     commands = ["perfgate trend --confirm"] if change.evidence == "suspected" and change.confirmation is None else []
-    if change.last_good:
-        good, bad = short(change.last_good), short(change.first_bad)
-        if change.commit_count > 1:
-            commands.append(f"perfgate bisect {shlex.quote(series.metric)} --good {good} --bad {bad}")
-        else:
-            commands.append(f"git checkout {bad} && perfgate check --base {good}")
-    place = f"{series.workload}/{series.shape}" if series.shape else series.workload
-    metric = shlex.quote(f"{series.metric}@{place}" if len(cause.changes) == 1 else "*")
-    commands.append(f"perfgate baseline accept {metric} --commit {short(change.first_bad)} --reason TEXT")
+    commands += filter(None, [bisect_command(cause, lead)])
+    metric = _at_its_place(series) if len(cause.changes) == 1 else "*"
+    commands.append(f"perfgate baseline accept {shlex.quote(metric)} --commit {short(change.first_bad)} --reason TEXT")
     return commands
+
+
+def bisect_command(cause: TrendCause, lead: MovedSeries) -> str | None:
+    """The command that finds the commit of an open regression between the last good run and the first bad one, and shows it.
+
+    None if there is nothing to search. A number that only the checklist has is compared by no gate: any regression counts.
+    """
+    series, change = lead
+    if cause.direction != "worse" or cause.standing not in ("new", "open"):
+        return None
+    if not (change.last_good and change.first_bad):
+        return None
+    metric = "" if series.labels or series.informing else f"{shlex.quote(_at_its_place(series))} "
+    return f"perfgate bisect {metric}--good {short(change.last_good)} --bad {short(change.first_bad)}"
+
+
+def _at_its_place(series: TrendSeries) -> str:
+    """A metric with its workload and shape, as `document.budget.parse_place` reads it."""
+    place = f"{series.workload}/{series.shape}" if series.shape else series.workload
+    return f"{series.metric}@{place}"
 
 
 def _no_slowdown(cause: TrendCause, document: TrendDocument) -> Words | None:

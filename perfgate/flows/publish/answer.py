@@ -1,0 +1,75 @@
+"""``perfgate command --answer``: post the result of an ordered bisection as a comment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from perfgate.document.bisection import BISECTION_FILE, BisectionDocument, CommitChange
+from perfgate.document.strict_json import parse_json
+from perfgate.errors import DocumentError, UsageError
+from perfgate.flows.publish.command import CommandRequest, connect_to_answer
+from perfgate.flows.shared.doors import Doors
+from perfgate.git.commands import COMMIT_ID
+from perfgate.judging.forge.detect import detect
+from perfgate.judging.forge.runner import log_lines
+from perfgate.judging.report.render.bisection import render_bisection_answer
+
+_MOST_BYTES = 4 * 1024 * 1024
+
+
+def answer_bisection(request: CommandRequest, folder: Path, doors: Doors) -> None:
+    """Answer with the bisection in ``folder``, or with its absence. It is untrusted: nothing of it becomes a verdict.
+
+    Raises UsageError outside a CI job for a change request, DocumentError if the bisection is not one of this change, after a
+    comment that it is missing, and ForgeError if the forge refuses.
+    """
+    event = detect(doors.environ)
+    if event is None or event.change_request is None:
+        raise UsageError("this job has no change request to answer on; run it in the workflow that obeys comments")
+    forge = connect_to_answer(request, doors, event)
+    document, wrong = None, None
+    try:
+        document = _read(folder / BISECTION_FILE, event.head_sha)
+    except DocumentError as error:
+        wrong = error
+    text = render_bisection_answer(document, event.job_url, request.language)
+    forge.add_comment(event.change_request, text + "\n")
+    doors.say(log_lines(text, doors.environ))
+    if wrong is not None:
+        raise wrong
+
+
+def _read(path: Path, head: str) -> BisectionDocument | None:
+    """The bisection of the commits up to ``head``; None if there is none. Raises DocumentError for any other."""
+    if path.is_symlink() or not path.is_file():
+        return None
+    with path.open("rb") as file:
+        data = file.read(_MOST_BYTES + 1)
+    try:
+        document = msgspec.convert(parse_json(data, name=BISECTION_FILE, max_bytes=_MOST_BYTES), BisectionDocument)
+    except msgspec.ValidationError as error:
+        raise DocumentError("{name} is not a bisection: {error}", name=BISECTION_FILE, error=error) from error
+    if document.commit != head or not _is_sound(document):
+        raise DocumentError(
+            "{name} is not the bisection of the commits up to {head}", name=BISECTION_FILE, head=head[:12]
+        )
+    return document
+
+
+def _is_sound(document: BisectionDocument) -> bool:
+    """Whether its positions are those of commits, and it has what its outcome is about."""
+    if not document.changes or not document.tried:
+        return False
+    commits = [change.commit for change in document.changes if isinstance(change, CommitChange)]
+    named = [*commits, *(change.before for change in document.changes if isinstance(change, CommitChange))]
+    positions = [*document.suspects, *(at for block in document.culprits for at in block)]
+    positions += [at for trial in document.tried for at in trial.changes]
+    found = [block for block in document.culprits if block]
+    return (
+        len(commits) == len(document.changes)
+        and all(COMMIT_ID.fullmatch(commit) for commit in (document.good or "", *named))
+        and all(0 <= at < len(commits) for at in positions)
+        and (document.outcome != "found" or found == document.culprits != [])
+    )

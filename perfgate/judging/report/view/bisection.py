@@ -1,0 +1,231 @@
+"""The result of a bisection in sentences, of commits, packages or environments; shared by the terminal and the comment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from perfgate.document.bisection import (
+    BisectionDocument,
+    BisectionTrial,
+    CommitChange,
+    EnvironmentChange,
+    PackageChange,
+)
+from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.text.numbers import counted, duration, percent
+from perfgate.judging.report.text.words import Words, phrase, say
+
+ANSWERS = {
+    "slow": phrase("slower"),
+    "fast": phrase("not slower"),
+    "undecided": phrase("not decided"),
+    "impossible": phrase("cannot be tried"),
+}
+_SHOWN = 6
+_ID = 10
+_LONGEST_REASON = 200
+# A smaller one is stated as this.
+_LEAST_ERROR = 0.0005
+
+
+class TrialWords(NamedTuple):
+    """A trial: the state, the answer with its reason if there is one, and the folder of its gate."""
+
+    state: Words
+    answer: Words
+    note: Words
+    folder: str
+
+
+@dataclass(frozen=True)
+class BisectionWords:
+    """The sentences about a bisection; ``quote`` makes outside text safe for the medium."""
+
+    document: BisectionDocument
+    quote: Callable[[str], str] = clean
+
+    @property
+    def result(self) -> Words:
+        """The result in one sentence."""
+        document = self.document
+        if document.good:
+            return self._between(self._id(document.good), self._id(document.commit)) or self._slow_commit()
+        first, last = document.changes[0], document.changes[-1]
+        if isinstance(first, EnvironmentChange) and isinstance(last, EnvironmentChange):
+            return self._between(self._quoted(first.before), self._quoted(last.after)) or self._slow_environment()
+        return self._packages()
+
+    @property
+    def effort(self) -> Words:
+        document = self.document
+        skipped = sum(trial.answer == "impossible" for trial in document.tried)
+        stored = sum(trial.answered_by == "store" for trial in document.tried)
+        facts = [counted(document.gates, "gate"), say("in {duration}", duration=duration(document.duration))]
+        if document.good:
+            searched = counted(len(document.changes) + document.irrelevant, "commit")
+            facts.insert(
+                0, say("{commits}, {left} of them change nothing that runs", commits=searched, left=document.irrelevant)
+            )
+        if stored:
+            facts.append(say("{answers} from stored runs", answers=counted(stored, "answer")))
+        if skipped:
+            facts.append(say("{states} could not be tried", states=self._counted(skipped)))
+        return Words(" · ".join(facts))
+
+    @property
+    def certainty(self) -> list[Words]:
+        """The followed metrics, the probability of a wrong result, and the gate of the culprit alone, if there are any."""
+        return [line for line in (self._followed(), self._error(), self._confirmed()) if line]
+
+    @property
+    def state(self) -> Words:
+        """The name of what was tried."""
+        if self.document.good:
+            return say("commit")
+        return say("environment") if self._is_list else say("old stack with")
+
+    @property
+    def trials(self) -> list[TrialWords]:
+        """Every trial in its order."""
+        return [self._trial(trial) for trial in self.document.tried]
+
+    @property
+    def _is_list(self) -> bool:
+        return isinstance(self.document.changes[0], EnvironmentChange)
+
+    def _counted(self, states: int) -> Words:
+        if self.document.good:
+            return counted(states, "commit")
+        return counted(states, "environment") if self._is_list else counted(states, "stack")
+
+    def _between(self, good: Words, bad: Words) -> Words | None:
+        """The result between two commits or environments; None if the culprit is found."""
+        if self.document.outcome == "none":
+            return say("{bad} is not slower than {good}", bad=bad, good=good)
+        if self.document.outcome == "impossible":
+            return say("{bad} cannot be measured: {reason}", bad=bad, reason=self._reason(self.document.tried[0]))
+        if self.document.outcome == "undecided":
+            return self._undecided()
+        return None
+
+    def _undecided(self) -> Words:
+        left = self._names(self.document.suspects)
+        return say("Not decided: a gate stayed inconclusive; the culprit is among {left}", left=left)
+
+    def _slow_commit(self) -> Words:
+        found = [self.document.changes[at] for at in self.document.culprits[0]]
+        commits = [change for change in found if isinstance(change, CommitChange)]
+        last = commits[-1]
+        if len(commits) == 1:
+            return say(
+                "Slower since {commit}, by {author}: {subject}",
+                commit=self._id(last.commit),
+                author=self._quoted(last.author),
+                subject=self._quoted(last.subject),
+            )
+        return say(
+            "{bad} is slower and {good} is not; the commits between cannot be tried",
+            bad=self._id(last.commit),
+            good=self._id(commits[0].before),
+        )
+
+    def _slow_environment(self) -> Words:
+        found = [self.document.changes[at] for at in self.document.culprits[0]]
+        steps = [step for step in found if isinstance(step, EnvironmentChange)]
+        before, after = self._quoted(steps[0].before), self._quoted(steps[-1].after)
+        if len(steps) == 1:
+            return say("Slower since {after}; {before} is not", after=after, before=before)
+        return say("{after} is slower and {before} is not; those between cannot be tried", after=after, before=before)
+
+    def _packages(self) -> Words:
+        document = self.document
+        blocks = [self._names(block) for block in document.culprits]
+        if document.outcome == "none":
+            count = len(document.changes)
+            return say("Nothing gets slower with {changes} together", changes=counted(count, "change"))
+        if document.outcome == "impossible":
+            return say("The new stack cannot be measured: {reason}", reason=self._reason(document.tried[0]))
+        if document.outcome == "undecided":
+            if not blocks:
+                return self._undecided()
+            return say(
+                "Not decided: {culprit} makes it slower together with others, and a gate about {left} stayed inconclusive",
+                culprit=blocks[0],
+                left=self._names(document.suspects),
+            )
+        if document.cumulative:
+            return self._slow_release()
+        if len(blocks) > 1:
+            return say("Slower only together: {culprits}", culprits=Words(" + ".join(blocks)))
+        if len(document.culprits[0]) > 1:
+            return say("One of these makes it slower, which cannot be tried apart: {culprit}", culprit=blocks[0])
+        return say("{culprit} makes it slower, alone", culprit=blocks[0])
+
+    def _slow_release(self) -> Words:
+        found = [self.document.changes[at] for at in self.document.culprits[0]]
+        steps = [step for step in found if isinstance(step, PackageChange)]
+        first, last = steps[0], steps[-1]
+        package, before, after = map(self._quoted, (last.package, str(first.before), last.after))
+        if first == last:
+            return say("Slower since {package} {after}; {before} is not", package=package, after=after, before=before)
+        return say(
+            "{package} {after} is slower and {before} is not; the releases between cannot be tried",
+            package=package,
+            after=after,
+            before=before,
+        )
+
+    def _followed(self) -> Words | None:
+        if not self.document.followed:
+            return None
+        listed = Words(", ".join(map(self.quote, self.document.followed[:_SHOWN])))
+        return say("decided by the metrics that regress with all changes together: {metrics}", metrics=listed)
+
+    def _error(self) -> Words | None:
+        if self.document.outcome != "found" or not self.document.followed:
+            return None
+        if self.document.error == 0:
+            return say("exact counts decided: noise had no part in it")
+        error = percent(max(self.document.error, _LEAST_ERROR))
+        return say("noise makes this wrong with a probability of {error} at most", error=error)
+
+    def _confirmed(self) -> Words | None:
+        if self.document.confirmation is None:
+            return None
+        if self.document.confirmation.answer == "slow":
+            return say("confirmed by a gate against the commit before it")
+        return say("a gate against the commit before it alone shows no regression: others before it may be needed")
+
+    def _trial(self, trial: BisectionTrial) -> TrialWords:
+        note = Words("")
+        if trial.reason:
+            note = Words(f": {self._reason(trial)}")
+        elif trial.repeated:
+            note = Words(f" ({say('measured twice')})")
+        applied = trial.changes[-1:] if self.document.cumulative else trial.changes
+        return TrialWords(self._names(applied, full=True), say(ANSWERS[trial.answer]), note, trial.folder or "")
+
+    def _names(self, positions: Iterable[int], *, full: bool = False) -> Words:
+        names = [self._name(self.document.changes[position], full=full) for position in positions]
+        listed, more = ", ".join(names[:_SHOWN]), len(names) - _SHOWN
+        return Words(f"{listed}{say(' and {more} more', more=more)}" if more > 0 else listed)
+
+    def _name(self, change: PackageChange | CommitChange | EnvironmentChange, *, full: bool) -> str:
+        if isinstance(change, CommitChange):
+            return f"{self._id(change.commit)} {self.quote(change.subject)}" if full else self._id(change.commit)
+        if isinstance(change, EnvironmentChange):
+            return self.quote(change.after)
+        if self.document.cumulative:
+            return self.quote(f"{change.package} {change.after}")
+        return self.quote(f"{change.package} {change.before or say('none')} → {change.after}")
+
+    def _id(self, commit: str) -> Words:
+        return self._quoted(commit[:_ID])
+
+    def _reason(self, trial: BisectionTrial) -> Words:
+        return self._quoted(clean(trial.reason or "", limit=_LONGEST_REASON))
+
+    def _quoted(self, text: str) -> Words:
+        return Words(self.quote(text))
