@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
-.PHONY: demo doctor test test-fast check format clean minilm serving training operators schemas locale pages docs release test-slow test-omission test-jobs test-formats test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci
+.PHONY: demo doctor test test-fast check format clean minilm serving training operators schemas locale pages docs release test-slow test-omission test-jobs test-formats test-s3 test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci
 
 demo: $(VENV)/.runnable
 	$(BIN)/perfgate demo
@@ -110,6 +110,11 @@ test-jobs: $(VENV)/.installed
 # Read the files of `perfgate report` with the tools that they are for (installed into build/tools); promtool if it is on the PATH.
 test-formats: $(VENV)/.installed
 	$(BIN)/python -m pytest -m formats tests/formats
+
+# The artifact store on moto's server of S3. It is no part of `make test`: server and client take a hundred megabytes.
+test-s3: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'moto[server]>=5' 's3fs>=2024.2'
+	$(BIN)/python -m pytest -m s3 tests/s3
 
 # Plant seventeen causes in a small model; the comment must name each first. About eight minutes.
 test-causes: $(VENV)/.installed

@@ -30,7 +30,7 @@ _KEPT = ("PERFGATE_LOCK", "PERFGATE_WRITE_GOLDEN", "PERFGATE_FUZZ_ARGUMENTS")
 _SESSION = ExitStack()
 
 # Tests that are imported from a module that is none itself.
-pytest.register_assert_rewrite("tests.contract.forge_suite")
+pytest.register_assert_rewrite("tests.contract.forge_suite", "tests.contract.artifact_suite")
 
 
 def pytest_configure() -> None:

@@ -236,6 +236,32 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ] = 2000
 
 
+class ArtifactSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where traces, flame graphs and report pages of runs and checks are kept, and for how long."""
+
+    path: Annotated[
+        str,
+        doc(
+            "A folder relative to perfgate.toml, or a URL of fsspec such as `s3://BUCKET/PREFIX`. Empty: they stay where CI "
+            "keeps them. PERFGATE_ARTIFACTS comes first."
+        ),
+    ] = ""
+    url: Annotated[
+        str,
+        doc(
+            "The address under which a browser reads what lies in `path`, for links: that of the bucket, or "
+            "`https://HOST/artifacts` of a `perfgate serve`. Empty: with a service as `[store] path`, that one's."
+        ),
+    ] = ""
+    keep_days: Annotated[
+        Count, doc("Days after which `perfgate store prune` removes artifacts, 0 for never. Those of regressions stay.")
+    ] = 0
+    keep_gb: Annotated[
+        Annotated[float, msgspec.Meta(ge=0)],
+        doc("Gigabytes (10⁹ bytes) of a project above which it removes the oldest, 0 for no limit."),
+    ] = 0.0
+
+
 class LimitSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A limit with more than its number."""
 
@@ -320,6 +346,7 @@ class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     measure: MeasureSettings = MeasureSettings()
     gate: GateSettings = GateSettings()
     store: StoreSettings = StoreSettings()
+    artifacts: ArtifactSettings = ArtifactSettings()
     expect: ExpectSettings = ExpectSettings()
     graph: GraphSettings = GraphSettings()
     trace: TraceSettings = TraceSettings()

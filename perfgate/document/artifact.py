@@ -13,7 +13,8 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -136,7 +137,16 @@ def _read(artifact: Path | bytes, names: tuple[str, ...]) -> dict[str, bytes]:
 
 
 def _of_folder(root: int, name: str) -> bytes:
-    """Read one file below a folder without following links: their targets lie outside the artifact."""
+    with open_below(root, name) as descriptor:
+        return _regular(descriptor, name, MAX_DOCUMENT_BYTES)
+
+
+@contextmanager
+def open_below(root: int, name: str) -> Iterator[int]:
+    """Open one file below a folder without following links: their targets lie outside the artifact.
+
+    Raises DocumentError if it is missing, a link, or cannot be read.
+    """
     opened: list[int] = []
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
@@ -144,15 +154,16 @@ def _of_folder(root: int, name: str) -> bytes:
         for folder in folders:
             opened.append(os.open(folder, flags | os.O_DIRECTORY, dir_fd=(opened or [root])[-1]))
         opened.append(os.open(file, flags, dir_fd=(opened or [root])[-1]))
-        data = _regular(opened[-1], name, MAX_DOCUMENT_BYTES)
-        if os.fstat(opened[-1]).st_nlink > 1:
+        status = os.fstat(opened[-1])
+        if not stat.S_ISREG(status.st_mode):
+            raise DocumentError("{name} is not a regular file", name=name)
+        if status.st_nlink > 1:
             raise DocumentError("{name} is a hard link; an artifact holds only files of its own", name=name)
+        yield opened[-1]
     except FileNotFoundError:
         _missing(name)
     except OSError as error:
         raise DocumentError("{name} cannot be read ({cause})", name=name, cause=_cause(error)) from None
-    else:
-        return data
     finally:
         for descriptor in reversed(opened):
             os.close(descriptor)

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 from perfgate.catalogue.lookup import metric
 from perfgate.config import Config
 from perfgate.document.artifact import read_artifact_run
+from perfgate.document.clocks import clock_difference_note, clock_notes
 from perfgate.document.files import content_sha256, read_decision, read_run
 from perfgate.document.history import Acceptance, StoredRun
+from perfgate.document.kept import set_of_run
+from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 from perfgate.errors import (
     EXIT_MEASURING,
     DocumentError,
+    ForgeError,
     InconclusiveError,
     MeasuringError,
+    PerfgateError,
     RepositoryError,
+    StoreError,
     UnknownRunError,
     UsageError,
 )
-from perfgate.flows.shared.artifact import DEFAULT_KEY, fetch_artifact
+from perfgate.flows.shared.artifact import DEFAULT_KEY, fetch_artifact, fetch_traces
+from perfgate.flows.shared.artifacts import KeptFolder, keep_artifacts, open_artifacts
 from perfgate.flows.shared.options import exit_code
 from perfgate.flows.shared.results import USUAL_FOLDERS, newest_result
+from perfgate.flows.shared.session import now
 from perfgate.flows.shared.store import open_project_store, stored_history
 from perfgate.flows.trust.acceptance import UnknownCauseError, metrics_of_causes, store_acceptances
 from perfgate.flows.trust.main_only import refuse_change_request, refuse_foreign, refuse_off_main, trusted_event
@@ -48,7 +55,8 @@ _WORSE = {"lower": "above", "higher": "below"}
 class RecordedRun:
     """A run that was stored. ``suspected`` are the places that are slower than in main's earlier runs.
 
-    ``removed`` is the number of old runs that were pruned to make room.
+    ``removed`` is the number of old runs that were pruned to make room; ``clocks`` is what is wrong with clocks. ``kept`` are
+    its artifacts, None if there are none or the project keeps none; ``not_kept`` is the error that kept them out.
     """
 
     id: str
@@ -56,6 +64,9 @@ class RecordedRun:
     run: RunDocument
     suspected: tuple[str, ...] = ()
     removed: int = 0
+    clocks: tuple[Message, ...] = ()
+    kept: KeptFolder | None = None
+    not_kept: PerfgateError | None = None
 
 
 @dataclass(frozen=True)
@@ -76,11 +87,18 @@ def record_file(config: Config, environ: Mapping[str, str], path: Path, *, allow
     if event is not None:
         refuse_foreign(run, event)
         refuse_failed(run)
-    return keep(config, environ, run, allow_dirty=allow_dirty)
+    return keep(config, environ, run, [path.parent], allow_dirty=allow_dirty)
 
 
-def keep(config: Config, environ: Mapping[str, str], run: RunDocument, *, allow_dirty: bool) -> RecordedRun:
-    """Keep a run of this project. Raises UsageError for one of another.
+def keep(
+    config: Config,
+    environ: Mapping[str, str],
+    run: RunDocument,
+    sources: Iterable[Path | bytes],
+    *,
+    allow_dirty: bool,
+) -> RecordedRun:
+    """Keep a run of this project, and its artifacts from the folders or zips. Raises UsageError for one of another project.
 
     A run that is slower than main's earlier ones is kept too, for the trend; the level leaves it out until it is accepted.
     """
@@ -96,7 +114,30 @@ def keep(config: Config, environ: Mapping[str, str], run: RunDocument, *, allow_
     run_id = store.record(run, allow_dirty=allow_dirty)
     location = store_location(config, environ)
     removed = 0 if location.startswith(SERVICE_SCHEMES) else _bound(store, config, run.testbed.fingerprint)
-    return RecordedRun(id=run_id, store=shown_location(location), run=run, suspected=suspected, removed=removed)
+    there = datetime.now(timezone.utc) + store.clock_ahead()
+    recorded = RecordedRun(
+        id=run_id,
+        store=shown_location(location),
+        run=run,
+        suspected=suspected,
+        removed=removed,
+        clocks=(*clock_notes(run, there.isoformat()), *clock_difference_note(store.clock_ahead())),
+    )
+    return _with_artifacts(recorded, config, environ, sources)
+
+
+def _with_artifacts(
+    recorded: RecordedRun, config: Config, environ: Mapping[str, str], sources: Iterable[Path | bytes]
+) -> RecordedRun:
+    """The record of a stored run with what became of its artifacts, whose loss does not undo the storing."""
+    artifacts = set_of_run(recorded.run, recorded.id, now())
+    store = open_artifacts(config, environ)
+    if store is None or not artifacts.files:
+        return recorded
+    try:
+        return replace(recorded, kept=keep_artifacts(store, artifacts, sources, lambda *_: None))
+    except (StoreError, DocumentError, ForgeError) as error:
+        return replace(recorded, not_kept=error)
 
 
 def refuse_failed(run: RunDocument, where: str = "its log") -> None:
@@ -120,7 +161,7 @@ def record_measured(
         _refuse_changes(config)
     run = measure()
     refuse_failed(run, str(out / "run.json"))
-    return keep(config, environ, run, allow_dirty=allow_dirty)
+    return keep(config, environ, run, [out], allow_dirty=allow_dirty)
 
 
 def list_baseline(
@@ -289,8 +330,8 @@ def record_artifact(
     forge = _connect(event, environ, request, sleep=sleep, clock=clock)
     refuse_off_main(config, environ, event, forge)
     try:
-        with _artifact(request, event, forge) as path:
-            run = read_artifact_run(path)
+        artifact = request.path or _downloaded(request, event, forge)
+        run = read_artifact_run(artifact)
     except DocumentError as error:
         raise InconclusiveError(
             "artifact: {error}; nothing is kept",
@@ -298,7 +339,7 @@ def record_artifact(
         ) from error
     refuse_foreign(run, event)
     refuse_failed(run, "the log of the measuring job")
-    return keep(config, environ, run, allow_dirty=False)
+    return keep(config, environ, run, _sources(artifact, request, event, forge), allow_dirty=False)
 
 
 def _connect(
@@ -314,14 +355,15 @@ def _connect(
     return connect(event, token, sleep=sleep, clock=clock) if token else None
 
 
-@contextmanager
-def _artifact(request: ArtifactRequest, event: CiEvent, forge: Forge | None) -> Iterator[Path]:
-    """The artifact as a path, valid inside the block."""
-    if request.path is not None or forge is None:
-        yield request.path or Path()
-        return
-    data = fetch_artifact(forge, event, request.key)
-    with tempfile.NamedTemporaryFile(prefix="perfgate-artifact-", suffix=".zip") as file:
-        file.write(data)
-        file.flush()
-        yield Path(file.name)
+def _downloaded(request: ArtifactRequest, event: CiEvent, forge: Forge | None) -> bytes:
+    assert forge is not None, "a token was required to get here"
+    return fetch_artifact(forge, event, request.key)
+
+
+def _sources(
+    artifact: Path | bytes, request: ArtifactRequest, event: CiEvent, forge: Forge | None
+) -> Iterator[Path | bytes]:
+    """The places of a run's files: the artifact itself, and, only if it lacks some, the zip of traces beside it."""
+    yield artifact
+    if forge is not None and (traces := fetch_traces(forge, event, request.key)) is not None:
+        yield traces

@@ -15,6 +15,7 @@ from perfgate.conductor.machine.lock import lock_path
 from perfgate.conductor.workers.virtualenv import cache_folder
 from perfgate.config import CONFIG_NAME, Config, ConfigFile, load_config, report_language
 from perfgate.errors import StoreError
+from perfgate.flows.shared.artifacts import ARTIFACTS_VARIABLE
 from perfgate.judging.store.remote import REMOTE_VARIABLE
 from perfgate.judging.store.store import STORE_VARIABLE, shown_location, store_location
 from perfgate.toml import tomllib
@@ -24,7 +25,10 @@ OVERRULED_BY = {
     ("device",): "PERFGATE_DEVICE",
     ("report", "language"): "PERFGATE_LANG",
     ("store", "path"): STORE_VARIABLE,
+    ("artifacts", "path"): ARTIFACTS_VARIABLE,
 }
+# Settings that may hold a password.
+_LOCATIONS = (("store", "path"), ("artifacts", "path"))
 # Variables without a setting in the file, each with the function that reads its value.
 VARIABLES: Mapping[str, Callable[[Mapping[str, str]], object]] = {
     "PERFGATE_LOCK": lock_path,
@@ -134,7 +138,9 @@ def _entries(
     variable = OVERRULED_BY.get(keys, "")
     origin, line = (CONFIG_NAME, lines[keys]) if keys in lines else (DEFAULT, None)
     if environ.get(variable):
-        value, origin, line = shown_location(environ[variable]), variable, None
+        value, origin, line = environ[variable], variable, None
+    if keys in _LOCATIONS:
+        value = shown_location(value)
     yield Setting(table=".".join(keys[:-1]), name=keys[-1], value=value, default=default, origin=origin, line=line)
 
 

@@ -29,7 +29,7 @@ _WRITE_REFUSALS = {
 }
 # As msgspec and OpenAPI write it.
 _REFERENCE = "#/components/schemas/{name}"
-_Answers = dict[int | str, dict[str, Any]]
+Answers = dict[int | str, dict[str, Any]]
 
 
 def as_json(value: object, status: int = HTTPStatus.OK) -> Response:
@@ -49,7 +49,7 @@ def refused(error: str, status: int) -> Response:
     return as_json(ServedError(error=error), status)
 
 
-def json_answer(*kinds: Any, status: HTTPStatus = HTTPStatus.OK) -> _Answers:
+def json_answer(*kinds: Any, status: HTTPStatus = HTTPStatus.OK) -> Answers:
     """The responses of an operation that returns a value of one of the types."""
     schemas, _ = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
     return described(schemas[0] if len(schemas) == 1 else {"oneOf": list(schemas)}, status=status)
@@ -57,7 +57,7 @@ def json_answer(*kinds: Any, status: HTTPStatus = HTTPStatus.OK) -> _Answers:
 
 def described(
     schema: dict[str, Any], *, media_type: str = "application/json", status: HTTPStatus = HTTPStatus.OK
-) -> _Answers:
+) -> Answers:
     """The responses of an operation whose success has this schema."""
     return {
         int(status): {"description": status.phrase, "content": {media_type: {"schema": schema}}},
@@ -65,12 +65,12 @@ def described(
     }
 
 
-def page_answer() -> _Answers:
+def page_answer() -> Answers:
     """The responses of an operation that returns a page."""
     return described({"type": "string"}, media_type="text/html")
 
 
-def written(*answers: _Answers) -> _Answers:
+def written(*answers: Answers) -> Answers:
     """The responses of an operation that writes: those of reading, and the refusals of a body."""
     return {code: answer for one in (*answers, _refusals(_WRITE_REFUSALS)) for code, answer in one.items()}
 
@@ -96,6 +96,6 @@ class DescribedApp(FastAPI):
         return document
 
 
-def _refusals(statuses: Mapping[HTTPStatus, str]) -> _Answers:
+def _refusals(statuses: Mapping[HTTPStatus, str]) -> Answers:
     content = {"application/json": {"schema": {"$ref": _REFERENCE.format(name=ServedError.__name__)}}}
     return {int(status): {"description": words, "content": content} for status, words in statuses.items()}

@@ -18,11 +18,14 @@ from starlette.responses import RedirectResponse, Response
 
 from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import CONFIG_NAME, parse_config
+from perfgate.document.kept import KeptOfRun
 from perfgate.errors import StoreError, StoreRefusedError
+from perfgate.flows.shared.artifacts import kept_reader
 from perfgate.flows.shared.site.pages import SitePages
 from perfgate.flows.shared.site.read import ChangesRemembered, read_site
 from perfgate.judging.report.render.served import render_projects
 from perfgate.judging.report.render.site.addresses import OVERVIEW, SiteLinks, is_address
+from perfgate.judging.store.artifacts import ArtifactStore
 from perfgate.locale import Language
 from perfgate.service.answers import as_page, page_answer
 from perfgate.service.callers import NO_NUL, ReadProject, caller_of
@@ -58,10 +61,11 @@ class ProjectSites:
         language: Language,
         *,
         recordings: str = "",
+        artifacts: ArtifactStore | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._served, self._root, self._language = served, root, language
-        self._recordings, self._clock = recordings, clock
+        self._recordings, self._artifacts, self._clock = recordings, artifacts, clock
         self._lock = threading.Lock()
         self._sites: dict[str, KeptSite] = {}
         self.public = served.public
@@ -137,9 +141,14 @@ class ProjectSites:
         config, store = msgspec.structs.replace(of_any, project=project), self._served.store()
         search.begin()
         content = read_site(config, store, _Quiet(), seconds_since_1970=self._clock(), search=search)
-        return SitePages(
-            content, lambda run_id: self._served.store().show(run_id), self._language, SiteLinks(forms=True)
-        )
+        read_kept = kept_reader(self._artifacts, project)
+
+        def kept(run_id: str) -> KeptOfRun:
+            found = read_kept(run_id)
+            return msgspec.structs.replace(found, why="the artifact store cannot be read now") if found.why else found
+
+        links = SiteLinks(forms=True)
+        return SitePages(content, lambda run_id: self._served.store().show(run_id), self._language, links, kept)
 
 
 def _overview(project: str) -> str:

@@ -16,9 +16,11 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from perfgate.errors import UsageError
+from perfgate.flows.shared.artifacts import SERVED, open_artifacts_at
 from perfgate.locale import Language
 from perfgate.service.admission import Admission
 from perfgate.service.app import create_app
+from perfgate.service.artifact_files import ArtifactFiles
 from perfgate.service.callers import Authenticator
 from perfgate.service.library import Library
 from perfgate.service.metrics import Metrics
@@ -42,6 +44,7 @@ _SECONDS_TO_END = 5
 class ServeRequest:
     """The folder of recordings, the location of the store, or both; the address to listen on (port 0: any free one).
 
+    ``artifacts`` is the location of the artifact store, "" for none.
     ``token`` None means that one is made if needed; ``root`` is the project's folder, for a store in a branch of it.
     """
 
@@ -53,6 +56,7 @@ class ServeRequest:
     token: str | None
     language: Language
     is_open: bool = False
+    artifacts: str = ""
     webhook: WebhookTarget | None = None
 
 
@@ -66,18 +70,23 @@ def serve(
     served = ServedStore(request.store, request.root, environ) if request.store is not None else None
     authenticator = Authenticator(token, served.store().ledger() if served is not None else None)
     with _listener(request.host, request.port) as listener, _webhook(request, warn) as webhook:
-        application = Admission(create_app(_parts(request, served, webhook)), authenticator)
+        application = Admission(create_app(_parts(request, environ, served, webhook)), authenticator)
         address = _address(request.host, listener) + (f"?token={quote(token)}" if token else "")
         asyncio.run(_Server(application, lambda: say(address)).serve(sockets=[listener]))
 
 
-def _parts(request: ServeRequest, served: ServedStore | None, webhook: Webhook | None) -> list[ServicePart]:
+def _parts(
+    request: ServeRequest, environ: Mapping[str, str], served: ServedStore | None, webhook: Webhook | None
+) -> list[ServicePart]:
     parts: list[ServicePart] = []
+    artifacts = open_artifacts_at(request.artifacts, environ, SERVED) if request.artifacts else None
+    if artifacts is not None:
+        parts.append(ArtifactFiles(artifacts))
     if served is not None:
         metrics = Metrics(served)
         parts += [StoreApi(served, [metrics.recorded, *([webhook.recorded] if webhook else [])]), metrics]
         recordings = _RECORDINGS if request.folder is not None else ""
-        parts.append(ProjectSites(served, request.root, request.language, recordings=recordings))
+        parts.append(ProjectSites(served, request.root, request.language, recordings=recordings, artifacts=artifacts))
     if request.folder is not None:
         home = "/" if served is None else _RECORDINGS
         parts.append(RecordingPages(Library(request.folder), request.language, home=home))

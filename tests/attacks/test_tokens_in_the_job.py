@@ -118,8 +118,9 @@ def test_find_secrets__no_write_token__nothing(name: str, value: str) -> None:
 )
 def test_find_secrets__password_of_the_store__a_token_in_ci(location: str, is_secret: bool) -> None:
     """Outside CI the store would be another one without it, and the shell above has it anyway."""
-    assert find_secrets({"PERFGATE_STORE": location, "CI": "true"}).tokens == ("PERFGATE_STORE",) * is_secret
-    assert find_secrets({"PERFGATE_STORE": location}).tokens == ()
+    for name in ("PERFGATE_STORE", "PERFGATE_ARTIFACTS"):
+        assert find_secrets({name: location, "CI": "true"}).tokens == (name,) * is_secret
+        assert find_secrets({name: location}).tokens == ()
 
 
 def test_find_secrets__what_gitlab_gives_every_job__told_apart() -> None:

@@ -43,6 +43,7 @@ SETTINGS = {
 # Why a block may stand there without being run. A reason that is not here fails.
 NOT_RUN = {
     "needs a PostgreSQL server; tests/unit/store/test_postgres.py starts one",
+    "needs a bucket; tests/s3 runs the same on a server of S3",
     "builds an image, which needs podman or docker and a registry",
     "needs the documents of an earlier check and jq",
     "proves the machine in about three minutes; tests/end_to_end/test_doctor.py runs it",

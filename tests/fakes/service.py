@@ -14,10 +14,13 @@ import requests
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from perfgate.flows.shared.artifacts import SERVED, open_artifacts_at
+from perfgate.judging.store.artifacts import ArtifactStore
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.ledger import Ledger, TokenScope
 from perfgate.service.admission import Admission
 from perfgate.service.app import create_app
+from perfgate.service.artifact_files import ArtifactFiles
 from perfgate.service.callers import Authenticator
 from perfgate.service.metrics import Metrics
 from perfgate.service.project_sites import ProjectSites
@@ -61,6 +64,7 @@ class Service:
     url: str
     store: SqlStore
     ledger: Ledger
+    artifacts: ArtifactStore
 
     def token(self, project: str | None, scope: TokenScope = "write", name: str = "runner") -> str:
         return self.ledger.create_token(name, project, scope).secret
@@ -69,15 +73,23 @@ class Service:
         return Client(self.url, token)
 
 
-def serve_folder(listening: Listening, folder: Path, *recorded: Recorded, own: str | None = SERVER_TOKEN) -> Service:
-    """Serve the store in ``store.db`` in the folder; ``own`` None means that it is open on this machine."""
+def serve_folder(
+    listening: Listening,
+    folder: Path,
+    *recorded: Recorded,
+    own: str | None = SERVER_TOKEN,
+    artifacts: str | None = None,
+) -> Service:
+    """Serve the store in ``store.db`` and the artifacts in ``kept`` in the folder; ``own`` None: open on this machine."""
     served = ServedStore(str(folder / "store.db"), folder, {})
     store = served.store()
     assert isinstance(store, SqlStore)
     metrics = Metrics(served)
-    app = create_app([StoreApi(served, [metrics.recorded, *recorded]), metrics, ProjectSites(served, folder, "en")])
+    kept = open_artifacts_at(artifacts or str(folder / "kept"), {}, SERVED)
+    sites = ProjectSites(served, folder, "en", artifacts=kept)
+    app = create_app([ArtifactFiles(kept), StoreApi(served, [metrics.recorded, *recorded]), metrics, sites])
     listening.application = Admission(app, Authenticator(own, store.ledger()))
-    return Service(listening.url, store, store.ledger())
+    return Service(listening.url, store, store.ledger(), kept)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from typing import Any
 
 from perfgate.document.decision import TestbedDifference
 from perfgate.document.history import Confirmation
+from perfgate.document.message import quote
 from perfgate.document.trend import (
     CommitLabel,
     NotLookedAt,
@@ -144,7 +145,7 @@ def hostile_trend(name: str) -> TrendDocument:
         fingerprint=name,
         steps={"1": "attention"},
         failed=[name],
-        warnings=[name],
+        warnings=[quote(name)],
     )
     left_out = [
         NotLookedAt(reason=reason, series=3, names=[name, name])

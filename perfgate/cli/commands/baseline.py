@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfgate.cli.artifacts import say_kept
 from perfgate.cli.groups import CommandGroup
 from perfgate.cli.isolation import drop_secrets
 from perfgate.cli.options import FOLDER, PATH, allow_token_option, directory_option
 from perfgate.cli.streams import print_json
+from perfgate.locale import sentence
 
 if TYPE_CHECKING:
     from perfgate.config import Config
     from perfgate.document.history import StoredRun
+    from perfgate.document.message import Message
     from perfgate.flows.baseline import RecordedRun
 
 NEWEST = 20
@@ -79,7 +82,8 @@ def record(
 
     In CI, --from or --download stores the run measured by another job of the same pipeline, if a push to the main
     branch or a schedule started it; never for a change request. Exit codes: 2 not such a job, 3 the artifact is
-    missing or belongs to another job, 4 a part could not be measured, or forge or store refused.
+    missing or belongs to another job, 4 a part could not be measured, or forge or store refused. With [artifacts] path
+    in perfgate.toml the traces are kept too; if that fails, the reason is printed and the run is stored all the same.
     """
     if sum((run_file is not None, artifact is not None, download)) > 1:
         raise click.UsageError("--run, --from and --download exclude each other; give one")
@@ -100,8 +104,10 @@ def record(
                 "store": recorded.store,
                 "project": recorded.run.project,
                 "suspected": recorded.suspected,
+                **({"artifacts": recorded.kept.kept.artifacts} if recorded.kept else {}),
             }
         )
+        _say_not_kept(recorded)
         return
     click.echo(f"kept run {recorded.id[:12]} of {recorded.run.project} in {recorded.store}")
     if recorded.removed:
@@ -111,6 +117,11 @@ def record(
             f"suspected slower than main's earlier runs: {_clean(place)}. It is kept for the trend; what changes are shown "
             "beside leaves it out until `perfgate baseline accept` accepts it"
         )
+    for note in recorded.clocks:
+        click.echo(_worded(note), err=True)
+    if recorded.kept is not None:
+        say_kept(recorded.kept)
+    _say_not_kept(recorded)
 
 
 def _record_artifact(config: Config, artifact: Path | None, key: str, token_variable: str | None) -> RecordedRun:
@@ -330,6 +341,21 @@ def _config(directory: Path) -> Config:
     from perfgate.config import load_config
 
     return load_config(directory)
+
+
+def _say_not_kept(recorded: RecordedRun) -> None:
+    from perfgate.judging.report.text.escape import clean
+
+    if recorded.not_kept is not None:
+        why = recorded.not_kept.shown
+        told = sentence("the run is stored, but its artifacts are not kept: {why}", why=why)
+        click.echo(clean(told, limit=_LONGEST_REASON), err=True)
+
+
+def _worded(note: Message) -> str:
+    from perfgate.judging.report.text.messages import word
+
+    return str(word(note))
 
 
 def _say_damaged(damaged: Sequence[str]) -> None:

@@ -22,6 +22,11 @@ SECRET = "PERFGATE_WEBHOOK_SECRET"  # noqa: S105 - the same
     metavar="LOCATION",
     help="The store with the runs of main; without --traces the default is the project's.",
 )
+@click.option(
+    "--artifacts",
+    metavar="LOCATION",
+    help="The artifact store whose files are served; default: PERFGATE_ARTIFACTS, or [artifacts] path of the project.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8787, show_default=True, help="0: any that is free.")
 @click.option("--no-token", "is_open", is_flag=True, help="Let every user of this machine read, without a token.")
@@ -35,6 +40,7 @@ SECRET = "PERFGATE_WEBHOOK_SECRET"  # noqa: S105 - the same
 def COMMAND(
     folder: Path | None,
     location: str | None,
+    artifacts: str | None,
     host: str,
     port: int,
     is_open: bool,
@@ -52,6 +58,7 @@ def COMMAND(
     from functools import partial
 
     from perfgate.config import report_language
+    from perfgate.flows.shared.artifacts import artifacts_location_in
     from perfgate.flows.shared.store import store_location_in
 
     try:
@@ -73,6 +80,7 @@ def COMMAND(
         token=os.environ.get(TOKEN) or None,
         language=report_language(language, directory),
         is_open=is_open,
+        artifacts=artifacts_location_in(artifacts, directory, os.environ),
         webhook=None if webhook is None else WebhookTarget(webhook, os.environ.get(SECRET, "")),
     )
     serve(request, os.environ, click.echo, partial(click.echo, err=True))

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from perfgate.cli.artifacts import age, bytes_text, say_kept, sending, size
 from perfgate.cli.groups import CommandGroup
-from perfgate.cli.options import PATH, directory_option
+from perfgate.cli.options import FOLDER, PATH, directory_option
 from perfgate.cli.streams import print_json
 from perfgate.errors import EXIT_FAIL
 from perfgate.locale import sentence
 
 if TYPE_CHECKING:
     from perfgate.cli.progress import TerminalProgress
+    from perfgate.flows.shared.doors import Doors
     from perfgate.flows.store import StoreSelection
     from perfgate.judging.store.transfer import Advance, Transferred
 
@@ -28,7 +31,7 @@ _directory = directory_option("The project's folder, or one inside it; a branch 
 
 @click.group("store", cls=CommandGroup)
 def COMMAND() -> None:
-    """Check, copy or export the store of main's runs.
+    """Check, copy or export the store of main's runs; keep artifacts, and remove old ones.
 
     LOCATION, FROM and TO are written as [store] path: a file, branch://NAME, or postgresql://USER@HOST/DATABASE with
     the password in PGPASSWORD.
@@ -99,6 +102,78 @@ def copy(source: str, target: str, projects: tuple[str, ...], as_json: bool, dir
     with TerminalProgress() as progress:
         copied = store.copy(_selection(directory, source, projects), os.environ, target, _advance(progress))
     _finish(copied, as_json)
+
+
+@COMMAND.command("upload")
+@click.argument("folder", type=FOLDER, default="perfgate-out", required=False, metavar="[DIR]")
+@_json
+@directory_option()
+def upload(folder: Path, as_json: bool, directory: Path) -> None:
+    """Keep the traces, flame graphs and report page of a run or check folder where [artifacts] path says.
+
+    What is there already is not sent again, so an upload that broke off is continued by repeating it. Without DIR,
+    perfgate-out is sent. Exit codes: 2 wrong address, credentials or folder, 4 the place cannot be reached or is full.
+    """
+    from perfgate.cli.progress import TerminalProgress
+    from perfgate.flows import artifacts
+
+    with TerminalProgress() as progress:
+        store, done = artifacts.upload(directory, folder, _doors(), sending(progress))
+    if as_json:
+        print_json({"kept": done.kept.artifacts, "sent": done.kept.sent, "left_out": done.left_out})
+    else:
+        say_kept(done)
+        for link in store.links(done.kept.artifacts):
+            click.echo(f"  {link.address or link.place}")
+
+
+@COMMAND.command("prune")
+@click.option("--older-than", callback=age, metavar="AGE", help="Remove what was kept longer ago, e.g. 90d or 12w.")
+@click.option("--larger-than", callback=size, metavar="SIZE", help="Remove the oldest above this size, e.g. 20GB.")
+@click.option("--dry-run", is_flag=True, help="Remove nothing, and show what would be removed.")
+@_json
+@directory_option()
+def prune(older_than: timedelta | None, larger_than: int | None, dry_run: bool, as_json: bool, directory: Path) -> None:
+    """Remove old artifacts of this project, but none that a regression or main's level needs.
+
+    Those of checks that found a regression stay, of the runs on both sides of each regression of main, and of the
+    newest three runs on main's current level. Without options the limits are those under [artifacts].
+    """
+    from perfgate.cli.progress import TerminalProgress
+    from perfgate.flows import artifacts
+
+    request = artifacts.PruneRequest(root=directory, older_than=older_than, larger_than=larger_than, dry_run=dry_run)
+    with TerminalProgress() as progress:
+        pruned = artifacts.prune(request, _doors(), progress)
+    if as_json:
+        print_json(pruned)
+        return
+    if dry_run:
+        for one in pruned.removed:
+            click.echo(_clean(f"{one.id[:12]}  {one.kept_at[:10]}  {bytes_text(one.bytes)}  {one.commit or ''}"))
+    counts = {"sets": len(pruned.removed), "size": bytes_text(pruned.removed_bytes), "unfinished": pruned.unfinished}
+    if dry_run:
+        click.echo(sentence("would be removed: {sets} ({size}); broken-off uploads: {unfinished}", **counts))
+    else:
+        click.echo(sentence("removed: {sets} ({size}); broken-off uploads: {unfinished}", **counts))
+    click.echo(
+        sentence(
+            "stay: {sets} ({size}), of which {retained} are needed by a regression or main's level",
+            sets=pruned.stay,
+            size=bytes_text(pruned.stay_bytes),
+            retained=pruned.retained,
+        )
+    )
+    if pruned.larger_by:
+        click.echo(sentence("that is {size} more than the limit", size=bytes_text(pruned.larger_by)))
+
+
+def _doors() -> Doors:
+    import time
+
+    from perfgate.flows.shared.doors import Doors
+
+    return Doors(environ=os.environ, say=click.echo, sleep=time.sleep, clock=time.time)
 
 
 def _selection(directory: Path, location: str | None, projects: tuple[str, ...]) -> StoreSelection:

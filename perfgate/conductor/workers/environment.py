@@ -97,8 +97,8 @@ _TOKEN_VALUE = re.compile(
     # Of a service over the store (judging/store/ledger.py).
     r"|perfgate_[A-Za-z0-9_-]{43})"
 )
-# The store may be a database whose address has a password, which writes to it.
-_STORE = "PERFGATE_STORE"
+# A store may have an address with a password, which writes to it.
+_STORES = ("PERFGATE_STORE", "PERFGATE_ARTIFACTS")
 _PASSWORD = re.compile(r"://[^/@]*:.*@|(?i:password=)")
 # The names of variables removed before perfgate started itself again. A note, and nothing to rely on.
 DROPPED_VARIABLE = "PERFGATE_SCRUBBED"
@@ -189,7 +189,7 @@ def find_secrets(environ: Mapping[str, str]) -> Secrets:
             and (
                 _TOKEN_NAME.fullmatch(name.upper())
                 or _TOKEN_VALUE.search(value)
-                or (name == _STORE and in_ci(environ) and _PASSWORD.search(value))
+                or (name in _STORES and in_ci(environ) and _PASSWORD.search(value))
             )
         )
     )

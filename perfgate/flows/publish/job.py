@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from perfgate.document.decision import DecisionDocument
+from perfgate.document.kept import REPORT_PAGE
 from perfgate.document.message import Message, ReasonedError, quote, reason_of
 from perfgate.errors import UsageError
 from perfgate.flows.publish.evidence import evidence_pages
@@ -21,6 +22,7 @@ from perfgate.flows.publish.judging import (
     open_case,
     undecided,
 )
+from perfgate.flows.publish.keeping import CheckKeeper, open_keeper
 from perfgate.flows.publish.posting import post_published, show
 from perfgate.flows.publish.published import JudgedArtifact, Published
 from perfgate.flows.publish.record import record_verdicts
@@ -75,7 +77,7 @@ def publish(root: Path, artifact: Path | None, request: PublishRequest, doors: D
         source = partial(_fetched, forge, event, request.key) if artifact is None else partial(check_below, artifact)
         artifacts = read_artifacts(testbeds, source, cancelled=event.measured in CANCELLED)
         case = open_case(event, token, forge, artifacts, lambda: obeys_comments(forge, root, doors.environ))
-    published = judge_artifacts(artifacts, case, at, doors)
+    published = judge_artifacts(artifacts, case, at, doors, open_keeper(case, at, doors))
     try:
         _write_results(request, published, doors)
     finally:
@@ -96,10 +98,14 @@ def _fetched(forge: Forge, event: CiEvent, key: str, testbed: str) -> bytes:
 
 
 def judge_artifacts(
-    artifacts: Sequence[ReadArtifact], case: PublishCase | None, at: PublishPlace, doors: Doors
+    artifacts: Sequence[ReadArtifact],
+    case: PublishCase | None,
+    at: PublishPlace,
+    doors: Doors,
+    keeper: CheckKeeper | None = None,
 ) -> Published:
     budget = section_budget(len(artifacts), TEXT_BUDGET) if artifacts[0].testbed else TEXT_BUDGET
-    judged = [_judged(artifact, case, at, doors, budget=budget) for artifact in artifacts]
+    judged = [_judged(artifact, case, at, doors, keeper, budget=budget) for artifact in artifacts]
     published = Published(judged, _context(at, None), budget)
     for one in judged:
         if one.error is not None and one.error is not published.error:
@@ -108,7 +114,13 @@ def judge_artifacts(
 
 
 def _judged(
-    artifact: ReadArtifact, case: PublishCase | None, at: PublishPlace, doors: Doors, *, budget: int
+    artifact: ReadArtifact,
+    case: PublishCase | None,
+    at: PublishPlace,
+    doors: Doors,
+    keeper: CheckKeeper | None,
+    *,
+    budget: int,
 ) -> JudgedArtifact:
     """Judge, and render the decision.
 
@@ -118,16 +130,22 @@ def _judged(
     """
     try:
         decided = judge(artifact, case, at, doors) if case else judge_without_forge(artifact, at, doors)
-        return _worded(decided, artifact, case, at, budget=budget)
+        return _worded(decided, artifact, case, at, keeper, budget=budget)
     except Exception as error:  # noqa: BLE001 - raised again by publish
         why = reason_of(error) if isinstance(error, ReasonedError) else quote(type(error).__name__)
         decision = undecided("INCONCLUSIVE", Message("publish.not-judged", {"why": why}), Grounds(), at.event)
         unread = artifact._replace(documents=None)
-        return replace(_worded(decision, unread, None, at, budget=budget), error=error)
+        return replace(_worded(decision, unread, None, at, None, budget=budget), error=error)
 
 
 def _worded(
-    decision: DecisionDocument, artifact: ReadArtifact, case: PublishCase | None, at: PublishPlace, *, budget: int
+    decision: DecisionDocument,
+    artifact: ReadArtifact,
+    case: PublishCase | None,
+    at: PublishPlace,
+    keeper: CheckKeeper | None,
+    *,
+    budget: int,
 ) -> JudgedArtifact:
     request, documents = at.request, artifact.documents
     context = _context(at, decision.base.commit)
@@ -143,8 +161,13 @@ def _worded(
         accepts = accepts if is_numbered else []
         context = replace(context, accept_order=partial(_numbered_order if is_numbered else _named_order, case))
     page = None
-    if request.out is not None and documents is not None and decision.procedure.name != "none":
+    if (request.out is not None or keeper) and documents is not None and decision.procedure.name != "none":
         page = render_html(decision, documents.base, documents.head, request.language)
+    if keeper is not None and page is not None:
+        addresses = keeper.keep(decision, artifact, page)
+        # CI removes its artifacts after some weeks.
+        report_url = addresses.get(REPORT_PAGE, context.report_url)
+        context = replace(context, pages={**context.pages, **addresses}, report_url=report_url)
     judged = JudgedArtifact(
         decision, context, page=page, accepts=accepts, testbed=artifact.testbed, device=artifact.device
     )

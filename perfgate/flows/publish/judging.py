@@ -41,12 +41,14 @@ class ReadArtifact(NamedTuple):
     """The documents of an artifact, or the error of reading it, which judging raises.
 
     In a matrix, ``testbed`` is the name of the runner that measured, and ``device`` the kind of its device by perfgate.toml.
+    ``source`` is the folder or zip that was read, for the other files that it holds.
     """
 
     documents: CheckDocuments | None = None
     refusal: Exception | None = None
     testbed: str = ""
     device: str | None = None
+    source: Path | bytes | None = None
 
     def judged_documents(self) -> CheckDocuments:
         if self.documents is None:
@@ -56,7 +58,8 @@ class ReadArtifact(NamedTuple):
 
 def read_artifact(artifact: Callable[[], Path | bytes]) -> ReadArtifact:
     try:
-        return ReadArtifact(read_check(artifact()))
+        source = artifact()
+        return ReadArtifact(read_check(source), source=source)
     except Exception as error:  # noqa: BLE001 - raised by the judging function
         return ReadArtifact(refusal=error)
 

@@ -49,6 +49,24 @@ def fetch_artifact(forge: Forge, event: CiEvent, key: str) -> bytes:
         raise DocumentError("{name} cannot be fetched: {error}", name=found.name, error=error) from None
 
 
+def fetch_traces(forge: Forge, event: CiEvent, key: str) -> bytes | None:
+    """The zip of traces beside the documents of the newest attempt; None if there is none.
+
+    Raises DocumentError if it is too large to be fetched, ForgeError if the forge does not respond.
+    """
+    found = newest(forge.artifacts(), f"perfgate-{key}-", event.run_attempt, suffix="-traces")
+    if found is None or found.expired:
+        return None
+    if found.bytes > MAX_ARCHIVE_BYTES:
+        raise DocumentError(
+            "{name} has {bytes} bytes, and at most {most} are fetched; download it in a step of the job, and give its folder",
+            name=found.name,
+            bytes=found.bytes,
+            most=MAX_ARCHIVE_BYTES,
+        )
+    return forge.download(found)
+
+
 def newest(artifacts: Iterable[ForgeArtifact], prefix: str, at_most: int, *, suffix: str = "") -> ForgeArtifact | None:
     """The artifact named ``prefix``, attempt, ``suffix`` with the highest attempt of at most ``at_most``."""
     candidates = [

@@ -11,6 +11,7 @@ from perfgate.config import load_config
 from perfgate.document.files import write_atomically, write_text_atomically
 from perfgate.document.strict_json import parse_json
 from perfgate.errors import DocumentError, StoreError, StoreRefusedError, UsageError
+from perfgate.flows.shared.artifacts import kept_reader, open_artifacts
 from perfgate.flows.shared.doors import Doors, Progress
 from perfgate.flows.shared.site.pages import SitePages, file_addresses
 from perfgate.flows.shared.site.read import read_site
@@ -62,7 +63,8 @@ def write_site(request: SiteRequest, doors: Doors, progress: Progress) -> Writte
     store = open_project_store(config, doors.environ)
     content = read_site(config, store, progress, seconds_since_1970=doors.clock())
     addresses = file_addresses(content, newest=request.runs)
-    pages = SitePages(content, store.show, request.language, SiteLinks(written=frozenset(addresses)))
+    kept = kept_reader(open_artifacts(config, doors.environ), config.project)
+    pages = SitePages(content, store.show, request.language, SiteLinks(written=frozenset(addresses)), kept)
     _prepare(request.out)
     for number, address in enumerate(addresses):
         progress.status(sentence("writing page {number} of {pages}", number=number + 1, pages=len(addresses)))

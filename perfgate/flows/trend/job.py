@@ -8,12 +8,14 @@ from pathlib import Path
 
 import msgspec
 
-from perfgate.config import load_config
+from perfgate.config import Config, load_config
 from perfgate.document.files import write_atomically, write_text_atomically
 from perfgate.document.history import Confirmation
+from perfgate.document.kept import KeptLink
 from perfgate.document.strict_json import parse_json
 from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendState
 from perfgate.errors import DocumentError
+from perfgate.flows.shared.artifacts import kept_reader, open_artifacts
 from perfgate.flows.shared.doors import Check, Doors, Progress, Remembering
 from perfgate.flows.shared.session import prepare_out
 from perfgate.flows.shared.store import open_project_store
@@ -22,8 +24,9 @@ from perfgate.flows.shared.trend.read import Wanted, find_trend, open_documents,
 from perfgate.flows.trend.confirm import confirm_suspected, keep_confirmations, read_confirmations
 from perfgate.flows.trend.post import DEFAULT_KEY, OurIssue, find_issue, post_trend
 from perfgate.judging.report.render.trend import render_issue
-from perfgate.judging.report.render.trend_page import render_trend_page
+from perfgate.judging.report.render.trend_page import MAX_PICTURES, render_trend_page, runs_beside
 from perfgate.judging.report.view.summary import CommentContext
+from perfgate.judging.report.view.trend_rows import moved_by
 from perfgate.judging.trend.gates import gate_history
 from perfgate.judging.trend.standing import state_of
 from perfgate.locale import Language
@@ -96,14 +99,34 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
     gates = gate_history(store.gates(config.project), store.accepted(config.project))
     document = msgspec.structs.replace(document, notes=remembered.notes, gates=gates)
     if out is not None:
+        kept = _kept_beside_changes(document, config, doors, remembered)
         issue_text = render_issue(document, CommentContext(marker="", language=request.language))
         write_atomically(out / "trend.json", msgspec.json.encode(document, order="deterministic"))
-        write_text_atomically(out / "trend.html", render_trend_page(document, request.language))
+        write_text_atomically(out / "trend.html", render_trend_page(document, request.language, kept))
         write_text_atomically(out / "trend.md", issue_text)
         write_atomically(out / _STATE_FILE, msgspec.json.encode(state_of(document.series, document.newest)))
     if issue is not None:
         post_trend(document, issue, request.key, request.language, doors)
     return document
+
+
+def _kept_beside_changes(
+    document: TrendDocument, config: Config, doors: Doors, progress: Progress
+) -> dict[str, list[KeptLink]]:
+    """The kept files of the runs on both sides of the changes that the page draws."""
+    store = open_artifacts(config, doors.environ)
+    if store is None:
+        return {}
+    read, kept = kept_reader(store, document.project), dict[str, list[KeptLink]]()
+    for cause in document.causes[:MAX_PICTURES]:
+        for run_id in runs_beside(moved_by(cause, document)[0]):
+            if run_id not in kept:
+                found = read(run_id)
+                if found.why:
+                    progress.note(f"artifacts are not linked: {found.why}")
+                    return kept
+                kept[run_id] = found.links
+    return kept
 
 
 def has_open_regression(document: TrendDocument) -> bool:

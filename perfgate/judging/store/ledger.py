@@ -30,6 +30,7 @@ AuditAction = Literal[
     "change confirmed",
     "verdict kept",
     "runs pruned",
+    "artifacts pruned",
     "token created",
     "token revoked",
 ]
@@ -122,6 +123,11 @@ class Ledger:
         if before is not None:
             query = query.where(AUDIT.c.number < before)
         return [AuditEntry(**row) for row in self._rows(query)]
+
+    def record(self, action: AuditAction, project: str, subject: str, *, actor: str = LOCAL) -> None:
+        """Add an entry of a change outside the database."""
+        with self._database.writing() as connection:
+            self.note(connection, actor, action, project, subject)
 
     def note(self, connection: sa.Connection, actor: str, action: AuditAction, project: str, subject: str) -> None:
         """Add an entry in the transaction of the change itself: there is never one without the other."""

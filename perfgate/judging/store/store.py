@@ -216,6 +216,9 @@ class Store(Protocol):
     def ledger(self) -> Ledger | None:
         """The tokens and the audit log of the store; None if it keeps none."""
 
+    def clock_ahead(self) -> timedelta:
+        """How far the store's own clock is ahead of this machine's, by its last answer; 0 for a store without one."""
+
     def acting_as(self, actor: str) -> Store:
         """The same store, in whose audit log ``actor`` is the writer."""
 

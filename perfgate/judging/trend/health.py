@@ -8,6 +8,7 @@ from datetime import date, timedelta
 
 import numpy as np
 
+from perfgate.document.clocks import clock_notes
 from perfgate.document.decision import TestbedDifference
 from perfgate.document.history import moment
 from perfgate.document.run import RunDocument
@@ -20,7 +21,7 @@ _WORST = ("error", "invalid", "attention", "unavailable", "ok", "not_applicable"
 _MOST_DIFFERENCES = 12
 
 
-def run_health(run_id: str, run: RunDocument) -> RunHealth:
+def run_health(run_id: str, run: RunDocument, recorded_at: str) -> RunHealth:
     return RunHealth(
         run_id=run_id,
         commit=run.source.commit,
@@ -29,7 +30,7 @@ def run_health(run_id: str, run: RunDocument) -> RunHealth:
         fingerprint=run.testbed.fingerprint,
         steps=_steps(run),
         failed=_failed(run),
-        warnings=list(run.warnings),
+        warnings=[*run.warnings, *clock_notes(run, recorded_at)],
         noise_floor=_noise_floor(run.replicates),
         discarded=_discarded(run),
         temperature=_highest(run, "thermal.temperature"),

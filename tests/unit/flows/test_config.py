@@ -96,6 +96,14 @@ def test_list_settings__variables__overrule_the_file_and_hide_a_password(tmp_pat
     assert lock.default.endswith("/perfgate.lock")
 
 
+def test_list_settings__password_in_the_file__hidden(tmp_path: Path) -> None:
+    places = '[store]\npath = "postgresql://me:secret@host/runs"\n[artifacts]\npath = "sftp://me:secret@host/kept"\n'
+    (tmp_path / "perfgate.toml").write_text(TEXT + places)
+    listed = {f"{one.table}.{one.name}": one.value for one in list_settings(tmp_path, {})}
+    assert listed["store.path"] == "postgresql://***@host/runs"
+    assert listed["artifacts.path"] == "sftp://***@host/kept"
+
+
 def test_config__as_toml__is_the_same_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PERFGATE_DEVICE", "PERFGATE_STORE", "PERFGATE_LANG"):
         monkeypatch.delenv(name, raising=False)

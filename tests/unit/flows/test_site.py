@@ -11,12 +11,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import requests
 
 from perfgate.errors import UsageError
+from perfgate.flows.shared.artifacts import open_artifacts_at
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.site.job import SiteRequest, WrittenSite, write_site
 from perfgate.judging.report.render.site.addresses import run_address
 from perfgate.judging.store.backends.sql import SqlStore
+from tests.fakes.artifacts import FLAME, artifact_set, file_server, trace_of
 from tests.fakes.history import main_runs, stepped
 from tests.unit.flows.test_trend import Project, Said, dated
 from tests.unit.report.test_site import broken_links, shown
@@ -172,3 +175,25 @@ def test_site__no_run__says_how_one_is_recorded(project: Project, tmp_path: Path
     with pytest.raises(UsageError, match="perfgate baseline record"):
         write(project, tmp_path / "pages")
     assert not (tmp_path / "pages").exists()
+
+
+def test_site__artifacts_of_a_run__linked_by_their_address_or_named_by_their_place(
+    project: Project, tmp_path: Path
+) -> None:
+    config = project.root / "perfgate.toml"
+    config.write_text(f'{config.read_text()}[artifacts]\npath = "kept"\nurl = "{(tmp_path / "kept").as_uri()}"\n')
+    newest = project.store.runs("demo")[0].id
+    folder = tmp_path / "run"
+    made = msgspec.structs.replace(artifact_set(folder, project="demo"), id=newest)
+    store = open_artifacts_at(str(project.root / "kept"), {}, "")
+    store.keep(made, folder, lambda *_: None)
+    out = tmp_path / "pages"
+    page = run_address(newest)
+    # A file:// address is none that a page may link.
+    write(project, out, runs=1)
+    assert store.links(made)[0].place in shown(pages(out)[page])
+    with file_server(project.root / "kept") as url:
+        config.write_text(config.read_text().replace((tmp_path / "kept").as_uri(), url))
+        write(project, out, runs=1)
+        links = re.findall(rf'href="({url}/[^"]+)"', pages(out)[page])
+        assert [requests.get(link, timeout=30).content for link in links] == [trace_of("s1"), FLAME]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from typing import Any
 import jsonschema
 import msgspec
 import pytest
+import requests
 
 from perfgate.conductor.workers.foresight import Foresight
 from perfgate.document.history import Acceptance, Confirmation, moment
@@ -24,6 +26,7 @@ from perfgate.document.schema import load_schema
 from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendSeries
 from perfgate.errors import DocumentError, ForgeError, StoreError, UsageError
 from perfgate.flows.check.job import check_change
+from perfgate.flows.shared.artifacts import open_artifacts_at
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.scratch import ScratchRepository
 from perfgate.flows.shared.trend.read import StoredHistories, open_documents
@@ -33,6 +36,7 @@ from perfgate.judging.report.render.trend import render_news
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.store import StorePlace
+from tests.fakes.artifacts import artifact_set, file_server
 from tests.fakes.documents import make_comparison, make_decision
 from tests.fakes.forge import BOT_TOKEN, FakeForge, Reply
 from tests.fakes.forge_dialects import GitHubDialect, GitLabDialect
@@ -757,3 +761,26 @@ def test_trend__one_item_and_a_slowdown_of_another_commit__two_regressions_with_
     assert "1 more `aten::item`" in issue
     assert (tmp_path / "out" / "trend.html").read_text().count('<svg class="plot history"') == 2
     assert len(json.loads((tmp_path / "out" / "trend.json").read_text())["causes"]) == 2
+
+
+def test_trend__artifacts_of_the_runs_beside_a_change__linked_and_every_link_opens(
+    project: Project, slower_store: Path, tmp_path: Path
+) -> None:
+    project.take(slower_store)
+    with file_server(tmp_path / "kept") as url:
+        config = project.root / "perfgate.toml"
+        config.write_text(f'{config.read_text()}[artifacts]\npath = "{tmp_path / "kept"}"\nurl = "{url}"\n')
+        store = open_artifacts_at(str(tmp_path / "kept"), {}, url)
+        for run in project.store.runs("demo"):
+            if run.commit in (commit_of(STEP - 1), commit_of(STEP)):
+                folder = tmp_path / run.id
+                made = artifact_set(folder, session=run.session, project="demo")
+                store.keep(msgspec.structs.replace(made, id=run.id), folder, lambda *_: None)
+        project.trend(out=tmp_path / "out")
+        links = re.findall(rf'href="({url}/[^"]+)"', (tmp_path / "out" / "trend.html").read_text())
+        assert {requests.get(link, timeout=30).status_code for link in links} == {200}
+    assert len(set(links)) == 4
+    (tmp_path / "kept").rename(tmp_path / "moved")
+    (tmp_path / "kept").write_text("a file in the way")
+    project.trend(out=tmp_path / "out")
+    assert project.progress.notes[-1].startswith("artifacts are not linked: ")

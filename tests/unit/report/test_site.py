@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 
-from perfgate.document.message import quote
+from perfgate.document.message import Message, quote
 from perfgate.document.run import ErrorDetail, RunDocument
 from perfgate.document.site import SiteContent
 from perfgate.errors import StoreError
@@ -290,8 +290,20 @@ def test_fleet__disturbed_run_and_wrong_clock__named() -> None:
     content = make_site(msgspec.structs.replace(trend, health=[disturbed]), runs=[ahead])
     text = shown(pages_of(content).page("fleet.html"))
     assert "a run began 2 h 30 m after it was stored" in text
+    assert "before its commit was made" not in text
     assert "disturbed 1 of the newest 1 run" in text
     assert "91.0 %" in text
+
+
+def test_fleet__clock_behind_the_commit__named_with_the_newest_run_that_shows_it() -> None:
+    trend = make_trend(make_series())
+    behind = [
+        msgspec.structs.replace(trend.health[0], warnings=[Message("notes.clock-behind", {"seconds": seconds})])
+        for seconds in (7200.0, 3600.0)
+    ]
+    content = make_site(msgspec.structs.replace(trend, health=[*behind, trend.health[0]]))
+    text = shown(pages_of(content).page("fleet.html"))
+    assert text.count("the run began 1 h 0 m before its commit was made") == 1
 
 
 def test_pages__every_link__leads_to_a_page_and_a_place_of_it(site: dict[str, str]) -> None:

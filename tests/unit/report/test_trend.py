@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from rich.console import Console
 
 from perfgate.document.explanation import OperatorDelta
+from perfgate.document.kept import KeptLink
 from perfgate.document.trend import CommitLabel, NotLookedAt
 from perfgate.judging.report.render.trend import issue_title, render_issue, render_news
 from perfgate.judging.report.render.trend_page import render_trend_page
@@ -322,6 +323,24 @@ def test_render_trend_page__a_change__picture_with_levels_intervals_and_commit()
     assert ">0014c0ffee</text>" in page
     assert page.count('<svg class="small"') == 2
     assert page.count('<rect class="step attention"') == 2  # one run, and the legend
+
+
+def test_render_trend_page__kept_files_beside_a_change__linked_by_the_side_of_their_run() -> None:
+    def kept(path: str, address: str) -> KeptLink:
+        return KeptLink(path=path, kind="trace", bytes=10, address=address, place="s3://b/p")
+
+    files = {
+        "run19": [kept("trace-a.json.gz", "https://x.example/19/trace-a.json.gz")],
+        "run20": [kept("flame.html", "https://x.example/20/flame.html"), kept("t.json.gz", "javascript:alert(1)")],
+        "run21": [kept("other.json.gz", "https://x.example/21/other.json.gz")],
+    }
+    page = render_trend_page(make_trend(make_series(make_change(20))), kept=files)
+    assert re.findall(r'<p>(\w+): <a href="(https://x[^"]+)">([^<]+)', page) == [
+        ("before", "https://x.example/19/trace-a.json.gz", "trace-a.json.gz"),
+        ("after", "https://x.example/20/flame.html", "flame.html"),
+    ]
+    assert "javascript" not in page
+    assert "other.json.gz" not in page
 
 
 def test_render_trend_page__two_testbeds__one_picture_with_a_border() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import msgspec
@@ -299,3 +300,14 @@ def test_baseline__one_run_file_of_a_branch_damaged__the_others_listed_and_it_is
     assert [run["id"] for run in json.loads(ran("list", "--json").stdout)] == [sound]
     kept = ran("record", "--run", write(tmp_path, "s3"))
     assert (kept.exit_code, len(opened(clone).runs("shop"))) == (0, 2)
+
+
+def test_baseline_record__clock_of_the_measuring_machine_is_ahead__said_and_stored(project: Path) -> None:
+    began = datetime.now(timezone.utc) + timedelta(days=1)
+    session = msgspec.structs.replace(
+        minimal_run().session, started_at=began.isoformat(), finished_at=(began + timedelta(minutes=50)).isoformat()
+    )
+    result = baseline(project, "record", "--run", write(project, session=session))
+    assert result.exit_code == 0
+    assert "the clock of the machine that measured is wrong: the run ended 24 h " in result.output
+    assert len(SqlStore(project.parent / "store.db").runs("shop")) == 1

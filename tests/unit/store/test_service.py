@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -139,3 +143,37 @@ def test_prune__through_a_service__refused(address: Listening) -> None:
     store, _, _ = answering(address)
     with pytest.raises(StoreError, match="run `perfgate baseline prune --keep 5` on the machine of the service"):
         store.prune("shop", keep=5)
+
+
+class OtherTime(BaseHTTPRequestHandler):
+    """Answers from a machine whose clock is ahead by so many minutes, behind by so many, or has none."""
+
+    minutes: int | None = 0
+
+    def do_GET(self) -> None:
+        self.send_response_only(200)
+        if self.minutes is not None:
+            there = datetime.now(timezone.utc) + timedelta(minutes=self.minutes)
+            self.send_header("Date", format_datetime(there, usegmt=True))
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"[]")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("minutes", [30, -30, None])
+def test_clock_ahead__date_of_the_answer__compared_with_our_own_clock(
+    monkeypatch: pytest.MonkeyPatch, minutes: int | None
+) -> None:
+    monkeypatch.setattr(OtherTime, "minutes", minutes)
+    with ThreadingHTTPServer(("127.0.0.1", 0), OtherTime) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        store = ServiceStore(f"http://127.0.0.1:{server.server_address[1]}", TOKEN, is_local=True)
+        assert store.clock_ahead() == timedelta()
+        store.runs("shop", limit=1)
+        server.shutdown()
+        thread.join()
+    assert abs(store.clock_ahead() - timedelta(minutes=minutes or 0)) < timedelta(minutes=5)

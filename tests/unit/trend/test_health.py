@@ -8,10 +8,12 @@ from perfgate.judging.trend.health import run_health, spans_of_testbeds, weeks
 from tests.fakes.documents import make_run, run_steps
 from tests.fakes.history import main_runs
 
+LATER = "2030-01-01T00:00:00Z"
+
 
 def test_run_health__run_of_main__steps_failures_heat() -> None:
     runs = main_runs(3, failing=[1])
-    good, failed = run_health("a", runs[0]), run_health("b", runs[1])
+    good, failed = run_health("a", runs[0], LATER), run_health("b", runs[1], LATER)
     assert good.steps == {"1": "ok", "2": "ok", "3": "not_applicable", "4": "attention", "5": "ok", "19": "ok"}
     assert (good.failed, good.noise_floor, good.discarded) == ([], None, None)
     assert failed.steps["4"] == "error"
@@ -25,7 +27,7 @@ def test_run_health__run_of_main__steps_failures_heat() -> None:
 def test_run_health__several_workloads__the_worst_status_counts() -> None:
     steps = run_steps()
     other = [type(step)(number=step.number, slug=step.slug, workload="other", status="unavailable") for step in steps]
-    found = run_health("a", make_run(None, steps=[*steps, *other], replicates=[]))
+    found = run_health("a", make_run(None, steps=[*steps, *other], replicates=[]), LATER)
     assert found.steps == {
         "1": "unavailable",
         "2": "unavailable",
@@ -38,7 +40,7 @@ def test_run_health__several_workloads__the_worst_status_counts() -> None:
 def test_run_health__run_with_pairs__its_noise_floor_and_what_was_discarded() -> None:
     error = ErrorDetail(kind="timeout", message="too long")
     lost = [FailedPair(pair=90 + number, arm="ab", workload="encoder", error=error) for number in range(7)]
-    found = run_health("a", make_run("base", failed_pairs=lost))
+    found = run_health("a", make_run("base", failed_pairs=lost), LATER)
     assert found.noise_floor == pytest.approx(0.004, abs=0.004)
     assert found.discarded == pytest.approx(0.25)
 

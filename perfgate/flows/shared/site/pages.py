@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from perfgate.document.history import StoredRun
+from perfgate.document.kept import KeptOfRun
 from perfgate.document.run import RunDocument
 from perfgate.document.site import BesideLevel, SiteContent
 from perfgate.document.trend import TrendSeries
@@ -51,6 +52,7 @@ MOST_CHANGES = 40
 _DOCUMENTS_KEPT = 4
 
 OpenRun = Callable[[str], RunDocument]
+ReadKept = Callable[[str], KeptOfRun]
 # A value of a run by its place: workload, shape, metric, labels.
 _Values = Mapping[tuple[str, str, str, str], float]
 
@@ -60,11 +62,25 @@ class _SeriesPage(NamedTuple):
     branch: str
 
 
-class SitePages:
-    """The pages of one content. ``open_run`` reads a run's document and raises StoreError if it cannot."""
+def _keeps_none(_: str) -> KeptOfRun:
+    return KeptOfRun()
 
-    def __init__(self, content: SiteContent, open_run: OpenRun, language: Language, links: SiteLinks) -> None:
-        self._content, self._language, self._links = content, language, links
+
+class SitePages:
+    """The pages of one content. ``open_run`` reads a run's document and raises StoreError if it cannot.
+
+    ``kept`` returns the kept files of a run.
+    """
+
+    def __init__(
+        self,
+        content: SiteContent,
+        open_run: OpenRun,
+        language: Language,
+        links: SiteLinks,
+        kept: ReadKept = _keeps_none,
+    ) -> None:
+        self._content, self._language, self._links, self._kept = content, language, links, kept
         self._open_run = lru_cache(_DOCUMENTS_KEPT)(open_run)
 
     def page(self, address: str, query: Mapping[str, str] | None = None) -> str | None:
@@ -126,7 +142,8 @@ class SitePages:
             for series in self._of_testbed(run)
             if _place(series) in values
         ]
-        return render_run(run, document, placed, neighbours, self._content, self._links, self._language)
+        kept = self._kept(run.id)
+        return render_run(run, document, placed, neighbours, kept, self._content, self._links, self._language)
 
     def _compare(self, earlier: StoredRun, later: StoredRun) -> str:
         base, head = (ComparedRun(run, self._open_run(run.id)) for run in (earlier, later))

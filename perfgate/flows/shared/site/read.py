@@ -81,7 +81,9 @@ def read_site(
         documents=documents,
     )
     # The newest run of every testbed, however long ago, and not only the newest of all.
-    health = [run_health(run.id, documents[run.id]) for run in reversed(stored.runs) if run.id in documents]
+    health = [
+        run_health(run.id, documents[run.id], run.recorded_at) for run in reversed(stored.runs) if run.id in documents
+    ]
     return SiteContent(
         trend=msgspec.structs.replace(trend, health=health, notes=remembered.notes),
         runs=stored.runs,

@@ -168,7 +168,9 @@ def find_trend(
             {run.testbed.fingerprint: run.testbed.comparable for run in documents.values()},
         ),
         health=[
-            run_health(run.id, documents[run.id]) for run in reversed(stored.runs[:RUNS_OPENED]) if run.id in documents
+            run_health(run.id, documents[run.id], run.recorded_at)
+            for run in reversed(stored.runs[:RUNS_OPENED])
+            if run.id in documents
         ],
         weeks=weeks(run.started_at for run in stored.runs),
         gone=gone(before, series),

@@ -7,12 +7,13 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 from perfgate.catalogue.lookup import CARDS
+from perfgate.document.kept import KeptLink
 from perfgate.document.trend import RunHealth, TestbedSpan, TrendCause, TrendDocument, TrendSeries, place_of
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import metric_name
-from perfgate.judging.report.text.templates import environment, template_source
+from perfgate.judging.report.text.templates import environment, is_linkable, template_source
 from perfgate.judging.report.text.words import Words, say, translated
 from perfgate.judging.report.view.trend_rows import (
     MovedSeries,
@@ -28,7 +29,7 @@ from perfgate.judging.report.view.trend_rows import (
 )
 from perfgate.locale import Language, speaking
 
-_MAX_PICTURES = 60
+MAX_PICTURES = 60
 _MAX_ROWS = 1000
 _MAX_NAMES = 60
 _STEPS = range(1, 20)
@@ -36,12 +37,15 @@ _STEPS = range(1, 20)
 Group = Sequence[TrendSeries]
 
 
-def render_trend_page(document: TrendDocument, language: Language = "en") -> str:
+def render_trend_page(
+    document: TrendDocument, language: Language = "en", kept: Mapping[str, Sequence[KeptLink]] | None = None
+) -> str:
+    """The page; ``kept`` are the kept files of runs beside changes, by the id of the run."""
     with speaking(language):
-        return _render(document)
+        return _render(document, kept or {})
 
 
-def _render(document: TrendDocument) -> str:
+def _render(document: TrendDocument, kept: Mapping[str, Sequence[KeptLink]]) -> str:
     jinja = environment("html")
     style = template_source(jinja, "page/style.css") + template_source(jinja, "trend/style.css")
     groups = _groups(document)
@@ -57,8 +61,8 @@ def _render(document: TrendDocument) -> str:
         "runs": document.runs,
         "searched": searched(document),
         "gates": gates_line(document),
-        "pictures": [_picture(cause, document, groups) for cause in document.causes[:_MAX_PICTURES]],
-        "more_pictures": max(0, len(document.causes) - _MAX_PICTURES),
+        "pictures": [_picture(cause, document, groups, kept) for cause in document.causes[:MAX_PICTURES]],
+        "more_pictures": max(0, len(document.causes) - MAX_PICTURES),
         "gone": document.gone[:_MAX_ROWS],
         "rows": [series_cells(group) for group in groups[:_MAX_ROWS]],
         "matrix": trend_svg.steps_matrix(document.health, step_titles(document.health))
@@ -105,7 +109,9 @@ def _weight(group: Group) -> float:
     return max(sizes, default=0.0)
 
 
-def _picture(cause: TrendCause, document: TrendDocument, groups: Sequence[Group]) -> Mapping[str, object]:
+def _picture(
+    cause: TrendCause, document: TrendDocument, groups: Sequence[Group], kept: Mapping[str, Sequence[KeptLink]]
+) -> Mapping[str, object]:
     """One cause: the history of its leading change, and everything else that it moved."""
     lead, *others = moved_by(cause, document)
     group = next(group for group in groups if any(series is lead.series for series in group))
@@ -116,7 +122,18 @@ def _picture(cause: TrendCause, document: TrendDocument, groups: Sequence[Group]
         "testbeds": len(group),
         "change": change_cells(lead),
         "others": [change_cells(moved) for moved in others[:_MAX_ROWS]],
+        "kept": [
+            {"side": side, "links": [(link.path, Words(link.address)) for link in links if is_linkable(link.address)]}
+            for side, run_id in zip((say("before"), say("after")), runs_beside(lead) if kept else ())
+            if (links := kept.get(run_id))
+        ],
     }
+
+
+def runs_beside(moved: MovedSeries) -> tuple[str, str]:
+    """The ids of the runs before and after a change."""
+    points, at = moved.series.points, moved.change.at
+    return points[at - 1].run_id, points[at].run_id
 
 
 def change_cells(moved: MovedSeries) -> Mapping[str, object]:

@@ -170,6 +170,7 @@ def _number(wording: Callable[[float], str]) -> Callable[[MessageValue], str]:
 
 _FORMATS: dict[str, Callable[[MessageValue], str]] = {
     "clock": _number(lambda value: f"{value / 1e9:.2f} GHz"),
+    "duration": _number(numbers.duration),
     "level": _number(lambda value: f"{100 * value:.1f} %"),
     "metric": _metric,
     "percent": _number(numbers.percent),

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from itertools import groupby, repeat
 
@@ -264,6 +264,10 @@ class GitBranchStore:
 
     def ledger(self) -> None:
         """None: everyone who fetches the branch could read it."""
+
+    def clock_ahead(self) -> timedelta:
+        """Zero: the time of recording is this machine's."""
+        return timedelta()
 
     def acting_as(self, actor: str) -> GitBranchStore:  # noqa: ARG002 - git notes who pushes
         return self

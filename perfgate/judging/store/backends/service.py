@@ -6,6 +6,8 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TypeVar
 from urllib.parse import quote, urlsplit
@@ -109,6 +111,7 @@ class ServiceStore:
     ) -> None:
         self._address, self._token, self._is_local, self._sleep = address, token, is_local, sleep
         self._session, self._process = requests.Session(), 0
+        self._ahead = timedelta()
 
     def record(self, run: RunDocument, *, allow_dirty: bool = False) -> str:
         """Store a run and return its id; repeating it changes nothing. Raises StoreError for an unfit run."""
@@ -249,6 +252,10 @@ class ServiceStore:
     def ledger(self) -> None:
         """None: the service keeps it, and `perfgate token` runs on its machine."""
 
+    def clock_ahead(self) -> timedelta:
+        """How far the service's clock is ahead of this machine's, by its last answer."""
+        return self._ahead
+
     def acting_as(self, actor: str) -> ServiceStore:  # noqa: ARG002 - the service knows who acts by the token
         return self
 
@@ -303,6 +310,7 @@ class ServiceStore:
             allow_redirects=False,
             stream=True,
         ) as response:
+            self._ahead = _ahead(response.headers.get("Date", ""))
             body = bytearray()
             for chunk in response.iter_content(_CHUNK):
                 body += chunk
@@ -356,6 +364,14 @@ def _refusal(body: bytes) -> str | None:
         return msgspec.json.decode(body, type=ServedError).error
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+
+
+def _ahead(date: str) -> timedelta:
+    """How far the clock that wrote a Date header (RFC 9110, 6.6.1) is ahead of this machine's; 0 without one."""
+    try:
+        return parsedate_to_datetime(date) - datetime.now(timezone.utc)
+    except (TypeError, ValueError):
+        return timedelta()
 
 
 def _project(project: str) -> str:

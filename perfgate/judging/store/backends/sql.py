@@ -6,7 +6,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -302,6 +302,10 @@ class SqlStore:
 
     def ledger(self) -> Ledger:
         return self._ledger
+
+    def clock_ahead(self) -> timedelta:
+        """Zero: the time of recording is this machine's."""
+        return timedelta()
 
     def acting_as(self, actor: str) -> SqlStore:
         """The same store, in whose audit log ``actor`` is the writer."""

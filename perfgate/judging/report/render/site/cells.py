@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from perfgate.document.history import StoredRun
+from perfgate.document.kept import KeptLink
 from perfgate.document.site import BesideLevel, Position, SiteContent
 from perfgate.document.trend import TrendCause, TrendSeries, place_of
 from perfgate.judging.report.render import trend_svg
@@ -13,10 +15,14 @@ from perfgate.judging.report.render.trend_page import change_cells
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import metric_name
+from perfgate.judging.report.text.templates import is_linkable
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.trend_rows import MovedSeries, cause_row, minute, moved_by, short
 
 _MAX_OTHERS = 200
+_KINDS = {"trace": phrase("trace"), "flamegraph": phrase("flame graph"), "report": phrase("report")}
+# A page of the service that shows it.
+_OWN_ADDRESS = re.compile(r"/[A-Za-z0-9._/-]+")
 _POSITIONS: Mapping[Position, str] = {
     "inside": phrase("inside"),
     "above": phrase("above"),
@@ -74,6 +80,17 @@ def cause_card(cause: TrendCause, content: SiteContent, links: SiteLinks, root: 
 def _subject(commit: str | None, content: SiteContent) -> str:
     """The subject of a commit by its stored run, which is known without a clone."""
     return next((run.subject or "" for run in content.runs if commit and run.commit == commit), "")
+
+
+def kept_cells(link: KeptLink) -> Mapping[str, object]:
+    """A kept file as a row: a link to it, or, without an address that may become one, its place."""
+    return {
+        "path": link.path,
+        "kind": say(_KINDS.get(link.kind, _KINDS["trace"])),
+        "size": formats.quantity(float(link.bytes), "B"),
+        "address": Words(link.address if is_linkable(link.address) or _OWN_ADDRESS.fullmatch(link.address) else ""),
+        "place": link.place,
+    }
 
 
 def run_cells(run: StoredRun, content: SiteContent, links: SiteLinks, root: Words) -> Mapping[str, object]:

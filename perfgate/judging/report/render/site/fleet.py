@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
+from perfgate.document.clocks import CLOCK_SLACK
 from perfgate.document.conditions import BUSY
 from perfgate.document.history import StoredRun, moment
+from perfgate.document.message import Message
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import RunHealth, TestbedSpan
 from perfgate.judging.report.render import trend_svg
@@ -22,8 +24,7 @@ from perfgate.locale import Language, speaking
 
 _MAX_TESTBEDS, _MAX_RUNS, _MAX_COLUMNS = 200, 60, 40
 _RECENT = timedelta(days=28)
-# A run that was stored this long before it began was measured by a machine with a wrong clock.
-_CLOCK_SLACK = timedelta(minutes=5)
+_CLOCK_CODES = ("notes.clock-behind", "notes.clock-set-back")
 
 
 def render_fleet(content: SiteContent, links: SiteLinks, language: Language) -> str:
@@ -73,6 +74,7 @@ def _testbed(span: TestbedSpan, content: SiteContent, root: Words) -> Mapping[st
         "clock": _range([run.clock for run in health], "1", metric="thermal.clock"),
         "floor": numbers.plus_minus(max(floors)) if floors else numbers.DASH,
         "clock_ahead": _ahead(runs),
+        "clock_notes": _clock_notes(health),
     }
 
 
@@ -87,7 +89,13 @@ def _ahead(runs: Sequence[StoredRun]) -> Words:
     """How far the clock of a machine is ahead: its runs were stored before they began. Empty if it is not."""
     found = [moment(run.started_at) - moment(run.recorded_at) for run in runs]
     most = max(found, default=timedelta())
-    return numbers.duration(most.total_seconds()) if most > _CLOCK_SLACK else Words("")
+    return numbers.duration(most.total_seconds()) if most > CLOCK_SLACK else Words("")
+
+
+def _clock_notes(health: Sequence[RunHealth]) -> list[Message]:
+    """What the newest run with a wrong clock shows of it, apart from a clock that is ahead."""
+    found = ([note for note in run.warnings if note.code in _CLOCK_CODES] for run in reversed(health))
+    return next((notes for notes in found if notes), [])
 
 
 def _run(run: RunHealth, links: SiteLinks, root: Words) -> Mapping[str, object]:

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perfgate.catalogue.lookup import CARDS, metric
+from perfgate.document.clocks import clock_notes
 from perfgate.document.history import StoredRun, moment
+from perfgate.document.kept import KeptOfRun
 from perfgate.document.run import RunDocument, StepResult
 from perfgate.document.site import BesideLevel, SiteContent
 from perfgate.judging.report.render.site.addresses import SiteLinks, run_address, runs_address
-from perfgate.judging.report.render.site.cells import is_apart, level_cells, run_cells, testbed_link, under
+from perfgate.judging.report.render.site.cells import is_apart, kept_cells, level_cells, run_cells, testbed_link, under
 from perfgate.judging.report.render.site.frame import render_page
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
@@ -65,6 +67,7 @@ def render_run(
     run: RunDocument,
     numbers_of_run: Sequence[BesideLevel],
     neighbours: RunNeighbours,
+    kept: KeptOfRun,
     content: SiteContent,
     links: SiteLinks,
     language: Language,
@@ -83,7 +86,7 @@ def render_run(
             "before": _neighbour(neighbours.before, listed, links, root, is_earlier=True),
             "after": _neighbour(neighbours.after, listed, links, root, is_earlier=False),
             "errors": _errors(run),
-            "warnings": run.warnings[:_MAX_WARNINGS],
+            "warnings": [*clock_notes(run, listed.recorded_at), *run.warnings][:_MAX_WARNINGS],
             "apart": apart,
             "rest": [row for row, placed in zip(rows, numbers_of_run) if not is_apart(placed)],
             "chance": numbers_of_run[0].confidence if numbers_of_run else None,
@@ -94,6 +97,8 @@ def render_run(
             "observed": sorted(run.testbed.observed.items())[:_MAX_ROWS],
             "counters": counter_rows(None, run)[:_MAX_ROWS],
             "operators": _operators(run),
+            "kept": [kept_cells(link) for link in kept.links[:_MAX_ROWS]],
+            "kept_why": kept.why,
         }
         return render_page("site/run.html.j2", address, content, links, values)
 

@@ -1,0 +1,82 @@
+"""What the commands that keep artifacts have in common: ages and sizes as options, and the lines that they print."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from perfgate.locale import sentence
+
+if TYPE_CHECKING:
+    from perfgate.cli.progress import TerminalProgress
+    from perfgate.flows.shared.artifacts import KeptFolder
+
+_DAYS = {"d": 1, "w": 7, "y": 365}
+_BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_AGE = re.compile(r"([1-9][0-9]{0,4}) ?([dwy])")
+_SIZE = re.compile(r"([1-9][0-9]{0,14}(?:\.[0-9]{1,3})?) ?([kmgt]?)b")
+_LONGEST = 2000
+
+
+def age(_: click.Context, __: click.Parameter, text: str | None) -> timedelta | None:
+    """The callback of an option with an age."""
+    if text is None:
+        return None
+    found = _AGE.fullmatch(text.lower())
+    if found is None:
+        raise click.BadParameter(
+            sentence("{value} is no age; write days, weeks or years as in 90d, 12w or 1y", value=repr(text))
+        )
+    return timedelta(days=int(found[1]) * _DAYS[found[2]])
+
+
+def size(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
+    """The callback of an option with a size, in bytes."""
+    if text is None:
+        return None
+    found = _SIZE.fullmatch(text.lower())
+    if found is None:
+        raise click.BadParameter(sentence("{value} is no size; write it as in 20GB, 500MB or 1.5TB", value=repr(text)))
+    return int(float(found[1]) * _BYTES[found[2]])
+
+
+def bytes_text(count: int) -> str:
+    from perfgate.judging.report.text.format import quantity
+
+    return str(quantity(float(count), "B"))
+
+
+def sending(progress: TerminalProgress) -> Callable[[str, int, int], None]:
+    def show(path: str, number: int, files: int) -> None:
+        progress.status(
+            _clean(sentence("sending {path}, file {number} of {files}", path=path, number=number, files=files))
+        )
+
+    return show
+
+
+def say_kept(done: KeptFolder) -> None:
+    """The lines about a folder whose artifacts were kept."""
+    for why in done.left_out:
+        click.echo(_clean(sentence("not kept: {why}", why=why)), err=True)
+    click.echo(
+        _clean(
+            sentence(
+                "artifacts sent to {place}: {sent} ({size}); there already: {there}",
+                place=done.place,
+                sent=done.kept.sent,
+                size=bytes_text(done.kept.sent_bytes),
+                there=done.kept.there,
+            )
+        )
+    )
+
+
+def _clean(text: str) -> str:
+    from perfgate.judging.report.text.escape import clean
+
+    return clean(text, limit=_LONGEST)

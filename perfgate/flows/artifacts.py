@@ -1,0 +1,149 @@
+"""``perfgate store upload`` and ``prune``: send the artifacts of a folder, and remove those that need not be kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import msgspec
+
+from perfgate.config import Config, load_config
+from perfgate.document.artifact import read_check
+from perfgate.document.files import content_sha256, read_decision, read_run
+from perfgate.document.kept import ArtifactSet, set_of_check, set_of_run
+from perfgate.errors import DocumentError, UsageError
+from perfgate.flows.shared.artifacts import KeptFolder, keep_artifacts, open_artifacts
+from perfgate.flows.shared.doors import Doors, Progress
+from perfgate.flows.shared.retained import retained_runs
+from perfgate.flows.shared.store import open_project_store
+from perfgate.flows.trust.main_only import refuse_change_request
+from perfgate.judging.store.artifacts import ArtifactStore, Sending
+from perfgate.judging.store.retention import Retention, expired_sets
+from perfgate.locale import sentence
+
+# An upload without a record that is older than this will not be continued.
+_ABANDONED = timedelta(days=1)
+
+
+class PrunedArtifacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was removed of a project, or would be: ``removed`` sets of ``removed_bytes``, and broken-off uploads.
+
+    Of what stays, ``retained`` sets are kept for their meaning, whatever their age. ``larger_by`` is by how many bytes those
+    exceed the limit of size, 0 if they do not.
+    """
+
+    project: str
+    removed: list[ArtifactSet]
+    removed_bytes: int
+    unfinished: int
+    stay: int
+    stay_bytes: int
+    retained: int
+    larger_by: int = 0
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class PruneRequest:
+    """What may stay: days and bytes of the command line come before those of perfgate.toml."""
+
+    root: Path
+    older_than: timedelta | None = None
+    larger_than: int | None = None
+    dry_run: bool = False
+
+    def retention(self, config: Config) -> Retention:
+        days, gigabytes = config.artifacts.keep_days, config.artifacts.keep_gb
+        return Retention(
+            older_than=self.older_than or (timedelta(days=days) if days else None),
+            larger_than=self.larger_than or (int(gigabytes * 1e9) or None),
+        )
+
+
+def upload(root: Path, folder: Path, doors: Doors, sending: Sending) -> tuple[ArtifactStore, KeptFolder]:
+    """Keep the artifacts of a run or check folder of this project. Raises UsageError in the CI job of a change request."""
+    refuse_change_request(doors.environ)
+    config = load_config(root, environ=doors.environ, needs_workload=False)
+    store, now = _store(config, doors), _now(doors).isoformat()
+    page: str | None = None
+    if (folder / "decision.json").is_file() and (folder / "base" / "run.json").is_file():
+        documents, decision = read_check(folder), read_decision(folder / "decision.json")
+        artifacts = set_of_check(documents.base, documents.head, decision, documents.head.project, now)
+        page = _page(folder / "report.html")
+    else:
+        run = read_run(folder / "run.json")
+        artifacts = set_of_run(run, content_sha256(run), now)
+    if artifacts.project != config.project:
+        raise UsageError(
+            "{folder} is of project {project!a}, and this is {own!a}; upload it from its own project, or set `project` in "
+            "perfgate.toml",
+            folder=folder,
+            project=artifacts.project,
+            own=config.project,
+        )
+    return store, keep_artifacts(store, artifacts, [folder], sending, page=page)
+
+
+def prune(request: PruneRequest, doors: Doors, progress: Progress) -> PrunedArtifacts:
+    """Remove what is older, or the oldest above the size, but nothing that a regression or main's level needs.
+
+    Raises UsageError if neither the call nor perfgate.toml gives a limit, and in the CI job of a change request.
+    """
+    refuse_change_request(doors.environ)
+    config = load_config(request.root, environ=doors.environ, needs_workload=False)
+    retention = request.retention(config)
+    if retention.is_unlimited:
+        raise UsageError(
+            "nothing says what may be removed; give --older-than 90d or --larger-than 20GB, or set keep_days or keep_gb under "
+            "[artifacts] in perfgate.toml"
+        )
+    store, now = _store(config, doors), _now(doors)
+    progress.status(sentence("reading what is kept in {place}", place=store.name))
+    sets = store.sets(config.project)
+    runs = open_project_store(config, doors.environ)
+    retained = retained_runs(config, runs, progress, seconds_since_1970=doors.clock()) if sets else frozenset()
+    expired = expired_sets(sets, retained, retention, now)
+    unfinished = store.unfinished(config.project, now - _ABANDONED)
+    if not request.dry_run:
+        gone = [*(one.id for one in expired.sets), *unfinished]
+        for number, set_id in enumerate(gone, 1):
+            progress.status(sentence("removing {number} of {sets}", number=number, sets=len(gone)))
+            store.remove(config.project, set_id)
+        if gone and (ledger := runs.ledger()) is not None:
+            ledger.record("artifacts pruned", config.project, f"{len(gone)} sets, {expired.removed_bytes} bytes")
+    stay = [one for one in sets if one not in expired.sets]
+    return PrunedArtifacts(
+        project=config.project,
+        removed=expired.sets,
+        removed_bytes=expired.removed_bytes,
+        unfinished=len(unfinished),
+        stay=len(stay),
+        stay_bytes=sum(one.bytes for one in stay),
+        retained=expired.retained,
+        larger_by=expired.larger_by,
+        dry_run=request.dry_run,
+    )
+
+
+def _store(config: Config, doors: Doors) -> ArtifactStore:
+    store = open_artifacts(config, doors.environ)
+    if store is None:
+        raise UsageError(
+            "this project keeps no artifacts; set path under [artifacts] in perfgate.toml, or PERFGATE_ARTIFACTS, to a folder "
+            "or a URL such as s3://BUCKET/PREFIX"
+        )
+    return store
+
+
+def _now(doors: Doors) -> datetime:
+    return datetime.fromtimestamp(doors.clock(), timezone.utc)
+
+
+def _page(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DocumentError("{path} cannot be read: {error}", path=path, error=error) from error

@@ -1,0 +1,88 @@
+"""Keep the traces, flame graph and report page of a judged check in the artifact store, whose addresses the comment links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from perfgate.config import CONFIG_NAME, load_config
+from perfgate.document.decision import DecisionDocument
+from perfgate.document.kept import set_of_check
+from perfgate.errors import ConfigError, PerfgateError, StoreRefusedError
+from perfgate.flows.publish.judging import PublishCase, ReadArtifact
+from perfgate.flows.publish.request import PublishPlace
+from perfgate.flows.shared.artifact import fetch_traces, key_of
+from perfgate.flows.shared.artifacts import keep_artifacts, open_artifacts
+from perfgate.flows.shared.doors import Doors
+from perfgate.judging.forge.runner import log_lines
+from perfgate.judging.store.artifacts import ArtifactStore, Sending
+
+# Seconds after which no other file is sent: CI ends the job after 15 minutes, and the comment is not posted yet.
+MOST_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class CheckKeeper:
+    """Keeps the checks of one publication. No error of it reaches the judgement: the verdict stands without kept files."""
+
+    store: ArtifactStore
+    project: str
+    key: str
+    case: PublishCase
+    doors: Doors
+
+    def keep(self, decision: DecisionDocument, artifact: ReadArtifact, page: str) -> Mapping[str, str]:
+        """Keep what the judged documents list, and the report page; the address of every kept file that has one, by path."""
+        documents = artifact.judged_documents()
+        kept_at = datetime.fromtimestamp(self.doors.clock(), timezone.utc).isoformat()
+        artifacts = set_of_check(documents.base, documents.head, decision, self.project, kept_at)
+        try:
+            done = keep_artifacts(self.store, artifacts, self._sources(artifact), self._in_time(), page=page)
+        except PerfgateError as error:
+            self._say(f"The artifacts were not kept: {error}")
+            return {}
+        for why in done.left_out:
+            self._say(f"An artifact was not kept: {why}")
+        self._say(f"Artifacts kept in {done.place}: {done.kept.sent} sent, {done.kept.there} there already.")
+        return {link.path: link.address for link in self.store.links(done.kept.artifacts) if link.address}
+
+    def _in_time(self) -> Sending:
+        """Raises StoreRefusedError before the next file once the time is over: the comment must not wait for ever."""
+        ends = self.doors.clock() + MOST_SECONDS
+
+        def sending(_: str, number: int, files: int) -> None:
+            if self.doors.clock() > ends:
+                raise StoreRefusedError(
+                    "{place} took longer than {seconds} s for {sent} of {files} files; a repeated job sends the others",
+                    place=self.store.name,
+                    seconds=MOST_SECONDS,
+                    sent=number - 1,
+                    files=files,
+                )
+
+        return sending
+
+    def _sources(self, artifact: ReadArtifact) -> Iterator[Path | bytes]:
+        """The artifact itself, and, only if it lacks files, the zip of traces that GitHub's jobs upload beside it."""
+        assert artifact.source is not None, "it has been read"
+        yield artifact.source
+        traces = fetch_traces(self.case.forge, self.case.event, key_of(self.key, artifact.testbed))
+        if traces is not None:
+            yield traces
+
+    def _say(self, text: str) -> None:
+        self.doors.say(log_lines(text, self.doors.environ))
+
+
+def open_keeper(case: PublishCase | None, at: PublishPlace, doors: Doors) -> CheckKeeper | None:
+    """The keeper, if the project keeps artifacts and this publication is no trial."""
+    if case is None or at.request.dry_run or not (at.root / CONFIG_NAME).exists():
+        return None
+    try:
+        config = load_config(at.root, environ=doors.environ, needs_workload=False)
+        store = open_artifacts(config, doors.environ)
+    except ConfigError:
+        return None  # judging reads the file again and posts the mistake
+    return CheckKeeper(store, config.project, at.request.key, case, doors) if store is not None else None

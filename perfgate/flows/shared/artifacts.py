@@ -1,0 +1,125 @@
+"""The artifact store of a project, and the files of a folder or artifact that go there."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from perfgate.config import CONFIG_NAME, Config, load_config
+from perfgate.document.artifact_files import copy_listed, page_file
+from perfgate.document.kept import REPORT_PAGE, ArtifactSet, KeptOfRun
+from perfgate.errors import StoreError, StoreRefusedError
+from perfgate.judging.store.artifacts import ArtifactStore, KeptArtifacts, Sending
+from perfgate.judging.store.objects import ObjectPlace
+from perfgate.judging.store.store import SERVICE_SCHEMES, store_location
+
+ARTIFACTS_VARIABLE = "PERFGATE_ARTIFACTS"
+# The path of the files of a service, below which the addresses are those of the store.
+SERVED = "/artifacts"
+
+
+class KeptFolder(NamedTuple):
+    """What was kept of a folder or artifact in the store at ``place``, and why each listed file that is missing is."""
+
+    kept: KeptArtifacts
+    left_out: list[str]
+    place: str
+
+
+def artifacts_location(config: Config, environ: Mapping[str, str]) -> str:
+    """PERFGATE_ARTIFACTS, else ``[artifacts] path``, which is relative to perfgate.toml; "" if the project keeps none."""
+    if environ.get(ARTIFACTS_VARIABLE):
+        return environ[ARTIFACTS_VARIABLE]
+    path = config.artifacts.path
+    return path if "://" in path or not path else str(config.root / path)
+
+
+def artifacts_location_in(location: str | None, folder: Path, environ: Mapping[str, str]) -> str:
+    """A location of the command line, else as ``artifacts_location`` of the project in the folder, if there is one."""
+    if location or environ.get(ARTIFACTS_VARIABLE):
+        return location or environ[ARTIFACTS_VARIABLE]
+    there = (folder / CONFIG_NAME).is_file()
+    return artifacts_location(load_config(folder, needs_workload=False), environ) if there else ""
+
+
+def open_artifacts(config: Config, environ: Mapping[str, str]) -> ArtifactStore | None:
+    """The artifact store of a project, opened on first use; None if it has none."""
+    location = artifacts_location(config, environ)
+    return open_artifacts_at(location, environ, _address(config, environ)) if location else None
+
+
+def open_artifacts_at(location: str, environ: Mapping[str, str], address: str) -> ArtifactStore:
+    """The artifact store at a location, whose files have their addresses below ``address``."""
+    return ArtifactStore(ObjectPlace(location, environ), address)
+
+
+def kept_reader(store: ArtifactStore | None, project: str) -> Callable[[str], KeptOfRun]:
+    """A function from the id of a run to its kept files; a store that cannot be read costs a page its links alone."""
+
+    def read(run_id: str) -> KeptOfRun:
+        if store is None:
+            return KeptOfRun()
+        try:
+            found = store.find(project, run_id)
+        except StoreError as error:
+            return KeptOfRun(why=str(error))
+        return KeptOfRun(links=store.links(found) if found else [])
+
+    return read
+
+
+def keep_artifacts(
+    store: ArtifactStore,
+    artifacts: ArtifactSet,
+    sources: Iterable[Path | bytes],
+    sending: Sending,
+    *,
+    page: str | None = None,
+) -> KeptFolder:
+    """Keep the listed files of a set that one of the sources holds, and a report page, which no document lists.
+
+    Raises DocumentError if a source cannot be read, StoreError if the store refuses.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="perfgate-artifacts-") as name:
+            return _keep_from(store, artifacts, sources, sending, Path(name), page)
+    except OSError as error:
+        raise StoreRefusedError(
+            "the artifacts cannot be copied to {folder} before they are sent: {why}; free space there, or set TMPDIR",
+            folder=tempfile.gettempdir(),
+            why=error.strerror or error,
+        ) from error
+
+
+def _keep_from(
+    store: ArtifactStore,
+    artifacts: ArtifactSet,
+    sources: Iterable[Path | bytes],
+    sending: Sending,
+    folder: Path,
+    page: str | None,
+) -> KeptFolder:
+    missing, left_out = artifacts.files, list[str]()
+    for source in sources:
+        if not missing:
+            break
+        copied = copy_listed(source, missing, folder)
+        missing, left_out = [file for file in missing if file not in copied.files], copied.left_out
+    files = [file for file in artifacts.files if file not in missing]
+    if page is not None:
+        files.append(page_file(page, REPORT_PAGE, folder))
+    if not files:
+        return KeptFolder(KeptArtifacts(msgspec.structs.replace(artifacts, files=[]), 0, 0, 0), left_out, store.name)
+    kept = store.keep(msgspec.structs.replace(artifacts, files=files), folder, sending)
+    return KeptFolder(kept, left_out, store.name)
+
+
+def _address(config: Config, environ: Mapping[str, str]) -> str:
+    if config.artifacts.url:
+        return config.artifacts.url
+    location = store_location(config, environ)
+    return location.rstrip("/") + SERVED if location.startswith(SERVICE_SCHEMES) else ""

@@ -1,0 +1,42 @@
+"""The runs of main whose artifacts are needed longer than others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from perfgate.config import Config
+from perfgate.document.trend import TrendSeries
+from perfgate.flows.shared.doors import Progress
+from perfgate.flows.shared.trend.read import Wanted, read_histories
+from perfgate.judging.store.store import Store
+from perfgate.judging.trend.find import with_changes
+
+# A comparison with main needs no more than the newest runs of its level; as many give a prediction interval.
+LEVEL_RUNS = 3
+
+
+def retained_runs(config: Config, store: Store, progress: Progress, *, seconds_since_1970: float) -> frozenset[str]:
+    """The ids of the runs on both sides of each regression of main, and of the newest on main's current level.
+
+    Raises StoreError if main's runs cannot be read: without them nothing may be removed.
+    """
+    if not store.runs(config.project, limit=1):
+        return frozenset()
+    stored = read_histories(config, store, Wanted(), progress, seconds_since_1970=seconds_since_1970)
+    # Of a testbed that is no longer measured no change is searched for elsewhere.
+    judged = [entry if entry.current else with_changes(entry) for entry in stored.series if not entry.informing]
+    return frozenset([*_beside_regressions(judged), *_on_the_level(judged)])
+
+
+def _beside_regressions(series: Iterable[TrendSeries]) -> Iterator[str]:
+    for entry in series:
+        for change in entry.changes:
+            if change.direction == "worse":
+                yield entry.points[change.at - 1].run_id
+                yield entry.points[change.at].run_id
+
+
+def _on_the_level(series: Iterable[TrendSeries]) -> Iterator[str]:
+    for entry in series:
+        begins = max((change.at for change in entry.changes), default=0)
+        yield from (point.run_id for point in entry.points[begins:][-LEVEL_RUNS:])

@@ -1,0 +1,142 @@
+"""The artifact store: traces, flame graphs and report pages of runs and checks, below one URL.
+
+    PROJECT/sets/ID.json          the record of a set, written last: without it nothing of the set is listed
+    PROJECT/files/ID/PATH         its files, by their paths in the folder of the run or check
+
+ID follows from the documents, which list the size and SHA-256 of each trace and flame graph, so their names hold the same
+bytes for ever; a report page may be drawn again, and the record has its SHA-256.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from perfgate.document.kept import MAX_SET_BYTES, ArtifactSet, KeptLink, parse_set
+from perfgate.document.run import Artifact
+from perfgate.errors import DocumentError, StoreError
+from perfgate.judging.store.layout import project_key
+from perfgate.judging.store.objects import ObjectPlace
+
+_SUFFIX = ".json"
+Sending = Callable[[str, int, int], None]
+"""Told of a file that is being sent: its path, its number, and how many there are."""
+
+
+class KeptArtifacts(NamedTuple):
+    """What keeping a set took: the files and bytes that were sent, and the files that were there already."""
+
+    artifacts: ArtifactSet
+    sent: int
+    sent_bytes: int
+    there: int
+
+
+class ArtifactStore:
+    """The sets below a place. ``address`` is the URL under which browsers read the same paths, "" if there is none."""
+
+    def __init__(self, place: ObjectPlace, address: str) -> None:
+        self._place, self._address = place, address.rstrip("/")
+
+    @property
+    def name(self) -> str:
+        """The place for messages, without secrets."""
+        return self._place.name
+
+    def keep(self, artifacts: ArtifactSet, folder: Path, sending: Sending) -> KeptArtifacts:
+        """Send the files of a set, which lie in ``folder`` under their paths, and then its record.
+
+        What is there already with the same size and hash is not sent again, so a repetition continues an upload that broke off.
+        Files of the set that were kept before stay, also if they are not among these: CI may no longer have them.
+        """
+        before = self.find(artifacts.project, artifacts.id)
+        sent, sent_bytes = 0, 0
+        for number, file in enumerate(artifacts.files, 1):
+            path = _file_path(artifacts, file.path)
+            if self._place.size(path) == file.bytes and _is_the_same(file, before):
+                continue
+            sending(file.path, number, len(artifacts.files))
+            self._place.put(path, folder / file.path)
+            sent, sent_bytes = sent + 1, sent_bytes + file.bytes
+        there = len(artifacts.files) - sent
+        if before is not None:
+            files = {file.path: file for file in (*before.files, *artifacts.files)}
+            artifacts = msgspec.structs.replace(artifacts, files=list(files.values()))
+            if msgspec.structs.replace(artifacts, kept_at=before.kept_at) == before:
+                return KeptArtifacts(before, sent, sent_bytes, there)
+        self._place.write(_set_path(artifacts.project, artifacts.id), msgspec.json.encode(artifacts))
+        return KeptArtifacts(artifacts, sent, sent_bytes, there)
+
+    def find(self, project: str, set_id: str) -> ArtifactSet | None:
+        """The set with this id; None if there is none. Raises StoreError for a damaged record."""
+        return self._find(project_key(project), set_id)
+
+    def at(self, key: str, set_id: str) -> ArtifactSet | None:
+        """The set at an address, in which the project stands as ``project_key`` writes it."""
+        found = self._find(key, set_id)
+        return found if found is not None and project_key(found.project) == key else None
+
+    def sets(self, project: str) -> list[ArtifactSet]:
+        """The sets of a project, those that were kept first come first. Raises StoreError for a damaged record."""
+        key = project_key(project)
+        ids = [name.removesuffix(_SUFFIX) for name in self._place.names(f"{key}/sets") if name.endswith(_SUFFIX)]
+        found = (self._find(key, set_id) for set_id in ids)
+        return sorted((one for one in found if one is not None), key=lambda one: (one.kept_at, one.id))
+
+    def unfinished(self, project: str, before: datetime) -> list[str]:
+        """The ids of sets without a record, of which nothing was written since ``before``: uploads that were broken off."""
+        key = project_key(project)
+        listed = {name.removesuffix(_SUFFIX) for name in self._place.names(f"{key}/sets")}
+        ids = [set_id for set_id in self._place.names(f"{key}/files") if set_id not in listed]
+        times = {set_id: self._place.changed_at(f"{key}/files/{set_id}") for set_id in ids}
+        return [set_id for set_id, changed in times.items() if changed is None or changed < before]
+
+    def remove(self, project: str, set_id: str) -> None:
+        """Remove a set: its record first, so that no link leads to a file that is gone."""
+        self._place.remove(_set_path(project, set_id))
+        self._place.remove(f"{project_key(project)}/files/{set_id}")
+
+    def content(self, artifacts: ArtifactSet, path: str, start: int, end: int) -> Iterator[bytes]:
+        """The bytes of a file from ``start`` up to ``end``, in pieces."""
+        return self._place.chunks(_file_path(artifacts, path), start, end)
+
+    def links(self, artifacts: ArtifactSet) -> list[KeptLink]:
+        return [
+            KeptLink(
+                path=file.path,
+                kind=file.kind,
+                bytes=file.bytes,
+                address=f"{self._address}/{quote(path)}" if self._address else "",
+                place=self._place.url(path),
+            )
+            for file in artifacts.files
+            if (path := _file_path(artifacts, file.path))
+        ]
+
+    def _find(self, key: str, set_id: str) -> ArtifactSet | None:
+        path = f"{key}/sets/{set_id}{_SUFFIX}"
+        data = self._place.read(path, most=MAX_SET_BYTES + 1)
+        if data is None:
+            return None
+        try:
+            return parse_set(data, name=self._place.url(path))
+        except DocumentError as error:
+            raise StoreError("{error}", error=error) from error
+
+
+def _is_the_same(file: Artifact, before: ArtifactSet | None) -> bool:
+    """Whether a file of this size under this name has these bytes."""
+    return file.kind != "report" or (before is not None and before.file(file.path) == file)
+
+
+def _set_path(project: str, set_id: str) -> str:
+    return f"{project_key(project)}/sets/{set_id}{_SUFFIX}"
+
+
+def _file_path(artifacts: ArtifactSet, path: str) -> str:
+    return f"{project_key(artifacts.project)}/files/{artifacts.id}/{path}"

@@ -1,0 +1,56 @@
+"""Which kept artifacts may go: by age and size, the oldest first, and never those that a regression or main's level needs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from perfgate.document.history import moment
+from perfgate.document.kept import ArtifactSet
+
+
+class Retention(NamedTuple):
+    """The age and the bytes of a project above which its artifacts may go; None for no limit."""
+
+    older_than: timedelta | None = None
+    larger_than: int | None = None
+
+    @property
+    def is_unlimited(self) -> bool:
+        return self.older_than is None and self.larger_than is None
+
+
+class ExpiredSets(NamedTuple):
+    """The sets that may go, how many others are retained, and by how many bytes what stays exceeds the limit."""
+
+    sets: list[ArtifactSet]
+    retained: int
+    larger_by: int
+
+    @property
+    def removed_bytes(self) -> int:
+        return sum(one.bytes for one in self.sets)
+
+
+def expired_sets(
+    sets: Sequence[ArtifactSet], retained_runs: Collection[str], retention: Retention, now: datetime
+) -> ExpiredSets:
+    """Of ``sets``, oldest first, those that may go; ``retained_runs`` are the ids of runs of main whose sets stay."""
+    free = [one for one in sets if not _is_retained(one, retained_runs)]
+    expired = [
+        one for one in free if retention.older_than is not None and now - moment(one.kept_at) > retention.older_than
+    ]
+    size = sum(one.bytes for one in sets) - sum(one.bytes for one in expired)
+    for one in free[len(expired) :]:
+        if retention.larger_than is None or size <= retention.larger_than:
+            break
+        expired.append(one)
+        size -= one.bytes
+    above = size - retention.larger_than if retention.larger_than is not None else 0
+    return ExpiredSets(expired, len(sets) - len(free), max(0, above))
+
+
+def _is_retained(artifacts: ArtifactSet, retained_runs: Collection[str]) -> bool:
+    """A check that found a regression holds the traces of its base too."""
+    return artifacts.verdict == "FAIL" or artifacts.id in retained_runs

@@ -1,0 +1,138 @@
+"""The kept artifacts over HTTP, at the paths that they have in the artifact store: streamed, whole or in one range of bytes.
+
+Only files that the record of a set lists can be requested, by a caller who may read the project of the set.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from http import HTTPStatus
+from itertools import chain
+from mimetypes import guess_type
+from typing import Annotated
+
+from fastapi import APIRouter, HTTPException, Path
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from perfgate.document.kept import ArtifactSet
+from perfgate.document.run import Artifact
+from perfgate.judging.store.artifacts import ArtifactStore
+from perfgate.service.answers import Answers, as_json, described, json_answer
+from perfgate.service.callers import caller_of
+
+ProjectKey = Annotated[str, Path(pattern=r"^[a-z0-9-]{1,60}$", description="The project, as its folder is named.")]
+SetId = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The id of the run, or of the check.")]
+FilePath = Annotated[str, Path(description="The path of a file, as the record of the set lists it.")]
+
+# A page comes from a runner, and its reader's cookie opens everything that the reader may see. A report needs no script; the
+# script of a flame graph runs as a page of nobody, which may send nothing.
+_REPORT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+_POLICIES = {
+    "report": _REPORT_POLICY,
+    "flamegraph": f"{_REPORT_POLICY}; script-src 'unsafe-inline'; sandbox allow-scripts",
+}
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
+_BINARY = {"type": "string", "format": "binary"}
+
+
+class ArtifactFiles:
+    """The routes of one artifact store."""
+
+    records = (ArtifactSet,)
+
+    def __init__(self, store: ArtifactStore) -> None:
+        self._store = store
+
+    def router(self) -> APIRouter:
+        router = APIRouter(prefix="/artifacts/{key}")
+        router.get(
+            "/sets/{set_id}.json", responses=json_answer(ArtifactSet), summary="What is kept of a run or check."
+        )(self.listed)
+        part = described(_BINARY, media_type="application/octet-stream", status=HTTPStatus.PARTIAL_CONTENT)
+        whole = described(_BINARY, media_type="application/octet-stream")
+        outside: Answers = {416: {"description": "The range lies behind the end."}}
+        router.get(
+            "/files/{set_id}/{path:path}",
+            responses={**part, **whole, **outside},
+            summary="A kept trace, flame graph or report; one range of bytes is possible.",
+        )(self.file)
+        return router
+
+    def check(self) -> None:
+        """The pages and the uploads do without artifacts, so their store does not make the service unhealthy."""
+
+    def public(self, text: str) -> str:
+        return text.replace(self._store.name, "the artifact store")
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def listed(self, request: Request, key: ProjectKey, set_id: SetId) -> Response:
+        return as_json(self._found(request, key, set_id))
+
+    def file(self, request: Request, key: ProjectKey, set_id: SetId, path: FilePath) -> Response:
+        found = self._found(request, key, set_id)
+        file = found.file(path)
+        if file is None:
+            raise _nothing()
+        start, end, status = _asked(request.headers.get("Range", ""), file.bytes)
+        headers = {
+            "Accept-Ranges": "bytes",
+            "Content-Length": str(end - start),
+            "ETag": f'"{file.sha256}"',
+            **_shown(file),
+        }
+        if status == HTTPStatus.PARTIAL_CONTENT:
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{file.bytes}"
+        return StreamingResponse(_begun(self._store.content(found, path, start, end)), status, headers)
+
+    def _found(self, request: Request, key: str, set_id: str) -> ArtifactSet:
+        """The set, if there is one and the caller may read its project; which of the two failed is nobody's business."""
+        found = self._store.at(key, set_id)
+        if found is None or caller_of(request).project not in (None, found.project):
+            raise _nothing()
+        return found
+
+
+def _asked(header: str, size: int) -> tuple[int, int, HTTPStatus]:
+    """The bytes of one range (RFC 9110, 14.1.2), or all of them without such a header. Raises HTTPException behind the end."""
+    found = _RANGE.fullmatch(header.strip())
+    if found is None or found[1] == found[2] == "":
+        return 0, size, HTTPStatus.OK
+    first, last = found.groups()
+    start = int(first) if first else max(0, size - int(last))
+    end = min(int(last) + 1, size) if first and last else size
+    if first and last and int(last) < start:
+        return 0, size, HTTPStatus.OK  # not a range, which is ignored
+    if start >= size:
+        raise HTTPException(
+            HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
+            "the range lies behind the end of the file",
+            {"Content-Range": f"bytes */{size}"},
+        )
+    return start, end, HTTPStatus.PARTIAL_CONTENT
+
+
+def _shown(file: Artifact) -> dict[str, str]:
+    """The headers by which a browser shows a page and saves everything else."""
+    if policy := _POLICIES.get(file.kind):
+        return {"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": policy}
+    kind, encoding = guess_type(file.path)
+    return {
+        "Content-Type": "application/gzip" if encoding == "gzip" else kind or "application/octet-stream",
+        "Content-Disposition": f'attachment; filename="{file.path.rpartition("/")[2]}"',
+    }
+
+
+def _begun(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """The chunks, the first of which has been read: a store that refuses is reported instead of sent as an empty file."""
+    return chain([next(chunks, b"")], chunks)
+
+
+def _nothing() -> HTTPException:
+    return HTTPException(HTTPStatus.NOT_FOUND, "no such artifact is kept, or no longer, or not for this token")

@@ -1,0 +1,55 @@
+"""Which artifacts may go."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from perfgate.document.decision import Verdict
+from perfgate.document.kept import ArtifactSet
+from perfgate.document.run import Artifact
+from perfgate.judging.store.retention import ExpiredSets, Retention, expired_sets
+
+NOW = datetime(2026, 6, 30, tzinfo=timezone.utc)
+
+
+def kept(name: str, days: int, size: int = 10, verdict: Verdict | None = None) -> ArtifactSet:
+    file = Artifact(name="t", kind="trace", path="t.json.gz", bytes=size, sha256="0" * 64)
+    return ArtifactSet(
+        id=name, project="shop", session="s", commit=None, kept_at=(NOW - timedelta(days=days)).isoformat(),
+        verdict=verdict, files=[file],
+    )  # fmt: skip
+
+
+SETS = [kept("a", 100), kept("fail", 95, verdict="FAIL"), kept("main", 91), kept("b", 50), kept("c", 1)]
+
+
+def names(expired: ExpiredSets) -> list[str]:
+    return [one.id for one in expired.sets]
+
+
+@pytest.mark.parametrize(
+    ("retention", "gone", "above"),
+    [
+        (Retention(timedelta(days=90)), ["a"], 0),
+        (Retention(timedelta(days=30)), ["a", "b"], 0),
+        (Retention(timedelta(days=365)), [], 0),
+        (Retention(larger_than=50), [], 0),
+        (Retention(larger_than=49), ["a"], 0),
+        (Retention(larger_than=30), ["a", "b"], 0),
+        (Retention(larger_than=5), ["a", "b", "c"], 15),
+        (Retention(timedelta(days=90), 35), ["a", "b"], 0),
+    ],
+)
+def test_expired_sets__by_age_and_size__oldest_first_without_those_that_are_needed(
+    retention: Retention, gone: list[str], above: int
+) -> None:
+    expired = expired_sets(SETS, {"main"}, retention, NOW)
+    assert (names(expired), expired.retained, expired.larger_by) == (gone, 2, above)
+    assert expired.removed_bytes == 10 * len(gone)
+
+
+def test_expired_sets__kept_at_by_the_job_that_kept_it__not_by_the_clock_of_the_machine_that_measured() -> None:
+    # The session of a machine whose clock began at 1970 is as old as the time it was kept says.
+    assert names(expired_sets([kept("new", 1)], (), Retention(timedelta(days=30)), NOW)) == []
