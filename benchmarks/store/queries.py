@@ -167,7 +167,7 @@ def _questions(location: str, runs: int, times: int, histories: Path) -> list[Qu
 
     def read() -> object:
         pages = ProjectSites(service, Path.cwd(), "en", clock=lambda: ends_at().timestamp())
-        return pages.overview(shown, "index.html")
+        return pages.page(shown, "index.html")
 
     def page_of_a_series() -> object:
         return sites.series(shown, lot.choice(addresses))
@@ -184,7 +184,7 @@ def _questions(location: str, runs: int, times: int, histories: Path) -> list[Qu
         Question("whether a run is stored", one_run, times),
         Question("the pages of a project, read for the first time", read, 1),
         Question("the page of a series", page_of_a_series, times),
-        Question("the overview", lambda: sites.overview(shown, "index.html"), times),
+        Question("the overview", lambda: sites.page(shown, "index.html"), times),
         Question("a page of the list of runs", lambda: sites.run(shown, "page-7.html"), times),
     ]
 

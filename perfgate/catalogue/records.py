@@ -71,8 +71,10 @@ class Metric(Entry, frozen=True):
     leading: bool = False
     # Shown in comparisons of two recordings.
     recorded: bool = False
-    # Followed over weeks; all counters and all metrics with a tolerance are, too.
+    # Judged over weeks; all counters and all metrics with a tolerance are, too.
     trend: bool = False
+    # Followed over weeks without being judged; all leading numbers are, too.
+    followed: bool = False
     # A metric compared over pairs in which a change of this one shows.
     follows: str = ""
 

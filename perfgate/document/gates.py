@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 
 from perfgate.document.decision import Verdict
+from perfgate.document.history import Triage
 
 
 class GateRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,11 +35,12 @@ class GateRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailedGate(msgspec.Struct, frozen=True, kw_only=True):
-    """A commit that the gate failed, and that was neither accepted nor withdrawn."""
+    """A commit that the gate failed, and that was neither accepted nor withdrawn; a person may have given it a state."""
 
     commit: str
     change: int
     judged_at: str
+    triage: Triage | None = None
 
 
 class GateHistory(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -14,6 +14,10 @@ from perfgate.document.strict_json import parse_json
 from perfgate.errors import DocumentError
 
 MAX_HISTORY_BYTES = 4 * 1024 * 1024
+
+TriageState = Literal["new", "acknowledged", "fixed", "expected"]
+# A day in the extended format of ISO 8601, in which days compare as texts.
+Day = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
 
 
 class HistorySeries(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +55,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     """A statement by a person that a regression of one commit is intended.
 
     ``metric`` is a metric or pattern, ``METRIC@WORKLOAD/SHAPE`` if it applies to one place; ``accepted_at`` is ISO 8601.
+    ``until`` is the last day on which it counts (ISO 8601, UTC), None without an end.
     """
 
     commit: str
@@ -58,6 +63,11 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     accepted_by: str
     accepted_at: str
+    until: Day | None = None
+
+    def __post_init__(self) -> None:
+        if self.until is not None:
+            date.fromisoformat(self.until)  # a day that the calendar lacks is refused where it comes from
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -67,6 +77,36 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def stated_at(self) -> str:
         return self.accepted_at
+
+    def counts_on(self, today: date) -> bool:
+        """Whether it has not expired."""
+        return self.until is None or today.isoformat() <= self.until
+
+
+class Triage(msgspec.Struct, frozen=True, kw_only=True):
+    """The state that a person gave the regressions of main that began with a commit; ``changed_at`` is ISO 8601.
+
+    expected accepts them: the slower level is main's level from then on. acknowledged and fixed close nothing by themselves:
+    the next runs show whether the level is back. new withdraws an earlier state.
+    """
+
+    commit: str
+    state: TriageState
+    reason: str
+    author: str
+    changed_at: str
+
+    def __post_init__(self) -> None:
+        moment(self.changed_at)  # a time that is none is refused where it comes from
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What it is about: a newer one with the same key replaces it."""
+        return (self.commit,)
+
+    @property
+    def stated_at(self) -> str:
+        return self.changed_at
 
 
 class Confirmation(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,11 +27,12 @@ class Testbed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """The Python environment of one side, if base and head have one each.
+    """The Python environment of one side, if base and head have one each, or of a run of the checklist alone.
 
     ``kind``: ``running`` is that of perfgate itself, ``built`` was made by ``[measure] setup``, ``given`` was named on the
     command line. ``requirements`` maps the files that define dependencies to a hash of their content, ``packages`` every
     installed distribution to its version. ``loaded`` are those that the workloads loaded a file of, None if unknown.
+    ``image`` is the container image of the CI job, empty if the job does not say it.
     """
 
     kind: Literal["running", "built", "given"]
@@ -39,6 +40,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     requirements: dict[str, str] = {}
     packages: dict[str, str] = {}
     loaded: list[str] | None = None
+    image: str = ""
 
 
 def fingerprint(comparable: Mapping[str, str]) -> str:

@@ -17,7 +17,7 @@ from perfgate.catalogue.terms import Better, Kind
 from perfgate.document.decision import TestbedDifference
 from perfgate.document.explanation import OperatorDelta
 from perfgate.document.gates import GateHistory
-from perfgate.document.history import Confirmation
+from perfgate.document.history import Acceptance, Confirmation, Triage, TriageState
 from perfgate.document.message import Message
 
 TREND_SCHEMA: Literal["perfgate/trend"] = "perfgate/trend"
@@ -61,9 +61,9 @@ class TrendChange(msgspec.Struct, frozen=True, kw_only=True):
 
     ``delta`` is after/before - 1, None if before is 0; ``interval`` bounds it and is None for exact counters; the result of a
     side-by-side measurement is in ``confirmation``. ``commits`` are the possible culprits, newest first, of
-    ``commit_count``; 0 if no clone was available. ``accepted`` is the acceptance with author and reason, ``resolved_by`` the
-    first commit at which the level was back. ``news`` is the difference from the report before: the change itself, or its
-    new standing.
+    ``commit_count``; 0 if no clone was available. ``accepted`` is the acceptance with author and reason, which counts until the
+    day ``accepted_until`` if it has an end; ``resolved_by`` is the first commit at which the level was back. ``news`` is the
+    difference from the report before: the change itself, or its new standing.
     """
 
     at: int
@@ -80,6 +80,7 @@ class TrendChange(msgspec.Struct, frozen=True, kw_only=True):
     news: bool = True
     confirmation: Confirmation | None = None
     accepted: str | None = None
+    accepted_until: str | None = None
     resolved_by: str | None = None
     commits: list[CommitLabel] = []
     commit_count: int = 0
@@ -128,7 +129,9 @@ class TrendCause(msgspec.Struct, frozen=True, kw_only=True):
     ``direction`` is worse if anything worse has not been repaired, accepted or refuted, ``standing`` that of the most active
     change, and ``news`` is set if any of them was not reported before. ``changes`` begins with the most relevant one:
     user-visible times before exact counts. ``operators`` run more often since then, with the line that calls them; they are
-    known if both runs were read.
+    known if both runs were read. ``triage`` is the state that a person gave it, and ``suggests`` another one that the
+    histories show: fixed if the level is back, new if it is not, although it was called fixed. ``differences`` are the packages
+    and the container image that differ between the two runs, if both say theirs.
     """
 
     direction: Direction
@@ -141,6 +144,9 @@ class TrendCause(msgspec.Struct, frozen=True, kw_only=True):
     commit_count: int = 0
     changes: list[TrendPlace]
     operators: list[OperatorDelta] = []
+    triage: Triage | None = None
+    suggests: TriageState | None = None
+    differences: list[TestbedDifference] = []
 
 
 class TestbedSpan(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,6 +158,42 @@ class TestbedSpan(msgspec.Struct, frozen=True, kw_only=True):
     last_seen: str
     runs: int
     differences: list[TestbedDifference] = []
+
+
+class BridgedMetric(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric of the commits that were measured on the old and the new testbed; ``before`` and ``after`` place its series.
+
+    ``old`` and ``new`` are the values of the newest of these commits, ``delta`` is the change over all of them, None from 0;
+    ``interval`` bounds it with 95 % and is None for exact counters. ``moved`` is whether chance does not explain the change.
+    """
+
+    before: int
+    after: int
+    commits: list[str]
+    old: float
+    new: float
+    delta: float | None
+    interval: tuple[float, float] | None
+    direction: Direction
+    moved: bool = False
+
+
+class Uplift(msgspec.Struct, frozen=True, kw_only=True):
+    """A testbed in place of an old one, as one event: the fields that differ, and every metric that they moved.
+
+    ``commits`` were measured on both; without one nothing is known of the effect, and measuring ``last_commit``, the newest
+    of the old testbed, on the new one joins them. ``moved`` are the metrics that changed, the worst first, beside ``unmoved``
+    others.
+    """
+
+    before: str
+    after: str
+    since: str
+    differences: list[TestbedDifference] = []
+    last_commit: str | None = None
+    commits: list[str] = []
+    moved: list[BridgedMetric] = []
+    unmoved: int = 0
 
 
 class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,7 +242,8 @@ class TrendDocument(msgspec.Struct, frozen=True, kw_only=True):
     ``looked_at`` series with ``values`` points were searched, ``new_values`` of them from runs after ``since``, or from the
     last weeks if this is the first report: the more there are, the more is found by chance. ``versions_needed`` is the
     minimum for a noisy series. ``causes`` group the changes of ``series`` by the commits between which they began, the most
-    urgent first. ``gates`` are the verdicts on changes, None if none was kept.
+    urgent first. ``uplifts`` are the changes of testbed, newest first. ``expired`` are the acceptances that ended of late, or
+    whose regression is open, newest first. ``gates`` are the verdicts on changes, None if none was kept.
     """
 
     schema: Literal["perfgate/trend"] = TREND_SCHEMA
@@ -218,9 +261,11 @@ class TrendDocument(msgspec.Struct, frozen=True, kw_only=True):
     series: list[TrendSeries] = []
     causes: list[TrendCause] = []
     testbeds: list[TestbedSpan] = []
+    uplifts: list[Uplift] = []
     health: list[RunHealth] = []
     weeks: list[Week] = []
     gone: list[str] = []
+    expired: list[Acceptance] = []
     not_looked_at: list[NotLookedAt] = []
     notes: list[str] = []
     gates: GateHistory | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from pathlib import Path
 
 from perfgate.catalogue.lookup import metric
@@ -12,7 +12,7 @@ from perfgate.config import Config
 from perfgate.document.artifact import read_artifact_run
 from perfgate.document.clocks import clock_difference_note, clock_notes
 from perfgate.document.files import content_sha256, read_decision, read_run
-from perfgate.document.history import Acceptance, StoredRun
+from perfgate.document.history import Acceptance, StoredRun, Triage, TriageState
 from perfgate.document.kept import set_of_run
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
@@ -34,6 +34,7 @@ from perfgate.flows.shared.options import exit_code
 from perfgate.flows.shared.results import USUAL_FOLDERS, newest_result
 from perfgate.flows.shared.session import now
 from perfgate.flows.shared.store import open_project_store, stored_history
+from perfgate.flows.shared.triage import give_state
 from perfgate.flows.trust.acceptance import UnknownCauseError, metrics_of_causes, store_acceptances
 from perfgate.flows.trust.main_only import refuse_change_request, refuse_foreign, refuse_off_main, trusted_event
 from perfgate.git.repository import Repository
@@ -48,6 +49,8 @@ from perfgate.locale import Activity
 
 DECISION = "decision.json"
 SLACK = 20
+# As git abbreviates a commit at least.
+_FEWEST_DIGITS = 4
 _WORSE = {"lower": "above", "higher": "below"}
 
 
@@ -204,10 +207,12 @@ def accept_regressions(
     revision: str,
     accepted_by: str | None,
     folder: Path | None = None,
+    until: date | None = None,
 ) -> list[Acceptance]:
     """Accept regressions of one commit: of metrics, or of causes by their numbers in a check of that commit.
 
-    The default of ``folder`` is the newest check. Raises UsageError for an unknown metric or cause, or an empty reason.
+    The default of ``folder`` is the newest check. Raises UsageError for an unknown metric or cause, an empty reason, or a day
+    in the past.
     """
     if _is_shared(config, environ):
         refuse_change_request(environ)
@@ -228,6 +233,7 @@ def accept_regressions(
         metrics=named,
         reason=reason,
         accepted_by=accepted_by or repository.user(),
+        until=until,
     )
 
 
@@ -264,6 +270,41 @@ def _metrics_of(numbers: tuple[int, ...], commit: str, folder: Path | None, conf
 def list_accepted(config: Config, environ: Mapping[str, str]) -> list[Acceptance]:
     """Every accepted regression of the project, newest first."""
     return open_project_store(config, environ).accepted(config.project)
+
+
+def triage_regression(
+    config: Config, environ: Mapping[str, str], *, revision: str, state: TriageState, reason: str, author: str | None
+) -> Triage:
+    """Give the regressions of main that began with a commit a state.
+
+    The commit may be one of a stored run, by its first digits, as reports print it; a clone is then not needed. Raises
+    UsageError for a revision that is neither this nor one of the clone, and without a reason.
+    """
+    if _is_shared(config, environ):
+        refuse_change_request(environ)
+    store = open_project_store(config, environ)
+    commit = _commit_of_main(revision, store.runs(config.project), config.root)
+    author = author or Repository(config.root).user()
+    return give_state(store, config.project, commit=commit, state=state, reason=reason, author=author)
+
+
+def list_triages(config: Config, environ: Mapping[str, str]) -> list[Triage]:
+    """The states of the project's regressions, newest first."""
+    return open_project_store(config, environ).triages(config.project)
+
+
+def _commit_of_main(revision: str, runs: Iterable[StoredRun], root: Path) -> str:
+    known = {run.commit for run in runs if run.commit and run.commit.startswith(revision.lower())}
+    if len(known) == 1 and len(revision) >= _FEWEST_DIGITS:
+        return known.pop()
+    try:
+        return Repository(root).resolve(revision)
+    except RepositoryError as error:
+        raise UsageError(
+            "no stored run of main is of commit {revision!a}, nor is it one of this clone: {error}",
+            revision=revision,
+            error=error,
+        ) from error
 
 
 def _bound(store: Store, config: Config, fingerprint: str) -> int:

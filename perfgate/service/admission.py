@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perfgate.service.answers import refused
-from perfgate.service.callers import NEIGHBOUR, PROBE, Authenticator, Caller
+from perfgate.service.callers import NEIGHBOUR, PROBE, Authenticator, Caller, form_key
 
 HEALTH = "/api/v1/health"
 _COOKIE = "perfgate-token"
@@ -75,9 +75,10 @@ class Admission:
     def _caller(self, request: Request) -> Caller | None:
         if bearer := _bearer(request):
             return self._authenticator.caller(bearer)
-        if by_cookie := self._authenticator.caller(_sent(request.cookies.get(_COOKIE, ""))):
+        cookie = _sent(request.cookies.get(_COOKIE, ""))
+        if by_cookie := self._authenticator.caller(cookie):
             # A browser sends its cookie with requests that a foreign page made up, too.
-            return replace(by_cookie, may_write=False)
+            return replace(by_cookie, may_write=False, form_key=form_key(cookie) if by_cookie.may_write else "")
         if self._authenticator.is_open:
             return NEIGHBOUR
         return PROBE if request.scope["path"] == HEALTH else None

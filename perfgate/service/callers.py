@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -18,11 +19,15 @@ NO_NUL = r"^[^\x00]*$"
 
 @dataclass(frozen=True)
 class Caller:
-    """``name`` stands in the audit log; without a ``project`` everything may be read, the recordings too."""
+    """``name`` stands in the audit log; without a ``project`` everything may be read, the recordings too.
+
+    ``form_key`` is that of the forms in the pages of a browser whose token may write, empty for all others.
+    """
 
     name: str
     project: str | None = None
     may_write: bool = False
+    form_key: str = ""
 
 
 NEIGHBOUR = Caller("anyone on this machine")
@@ -44,12 +49,21 @@ class Authenticator:
     def caller(self, secret: str) -> Caller | None:
         if not secret:
             return None
-        if self._own is not None and hmac.compare_digest(_bytes(secret), _bytes(self._own)):
+        if self._own is not None and is_same_secret(secret, self._own):
             return Caller("the token of the server")
         token = self._ledger.find(secret) if self._ledger is not None else None
         if token is None:
             return None
         return Caller(f"token {token.id} {token.name}", token.project, may_write=token.scope == "write")
+
+
+def form_key(secret: str) -> str:
+    """The key of the forms in our pages: a foreign page, which knows the address but not the cookie, cannot make it."""
+    return hmac.new(_bytes(secret), b"a form of perfgate", hashlib.sha256).hexdigest()
+
+
+def is_same_secret(sent: str, secret: str) -> bool:
+    return hmac.compare_digest(_bytes(sent), _bytes(secret))
 
 
 def caller_of(request: Request) -> Caller:

@@ -33,6 +33,7 @@ from perfgate.service.kept_site import KeptSite
 from perfgate.service.served_store import ServedStore
 
 _MOST_KEPT = 20
+_SECONDS_PER_DAY = 86_400
 RunDigits = Annotated[str, Query(pattern=NO_NUL, description="The first digits of the id of a run.")]
 
 
@@ -98,24 +99,26 @@ class ProjectSites:
             render_projects({name: _overview(name) for name in names}, self._language, recordings=recordings)
         )
 
-    def overview(self, project: ReadProject, name: str) -> Response:
-        return self._page(project, name)
+    def overview(self, request: Request, project: ReadProject, name: str) -> Response:
+        return self.page(project, name, form_key=caller_of(request).form_key)
 
     def series(self, project: ReadProject, name: str) -> Response:
-        return self._page(project, f"series/{name}")
+        return self.page(project, f"series/{name}")
 
     def run(self, project: ReadProject, name: str) -> Response:
-        return self._page(project, f"runs/{name}")
+        return self.page(project, f"runs/{name}")
 
     def compare(self, project: ReadProject, name: str, earlier: RunDigits = "", later: RunDigits = "") -> Response:
-        return self._page(project, f"compare/{name}", {"earlier": earlier, "later": later})
+        return self.page(project, f"compare/{name}", {"earlier": earlier, "later": later})
 
-    def _page(self, project: str, address: str, query: Mapping[str, str] | None = None) -> Response:
+    def page(
+        self, project: str, address: str, query: Mapping[str, str] | None = None, *, form_key: str = ""
+    ) -> Response:
         if not is_address(address):
             raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such page")
         pages = self._pages(project)
         try:
-            page = pages.page(address, query)
+            page = pages.page(address, query, form_key=form_key)
         except StoreRefusedError:
             raise
         except StoreError as error:
@@ -134,7 +137,8 @@ class ProjectSites:
             self._sites[project] = site
             while len(self._sites) > _MOST_KEPT:
                 del self._sites[next(iter(self._sites))]
-        return site.pages(revision)
+        # Acceptances expire by the day.
+        return site.pages(f"{revision} {int(self._clock() // _SECONDS_PER_DAY)}")
 
     def _read(self, project: str, search: ChangesRemembered) -> SitePages:
         of_any = parse_config("", self._root / CONFIG_NAME, needs_workload=False)
@@ -147,7 +151,8 @@ class ProjectSites:
             found = read_kept(run_id)
             return msgspec.structs.replace(found, why="the artifact store cannot be read now") if found.why else found
 
-        links = SiteLinks(forms=True)
+        # A store without tokens has nobody who may write to it through the service.
+        links = SiteLinks(forms=True, triage=store.ledger() is not None)
         return SitePages(content, lambda run_id: self._served.store().show(run_id), self._language, links, kept)
 
 

@@ -29,6 +29,7 @@ from perfgate.service.project_sites import ProjectSites
 from perfgate.service.recordings import RecordingPages
 from perfgate.service.served_store import ServedStore
 from perfgate.service.store_api import StoreApi
+from perfgate.service.triage_form import TriageForm
 from perfgate.service.webhook import Webhook, WebhookTarget
 from perfgate.system.loopback import is_loopback_host
 
@@ -70,13 +71,18 @@ def serve(
     served = ServedStore(request.store, request.root, environ) if request.store is not None else None
     authenticator = Authenticator(token, served.store().ledger() if served is not None else None)
     with _listener(request.host, request.port) as listener, _webhook(request, warn) as webhook:
-        application = Admission(create_app(_parts(request, environ, served, webhook)), authenticator)
+        parts = _parts(request, environ, served, webhook, authenticator)
+        application = Admission(create_app(parts), authenticator)
         address = _address(request.host, listener) + (f"?token={quote(token)}" if token else "")
         asyncio.run(_Server(application, lambda: say(address)).serve(sockets=[listener]))
 
 
 def _parts(
-    request: ServeRequest, environ: Mapping[str, str], served: ServedStore | None, webhook: Webhook | None
+    request: ServeRequest,
+    environ: Mapping[str, str],
+    served: ServedStore | None,
+    webhook: Webhook | None,
+    authenticator: Authenticator,
 ) -> list[ServicePart]:
     parts: list[ServicePart] = []
     artifacts = open_artifacts_at(request.artifacts, environ, SERVED) if request.artifacts else None
@@ -87,6 +93,7 @@ def _parts(
         parts += [StoreApi(served, [metrics.recorded, *([webhook.recorded] if webhook else [])]), metrics]
         recordings = _RECORDINGS if request.folder is not None else ""
         parts.append(ProjectSites(served, request.root, request.language, recordings=recordings, artifacts=artifacts))
+        parts.append(TriageForm(served, authenticator, request.language))
     if request.folder is not None:
         home = "/" if served is None else _RECORDINGS
         parts.append(RecordingPages(Library(request.folder), request.language, home=home))

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from perfgate.document.conditions import StepConditions
 from perfgate.document.files import parse_canonical_run, parse_run
 from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, StoredRun, moment
+from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage, moment
 from perfgate.document.records import convert_record
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES, parse_json
@@ -28,9 +28,9 @@ from perfgate.service.callers import NO_NUL, Caller, ReadProject, WrittenProject
 from perfgate.service.served_store import ServedStore
 
 _MOST_LISTED = 1_000
-# An acceptance, a confirmation or a verdict is a few short texts.
+# An acceptance, a triage, a confirmation or a verdict is a few short texts.
 _MOST_SMALL_BYTES = 64 * 1024
-_Record = TypeVar("_Record", Acceptance, Confirmation, GateRecord)
+_Record = TypeVar("_Record", Acceptance, Triage, Confirmation, GateRecord)
 
 Limit = Annotated[int, Query(ge=1, le=_MOST_LISTED, description="So many at most.")]
 Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The SHA-256 of the document, which is its id.")]
@@ -48,7 +48,17 @@ Recorded = Callable[[RunDocument, str], None]
 class StoreApi:
     """The routes of one store. ``recorded`` are called for each run that was not there before."""
 
-    records = (StoredRun, Series, HistoryValue, StepConditions, Acceptance, Confirmation, GateRecord, AuditEntry)
+    records = (
+        StoredRun,
+        Series,
+        HistoryValue,
+        StepConditions,
+        Acceptance,
+        Triage,
+        Confirmation,
+        GateRecord,
+        AuditEntry,
+    )
 
     def __init__(self, served: ServedStore, recorded: Sequence[Recorded] = ()) -> None:
         self._served, self._recorded = served, recorded
@@ -87,6 +97,7 @@ class StoreApi:
         get(f"{project}/acceptances", responses=json_answer(list[Acceptance]), summary="Newest first.")(
             self.acceptances
         )
+        get(f"{project}/triages", responses=json_answer(list[Triage]), summary="Newest first.")(self.triages)
         get(f"{project}/gates", responses=json_answer(list[GateRecord]), summary="Verdicts on changes, newest first.")(
             self.gates
         )
@@ -121,6 +132,12 @@ class StoreApi:
             openapi_extra=_body({"$ref": "#/components/schemas/Acceptance"}),
             summary="Accept a regression of a commit.",
         )(self.accept)
+        router.post(
+            f"{project}/triages",
+            responses=written(json_answer(Triage)),
+            openapi_extra=_body({"$ref": "#/components/schemas/Triage"}),
+            summary="Give the regressions of main that began with a commit a state.",
+        )(self.triage)
         router.post(
             f"{project}/gates",
             responses=written(json_answer(GateRecord)),
@@ -204,6 +221,9 @@ class StoreApi:
     def acceptances(self, project: ReadProject, commit: Text | None = None) -> Response:
         return as_json(self._served.store().accepted(project, commit=commit))
 
+    def triages(self, project: ReadProject) -> Response:
+        return as_json(self._served.store().triages(project))
+
     def gates(self, project: ReadProject) -> Response:
         return as_json(self._served.store().gates(project))
 
@@ -248,6 +268,11 @@ class StoreApi:
         acceptance = _small(await bounded_body(request, _MOST_SMALL_BYTES), Acceptance)
         await run_in_threadpool(self._acting(request).accept, project, acceptance)
         return as_json(acceptance)
+
+    async def triage(self, request: Request, project: WrittenProject) -> Response:
+        triage = _small(await bounded_body(request, _MOST_SMALL_BYTES), Triage)
+        await run_in_threadpool(self._acting(request).triage, project, triage)
+        return as_json(triage)
 
     async def keep_gate(self, request: Request, project: WrittenProject) -> Response:
         record = _small(await bounded_body(request, _MOST_SMALL_BYTES), GateRecord)

@@ -14,7 +14,7 @@ import pytest
 
 from perfgate.document.conditions import StepConditions
 from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, StoredRun
+from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage
 from perfgate.document.run import CorrectnessResult, CounterSet, RunDocument, Value
 from perfgate.errors import StoreError
 from perfgate.judging.store import backends
@@ -332,9 +332,16 @@ def test_prune__negative__refused(store: Store) -> None:
         store.prune("shop", keep=-1)
 
 
-def acceptance(commit: str = "a1", *, day: int = 1, reason: str = "meant") -> Acceptance:
+def acceptance(
+    commit: str = "a1", *, day: int = 1, reason: str = "meant", until: str | None = "2027-01-31"
+) -> Acceptance:
     return Acceptance(
-        commit=commit, metric="latency.low", reason=reason, accepted_by="Li", accepted_at=f"2026-03-{day:02}"
+        commit=commit,
+        metric="latency.low",
+        reason=reason,
+        accepted_by="Li",
+        accepted_at=f"2026-03-{day:02}",
+        until=until,
     )
 
 
@@ -348,12 +355,23 @@ def test_accept__of_several_commits__newest_first_and_by_commit(store: Store) ->
 
 def test_accept__the_same_again__replaces_it(store: Store) -> None:
     store.accept("shop", acceptance())
-    store.accept("shop", acceptance(reason="still meant"))
-    assert [one.reason for one in store.accepted("shop")] == ["still meant"]
+    store.accept("shop", acceptance(reason="still meant", until=None))
+    assert store.accepted("shop") == [acceptance(reason="still meant", until=None)]
 
 
 def test_accepted__no_store_yet__empty(store: Store) -> None:
     assert store.accepted("shop") == []
+
+
+def test_triage__the_same_commit_again__replaces_its_state(store: Store) -> None:
+    first = Triage(commit="a1", state="acknowledged", reason="in #12 ✓", author="Li", changed_at="2026-03-01")
+    other = msgspec.structs.replace(first, commit="b2", state="fixed", changed_at="2026-03-02")
+    again = msgspec.structs.replace(first, state="expected", reason="", changed_at="2026-03-03")
+    assert store.triages("shop") == []
+    for triage in (first, other, again):
+        store.triage("shop", triage)
+    assert store.triages("shop") == [again, other]
+    assert store.triages("another") == []
 
 
 def test_series__runs_on_two_testbeds__one_series_each_with_its_runs(store: Store) -> None:

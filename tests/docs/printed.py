@@ -17,7 +17,7 @@ from perfgate.toml import tomllib
 from tests.docs.blocks import DOCS, ROOT
 
 _NAMES = "|".join(name.replace("_", "-") for name in member_names(commands))
-_SUBCOMMANDS = "accept|accepted|cache|copy|diff|gaps|list|prune|ranks|record|reduce|requests|steps|top"
+_SUBCOMMANDS = "accept|accepted|cache|copy|diff|gaps|list|prune|ranks|record|reduce|requests|steps|top|triage|triaged"
 _QUOTED = re.compile(r"`((?:perfgate|git|pip) [^`\n]+)`")
 # Outside quotes a command is what reads like one: its name, a subcommand, options with their values.
 _BARE = re.compile(
@@ -44,6 +44,8 @@ RUN: dict[str, str | None] = {
     'perfgate baseline accept 1 --reason "the new layer"': None,
     "perfgate baseline list": None,
     "perfgate baseline prune": "perfgate baseline prune --keep 2",
+    "perfgate baseline triage": "perfgate baseline triage HEAD acknowledged --reason meant",
+    "perfgate baseline triage COMMIT new": None,
     "perfgate baseline prune --keep N": None,
     "perfgate baseline prune --keep {keep}": "perfgate baseline prune --keep 2",
     "perfgate baseline record --run FILE": "perfgate baseline record --allow-dirty --run FILE",
@@ -101,6 +103,7 @@ RUN: dict[str, str | None] = {
     "perfgate site": "perfgate site --runs 2 --out pages",
     "perfgate site --out DIR": "perfgate site --runs 2 --out pages",
     "perfgate trend": None,
+    "perfgate trend --email weekly.html": None,
     "perfgate trend --fail-on-regression": None,
     "perfgate config --format json": None,
     "perfgate run --steps 1": "perfgate run --quick --steps 1",

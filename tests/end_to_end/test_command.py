@@ -246,6 +246,31 @@ def test_accept__numbers_of_a_comment__each_its_metrics_of_the_head_whichever_co
     assert replies[-1].startswith(f"`counters.syncs` of `{own.project.head[:12]}` is accepted")
 
 
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        (
+            "1 needed until Friday",
+            "perfgate does nothing: `Friday` is no day; write `until` and a day such as 2027-01-31",
+        ),
+        ("latency.low needed until 2020-01-31", "perfgate does nothing: 2020-01-31 is in the past; give the last day"),
+    ],
+)
+def test_accept__until_a_day_that_is_none_or_past__nothing_and_why(own: Job, line: str, answer: str) -> None:
+    Order(own, "ann", f"/perfgate accept {line}").obey()
+    (reply,) = own.comments()
+    assert reply.startswith(answer)
+    assert _accepted(own) == []
+
+
+def test_accept__until_a_day__kept_with_it_and_said(own: Job) -> None:
+    Order(own, "ann", "/perfgate accept latency.low until the fix lands until 2999-01-31").obey()
+    (kept,) = _accepted(own)
+    assert (kept.reason, kept.until) == ("until the fix lands", "2999-01-31")
+    (reply,) = own.comments()
+    assert "is accepted until 2999-01-31; it counts as soon as this commit is measured" in reply
+
+
 def test_accept__both_numbers_at_once__all_their_metrics(own: Job) -> None:
     _numbered(own)
     Order(own, "ann", "/perfgate accept 1,2 a larger model").obey()

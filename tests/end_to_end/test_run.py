@@ -88,8 +88,11 @@ def test_run__tokens_in_the_job__no_worker_and_no_fork_server_has_them(perfgate:
         for name in ("GITHUB_TOKEN", "GH_TOKEN", "CI_JOB_TOKEN", "ACTIONS_RUNTIME_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
                      "PERFGATE_TOKEN", "AWS_SECRET_ACCESS_KEY", "HTTPS_PROXY", "SSH_AUTH_SOCK")
     }  # fmt: skip
-    done = perfgate("run", "--quick", "--steps", "3", cwd=root, **secrets, WANTED="yes", GITHUB_SHA="0" * 40)
+    known = {"WANTED": "yes", "GITHUB_SHA": "0" * 40, "PERFGATE_IMAGE": "team/npu:8.1"}
+    done = perfgate("run", "--quick", "--steps", "3", cwd=root, **secrets, **known)
     assert done.returncode == 0, done.stderr
+    recorded = _run(root / "perfgate-out")["environment"]
+    assert (recorded["kind"], recorded["image"], "torch" in recorded["packages"]) == ("running", "team/npu:8.1", True)
     seen = json.loads(seen_file.read_text())
     environment = seen["environment"]
     for name, value in secrets.items():

@@ -42,6 +42,7 @@ class StoredComment:
     body: str
     author: Account
     system: bool = False
+    edited: bool = False
 
 
 @dataclass(frozen=True)

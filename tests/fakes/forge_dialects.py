@@ -7,14 +7,26 @@ beside the repository judge every answer.
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
-from tests.fakes.forge import Account, Call, FakeForge, Reply, StoredChange, StoredComment, StoredPipeline, StoredStatus
+from tests.fakes.forge import (
+    Account,
+    Call,
+    FakeForge,
+    Reply,
+    StoredChange,
+    StoredComment,
+    StoredPipeline,
+    StoredStatus,
+)
 from tests.fakes.forge_files import StoredArtifact, git
 from tests.fakes.forge_issues import github_issues, gitlab_issues
 
+# Members API, "Roles".
+_LEVELS = {"guest": 10, "reporter": 20, "developer": 30, "maintainer": 40, "owner": 50}
 SAME = 'Cannot transition status via :{verb} from :{state} (Reason(s): Status cannot transition via "{verb}")'
 
 
@@ -223,8 +235,8 @@ class GitLabDialect:
     _verbs = {"success": "succeed", "failed": "drop", "pending": "enqueue"}  # noqa: RUF012
 
     def answer(self, forge: FakeForge, call: Call, path: str, account: Account) -> Reply:
-        if path == "/user":
-            return Reply(200, _author(account))
+        if path in ("/user", "/users"):
+            return self._accounts(forge, call, account)
         match = re.fullmatch(r"/projects/([^/]+)((?:/.*)?)", path)
         if match is None or unquote(match[1]) not in ("5", "team/model"):
             return _refuse(404)
@@ -246,10 +258,21 @@ class GitLabDialect:
             return self._status(forge, call.json(), sha[1], account)
         return self._kept(forge, call, match[2])
 
+    def _accounts(self, forge: FakeForge, call: Call, account: Account) -> Reply:
+        """The account of the token, or those of a name."""
+        if "username" not in call.query:
+            return Reply(200, _author(account))
+        return Reply(
+            200, items=[_author(gitlab_account(name)) for name in forge.roles if name == call.query["username"]]
+        )
+
     def _kept(self, forge: FakeForge, call: Call, path: str) -> Reply:
         """Answer what is asked about the project, its artifacts and commits."""
         if path == "":
             return Reply(200, {"id": 5, "path_with_namespace": "team/model", "name": "model"})
+        if member := re.fullmatch(r"/members/all/(\d+)", path):
+            levels = [_LEVELS[role] for name, role in forge.roles.items() if gitlab_account(name).id == int(member[1])]
+            return Reply(200, {"id": int(member[1]), "access_level": levels[0]}) if levels else _refuse(404)
         if (sha := re.fullmatch(r"/repository/commits/([0-9a-f]+)/statuses", path)) and call.method == "GET":
             found = [_marked(status) for status in forge.statuses if status.sha == sha[1]]
             return Reply(200, items=found) if forge.knows(sha[1]) else _refuse(404)
@@ -294,7 +317,7 @@ class GitLabDialect:
         if call.method == "DELETE":
             forge.remove(comment.id)
             return Reply(204, b"")
-        comment.body = body
+        comment.body, comment.edited = body, True
         return Reply(200, _note(comment, number))
 
     def _obeyed(self, forge: FakeForge, body: str, account: Account) -> str:
@@ -355,6 +378,11 @@ def _user(account: Account) -> dict[str, Any]:
     return {"login": account.login, "id": account.id, "type": "Bot" if account.bot else "User"}
 
 
+def gitlab_account(login: str) -> Account:
+    """The account of a member of the project."""
+    return Account(1_000 + zlib.crc32(login.encode()) % 1_000_000, login, bot=False)
+
+
 def _author(account: Account) -> dict[str, Any]:
     url = f"https://gitlab.example.com/{account.id}"
     name = {"name": account.login, "username": account.login}
@@ -362,7 +390,8 @@ def _author(account: Account) -> dict[str, Any]:
 
 
 def _note(comment: StoredComment, number: int) -> dict[str, Any]:
-    times = {"created_at": "2026-11-02T09:22:45.000Z", "updated_at": "2026-11-02T10:22:45.000Z"}
+    hour = 10 if comment.edited else 9
+    times = {"created_at": "2026-11-02T09:22:45.000Z", "updated_at": f"2026-11-02T{hour:02}:22:45.000Z"}
     place = {"noteable_id": 377, "noteable_type": "MergeRequest", "noteable_iid": number}
     return {
         "id": comment.id,
@@ -396,6 +425,9 @@ def _merge_request(change: StoredChange) -> dict[str, Any]:
         "state": "opened" if change.open else "merged",
         "sha": change.head_sha,
         "diff_refs": {"base_sha": change.base_sha, "head_sha": change.head_sha, "start_sha": change.base_sha},
+        "author": _author(gitlab_account(change.author or change.owner)),
+        "source_project_id": 5 if change.owner == "team" else 99,
+        "target_project_id": 5,
         "changes_count": str(len(change.files)) if change.listed is None else f"{change.listed}+",
         **branches,
     }

@@ -32,7 +32,8 @@ def spec_of(relative: str) -> dict[str, Any] | None:
     spec: dict[str, Any] = json.loads(path.read_bytes())
     more = MORE / f"{Path(relative).parent}.openapi.more.json"
     if more.exists():
-        spec["paths"] |= json.loads(more.read_bytes())["paths"]
+        for described, operations in json.loads(more.read_bytes())["paths"].items():
+            spec["paths"].setdefault(described, {}).update(operations)
     return spec
 
 

@@ -26,6 +26,7 @@ from perfgate.service.metrics import Metrics
 from perfgate.service.project_sites import ProjectSites
 from perfgate.service.served_store import ServedStore
 from perfgate.service.store_api import Recorded, StoreApi
+from perfgate.service.triage_form import TriageForm
 
 SERVER_TOKEN = "the-token-of-the-server"
 
@@ -86,9 +87,10 @@ def serve_folder(
     assert isinstance(store, SqlStore)
     metrics = Metrics(served)
     kept = open_artifacts_at(artifacts or str(folder / "kept"), {}, SERVED)
+    authenticator = Authenticator(own, store.ledger())
     sites = ProjectSites(served, folder, "en", artifacts=kept)
-    app = create_app([ArtifactFiles(kept), StoreApi(served, [metrics.recorded, *recorded]), metrics, sites])
-    listening.application = Admission(app, Authenticator(own, store.ledger()))
+    api, form = StoreApi(served, [metrics.recorded, *recorded]), TriageForm(served, authenticator, "en")
+    listening.application = Admission(create_app([ArtifactFiles(kept), api, metrics, sites, form]), authenticator)
     return Service(listening.url, store, store.ledger(), kept)
 
 

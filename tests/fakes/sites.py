@@ -64,7 +64,7 @@ def hostile_site(name: str) -> SiteContent:
         runs=[run, make_stored(2)],
         branches={name: trend.series, "main": trend.series},
         devices={name: name},
-        acceptances=[make_acceptance(commit=name, metric=name, reason=name, accepted_by=name)],
+        acceptances=[make_acceptance(commit=name, metric=name, reason=name, accepted_by=name, until="2026-05-05")],
         confirmations=[
             make_confirmation(before=name, after=name, workload=name, shape=name, metric=name, fingerprint=name)
         ],

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from perfgate.document.decision import TestbedDifference
-from perfgate.document.history import Confirmation
+from perfgate.document.gates import FailedGate, GateHistory
+from perfgate.document.history import Acceptance, Confirmation, Triage
 from perfgate.document.message import quote
 from perfgate.document.trend import (
+    BridgedMetric,
     CommitLabel,
     NotLookedAt,
     RunHealth,
@@ -16,6 +20,7 @@ from perfgate.document.trend import (
     TrendDocument,
     TrendPoint,
     TrendSeries,
+    Uplift,
     Week,
 )
 from perfgate.judging.trend.causes import causes
@@ -122,6 +127,45 @@ def make_confirmation(outcome: Any = "regressed", **fields: Any) -> Confirmation
     return Confirmation(outcome=outcome, **{**values, **fields})
 
 
+def make_triage(**fields: Any) -> Triage:
+    """Return that mei has acknowledged the regression of ``make_change``."""
+    values: dict[str, Any] = {
+        "commit": commit_of(20),
+        "state": "acknowledged",
+        "reason": "waits for the new kernel",
+        "author": "mei",
+        "changed_at": BEGAN,
+    }
+    return Triage(**{**values, **fields})
+
+
+def make_uplift(**fields: Any) -> Uplift:
+    """Return an uplift of torch that made the calls of the first series slower."""
+    slower = BridgedMetric(
+        before=0, after=0, commits=[commit_of(9)], old=0.036, new=0.04, delta=0.11, interval=(0.07, 0.15), direction="worse",
+        moved=True,
+    )  # fmt: skip
+    values: dict[str, Any] = {
+        "before": "e" * 64,
+        "after": "f" * 64,
+        "since": BEGAN,
+        "differences": [TestbedDifference(field="torch", base="2.13.0", head="2.14.0")],
+        "commits": slower.commits,
+        "last_commit": slower.commits[0],
+        "moved": [slower],
+        "unmoved": 8,
+    }
+    return Uplift(**{**values, **fields})
+
+
+def make_gates(**gate: Any) -> GateHistory:
+    """Return two gates, one of which failed on a commit that was merged."""
+    failed = FailedGate(**{"commit": commit_of(7), "change": 412, "judged_at": BEGAN, **gate})
+    return GateHistory(
+        gates=2, failed=1, accepted=0, withdrawn=0, undecided=0, needed=20, proven=False, standing=[failed]
+    )
+
+
 def hostile_trend(name: str) -> TrendDocument:
     """Return a trend with the same hostile text in every field that takes any from outside."""
     label = CommitLabel(commit=name, subject=name)
@@ -151,8 +195,19 @@ def hostile_trend(name: str) -> TrendDocument:
         NotLookedAt(reason=reason, series=3, names=[name, name])
         for reason in ("too_short", "not_measured", "old_testbed", "metric")
     ]
+    triage = make_triage(commit=name, reason=name, author=name)
+    triaged = [msgspec.structs.replace(cause, triage=triage, suggests="new") for cause in causes([series])]
     return make_trend(
         series,
+        causes=triaged,
+        expired=[
+            Acceptance(commit=name, metric=name, reason=name, accepted_by=name, accepted_at=BEGAN, until="2026-05-05")
+        ],
+        gates=make_gates(commit=name, triage=triage),
+        uplifts=[
+            make_uplift(before=name, after=name, differences=[differs, differs], last_commit=name),
+            make_uplift(commits=[], moved=[], last_commit=name, differences=[]),
+        ],
         project=name,
         testbeds=[first, testbed],
         health=[health],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from perfgate.locale import sentence
 
 if TYPE_CHECKING:
     from perfgate.config import Config
-    from perfgate.document.history import StoredRun
+    from perfgate.document.history import Acceptance, StoredRun, TriageState
     from perfgate.document.message import Message
     from perfgate.flows.baseline import RecordedRun
 
@@ -236,6 +237,12 @@ def show(run_id: str, as_json: bool, directory: Path) -> None:
     metavar="DIR",
     help="Folder of the check that numbers the causes; default: the newest of perfgate-out and .perfgate/local.",
 )
+@click.option(
+    "--until",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="DATE",
+    help="The last day on which it counts (UTC), e.g. 2027-01-31; default: no end.",
+)
 @_json
 @directory_option()
 def accept(
@@ -244,6 +251,7 @@ def accept(
     revision: str,
     accepted_by: str | None,
     folder: Path | None,
+    until: datetime | None,
     as_json: bool,
     directory: Path,
 ) -> None:
@@ -262,12 +270,14 @@ def accept(
         revision=revision,
         accepted_by=accepted_by,
         folder=folder,
+        until=until.date() if until else None,
     )
     if as_json:
         print_json(accepted)
         return
     for entry in accepted:
-        click.echo(_clean(f"accepted {entry.metric} of {entry.commit[:12]} by {entry.accepted_by}"))
+        ends = f" until {entry.until}" if entry.until else ""
+        click.echo(_clean(f"accepted {entry.metric} of {entry.commit[:12]} by {entry.accepted_by}{ends}"))
 
 
 @COMMAND.command("accepted")
@@ -285,11 +295,68 @@ def list_accepted(as_json: bool, directory: Path) -> None:
         click.echo("nothing was accepted yet; `perfgate baseline accept` does")
         return
     _print_table(
-        ["metric", "commit", "by", "when", "reason"],
+        ["metric", "commit", "by", "when", "until", "reason"],
         [
-            [entry.metric, entry.commit[:12], entry.accepted_by, entry.accepted_at[:16], entry.reason]
+            [
+                entry.metric,
+                entry.commit[:12],
+                entry.accepted_by,
+                entry.accepted_at[:16],
+                _end(entry),
+                entry.reason,
+            ]
             for entry in acceptances
         ],
+    )
+
+
+def _end(entry: Acceptance) -> str:
+    if entry.until is None:
+        return ""
+    return entry.until if entry.counts_on(datetime.now(timezone.utc).date()) else f"{entry.until}, expired"
+
+
+@COMMAND.command("triage")
+@click.argument("revision", metavar="COMMIT")
+@click.argument("state", type=click.Choice(["new", "acknowledged", "fixed", "expected"]))
+@click.option("--reason", default="", metavar="TEXT", help="Why; it may be left out for new.")
+@click.option("--by", "author", metavar="NAME", help="Name of the person who changes it; default: git's user.name.")
+@_json
+@directory_option()
+def triage(revision: str, state: TriageState, reason: str, author: str | None, as_json: bool, directory: Path) -> None:
+    """Give the regressions of main that began with a commit a state, for reports and pages.
+
+    COMMIT is the first bad commit as the weekly report prints it. acknowledged: known, and still open. fixed: repaired;
+    the next runs show whether the level is back. expected: intended, main's level from then on. new: none of these.
+    """
+    from perfgate.flows.baseline import triage_regression
+
+    given = triage_regression(
+        _config(directory), os.environ, revision=revision, state=state, reason=reason, author=author
+    )
+    if as_json:
+        print_json(given)
+        return
+    click.echo(_clean(f"{given.commit[:12]} is {given.state}, by {given.author}"))
+
+
+@COMMAND.command("triaged")
+@_json
+@directory_option()
+def list_triaged(as_json: bool, directory: Path) -> None:
+    """List the states that people gave regressions of main, newest first."""
+    from perfgate.flows import baseline
+
+    triages = baseline.list_triages(_config(directory), os.environ)
+    if as_json:
+        print_json(triages)
+        return
+    if not triages:
+        click.echo("no regression was given a state yet; `perfgate baseline triage` does")
+        return
+    _print_table(
+        ["commit", "state", "by", "when", "reason"],
+        [[entry.commit[:12], entry.state, entry.author, entry.changed_at[:16], entry.reason] for entry in triages],
     )
 
 

@@ -36,6 +36,12 @@ from perfgate.cli.streams import make_streams_harmless, people_on_stderr, print_
 @workload_option
 @click.option("--out", type=FOLDER, help="Write trend.html, trend.md and trend.json into this folder.")
 @click.option(
+    "--email",
+    type=FILE,
+    metavar="FILE",
+    help="Write the report as the HTML of an e-mail: one small file without scripts and pictures.",
+)
+@click.option(
     "--confirm",
     is_flag=True,
     help="Measure the commits before and after each suspected change side by side on this machine.",
@@ -67,6 +73,7 @@ def COMMAND(
     confirm: bool,
     post: bool,
     out: Path | None,
+    email: Path | None,
     fail_on_regression: bool,
     allow_token: bool,
     as_json: bool,
@@ -91,7 +98,9 @@ def COMMAND(
     from perfgate.judging.report.render.trend_terminal import render_trend
 
     spoken = report_language(language, directory)
-    request = options.record(TrendRequest, root=directory, out=out, confirm=confirm, post=post, language=spoken)
+    request = options.record(
+        TrendRequest, root=directory, out=out, email=email, confirm=confirm, post=post, language=spoken
+    )
     doors = Doors(environ=os.environ, say=click.echo, sleep=time.sleep, clock=time.time)
     with people_on_stderr(as_json):
         with TerminalProgress() as progress:
@@ -101,6 +110,8 @@ def COMMAND(
         render_trend(document, Console(), spoken)
         if out is not None:
             click.echo(f"written to {out}: trend.html, trend.md, trend.json")
+        if email is not None:
+            click.echo(f"written to {email}")
     if as_json:
         print_json(document)
     raise SystemExit(EXIT_FAIL if fail_on_regression and has_open_regression(document) else EXIT_PASS)

@@ -15,6 +15,7 @@ from perfgate.flows.shared.doors import Doors
 from perfgate.flows.trust.acceptance import (
     UnknownCauseError,
     UnknownMetricError,
+    is_past,
     metrics_of_causes,
     refuse_unknown_metric,
     store_acceptances,
@@ -28,6 +29,9 @@ from perfgate.judging.forge.orders import (
     AcceptOrder,
     BisectOrder,
     CommentEvent,
+    CommentForge,
+    CommentPlace,
+    OrderDateError,
     OrderedChange,
     OrderError,
     RunOrder,
@@ -60,11 +64,15 @@ def run_command(request: CommandRequest, doors: Doors) -> None:
 
     Raises UsageError if this job runs for no comment or has no token, ForgeError and StoreError if forge or store refuse.
     """
-    comment, event = read_comment(doors.environ), detect(doors.environ)
-    if comment is None or event is None:
-        raise UsageError("this job was not started by a new comment; run it on `issue_comment: created`")
-    order = _asked(comment)
-    if order is None or comment.bot or comment.edited:
+    found, event = read_comment(doors.environ), detect(doors.environ)
+    if found is None or event is None:
+        raise UsageError(
+            "this job was not started by a new comment; run it on `issue_comment: created` on GitHub, and on GitLab by a "
+            "webhook of comment events that calls a pipeline trigger"
+        )
+    comment = _comment_at(found, request, doors, event) if isinstance(found, CommentPlace) else found
+    order = _asked(comment) if comment else None
+    if comment is None or order is None or comment.bot or comment.edited:
         doors.say("Nothing was asked: the comment is no order, or a bot wrote it, or it was edited.")
         return
     forge = connect_to_answer(request, doors, event)
@@ -84,7 +92,8 @@ def run_command(request: CommandRequest, doors: Doors) -> None:
     if answer is None and isinstance(order, AcceptOrder) and order.blocks:
         order, answer = _with_metrics(order, _state(forge, change.number, request.key), change)
     if answer is None and isinstance(order, (RunOrder, BisectOrder)):
-        answer = _measure(order, change, event, doors.environ)
+        # A pipeline of GitLab starts no other with the rights of the merge request.
+        answer = _measure(order, change, event, doors.environ) if event.forge == "github" else OrderAnswer("rerun")
     elif answer is None and isinstance(order, AcceptOrder):
         answer = _accept(order, comment, change, event, forge, request, doors)
     if answer is not None:
@@ -132,6 +141,12 @@ def _asked(comment: CommentEvent) -> _Asked | None:
         return error
 
 
+def _comment_at(place: CommentPlace, request: CommandRequest, doors: Doors, event: CiEvent) -> CommentEvent | None:
+    """The comment as the forge has it; None if it was deleted."""
+    forge = connect_to_answer(request, doors, event)
+    return forge.ordered_comment(place) if isinstance(forge, CommentForge) else None
+
+
 def connect_to_answer(request: CommandRequest, doors: Doors, event: CiEvent) -> Forge:
     """The forge, with the job's token. Raises UsageError without one."""
     token = find_token(event.forge, doors.environ, request.token_variable)
@@ -150,6 +165,8 @@ def _refusal(order: _Asked, change: OrderedChange, comment: CommentEvent) -> Ord
     """
     if change.from_fork and change.author is not None and change.author.lower() == comment.author.lower():
         return OrderAnswer("own_fork")
+    if isinstance(order, OrderDateError):
+        return OrderAnswer("no_date", named=order.named)
     if isinstance(order, OrderError):
         return OrderAnswer("unclear")
     if order.head is not None and order.head != change.head_sha:
@@ -158,6 +175,8 @@ def _refusal(order: _Asked, change: OrderedChange, comment: CommentEvent) -> Ord
         return OrderAnswer("unnamed", head=change.head_sha)
     if isinstance(order, BisectOrder) and order.between is not None:
         return OrderAnswer("unclear")
+    if isinstance(order, AcceptOrder) and is_past(order.until):
+        return OrderAnswer("past", until=str(order.until))
     return None if isinstance(order, RunOrder) else _unknown_metric(order)
 
 
@@ -239,11 +258,12 @@ def _accept(
         metrics=order.metrics,
         reason=order.reason,
         accepted_by=comment.author,
+        until=order.until,
     )
-    head = change.head_sha[:12]
+    head, until = change.head_sha[:12], str(order.until or "")
     state = _state(forge, change.number, request.key)
     if state is None or state.head != change.head_sha:
-        return OrderAnswer("waiting", head=head, metrics=order.metrics)
+        return OrderAnswer("waiting", head=head, metrics=order.metrics, until=until)
     again = PublishRequest(
         key=request.key,
         token_variable=request.token_variable,
@@ -252,7 +272,8 @@ def _accept(
     )
     publish(request.root, None, again, doors)
     state = _state(forge, change.number, request.key)
-    return OrderAnswer("accepted", head=head, metrics=order.metrics, verdict=state.verdict if state else None)
+    verdict = state.verdict if state else None
+    return OrderAnswer("accepted", head=head, metrics=order.metrics, verdict=verdict, until=until)
 
 
 def _state(forge: Forge, number: int, key: str) -> CommentState | None:
@@ -261,7 +282,13 @@ def _state(forge: Forge, number: int, key: str) -> CommentState | None:
 
 
 def _event_of(state: CommentState, event: CiEvent, change: OrderedChange) -> CiEvent:
-    run_url = f"{event.server_url}/{event.repository}/actions/runs/{state.run}"
+    """The event of the job that measured."""
+    project_url = f"{event.server_url}/{event.repository}"
+    if event.forge == "gitlab":
+        job_url, artifact_url = f"{project_url}/-/pipelines/{state.run}", None
+    else:
+        run_url = f"{project_url}/actions/runs/{state.run}"
+        job_url, artifact_url = f"{run_url}/attempts/{state.attempt}", f"{run_url}#artifacts"
     return replace(
         event,
         run_id=str(state.run),
@@ -269,6 +296,6 @@ def _event_of(state: CommentState, event: CiEvent, change: OrderedChange) -> CiE
         head_sha=change.head_sha,
         built_sha=None,
         change_request=change.number,
-        job_url=f"{run_url}/attempts/{state.attempt}",
-        artifact_url=f"{run_url}#artifacts",
+        job_url=job_url,
+        artifact_url=artifact_url,
     )

@@ -36,7 +36,7 @@ from perfgate.git.repository import prefix_of
 from perfgate.judging.forge.comment import TEXT_BUDGET, can_hold, marker
 from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import CiEvent, Forge, connect, find_token, line_address
-from perfgate.judging.forge.orders import OrderForge, accept_order, numbered_order
+from perfgate.judging.forge.orders import CommentForge, OrderForge, accept_order, numbered_order
 from perfgate.judging.forge.runner import OUTPUT_VARIABLE, append_to, log_lines, output_lines, outputs_path
 from perfgate.judging.report.render.ci import parse_location
 from perfgate.judging.report.render.comment import CommentContext, accepting_metrics
@@ -45,6 +45,8 @@ from perfgate.judging.report.render.testbeds import section_budget
 
 # Conclusions of a measuring job that did not finish. GitHub cancels a job that exceeds its `timeout-minutes`.
 CANCELLED = ("cancelled", "timed_out")
+# Set by the GitLab template if a webhook brings comments to `perfgate command`.
+COMMANDS_VARIABLE = "PERFGATE_COMMANDS"
 _YAML_COMMENT = re.compile(r"(?:^|\s)#.*")
 # perfgate's reusable workflow, or the command in a hand-written job.
 _OBEYS = re.compile(r"/workflows/trusted\.ya?ml\b|\bperfgate command\b")
@@ -188,10 +190,12 @@ def obeys_comments(forge: Forge, root: Path, environ: Mapping[str, str]) -> bool
     """Whether ``/perfgate`` comments are obeyed: the forge supports orders, and a workflow of the checkout handles them.
 
     If the checkout has no workflows and this job runs in GitHub Actions, the workflows are kept elsewhere and count as
-    obeying.
+    obeying. On GitLab the template says so, because a webhook has to be set up.
     """
     if not isinstance(forge, OrderForge):
         return False
+    if isinstance(forge, CommentForge):
+        return environ.get(COMMANDS_VARIABLE) == "true"
     folder = root.joinpath(*[".."] * prefix_of(root).count("/"), ".github", "workflows")
     workflows = [file.read_text("utf-8", "replace") for file in (*folder.glob("*.yml"), *folder.glob("*.yaml"))]
     if not workflows:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ from perfgate.config import Config
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import read_run, write_run
 from perfgate.document.run import RunDocument, Source
+from perfgate.document.testbed import Environment
 from perfgate.errors import DocumentError, RepositoryError
 from perfgate.flows.run.advisors import advise_run
 from perfgate.flows.run.turns import measure_alone
@@ -42,8 +45,12 @@ from perfgate.git.repository import Repository
 from perfgate.judging.gate.rules import steps_in_order
 from perfgate.locale import Language, sentence
 from perfgate.measuring.devices.registry import refuse_unknown_kind
+from perfgate.system.packages import installed_packages
 
 DECISION_FILES = ("decision.json", "comment.md", "report.html")
+# Where a CI job says its container image: our own variable, then GitLab's (docs.gitlab.com, "Predefined CI/CD variables").
+IMAGE_VARIABLES = ("PERFGATE_IMAGE", "CI_JOB_IMAGE")
+_MOST_IMAGE = 300
 
 
 @dataclass(frozen=True)
@@ -129,6 +136,7 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
         jobs=[job.record for job in jobs],
         turns=[turn for job in jobs for turn in job.head],
         files_read=files_read,
+        environment=_environment(os.environ),
     )
     if repository:
         remember_reads(repository, (run,))
@@ -137,6 +145,14 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
     run = msgspec.structs.replace(run, advisories=advised.found, warnings=[*run.warnings, *advised.warnings])
     write_run(out / "run.json", run)
     return run
+
+
+def _environment(environ: Mapping[str, str]) -> Environment:
+    """The packages and the container image, by which a report of main names an uplift."""
+    image = next((environ[name] for name in IMAGE_VARIABLES if environ.get(name)), "")
+    return Environment(
+        kind="running", python=platform.python_version(), packages=installed_packages(), image=image[:_MOST_IMAGE]
+    )
 
 
 def _durations(path: Path) -> dict[str, dict[int, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -30,6 +31,7 @@ from perfgate.judging.store.store import (
     open_location,
     store_location,
 )
+from perfgate.judging.trend.triage import meant
 
 # A number is shown beside so many of the newest sessions with a value of it.
 _SESSIONS = 500
@@ -104,10 +106,12 @@ def stored_history(
     """
     try:
         store = open_project_store(config, environ)
-        accepted = store.accepted(config.project)
+        today = datetime.now(timezone.utc).date()
+        accepted = [entry for entry in store.accepted(config.project) if entry.counts_on(today)]
+        of_main = meant(accepted, store.triages(config.project), today)
         numbers = list(leading_numbers(head))
         comparable = _Comparable(store, config.project, head, numbers)
-        series = [_series(number, comparable, accepted, config.root) for number in numbers]
+        series = [_series(number, comparable, of_main, config.root) for number in numbers]
         for why in store.damaged(config.project):
             warn(f"a stored run of main is left out: {why}")
     except StoreError as error:

@@ -14,7 +14,7 @@ from perfgate.document.history import Confirmation
 from perfgate.document.kept import KeptLink
 from perfgate.document.strict_json import parse_json
 from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendState
-from perfgate.errors import DocumentError
+from perfgate.errors import DocumentError, UsageError
 from perfgate.flows.shared.artifacts import kept_reader, open_artifacts
 from perfgate.flows.shared.doors import Check, Doors, Progress, Remembering
 from perfgate.flows.shared.session import prepare_out
@@ -24,6 +24,7 @@ from perfgate.flows.shared.trend.read import Wanted, find_trend, open_documents,
 from perfgate.flows.trend.confirm import confirm_suspected, keep_confirmations, read_confirmations
 from perfgate.flows.trend.post import DEFAULT_KEY, OurIssue, find_issue, post_trend
 from perfgate.judging.report.render.trend import render_issue
+from perfgate.judging.report.render.trend_email import render_email
 from perfgate.judging.report.render.trend_page import MAX_PICTURES, render_trend_page, runs_beside
 from perfgate.judging.report.view.summary import CommentContext
 from perfgate.judging.report.view.trend_rows import moved_by
@@ -44,6 +45,7 @@ class TrendRequest:
     metrics: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
     out: Path | None = None
+    email: Path | None = None
     confirm: bool = False
     max_seconds: float = 1800.0
     confirmations: Path | None = None
@@ -62,12 +64,14 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
     remembered = Remembering(progress)
     # Find unwritable folders and unreachable forges before an hour of measuring, not after it.
     out = prepare_out(request.out) if request.out else None
+    if request.email is not None and not request.email.parent.is_dir():
+        raise UsageError("{folder} is no folder; create it, or write the e-mail elsewhere", folder=request.email.parent)
     issue = find_issue(request.key, request.token_variable, doors) if request.post else None
     before = _state_before(issue, out)
     store = open_project_store(config, doors.environ)
     selection = Wanted(request.metrics, request.workloads)
     stored = read_histories(config, store, selection, remembered, seconds_since_1970=doors.clock())
-    documents = open_documents(store, stored, note=remembered.note) if out or request.post else {}
+    documents = open_documents(store, stored, note=remembered.note) if out or request.post or request.email else {}
     name_commits = commit_names(config.root)
 
     def find(confirmations: list[Confirmation]) -> TrendDocument:
@@ -96,7 +100,7 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
     if added:
         keep_confirmations(config, store, added, note=remembered.note)
         document = find([*added, *stored_confirmations])
-    gates = gate_history(store.gates(config.project), store.accepted(config.project))
+    gates = gate_history(store.gates(config.project), store.accepted(config.project), store.triages(config.project))
     document = msgspec.structs.replace(document, notes=remembered.notes, gates=gates)
     if out is not None:
         kept = _kept_beside_changes(document, config, doors, remembered)
@@ -105,6 +109,8 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
         write_text_atomically(out / "trend.html", render_trend_page(document, request.language, kept))
         write_text_atomically(out / "trend.md", issue_text)
         write_atomically(out / _STATE_FILE, msgspec.json.encode(state_of(document.series, document.newest)))
+    if request.email is not None:
+        write_text_atomically(request.email, render_email(document, request.language))
     if issue is not None:
         post_trend(document, issue, request.key, request.language, doors)
     return document

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime, timezone
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.config import Config
@@ -53,12 +54,24 @@ def metrics_of_causes(numbers: Iterable[int], accepts: Sequence[Sequence[str]]) 
     return tuple(metrics)
 
 
-def store_acceptances(
-    config: Config, environ: Mapping[str, str], *, commit: str, metrics: Iterable[str], reason: str, accepted_by: str
-) -> list[Acceptance]:
-    """Store that regressions of one commit are intended: all of them, or none.
+def is_past(until: date | None) -> bool:
+    """Whether an acceptance would have expired before it was stored."""
+    return until is not None and until < datetime.now(timezone.utc).date()
 
-    Raises UsageError for an unknown metric or no reason.
+
+def store_acceptances(
+    config: Config,
+    environ: Mapping[str, str],
+    *,
+    commit: str,
+    metrics: Iterable[str],
+    reason: str,
+    accepted_by: str,
+    until: date | None = None,
+) -> list[Acceptance]:
+    """Store that regressions of one commit are intended, all of them or none; ``until`` is the last day on which that counts.
+
+    Raises UsageError for an unknown metric, no reason, or a day in the past.
     """
     named = list(dict.fromkeys(metrics))
     for metric in named:
@@ -67,10 +80,17 @@ def store_acceptances(
         raise UsageError(
             "give the reason for the regression: --reason TEXT; it is shown in the comment and kept in the store"
         )
+    if is_past(until):
+        raise UsageError("{until} is in the past; give the last day on which the acceptance counts", until=until)
     store, accepted_at = open_project_store(config, environ), now()
     acceptances = [
         Acceptance(
-            commit=commit, metric=metric, reason=reason.strip(), accepted_by=accepted_by, accepted_at=accepted_at
+            commit=commit,
+            metric=metric,
+            reason=reason.strip(),
+            accepted_by=accepted_by,
+            accepted_at=accepted_at,
+            until=until.isoformat() if until else None,
         )
         for metric in named
     ]

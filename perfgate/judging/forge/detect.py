@@ -13,7 +13,7 @@ import msgspec
 from perfgate.errors import UsageError
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.forge.forge import ACCOUNT_VARIABLE, CiEvent, addresses, read_event
-from perfgate.judging.forge.orders import CommentEvent
+from perfgate.judging.forge.orders import CommentEvent, CommentPlace
 
 P = TypeVar("P")
 
@@ -89,8 +89,10 @@ def is_draft(environ: Mapping[str, str]) -> bool:
     return title.startswith(("draft:", "[draft]", "(draft)"))
 
 
-def read_comment(environ: Mapping[str, str]) -> CommentEvent | None:
+def read_comment(environ: Mapping[str, str]) -> CommentEvent | CommentPlace | None:
     """The new comment on a change request or an issue that this process runs for; None for any other event."""
+    if environ.get("GITLAB_CI") == "true":
+        return _gitlab_note(environ)
     if environ.get("GITHUB_ACTIONS") != "true" or environ.get("GITHUB_EVENT_NAME") != "issue_comment":
         return None
     payload = _read_payload(environ, _CommentPayload)
@@ -108,20 +110,36 @@ def read_comment(environ: Mapping[str, str]) -> CommentEvent | None:
     )
 
 
-def _read_payload(environ: Mapping[str, str], kind: type[P]) -> P:
-    """The event payload of GitHub Actions, decoded as ``kind``. Raises UsageError for a malformed one."""
-    path = Path(_need(environ, "GITHUB_EVENT_PATH"))
+def _gitlab_note(environ: Mapping[str, str]) -> CommentPlace | None:
+    """The place of a new note on a merge request, from the webhook that started this pipeline.
+
+    A webhook of comment events may call a pipeline trigger; its payload is in the file TRIGGER_PAYLOAD (docs.gitlab.com,
+    "Trigger pipelines with the API", "Webhook events"). ``action`` is sent since 16.11, edited notes too.
+    """
+    if environ.get("CI_PIPELINE_SOURCE") != "trigger" or not environ.get("TRIGGER_PAYLOAD"):
+        return None
+    payload = _read_payload(environ, _NotePayload, "TRIGGER_PAYLOAD")
+    note, request = payload.object_attributes, payload.merge_request
+    if payload.object_kind != "note" or note is None or request is None or note.action not in (None, "create"):
+        return None
+    return CommentPlace(request.iid, note.id)
+
+
+def _read_payload(environ: Mapping[str, str], kind: type[P], variable: str = "GITHUB_EVENT_PATH") -> P:
+    """The payload of the CI job's event, decoded as ``kind``. Raises UsageError for a malformed one."""
+    path = Path(_need(environ, variable))
     try:
         if path.stat().st_size > MAX_PAYLOAD_BYTES:
             raise UsageError(
-                "{path} (GITHUB_EVENT_PATH) is larger than {most_bytes} bytes; that is no event",
+                "{path} ({variable}) is larger than {most_bytes} bytes; that is no event",
                 path=path,
+                variable=variable,
                 most_bytes=MAX_PAYLOAD_BYTES,
             )
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(
-            "{path} (GITHUB_EVENT_PATH) is not an event of GitHub Actions: {error}", path=path, error=error
+            "{path} ({variable}) is not the event of a CI job: {error}", path=path, variable=variable, error=error
         ) from error
 
 
@@ -211,6 +229,22 @@ class _Comment(msgspec.Struct):
     user: _Account | None
     created_at: str
     updated_at: str
+
+
+class _NoteAttributes(msgspec.Struct):
+    id: int
+    action: str | None = None
+
+
+class _NotedRequest(msgspec.Struct):
+    iid: int
+
+
+class _NotePayload(msgspec.Struct):
+    object_kind: str = ""
+    object_attributes: _NoteAttributes | None = None
+    # Set only for notes on merge requests.
+    merge_request: _NotedRequest | None = None
 
 
 class _CommentPayload(msgspec.Struct):

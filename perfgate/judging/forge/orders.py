@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Protocol, runtime_checkable
 
 from perfgate.errors import ForgeError, UsageError
@@ -16,6 +17,8 @@ MAX_LINE = 1_000
 _SEPARATOR = ","
 # The number of a cause in perfgate's comment; never the name of a metric.
 _NUMBER = re.compile(r"[0-9]{1,3}")
+# A day as in "until 2027-01-31"; `date.fromisoformat` of Python 3.11 reads other forms too.
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 # The ASCII subset of the workload names perfgate.toml allows: this one is passed on to a CI shell.
 _WORKLOAD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 # Two commits of main, as the weekly report names them.
@@ -40,6 +43,14 @@ class CommentEvent:
 
 
 @dataclass(frozen=True)
+class CommentPlace:
+    """The place of a comment on a change request; the forge tells the rest, as no payload of a webhook is trusted."""
+
+    number: int
+    comment_id: int
+
+
+@dataclass(frozen=True)
 class RunOrder:
     """Measure the change again, or one workload of it; ``head`` is the commit that the author reviewed."""
 
@@ -51,13 +62,15 @@ class RunOrder:
 class AcceptOrder:
     """Accept regressions of these metrics as intended; ``head`` is the commit that the author reviewed.
 
-    ``blocks`` replace the metrics: the numbers of causes in perfgate's own comment.
+    ``blocks`` replace the metrics: the numbers of causes in perfgate's own comment. ``until`` is the last day on which the
+    acceptance counts.
     """
 
     metrics: tuple[str, ...]
     reason: str
     head: str | None = None
     blocks: tuple[int, ...] = ()
+    until: date | None = None
 
 
 @dataclass(frozen=True)
@@ -98,17 +111,34 @@ class OrderForge(Protocol):
         ...
 
 
+@runtime_checkable
+class CommentForge(Protocol):
+    """The additional operation of a forge whose job knows the place of a comment alone."""
+
+    def ordered_comment(self, place: CommentPlace) -> CommentEvent | None:
+        """The comment as it is now; None if it was deleted."""
+        ...
+
+
 def takes_orders(forge: Forge) -> OrderForge:
     if isinstance(forge, OrderForge):
         return forge
     raise ForgeError(
-        "perfgate reads orders in comments on GitHub only; use `perfgate baseline accept`, or run the pipeline again, "
-        "on this forge"
+        "perfgate reads orders in comments on GitHub and GitLab only; use `perfgate baseline accept`, or run the pipeline "
+        "again, on this forge"
     )
 
 
 class OrderError(UsageError):
     """The first line calls perfgate with an unknown order."""
+
+
+class OrderDateError(OrderError):
+    """An acceptance is to count until a day that is none; ``named`` is what stands in its place."""
+
+    def __init__(self, english: str, *, named: str) -> None:
+        super().__init__(english)
+        self.named = named
 
 
 def read_order(body: str) -> Order | None:
@@ -130,14 +160,17 @@ def read_order(body: str) -> Order | None:
         return RunOrder(head, rest[0] if rest else None)
     if verb == "bisect" and len(rest) <= 2:
         return _bisect_order(head, rest)
-    if verb == "accept" and len(rest) >= 2:
-        named, reason = tuple(filter(None, rest[0].split(_SEPARATOR))), " ".join(rest[1:])
-        if numbers := cause_numbers(named):
-            return AcceptOrder((), reason, head, numbers)
-        if named:
-            return AcceptOrder(named, reason, head)
+    if verb == "accept":
+        rest, until = _without_end(rest)
+        if len(rest) >= 2:
+            named, reason = tuple(filter(None, rest[0].split(_SEPARATOR))), " ".join(rest[1:])
+            if numbers := cause_numbers(named):
+                return AcceptOrder((), reason, head, numbers, until)
+            if named:
+                return AcceptOrder(named, reason, head, until=until)
     raise OrderError(
-        "it is neither `run [WORKLOAD]` nor `bisect [METRIC]` nor `accept NUMBER REASON` nor `accept METRIC[,METRIC] REASON`"
+        "it is neither `run [WORKLOAD]` nor `bisect [METRIC]` nor `accept NUMBER REASON [until DATE]` nor "
+        "`accept METRIC[,METRIC] REASON [until DATE]`"
     )
 
 
@@ -147,6 +180,21 @@ def _bisect_order(head: str | None, rest: Sequence[str]) -> BisectOrder:
     if len(metrics) > 1 or (metrics and not _METRIC.fullmatch(metrics[0])) or (match and head):
         raise OrderError("it is not `bisect [METRIC]`, with `GOOD..BAD` at its end for two commits of main")
     return BisectOrder(head, metrics[0] if metrics else None, (match[1], match[2]) if match else None)
+
+
+def _without_end(words: list[str]) -> tuple[list[str], date | None]:
+    """The words of an acceptance without ``until DATE`` at their end, and the date.
+
+    Raises OrderDateError for another word there: who writes "until Friday" means no acceptance for ever.
+    """
+    if len(words) < 2 or words[-2].lower() != "until":
+        return words, None
+    try:
+        if not _DAY.fullmatch(words[-1]):
+            raise ValueError
+        return words[:-2], date.fromisoformat(words[-1])
+    except ValueError:
+        raise OrderDateError("after `until` there must be a day such as 2027-01-31", named=words[-1]) from None
 
 
 def cause_numbers(named: Sequence[str]) -> tuple[int, ...]:

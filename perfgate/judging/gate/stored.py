@@ -4,6 +4,9 @@ The level is the median of main's undisturbed runs that were measured by the sam
 interval for one more run, m ± t(0.99, S-1) s sqrt(1 + 1/S), from three runs on. It is taken of logarithms if all values are
 positive. On a shared machine, runs of the same code differ by several percent, and one value in fifty lies outside by chance.
 
+Improvements ratchet: after three runs in a row that the level shows as faster the level is theirs, so that a later return to
+the old one is slower than main. One fast run alone moves nothing.
+
 A run of main that the runs before it show as slower is stored like every other, and the trend sees it; but it does not become
 part of the level by itself, or an unaccepted regression would hide behind its own repetition. The runs of the level are
 selected at every reading, so that an acceptance counts from the moment it is recorded.
@@ -47,20 +50,27 @@ def level(values: Sequence[float], is_accepted: Callable[[int], bool], name: str
     """The values of a metric from main's runs, oldest first, that later ones are compared with.
 
     One that the level before it shows as regressed is left out. If ``is_accepted`` holds for its index, the level before it is
-    left behind instead. If neither direction is the better one, no run is left out.
+    left behind instead, as it is after ``MIN_RUNS`` improved ones in a row. If neither direction is the better one, no run is
+    left out.
     """
     better = metric(name).better
     if better == "neutral":
         return list(values)
-    current = _Level(name)
+    current, improved = _Level(name), _Level(name)  # of the latter the newest in a row
     for index, value in enumerate(values):
-        bounds = current.interval()
-        if bounds and (value > bounds[1] if better == "lower" else value < bounds[0]):
+        low, high = current.interval() or (-math.inf, math.inf)
+        if value > high if better == "lower" else value < low:
             if is_accepted(index):
-                current = _Level(name, [value])
-            continue
-        current.add(value)
-    return current.values
+                current, improved = _Level(name, [value]), _Level(name)
+        elif not low <= value <= high:
+            improved.add(value)
+            if len(improved.values) == MIN_RUNS:
+                current, improved = improved, _Level(name)
+        else:
+            for one in (*improved.values, value):
+                current.add(one)
+            improved = _Level(name)
+    return [*current.values, *improved.values]
 
 
 def prediction_interval(values: Sequence[float], name: str) -> tuple[float, float] | None:

@@ -3,7 +3,7 @@
     README.md, perfgate-store-v1          a description, and the version of this layout
     runs/PROJECT/SESSION-ID.json          the data of a run for lists and series
     documents/ID.json.gz                  the run document, read by `show` only
-    acceptances/PROJECT.json, confirmations/PROJECT.json, gates/PROJECT.json
+    acceptances/PROJECT.json, triages/PROJECT.json, confirmations/PROJECT.json, gates/PROJECT.json
 
 The paths contain all that a writer needs (the stored sessions, and the run of each), so it reads no file.
 """
@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, moment
+from perfgate.document.history import Acceptance, Confirmation, Triage, moment
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES, parse_json
 from perfgate.errors import DocumentError, StoreError
@@ -94,6 +94,10 @@ def acceptances_path(project: str) -> str:
 
 def confirmations_path(project: str) -> str:
     return f"confirmations/{project_key(project)}.json"
+
+
+def triages_path(project: str) -> str:
+    return f"triages/{project_key(project)}.json"
 
 
 def gates_path(project: str) -> str:
@@ -179,6 +183,10 @@ def decode_confirmations(data: bytes, *, name: str) -> list[Confirmation]:
     return decode(data, list[Confirmation], name=name)
 
 
+def decode_triages(data: bytes, *, name: str) -> list[Triage]:
+    return decode(data, list[Triage], name=name)
+
+
 def decode_gates(data: bytes, *, name: str) -> list[GateRecord]:
     return decode(data, list[GateRecord], name=name)
 
@@ -219,7 +227,8 @@ Do not edit it by hand. `perfgate baseline list`, `show`, `accepted` and `prune`
 |---|---|
 | `runs/` | one small file a run: commit, device, testbed, values |
 | `documents/` | the run documents with their raw samples, compressed; the name is the SHA-256 of the document |
-| `acceptances/` | regressions that are meant: by whom, why |
+| `acceptances/` | regressions that are meant: by whom, why, until when |
+| `triages/` | the states that people gave main's regressions: by whom, why |
 | `confirmations/` | change points that were measured side by side |
 | `gates/` | the verdicts on changes, from which `perfgate trend` tells whether the gate should block |
 

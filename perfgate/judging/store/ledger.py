@@ -27,6 +27,7 @@ TokenScope = Literal["read", "write"]
 AuditAction = Literal[
     "run recorded",
     "regression accepted",
+    "regression triaged",
     "change confirmed",
     "verdict kept",
     "runs pruned",

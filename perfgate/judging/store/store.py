@@ -17,7 +17,7 @@ from perfgate.config import Config
 from perfgate.document.conditions import StepConditions, conditions_of
 from perfgate.document.files import canonical_bytes, parse_run
 from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, StoredRun, moment
+from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage, moment
 from perfgate.document.job import typical_values
 from perfgate.document.run import RunDocument
 from perfgate.errors import DocumentError, SessionKeptError, StoreError, UnfitRunError
@@ -188,6 +188,12 @@ class Store(Protocol):
 
     def accepted(self, project: str, *, commit: str | None = None) -> list[Acceptance]:
         """The acceptances of a project, or of one commit of it, newest first."""
+
+    def triage(self, project: str, triage: Triage) -> None:
+        """Store the state of the regressions that began with a commit of main; it replaces the earlier one."""
+
+    def triages(self, project: str) -> list[Triage]:
+        """The states that people gave the regressions of a project, newest first."""
 
     def keep_gates(self, project: str, records: Sequence[GateRecord]) -> None:
         """Store the verdicts of a gate; each replaces that of the same gate, commit and testbed."""

@@ -86,6 +86,18 @@ ACCEPTANCES = sa.Table(
     sa.Column("reason", TEXT, nullable=False),
     sa.Column("accepted_by", TEXT, nullable=False),
     sa.Column("accepted_at", TEXT, nullable=False),
+    sa.Column("until", TEXT),
+)
+
+TRIAGES = sa.Table(
+    "triages",
+    METADATA,
+    sa.Column("project", TEXT, primary_key=True),
+    sa.Column("commit", TEXT, primary_key=True),
+    sa.Column("state", TEXT, nullable=False),
+    sa.Column("reason", TEXT, nullable=False),
+    sa.Column("author", TEXT, nullable=False),
+    sa.Column("changed_at", TEXT, nullable=False),
 )
 
 CONFIRMATIONS = sa.Table(

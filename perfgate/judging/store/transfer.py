@@ -8,13 +8,13 @@ from typing import TypeVar
 import msgspec
 
 from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, StoredRun
+from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage
 from perfgate.errors import StoreError
 from perfgate.judging.store.layout import encode_list, project_key
 from perfgate.judging.store.store import Store, StoredDocument, intact_run
 
 AT_ONCE = 50
-Statement = TypeVar("Statement", Acceptance, Confirmation, GateRecord)
+Statement = TypeVar("Statement", Acceptance, Triage, Confirmation, GateRecord)
 INDEX = "index.json"
 Advance = Callable[[str, int, int], None]
 """Told of a project, how many of its runs are done, and how many there are."""
@@ -38,7 +38,7 @@ class ExportedProject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def copy_store(source: Store, target: Store, projects: Iterable[str], advance: Advance) -> Transferred:
-    """Copy projects; runs of the target stay, and of two acceptances, confirmations or verdicts of gates the newer one counts.
+    """Copy projects; runs of the target stay, and of two statements about the same the newer one counts.
 
     So a copy that was interrupted can be repeated, and one store can follow another.
     """
@@ -55,6 +55,8 @@ def copy_store(source: Store, target: Store, projects: Iterable[str], advance: A
         for confirmation in _newer(source.confirmations(project), target.confirmations(project)):
             target.confirm(project, confirmation)
             done.confirmations += 1
+        for triage in _newer(source.triages(project), target.triages(project)):
+            target.triage(project, triage)
         if verdicts := _newer(source.gates(project), target.gates(project)):
             target.keep_gates(project, verdicts)
     return done
@@ -79,6 +81,7 @@ def exported_files(
         done.acceptances += len(accepted)
         done.confirmations += len(confirmations)
         yield f"{folder}/acceptances.json", encode_list(accepted)
+        yield f"{folder}/triages.json", encode_list(store.triages(project))
         yield f"{folder}/confirmations.json", encode_list(confirmations)
         yield f"{folder}/gates.json", encode_list(store.gates(project))
         index.append(ExportedProject(project=project, folder=folder, runs=[run for run in runs if run.id in exported]))

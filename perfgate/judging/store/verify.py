@@ -30,7 +30,7 @@ def verify_store(store: Store, projects: Iterable[str], advance: Advance) -> Ver
         for some in in_batches(runs, project, advance):
             done.faults += _faults_of_runs(store, some)
             done.runs += len(some)
-        for read in (store.accepted, store.confirmations, store.gates):
+        for read in (store.accepted, store.triages, store.confirmations, store.gates):
             try:
                 read(project)
             except StoreError as error:

@@ -11,7 +11,7 @@ import numpy as np
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.trend import Direction, Standing, TrendCause, TrendChange, TrendPlace, TrendSeries
 from perfgate.judging.trend.find import Levels, scaled_levels
-from perfgate.judging.trend.standing import NEAR
+from perfgate.judging.trend.near import NEAR
 from perfgate.stats.changes import CAP
 
 # A shift lies, with 80 % confidence, at one of the places whose 2 log likelihood ratio stays below this:

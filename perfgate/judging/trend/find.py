@@ -63,6 +63,14 @@ def with_changes(series: TrendSeries) -> TrendSeries:
     return msgspec.structs.replace(series, changes=changes, noise=float(noise(scaled.values)))
 
 
+def noise_of(series: TrendSeries) -> float | None:
+    """The standard deviation of one version in logarithms; None for too few versions, or values that have none."""
+    values = np.array([point.value for point in series.points], dtype=np.float64)
+    if len(values) < ENOUGH_VALUES or not np.isfinite(values).all() or not (values > 0).all():
+        return None
+    return float(noise(np.log(values)))
+
+
 class Levels(NamedTuple):
     """A series on its search scale: the values, the levels on both sides of a change, and the noise of one value."""
 

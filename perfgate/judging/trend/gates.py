@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from perfgate.document.decision import Verdict
 from perfgate.document.gates import FailedGate, GateHistory, GateRecord
-from perfgate.document.history import Acceptance
+from perfgate.document.history import Acceptance, Triage
 
 # So many gates show what a team's changes are like; `perfgate init` recommends advisory mode for as long.
 GATES_NEEDED = 20
@@ -34,11 +34,15 @@ class _Gate:
         return not self.has_failed and not self.is_undecided
 
 
-def gate_history(records: Sequence[GateRecord], acceptances: Sequence[Acceptance]) -> GateHistory | None:
+def gate_history(
+    records: Sequence[GateRecord], acceptances: Sequence[Acceptance], triages: Sequence[Triage] = ()
+) -> GateHistory | None:
     """The verdicts together; None if none was kept."""
     if not records:
         return None
-    accepted = {acceptance.commit for acceptance in acceptances}
+    states = {triage.commit: triage for triage in triages}
+    expected = {triage.commit for triage in triages if triage.state == "expected"}
+    accepted = {acceptance.commit for acceptance in acceptances} | expected
     by_commit: dict[tuple[str, str], list[GateRecord]] = {}
     for record in records:
         by_commit.setdefault((record.gate, record.commit), []).append(record)
@@ -55,7 +59,12 @@ def gate_history(records: Sequence[GateRecord], acceptances: Sequence[Acceptance
         needed=GATES_NEEDED,
         proven=len(gates) >= GATES_NEEDED and not open_ones,
         standing=[
-            FailedGate(commit=gate.newest.commit, change=gate.newest.change, judged_at=gate.newest.judged_at)
+            FailedGate(
+                commit=gate.newest.commit,
+                change=gate.newest.change,
+                judged_at=gate.newest.judged_at,
+                triage=states.get(gate.newest.commit),
+            )
             for gate in newest_first
         ],
     )

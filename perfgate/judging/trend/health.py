@@ -59,7 +59,7 @@ def spans_of_testbeds(
                 first_seen=own[0][0],
                 last_seen=own[-1][0],
                 runs=len(own),
-                differences=_differences(earlier, comparable.get(fingerprint)),
+                differences=field_differences(earlier, comparable.get(fingerprint)),
             )
         )
     return spans
@@ -125,7 +125,7 @@ def _noise_floor(replicates: Sequence[Replicate]) -> float | None:
     return max(floors, default=None)
 
 
-def _differences(before: Mapping[str, str] | None, after: Mapping[str, str] | None) -> list[TestbedDifference]:
+def field_differences(before: Mapping[str, str] | None, after: Mapping[str, str] | None) -> list[TestbedDifference]:
     if before is None or after is None:
         return []
     fields = [field for field in sorted({*before, *after}) if before.get(field) != after.get(field)]

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 import msgspec
 
 from perfgate.document.budget import parse_place
 from perfgate.document.history import Acceptance, Confirmation, moment
 from perfgate.document.trend import MOST_KNOWN, Evidence, KnownChange, TrendChange, TrendSeries, TrendState, place_of
+from perfgate.judging.trend.near import NEAR, index_of
+from perfgate.judging.trend.triage import TriagedChanges
 
-# A further run may move a change by a version or two: within this many points it is still the same change.
-NEAR = 3
 # Older improvements that were never reported are part of the past; a regression that persists is reported at any age.
 RECENT_DAYS = 28
 # The level counts as back when less than this share of the shift is left.
@@ -21,18 +22,25 @@ LEFT_OVER = 0.5
 _OUTCOMES = {"worse": "regressed", "better": "improved"}
 
 
-def judged(
-    series: TrendSeries,
-    *,
-    confirmations: Sequence[Confirmation],
-    accepted: Sequence[Acceptance],
-    before: TrendState | None,
-    newest: str,
-) -> TrendSeries:
-    sure = [_with_evidence(change, series, confirmations) for change in series.changes]
+class Standings(NamedTuple):
+    """All that decides the evidence and the standing of changes: measurements, what people said, and the last report.
+
+    ``accepted`` are the acceptances that count, ``newest`` is the start of the newest run.
+    """
+
+    confirmations: Sequence[Confirmation]
+    accepted: Sequence[Acceptance]
+    triaged: TriagedChanges
+    before: TrendState | None
+    newest: str
+
+
+def judged(series: TrendSeries, known: Standings) -> TrendSeries:
+    """A series with the evidence and the standing of its changes."""
+    sure = [_with_evidence(change, series, known.confirmations) for change in series.changes]
     real = [change for change in sure if change.evidence != "refuted"]
-    stood = [_standing(change, [later for later in real if later.at > change.at], series, accepted) for change in sure]
-    changes = [_told_before(change, series, before, newest) for change in stood]
+    stood = [_standing(change, [later for later in real if later.at > change.at], series, known) for change in sure]
+    changes = [_told_before(change, series, known.before, known.newest) for change in stood]
     return msgspec.structs.replace(series, changes=changes)
 
 
@@ -80,13 +88,8 @@ def _known(change: TrendChange, series: TrendSeries) -> KnownChange:
 def _is_same(earlier: KnownChange, change: TrendChange, series: TrendSeries) -> bool:
     if (earlier.series, earlier.direction) != (series.key, change.direction):
         return False
-    at = _index(series, earlier.commit)
+    at = index_of(series, earlier.commit)
     return at is not None and abs(at - change.at) <= NEAR
-
-
-def _index(series: TrendSeries, commit: str) -> int | None:
-    indices = [index for index, point in enumerate(series.points) if commit and (point.commit or "").startswith(commit)]
-    return indices[-1] if indices else None
 
 
 def _with_evidence(change: TrendChange, series: TrendSeries, confirmations: Sequence[Confirmation]) -> TrendChange:
@@ -103,7 +106,7 @@ def is_about(confirmation: Confirmation, change: TrendChange, series: TrendSerie
     place = (confirmation.workload, confirmation.shape, confirmation.metric, confirmation.fingerprint)
     if place != (series.workload, series.shape, series.metric, series.fingerprint) or series.labels:
         return False
-    before, after = _index(series, confirmation.before), _index(series, confirmation.after)
+    before, after = index_of(series, confirmation.before), index_of(series, confirmation.after)
     if before is None or after is None or not before < after:
         return False
     return abs(before - (change.at - 1)) <= NEAR and abs(after - change.at) <= NEAR
@@ -124,18 +127,19 @@ def _evidence(confirmation: Confirmation, change: TrendChange) -> Evidence:
     return "suspected" if low <= change.delta <= high else "refuted"
 
 
-def _standing(
-    change: TrendChange, later: Sequence[TrendChange], series: TrendSeries, accepted: Sequence[Acceptance]
-) -> TrendChange:
+def _standing(change: TrendChange, later: Sequence[TrendChange], series: TrendSeries, known: Standings) -> TrendChange:
     if change.evidence == "refuted":
         return msgspec.structs.replace(change, standing="refuted")
     back = _back_at(change, later)
     if back is not None:
         return msgspec.structs.replace(change, standing="resolved", resolved_by=back.first_bad)
-    word = next((acceptance for acceptance in accepted if _accepts(acceptance, change, series)), None)
+    word = next((acceptance for acceptance in known.accepted if _accepts(acceptance, change, series)), None)
     if word is not None:
         reason = f"{word.accepted_by}: {word.reason}"
-        return msgspec.structs.replace(change, standing="accepted", accepted=reason)
+        return msgspec.structs.replace(change, standing="accepted", accepted=reason, accepted_until=word.until)
+    state = known.triaged.of(change, series)
+    if state is not None and state.state == "expected":
+        return msgspec.structs.replace(change, standing="accepted", accepted=f"{state.author}: {state.reason}")
     return change
 
 
@@ -162,4 +166,6 @@ def _told_before(change: TrendChange, series: TrendSeries, before: TrendState | 
     if change.standing != "new":
         return msgspec.structs.replace(change, news=reported is not None and reported.standing in ("new", "open"))
     is_new = reported is None and (change.direction == "worse" or is_recent(change.first_seen, newest))
-    return msgspec.structs.replace(change, standing="new" if is_new else "open", news=is_new)
+    # An acceptance may have expired since.
+    is_back = reported is not None and reported.standing == "accepted" and change.direction == "worse"
+    return msgspec.structs.replace(change, standing="new" if is_new else "open", news=is_new or is_back)

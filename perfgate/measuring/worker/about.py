@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 import sys
 
@@ -12,16 +11,12 @@ import msgspec
 import perfgate.measuring.worker.server  # noqa: F401
 from perfgate.measuring.checklist.runner import find_steps
 from perfgate.protocol import InterpreterAbout
+from perfgate.system.packages import installed_packages
 
 
 def main() -> None:
     find_steps()
-    packages: dict[str, str] = {}
-    for distribution in importlib.metadata.distributions():
-        # The first on the import path is the one that is imported. A half-removed package has no name.
-        if name := distribution.metadata["Name"]:
-            packages.setdefault(name, distribution.version)
-    about = InterpreterAbout(python=platform.python_version(), packages=dict(sorted(packages.items())))
+    about = InterpreterAbout(python=platform.python_version(), packages=installed_packages())
     sys.stdout.write("\n" + msgspec.json.encode(about).decode() + "\n")
 
 

@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from perfgate.config import load_config
-from perfgate.document.history import HistorySeries
+from perfgate.document.history import Acceptance, HistorySeries, Triage
 from perfgate.document.run import RunDocument, StepResult, Value
 from perfgate.flows.baseline import keep
 from perfgate.flows.shared.store import stored_history
+from perfgate.judging.store.backends.sql import SqlStore
 from tests.unit.document.minimal import minimal_run
 
 MIB = 2.0**20
@@ -80,3 +81,33 @@ def test_stored_history__no_run_compares__said_and_not_silently_empty(project: P
     keep(load_config(project), {}, run_of(1, mib=516, steps=COMPILED_BEFORE), allow_dirty=False)
     series = shown(project, run_of(2, mib=366))["memory.resident"]
     assert (series.values, series.left_out) == ([], 1)
+
+
+def test_stored_history__slower_runs_of_main__part_of_the_level_while_they_are_meant(project: Path) -> None:
+    config, store = load_config(project), SqlStore(project / "runs.db")
+    for number, mib in enumerate((366, 367, 365, 366, 410, 411), start=1):
+        keep(config, {}, run_of(number, mib=mib), allow_dirty=False)
+
+    def level() -> list[float]:
+        return [value / MIB for value in shown(project, run_of(7, mib=410))["memory.resident"].values]
+
+    quiet = [366.0, 367.0, 365.0, 366.0]
+    assert level() == quiet
+    accepted = Acceptance(
+        commit="a" * 40,
+        metric="memory.*",
+        reason="meant",
+        accepted_by="Li",
+        accepted_at="2026-01-09",
+        until="2026-02-01",
+    )
+    store.accept("shop", accepted)
+    assert level() == quiet
+    store.accept("shop", msgspec.structs.replace(accepted, until="2999-01-01"))
+    assert level() == [410.0, 411.0]
+    store.accept("shop", accepted)
+    expected = Triage(commit="a" * 40, state="expected", reason="meant", author="Li", changed_at="2026-01-09")
+    store.triage("shop", expected)
+    assert level() == [410.0, 411.0]
+    store.triage("shop", msgspec.structs.replace(expected, state="acknowledged"))
+    assert level() == quiet

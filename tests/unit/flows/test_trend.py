@@ -19,7 +19,7 @@ import pytest
 import requests
 
 from perfgate.conductor.workers.foresight import Foresight
-from perfgate.document.history import Acceptance, Confirmation, moment
+from perfgate.document.history import Acceptance, Confirmation, Triage, moment
 from perfgate.document.job import JobNumber, JobRecord, Turn
 from perfgate.document.run import CounterSite, OpCount, RunDocument, StepResult, Value
 from perfgate.document.schema import load_schema
@@ -239,6 +239,29 @@ def test_trend__new_testbed__its_series_start_anew_and_that_is_no_change(project
     assert len({series.fingerprint for series in document.series}) == 2
 
 
+def test_trend__commit_measured_on_the_old_and_the_new_testbed__the_uplift_is_one_event_with_its_effect(
+    project: Project, tmp_path: Path
+) -> None:
+    again = main_runs(
+        34,
+        new_testbed=20,
+        time=stepped(20, 1.3),
+        commits=lambda index: commit_of(index - (index >= 20)),
+        shapes=("long",),
+    )
+    project.record(again)
+    document = project.trend(out=tmp_path / "out")
+    (uplift,) = document.uplifts
+    assert [(one.field, one.head) for one in uplift.differences] == [("torch", "2.14.0+cpu")]
+    assert uplift.commits == [commit_of(19)]
+    moved = {document.series[one.after].metric: one for one in uplift.moved}
+    assert set(moved) == {"latency.low", "latency.p50", "latency.p90", "latency.p99", "throughput.median"}
+    assert all(one.interval is not None for one in moved.values())
+    assert {moved[metric].direction for metric in TIMES} == {"worse"}
+    text = (tmp_path / "out" / "trend.md").read_text()
+    assert f"1 commit measured on both: 5 metrics moved, {uplift.unmoved} did not." in text
+
+
 def test_trend__old_testbed__named_as_not_looked_at(project: Project, tmp_path: Path) -> None:
     project.record(main_runs(60, time=stepped(5, 1.3), new_testbed=12, shapes=("long",)))
     document = project.trend(out=tmp_path / "out")
@@ -403,6 +426,48 @@ def test_trend__accepted_in_the_store__accepted(project: Project, slower_store: 
     document = project.trend()
     assert found_in(document).changes[0].accepted == "mei: a larger model"
     assert not has_open_regression(document)
+
+
+def test_trend__acceptance_that_expired__open_again_and_named(project: Project, slower_store: Path) -> None:
+    project.take(slower_store)
+    word = Acceptance(
+        commit=commit_of(STEP), metric="*", reason="a larger model", accepted_by="mei", accepted_at=CONFIRMED_AT
+    )
+    project.store.accept("demo", msgspec.structs.replace(word, until="2999-12-31"))
+    assert project.trend().expired == []
+    ended = msgspec.structs.replace(word, until="2026-08-01")
+    project.store.accept("demo", ended)
+    document = project.trend()
+    assert (found_in(document).changes[0].standing, document.expired) == ("new", [ended])
+    assert has_open_regression(document)
+
+
+def test_trend__triaged_in_the_store__expected_closes_it_and_acknowledged_does_not(
+    project: Project, slower_store: Path
+) -> None:
+    project.take(slower_store)
+    state = Triage(commit=commit_of(STEP), state="acknowledged", reason="in #12", author="mei", changed_at=CONFIRMED_AT)
+    project.store.triage("demo", state)
+    document = project.trend()
+    assert document.causes[0].triage == state
+    assert has_open_regression(document)
+    project.store.triage("demo", msgspec.structs.replace(state, state="expected"))
+    document = project.trend()
+    assert found_in(document).changes[0].accepted == "mei: in #12"
+    assert not has_open_regression(document)
+
+
+def test_trend__email__one_file_that_needs_no_folder_of_ours(
+    project: Project, slower_store: Path, tmp_path: Path
+) -> None:
+    project.take(slower_store)
+    project.trend(email=tmp_path / "weekly.html")
+    text = (tmp_path / "weekly.html").read_text()
+    assert text.startswith("<!doctype html>")
+    assert f"{commit_of(STEP)[:10]}" in text
+    assert "Failed, of the last 26 runs" in text
+    with pytest.raises(UsageError, match="is no folder; create it"):
+        project.trend(email=tmp_path / "nowhere" / "weekly.html")
 
 
 def test_trend__confirmation_in_the_store__confirmed(project: Project, slower_store: Path) -> None:

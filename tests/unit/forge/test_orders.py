@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import date
+from typing import cast
+
 import pytest
 
 from perfgate.errors import ForgeError
@@ -18,8 +21,8 @@ from perfgate.judging.forge.orders import (
     read_order,
     takes_orders,
 )
-from tests.fakes.forge import BOT_TOKEN, Dialect, FakeForge, StoredChange
-from tests.fakes.forge_dialects import GitHubDialect, GitLabDialect
+from tests.fakes.forge import BOT_TOKEN, FakeForge, StoredChange
+from tests.fakes.forge_dialects import GitHubDialect
 
 HEAD = "a" * 40
 
@@ -48,6 +51,18 @@ HEAD = "a" * 40
         (f"/perfgate bisect {HEAD} ops.count:aten::add", BisectOrder(HEAD, "ops.count:aten::add")),
         ("/perfgate bisect 0f1e2d3..4b5a697887", BisectOrder(between=("0f1e2d3", "4b5a697887"))),
         ("/perfgate bisect latency.low 0f1e2d3..4b5a697", BisectOrder(None, "latency.low", ("0f1e2d3", "4b5a697"))),
+        (
+            "/perfgate accept 1 until the fix lands until 2027-01-31",
+            AcceptOrder((), "until the fix lands", blocks=(1,), until=date(2027, 1, 31)),
+        ),
+        (
+            f"/perfgate accept {HEAD} latency.low needed Until 2028-02-29",
+            AcceptOrder(("latency.low",), "needed", head=HEAD, until=date(2028, 2, 29)),
+        ),
+        (
+            "/perfgate accept 1 not needed until then, said Li",
+            AcceptOrder((), "not needed until then, said Li", blocks=(1,)),
+        ),
         ("/perfgate run\r", RunOrder()),
         ("please look\n/perfgate run", None),
         (" /perfgate run", None),
@@ -108,6 +123,10 @@ def test_numbered_order__cause__line_that_is_read_back(commit: str | None) -> No
         "/perfgate accept latency.low",
         f"/perfgate accept {HEAD} latency.low",
         "/perfgate accept , meant",
+        "/perfgate accept 1 until 2027-01-31",
+        "/perfgate accept 1 needed until Friday",
+        "/perfgate accept 1 needed until 2027-02-31",
+        "/perfgate accept 1 needed until 20270131",
         "/perfgate run \u202eencoder",
         "/perfgate accept latency.low \x1b[2J",
         "/perfgate accept latency.low " + "x" * 1000,
@@ -167,6 +186,5 @@ def test_ordered_change__owner_of_the_branch__tells_a_fork(owner: str, from_fork
 
 
 def test_takes_orders__other_forge__is_refused_with_what_to_do_instead() -> None:
-    dialect: Dialect = GitLabDialect()
-    with FakeForge(dialect) as fake, pytest.raises(ForgeError, match="perfgate baseline accept"):
-        takes_orders(_forge(fake))
+    with pytest.raises(ForgeError, match="perfgate baseline accept"):
+        takes_orders(cast("Forge", object()))

@@ -128,6 +128,15 @@ def test_level__faster_sessions__part_of_it() -> None:
     assert level_of([*QUIET, 1.5, 1.49]) == [*QUIET, 1.5, 1.49]
 
 
+def test_level__three_faster_sessions_in_a_row__the_level_is_theirs_and_a_return_is_slower() -> None:
+    assert level_of([*QUIET, 1.5, 1.49, 1.51, 1.50, 2.0, 2.01]) == [1.5, 1.49, 1.51, 1.50]
+    assert level_of([*QUIET, 1.5, 2.0, 1.49, 2.01, 1.51]) == [*QUIET, 1.5, 2.0, 1.49, 2.01, 1.51]
+
+
+def test_level__three_sessions_with_more_throughput__the_level_is_theirs() -> None:
+    assert level_of([*QUIET, 2.6, 2.61, 2.59, 2.0], metric="throughput.median") == [2.6, 2.61, 2.59]
+
+
 def test_level__fewer_sessions_than_say_something__all_of_them() -> None:
     assert level_of([2.0, 2.1, 9.0, 2.0]) == [2.0, 2.1, 9.0, 2.0]
 

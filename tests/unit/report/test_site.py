@@ -23,8 +23,8 @@ from perfgate.judging.report.render.site.addresses import (
 )
 from tests.fakes.documents import TESTBED, make_difference, make_run
 from tests.fakes.history import commit_of, main_runs, stepped
-from tests.fakes.sites import hostile_site, make_site, make_stored
-from tests.fakes.trends import make_change, make_series, make_testbed, make_trend
+from tests.fakes.sites import hostile_site, make_acceptance, make_site, make_stored
+from tests.fakes.trends import make_change, make_gates, make_series, make_testbed, make_trend, make_triage
 from tests.unit.report.test_hostile import NASTY, seen
 
 SERVED = SiteLinks()
@@ -178,6 +178,40 @@ def test_open_page__regression__chart_next_command_acceptance_and_confirmation(s
     assert "confirmed: worse" in text
     assert "5.0 to 9.0 %" in text
     assert site["open.html"].count('<svg class="plot history"') == 1
+
+
+def test_open_page__triage__state_form_failed_gate_and_expired_acceptance() -> None:
+    trend = make_trend(
+        make_series(make_change(commits=[], commit_count=0)), gates=make_gates(triage=make_triage(state="fixed"))
+    )
+    cause = msgspec.structs.replace(trend.causes[0], triage=make_triage())
+    back = msgspec.structs.replace(cause, standing="resolved", triage=None, suggests="fixed", first_bad=commit_of(5))
+    content = make_site(
+        msgspec.structs.replace(trend, causes=[cause, back]),
+        acceptances=[make_acceptance(until="2026-05-03"), make_acceptance(until="2999-01-01")],
+    )
+    pages = SitePages(content, lambda _: pytest.fail("no run is needed"), "en", SiteLinks(forms=True, triage=True))
+    page = str(pages.page("open.html"))
+    text = shown(page)
+    for words in (
+        "acknowledged by mei on 2026-05-04: waits for the new kernel",
+        "the level is back, so it can be marked as fixed",
+        "change 412): fixed by mei on 2026-05-04",
+        "2026-05-03 expired",
+        "2999-01-01",
+    ):
+        assert words in text, words
+    assert text.count("expired") == 1
+    for commit, selected in ((20, "acknowledged"), (5, "fixed"), (7, "acknowledged")):
+        form = page.partition(f'name="commit" value="{commit_of(commit)}"')[2].partition("</form>")[0]
+        assert f'<option value="{selected}" selected>' in form
+        assert f'id="commit-{commit_of(commit)[:12]}"' in page
+    assert page.count("<form ") == 3
+    assert "acknowledged by mei" in shown(str(pages.page("index.html")))
+    signed_in = str(pages.page("open.html", form_key="5" * 64))
+    assert (signed_in.count('type="password"'), page.count('type="password"')) == (0, 3)
+    in_files = SitePages(content, lambda _: pytest.fail("no run is needed"), "en", SiteLinks()).page("open.html")
+    assert "<form " not in str(in_files)
 
 
 def test_series__page__points_lead_to_runs_and_the_change_to_both_runs(site: dict[str, str]) -> None:

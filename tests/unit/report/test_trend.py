@@ -15,13 +15,16 @@ from hypothesis import given, settings
 from rich.console import Console
 
 from perfgate.document.explanation import OperatorDelta
+from perfgate.document.history import Acceptance
 from perfgate.document.kept import KeptLink
 from perfgate.document.trend import CommitLabel, NotLookedAt
 from perfgate.judging.report.render.trend import issue_title, render_issue, render_news
+from perfgate.judging.report.render.trend_email import MOST_BYTES, render_email
 from perfgate.judging.report.render.trend_page import render_trend_page
 from perfgate.judging.report.render.trend_terminal import render_trend
 from perfgate.judging.report.view.summary import CommentContext
 from perfgate.judging.report.view.trend_rows import MovedSeries, change_words, sparkline
+from tests.fakes.documents import make_difference
 from tests.fakes.trends import (
     BEGAN,
     hostile_trend,
@@ -30,6 +33,8 @@ from tests.fakes.trends import (
     make_series,
     make_testbed,
     make_trend,
+    make_triage,
+    make_uplift,
 )
 from tests.unit.report.test_hostile import ALLOWED, NASTY, as_github, as_gitlab, hostile, seen
 
@@ -71,7 +76,8 @@ def test_render_issue__commit_with_author_and_change_request__named_with_the_cer
     assert "Certain, by exact count: synchronisations per call · `encoder/long` 0 → 1" in text
     assert (
         "Next: `perfgate trend --confirm` · `perfgate bisect latency.p50@encoder/long --good 0013c0ffee --bad 0014c0ffee` · "
-        "`perfgate baseline accept '*' --commit 0014c0ffee --reason TEXT`"
+        "`perfgate baseline accept '*' --commit 0014c0ffee --reason TEXT` · "
+        "`perfgate baseline triage 0014c0ffee acknowledged --reason TEXT`"
     ) in text
 
 
@@ -233,13 +239,13 @@ def test_render_issue__hundreds_of_changes__folds_go_first_then_rows_and_it_fits
         for n in range(1, 71)
     ]
     names = [NotLookedAt(reason="metric", series=900, names=["n" * 90 + str(n) for n in range(900)])]
-    whole = render_issue(make_trend(*series, not_looked_at=names), CONTEXT)
-    assert len(whole) <= 60_000
+    assert len(render_issue(make_trend(*series, not_looked_at=names), CONTEXT)) <= 60_000
+    whole = render_issue(make_trend(*series, not_looked_at=names), CONTEXT, budget=90_000)
     text = render_issue(make_trend(*series, not_looked_at=names), CONTEXT, budget=len(whole) - 1)
     assert "Not searched" not in text
     assert "How the runs went" in text
-    small = render_issue(make_trend(*series, not_looked_at=names), CONTEXT, budget=13_000)
-    assert len(small) <= 13_000
+    small = render_issue(make_trend(*series, not_looked_at=names), CONTEXT, budget=16_000)
+    assert len(small) <= 16_000
     assert "50 more rows: see `trend.html`." in small
     with pytest.raises(ValueError, match="too small"):
         render_issue(make_trend(*series), CONTEXT, budget=300)
@@ -423,3 +429,125 @@ def test_render_issue__counters_moved_and_no_time__says_that_no_slowdown_is_show
     assert words in render_issue(document, CONTEXT)
     assert words in render_trend_page(document)
     assert "no slowdown" not in issue(make_change())
+
+
+def triaged(state: Any = "acknowledged", suggests: Any = None, **change: Any) -> Any:
+    """A trend with one regression that somebody gave a state."""
+    trend = make_trend(make_series(make_change(**change)))
+    cause = msgspec.structs.replace(trend.causes[0], triage=make_triage(state=state), suggests=suggests)
+    return msgspec.structs.replace(trend, causes=[cause])
+
+
+@pytest.mark.parametrize(
+    ("state", "suggests", "words"),
+    [
+        ("acknowledged", None, "acknowledged by mei on 2026-05-04: waits for the new kernel"),
+        (
+            "fixed",
+            "new",
+            "fixed by mei on 2026-05-04: waits for the new kernel; the runs since then are still on the slower level",
+        ),
+        ("new", None, None),
+    ],
+)
+def test_reports__triaged_regression__state_author_date_and_reason(state: Any, suggests: Any, words: Any) -> None:
+    trend = triaged(state, suggests)
+    mail, page = (re.sub(r"<[^>]+>", "", render(trend, "en")) for render in (render_email, render_trend_page))
+    for text in (render_issue(trend, CONTEXT), mail, page):
+        assert (words in text) if words else ("mei" not in text)
+        assert "acknowledged --reason TEXT" not in text
+        assert ("perfgate baseline triage 0014c0ffee new --reason TEXT" in text) is (suggests == "new")
+
+
+def test_render_trend__triaged_regression__its_state_in_the_table() -> None:
+    written = io.StringIO()
+    render_trend(triaged(), Console(file=written, width=140), "en")
+    assert "acknowledged by mei" in written.getvalue()
+
+
+def test_reports__acceptance_that_expired__named_with_its_day() -> None:
+    ended = Acceptance(
+        commit="c" * 40,
+        metric="latency.*",
+        reason="for the demo",
+        accepted_by="mei",
+        accepted_at=BEGAN,
+        until="2026-05-05",
+    )
+    trend = make_trend(make_series(), expired=[ended])
+    words = "latency.* of cccccccccc, accepted by mei until 2026-05-05: for the demo"
+    assert words in render_issue(trend, CONTEXT).replace("`", "")
+    for page in (render_email(trend, "en"), render_trend_page(trend)):
+        assert words in re.sub(r"<[^>]+>", "", page)
+
+
+def test_render_email__a_regression__what_a_mail_program_shows() -> None:
+    trend = make_trend(
+        make_series(make_change()),
+        make_series(metric="start.total", shape="", informing=True),
+        make_series(metric="graph.compile_cold", shape="", informing=True),
+    )
+    text = render_email(trend, "en")
+    parsed = seen(text)
+    assert not parsed.tags & {"script", "style", "svg", "img", "link", "a", "form", "iframe"}
+    assert not [one for one in parsed.attributes if one.startswith("on") or one in {"href", "src", "class"}]
+    shown = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text))
+    for words in (
+        "1 regression",
+        "Pool in a loop",
+        "7.0 % slower (5.5 to 8.5 %)",
+        "1 · Latency",
+        "cold start",
+        "9 · ",
+        "cold compile time",
+        "None of the last 1 run failed.",
+        "7 stored; by week",
+    ):
+        assert words.replace("7 stored", "30 runs stored") in shown, words
+    assert re.search("[▁▂▃▄▅▆▇█]{16}", shown)
+
+
+def test_render_email__thousands_of_changes__small_enough_for_every_program() -> None:
+    many = [make_series(make_change(), workload=f"workload-{index}" * 4, metric="latency.p50") for index in range(700)]
+    causes = [make_change(at, first_bad=f"{at:040x}", commits=[], commit_count=0) for at in range(1, 30)]
+    text = render_email(make_trend(*many, make_series(*causes)), "zh")
+    assert 40_000 < len(text.encode()) <= MOST_BYTES
+    assert "trend.html" in text
+
+
+@settings(max_examples=25, deadline=None)
+@given(hostile)
+def test_render_email__any_name__no_script_link_or_event(name: str) -> None:
+    parsed = seen(render_email(hostile_trend(name), "en"))
+    assert not parsed.tags & {"script", "style", "svg", "img", "link", "a", "form", "iframe", "base"}
+    assert not [one for one in parsed.attributes if one.startswith("on") or one in {"href", "src"}]
+
+
+def test_reports__new_testbed__one_event_with_its_effect_or_the_command_that_shows_it() -> None:
+    told = "torch 2.13.0 → 2.14.0, testbed eeeeeeeeee → ffffffffff since 2026-05-04."
+    joined = make_trend(make_series(), uplifts=[make_uplift()])
+    apart = make_trend(make_series(), uplifts=[make_uplift(commits=[], moved=[], unmoved=0)])
+    for render in (
+        lambda trend: render_issue(trend, CONTEXT),
+        lambda trend: render_email(trend, "en"),
+        render_trend_page,
+    ):
+        text, without = (re.sub(r"<[^>]+>|`", "", render(trend)) for trend in (joined, apart))
+        assert f"{told} 1 commit measured on both: 1 metric moved, 8 did not." in text
+        assert "P50 latency · encoder/long: 11.0 % slower (7.0 to 15.0 %), 36.0 → 40.0 ms" in text
+        assert f"{told} No commit was measured on both, so its effect is not known." in without
+        assert "git checkout 0009c0ffee &amp;&amp; perfgate baseline record" in without.replace(" && ", " &amp;&amp; ")
+    old = msgspec.structs.replace(joined, newest="2026-08-01T00:00:00+00:00")
+    assert told not in render_issue(old, CONTEXT).replace("`", "")
+
+
+def test_reports__packages_that_changed_with_a_regression__named_below_it() -> None:
+    trend = make_trend(make_series(make_change()))
+    changed = [
+        make_difference("transformers", "4.44", "4.45"),
+        make_difference("einops", None, "0.8"),
+    ]
+    trend = msgspec.structs.replace(trend, causes=[msgspec.structs.replace(trend.causes[0], differences=changed)])
+    told = "Changed between the two runs: transformers 4.44 → 4.45, einops none → 0.8"
+    for text in (render_issue(trend, CONTEXT), render_email(trend, "en"), render_trend_page(trend)):
+        assert told in re.sub(r"<[^>]+>|`", "", text)

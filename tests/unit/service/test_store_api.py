@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import (
 from starlette.requests import Request
 
 from perfgate.document.files import canonical_bytes
-from perfgate.document.history import Acceptance
+from perfgate.document.history import Acceptance, Triage
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES
 from perfgate.service.store_api import bounded_body
@@ -154,6 +154,18 @@ def test_acceptance__stored__with_an_entry_in_the_audit_log(service: Service) ->
     assert wrong.status_code == 422
 
 
+def test_triage__stored__with_an_entry_in_the_audit_log(service: Service) -> None:
+    client = service.client(service.token("shop"))
+    triage = Triage(commit="a1", state="acknowledged", reason="in #12", author="Li", changed_at="2026-03-01")
+    answer = client.post("/api/v1/projects/shop/triages", data=msgspec.json.encode(triage))
+    assert answer.status_code == 200
+    assert client.get("/api/v1/projects/shop/triages").json() == [answer.json()] == [msgspec.to_builtins(triage)]
+    newest = client.get("/api/v1/audit").json()[0]
+    assert (newest["action"], newest["subject"]) == ("regression triaged", "acknowledged: a1")
+    unknown = client.post("/api/v1/projects/shop/triages", json={**answer.json(), "state": "closed"})
+    assert (unknown.status_code, "Invalid enum value 'closed'" in unknown.json()["error"]) == (422, True)
+
+
 def test_upload__many_runners_at_once_and_each_run_twice__every_run_once(service: Service) -> None:
     runs = [minimal_run(session=f"s{number}") for number in range(12)]
     token = service.token("shop")
@@ -190,7 +202,7 @@ def test_openapi__requests_of_every_kind__none_fails_and_every_response_fits(ser
     client = service.client(service.token(None))
     schema = schemathesis.openapi.from_dict(client.get("/openapi.json").json())
     operations = [one.ok() for one in schema.get_all_operations()]
-    assert len(operations) == 28
+    assert len(operations) == 31
     for operation in operations:
 
         @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), database=None)

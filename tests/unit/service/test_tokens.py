@@ -15,7 +15,7 @@ from tests.fakes.service import SERVER_TOKEN, Listening, Service, serve_folder
 from tests.unit.document.minimal import minimal_run
 from tests.unit.service.test_store_api import ACCEPTANCE, document
 
-READS = ("runs", "damaged", "series", "confirmations", "acceptances", "gates", "conditions?fingerprint=f1")
+READS = ("runs", "damaged", "series", "confirmations", "acceptances", "triages", "gates", "conditions?fingerprint=f1")
 
 
 @pytest.fixture
@@ -36,20 +36,21 @@ def writes(service: Service, token: str | None, project: str = "shop") -> list[i
         client.post(f"{place}/runs", data=data).status_code,
         client.post(f"{place}/acceptances", data=b"{}").status_code,
         client.post(f"{place}/confirmations", data=b"{}").status_code,
+        client.post(f"{place}/triages", data=b"{}").status_code,
         client.post(f"{place}/gates", data=b"{}").status_code,
     ]
 
 
 def test_write__with_a_token_that_reads__forbidden(service: Service) -> None:
-    assert writes(service, service.token("shop", "read")) == [403] * 5
-    assert writes(service, SERVER_TOKEN) == [403] * 5
+    assert writes(service, service.token("shop", "read")) == [403] * 6
+    assert writes(service, SERVER_TOKEN) == [403] * 6
     assert len(service.store.runs("shop")) == 1
 
 
 def test_requests__of_another_project__forbidden_and_absent(service: Service) -> None:
     token = service.token("shop")
     client = service.client(token)
-    assert writes(service, token, "bank") == [403] * 5
+    assert writes(service, token, "bank") == [403] * 6
     assert [client.get(f"/api/v1/projects/bank/{what}").status_code for what in READS] == [403] * len(READS)
     assert client.get("/api/v1/projects/nobody/runs").status_code == 403
     _, of_bank = document(minimal_run(project="bank"))
@@ -76,7 +77,7 @@ def test_requests__revoked_token__unknown_at_once(service: Service) -> None:
     assert client.get("/api/v1/projects").status_code == 200
     service.ledger.revoke(made.token.id)
     assert client.get("/api/v1/projects").status_code == 401
-    assert writes(service, made.secret) == [401] * 5
+    assert writes(service, made.secret) == [401] * 6
     assert service.ledger.revoke(made.token.id).revoked_at is not None
     with pytest.raises(StoreError, match="has no token 'ffff'"):
         service.ledger.revoke("ffff")
@@ -111,8 +112,8 @@ def test_requests__unknown_token_to_an_open_service__not_taken_for_a_neighbour(
     service = serve_folder(address, tmp_path, own=None)
     assert service.client().get("/api/v1/projects").status_code == 200
     assert service.client(f"{TOKEN_PREFIX}old").get("/api/v1/projects").status_code == 401
-    assert writes(service, None) == [403] * 5
-    assert writes(service, service.token("shop")) == [201, 200, 422, 422, 422]
+    assert writes(service, None) == [403] * 6
+    assert writes(service, service.token("shop")) == [201, 200, 422, 422, 422, 422]
 
 
 def test_browser__token_in_the_address__becomes_a_cookie_that_only_reads(service: Service) -> None:

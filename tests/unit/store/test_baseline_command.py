@@ -279,6 +279,58 @@ def test_baseline_accept__nonsense__refused(project: Path, arguments: list[str],
     assert message in str(result.exception)
 
 
+def test_baseline_accept__until__counts_to_that_day_and_is_listed(project: Path) -> None:
+    sha = commit(project)
+    accept = ("accept", "latency.low", "--reason", "meant", "--by", "Li")
+    kept = baseline(project, *accept, "--until", "2999-01-31")
+    assert kept.output == f"accepted latency.low of {sha[:12]} by Li until 2999-01-31\n", kept.exception
+    assert "2999-01-31" in baseline(project, "accepted").output
+    store = SqlStore(project.parent / "store.db")
+    (entry,) = store.accepted("shop")
+    store.accept("shop", msgspec.structs.replace(entry, until="2026-01-31"))
+    assert "2026-01-31, expired" in baseline(project, "accepted").output
+    past = baseline(project, *accept, "--until", "2020-01-01")
+    assert "2020-01-01 is in the past; give the last day on which" in str(past.exception)
+    wrong = baseline(project, *accept, "--until", "2027-02-30")
+    assert (wrong.exit_code, "'2027-02-30' does not match the format '%Y-%m-%d'" in wrong.output) == (2, True)
+
+
+def test_baseline_triage__commit_of_a_stored_run_by_its_first_digits__state_kept_and_listed(project: Path) -> None:
+    assert baseline(project, "triaged").output == (
+        "no regression was given a state yet; `perfgate baseline triage` does\n"
+    )
+    baseline(project, "record", "--run", write(project))
+    given = baseline(project, "triage", "aaaaaaaaaa", "acknowledged", "--reason", "in #12", "--by", "Li Wei")
+    assert given.output == f"{'a' * 12} is acknowledged, by Li Wei\n", given.exception
+    again = baseline(project, "triage", "aaaaaaaaaa", "fixed", "--reason", "by #13", "--by", "Li Wei", "--json")
+    (kept,) = json.loads(baseline(project, "triaged", "--json").output)
+    assert kept == json.loads(again.output)
+    assert (kept["commit"], kept["state"], kept["reason"]) == ("a" * 40, "fixed", "by #13")
+    assert "by #13" in baseline(project, "triaged").output
+
+
+def test_baseline_triage__revision_of_the_clone__its_commit(project: Path) -> None:
+    sha = commit(project)
+    assert baseline(project, "triage", "HEAD", "new", "--by", "Li").output == f"{sha[:12]} is new, by Li\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["f" * 10, "fixed", "--reason", "x"],
+            "no stored run of main is of commit 'ffffffffff', nor is it one of this",
+        ),
+        (["HEAD", "expected"], "give the reason for the state 'expected'"),
+    ],
+)
+def test_baseline_triage__nonsense__refused(project: Path, arguments: list[str], message: str) -> None:
+    commit(project)
+    result = baseline(project, "triage", *arguments, "--by", "Li")
+    assert isinstance(result.exception, UsageError)
+    assert message in str(result.exception)
+
+
 def test_baseline__one_run_file_of_a_branch_damaged__the_others_listed_and_it_is_named(
     tmp_path: Path,
 ) -> None:

@@ -16,7 +16,7 @@ from click.testing import Result
 
 from perfgate.cli.commands.store import COMMAND
 from perfgate.document.files import parse_run
-from perfgate.document.history import Acceptance, Confirmation
+from perfgate.document.history import Acceptance, Confirmation, Triage
 from perfgate.errors import PerfgateError, StoreError, UsageError
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.backends.sql import SqlStore
@@ -30,6 +30,9 @@ from tests.unit.store.test_gitbranch import files, put
 
 ACCEPTED = Acceptance(
     commit="c" * 40, metric="latency.*", reason="meant", accepted_by="Li", accepted_at="2026-03-01T12:00:00+00:00"
+)
+TRIAGED = Triage(
+    commit="b" * 40, state="acknowledged", reason="in #12", author="Li", changed_at="2026-03-01T12:00:00+00:00"
 )
 CONFIRMED = Confirmation(
     before="a" * 40, after="b" * 40, workload="encoder", shape="short", metric="latency.low", outcome="regressed",
@@ -49,6 +52,7 @@ def old(tmp_path: Path) -> Path:
         store.record(minimal_run(session=f"s{number}", dirty=number == 2), allow_dirty=True)
     store.record(minimal_run(project="Other project"))
     store.accept("shop", ACCEPTED)
+    store.triage("shop", TRIAGED)
     store.confirm("shop", CONFIRMED)
     return tmp_path / "old.db"
 
@@ -71,7 +75,13 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
 
 def contents(store: Store) -> object:
     return [
-        (store.runs(name), store.documents(store.runs(name)), store.accepted(name), store.confirmations(name))
+        (
+            store.runs(name),
+            store.documents(store.runs(name)),
+            store.accepted(name),
+            store.triages(name),
+            store.confirmations(name),
+        )
         for name in store.projects()
     ]
 
@@ -222,7 +232,8 @@ def test_store_export__folder_or_tar__every_document_under_its_hash(old: Path, n
     shop = index[1]["folder"]
     assert msgspec.json.decode(exported[f"{shop}/acceptances.json"], type=list[Acceptance]) == [ACCEPTED]
     assert msgspec.json.decode(exported[f"{shop}/confirmations.json"], type=list[Confirmation]) == [CONFIRMED]
-    assert len(exported) == 1 + 4 + 2 * 3
+    assert msgspec.json.decode(exported[f"{shop}/triages.json"], type=list[Triage]) == [TRIAGED]
+    assert len(exported) == 1 + 4 + 2 * 4
     assert [path.name for path in target.parent.iterdir()] == [name]
 
 

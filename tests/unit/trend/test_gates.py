@@ -11,7 +11,7 @@ from perfgate.document.history import Acceptance
 from perfgate.judging.report.view.trend_rows import gates_line
 from perfgate.judging.trend.gates import gate_history
 from perfgate.locale import speaking
-from tests.fakes.trends import make_trend
+from tests.fakes.trends import make_trend, make_triage
 
 
 def record(
@@ -78,6 +78,14 @@ def test_gate_history__accepted_and_judged_again__has_failed_before() -> None:
     history = gate_history([record(1, "WARN"), record(2, "PASS")], [accepted(1)])
     assert history is not None
     assert (history.failed, history.accepted, history.withdrawn, history.standing) == (1, 1, 0, [])
+
+
+def test_gate_history__triaged_commits__expected_is_accepted_and_others_keep_their_state() -> None:
+    states = [make_triage(commit=f"{1:040x}", state="expected"), make_triage(commit=f"{2:040x}")]
+    history = gate_history([record(1, "FAIL"), record(2, "FAIL")], [], states)
+    assert history is not None
+    assert (history.failed, history.accepted) == (2, 1)
+    assert [one.triage for one in history.standing] == states[1:]
 
 
 def test_gates_line__few_gates__names_how_many_it_takes() -> None:

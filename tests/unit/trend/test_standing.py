@@ -8,7 +8,8 @@ import pytest
 from perfgate.document.history import Acceptance, Confirmation
 from perfgate.document.trend import MOST_KNOWN, CommitLabel, KnownChange, TrendSeries, TrendState
 from perfgate.judging.trend.find import with_changes
-from perfgate.judging.trend.standing import gone, judged, state_of
+from perfgate.judging.trend.standing import Standings, gone, judged, state_of
+from perfgate.judging.trend.triage import TriagedChanges
 from tests.fakes.history import commit_of
 from tests.unit.trend.test_find import START, noisy, series
 
@@ -16,9 +17,13 @@ GOOD, BAD = commit_of(29), commit_of(30)
 NEWEST = (START.replace(month=7, day=10)).isoformat()
 
 
-def stood(found: TrendSeries, **known: Any) -> Any:
+def standings(**known: Any) -> Standings:
     values: dict[str, Any] = {"confirmations": [], "accepted": [], "before": None, "newest": NEWEST}
-    judged_series = judged(found, **{**values, **known})
+    return Standings(**{**values, "triaged": TriagedChanges([], []), **known})
+
+
+def stood(found: TrendSeries, **known: Any) -> Any:
+    judged_series = judged(found, standings(**known))
     return judged_series.changes[0] if judged_series.changes else None
 
 
@@ -139,7 +144,7 @@ def test_judged__slower_back_slower_and_back__resolved_by_the_last_return() -> N
 
 
 def test_judged__told_last_week__open_and_no_news() -> None:
-    before = state_of([judged(slower(), confirmations=[], accepted=[], before=None, newest=NEWEST)], NEWEST)
+    before = state_of([judged(slower(), standings())], NEWEST)
     change = stood(slower(), before=before)
     assert (change.standing, change.news) == ("open", False)
 
@@ -151,12 +156,10 @@ def test_judged__told_at_a_neighbouring_commit__the_same_change() -> None:
 
 
 def test_judged__accepted_since_last_week__that_is_news() -> None:
-    before = state_of([judged(slower(), confirmations=[], accepted=[], before=None, newest=NEWEST)], NEWEST)
+    before = state_of([judged(slower(), standings())], NEWEST)
     change = stood(slower(), before=before, accepted=[acceptance()])
     assert (change.standing, change.news) == ("accepted", True)
-    again = state_of(
-        [judged(slower(), confirmations=[], accepted=[acceptance()], before=before, newest=NEWEST)], NEWEST
-    )
+    again = state_of([judged(slower(), standings(accepted=[acceptance()], before=before))], NEWEST)
     assert stood(slower(), before=again, accepted=[acceptance()]).news is False
 
 
@@ -164,7 +167,7 @@ def test_judged__slower_long_before_the_first_report__new_and_told_once() -> Non
     newest = "2026-12-01T00:00:00+00:00"
     change = stood(slower(), newest=newest)
     assert (change.standing, change.news) == ("new", True)
-    before = state_of([judged(slower(), confirmations=[], accepted=[], before=None, newest=newest)], newest)
+    before = state_of([judged(slower(), standings(newest=newest))], newest)
     assert stood(slower(), newest=newest, before=before).standing == "open"
 
 
@@ -175,7 +178,7 @@ def test_judged__faster_long_before_the_first_report__past_and_no_news() -> None
 
 def test_gone__open_last_week_and_seen_no_more__named() -> None:
     found = slower()
-    before = state_of([judged(found, confirmations=[], accepted=[], before=None, newest=NEWEST)], NEWEST)
+    before = state_of([judged(found, standings())], NEWEST)
     assert gone(before, [found]) == []
     assert gone(before, [with_changes(series(noisy(factor=1.0)))]) == ["latency.p50 · encoder/long"]
     assert gone(None, [found]) == []
@@ -184,11 +187,9 @@ def test_gone__open_last_week_and_seen_no_more__named() -> None:
 
 
 def test_state_of__very_many_changes__the_open_ones_are_kept() -> None:
-    many = [judged(with_changes(series(noisy(), workload=f"w{index}")), confirmations=[], accepted=[], before=None,
-                   newest=NEWEST) for index in range(MOST_KNOWN + 20)]  # fmt: skip
-    refuted = judged(
-        slower(), confirmations=[confirmation("unchanged", 0.0, 0.001)], accepted=[], before=None, newest=NEWEST
-    )
+    found = (with_changes(series(noisy(), workload=f"w{index}")) for index in range(MOST_KNOWN + 20))
+    many = [judged(entry, standings()) for entry in found]
+    refuted = judged(slower(), standings(confirmations=[confirmation("unchanged", 0.0, 0.001)]))
     state = state_of([refuted, *many], NEWEST)
     assert len(state.known) == MOST_KNOWN
     assert {known.standing for known in state.known} == {"new"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -83,9 +84,12 @@ class SitePages:
         self._content, self._language, self._links, self._kept = content, language, links, kept
         self._open_run = lru_cache(_DOCUMENTS_KEPT)(open_run)
 
-    def page(self, address: str, query: Mapping[str, str] | None = None) -> str | None:
-        """The page of an address, None if there is none. Raises StoreError if a run cannot be read."""
-        content, links, language = self._content, self._links, self._language
+    def page(self, address: str, query: Mapping[str, str] | None = None, *, form_key: str = "") -> str | None:
+        """The page of an address, None if there is none. Raises StoreError if a run cannot be read.
+
+        ``form_key`` is the reader's key for the forms that change something.
+        """
+        content, links, language = self._content, replace(self._links, form_key=form_key), self._language
         simple = {OVERVIEW: render_overview, OPEN: render_open, FLEET: render_fleet, ALL_SERIES: render_series_list}
         if address in simple:
             return simple[address](content, links, language)

@@ -18,6 +18,7 @@ from perfgate.flows.shared.trend.commits import commit_names
 from perfgate.flows.shared.trend.read import SearchChanges, Wanted, find_trend, open_documents, read_histories
 from perfgate.judging.store.store import Store
 from perfgate.judging.trend.find import with_changes
+from perfgate.judging.trend.gates import gate_history
 from perfgate.judging.trend.health import run_health
 
 # The most branches with series of their own, those with the most runs.
@@ -70,7 +71,8 @@ def read_site(
     remembered = Remembering(progress)
     stored = read_histories(config, store, Wanted(), remembered, seconds_since_1970=seconds_since_1970, search=search)
     documents = open_documents(store, stored, note=remembered.note)
-    confirmations = store.confirmations(config.project)
+    confirmations, accepted = store.confirmations(config.project), store.accepted(config.project)
+    gates = gate_history(store.gates(config.project), accepted, store.triages(config.project))
     trend = find_trend(
         config,
         store,
@@ -85,11 +87,11 @@ def read_site(
         run_health(run.id, documents[run.id], run.recorded_at) for run in reversed(stored.runs) if run.id in documents
     ]
     return SiteContent(
-        trend=msgspec.structs.replace(trend, health=health, notes=remembered.notes),
+        trend=msgspec.structs.replace(trend, health=health, notes=remembered.notes, gates=gates),
         runs=stored.runs,
         branches=_branches(config, store, stored.runs, seconds_since_1970=seconds_since_1970, search=search),
         devices={document.testbed.fingerprint: _device(document) for document in documents.values()},
-        acceptances=store.accepted(config.project),
+        acceptances=accepted,
         confirmations=confirmations,
     )
 

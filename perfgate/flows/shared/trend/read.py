@@ -32,7 +32,9 @@ from perfgate.judging.store.store import HistoryValue, Series, Store
 from perfgate.judging.trend.causes import align, causes
 from perfgate.judging.trend.find import VERSIONS_NEEDED, is_long_enough, one_a_version, with_changes
 from perfgate.judging.trend.health import run_health, spans_of_testbeds, weeks
-from perfgate.judging.trend.standing import RECENT_DAYS, gone, is_recent, judged
+from perfgate.judging.trend.standing import RECENT_DAYS, Standings, gone, is_recent, judged
+from perfgate.judging.trend.triage import TriagedChanges, expired, with_triage
+from perfgate.judging.trend.uplifts import uplifts, with_differences
 from perfgate.locale import Activity, sentence
 from perfgate.version import __version__
 
@@ -41,8 +43,8 @@ GATED = (
     *(name for name, card in METRICS.items() if card.counted or card.trend or card.tolerance is not None),
     f"{NUMBER}*",
 )
-# The numbers in the comment's table of the checklist; they are informative only.
-INFORMING = frozenset(name for name, card in METRICS.items() if card.leading) - frozenset(GATED)
+# The numbers in the comment's table of the checklist, and others that are followed; they are informative only.
+INFORMING = frozenset(name for name, card in METRICS.items() if card.leading or card.followed) - frozenset(GATED)
 # Documents are large; only the newest are opened, for their steps, warnings and intervals.
 RUNS_OPENED = 26
 # For this many changes, the runs on both sides are opened too, for their counters.
@@ -136,24 +138,28 @@ def find_trend(
     documents: Mapping[str, RunDocument],
 ) -> TrendDocument:
     """The trend document. ``documents`` are the opened runs by id; ``name_commits`` looks up the commits in git."""
-    newest = _newest(stored.runs)
-    accepted = store.accepted(config.project)
-    searched = [_with_intervals(entry, documents) for entry in stored.series]
-    series = [
-        judged(
-            msgspec.structs.replace(entry, changes=[name_commits(change) for change in entry.changes]),
-            confirmations=confirmations,
-            accepted=accepted,
-            before=before,
-            newest=newest,
-        )
-        for entry in searched
+    newest, made_at = _newest(stored.runs), now()
+    today, acceptances = moment(made_at).date(), store.accepted(config.project)
+    named = [
+        msgspec.structs.replace(_with_intervals(entry, documents), changes=[name_commits(one) for one in entry.changes])
+        for entry in stored.series
+    ]
+    triaged = TriagedChanges(store.triages(config.project), named)
+    standing = Standings(confirmations, [one for one in acceptances if one.counts_on(today)], triaged, before, newest)
+    series = [judged(entry, standing) for entry in named]
+    found = [
+        with_differences(with_operators(with_triage(cause, series, triaged), series, documents), series, documents)
+        for cause in causes(series)
     ]
     looked_at = [entry for entry in series if entry.current and is_long_enough(entry)]
+    comparable = {run.testbed.fingerprint: run.testbed.comparable for run in documents.values()}
+    spans = spans_of_testbeds(
+        [(run.started_at, run.fingerprint, run.device_kind) for run in reversed(stored.runs)], comparable
+    )
     return TrendDocument(
         perfgate_version=__version__,
         project=config.project,
-        made_at=now(),
+        made_at=made_at,
         newest=newest,
         runs=len(stored.runs),
         versions_needed=VERSIONS_NEEDED,
@@ -162,11 +168,9 @@ def find_trend(
         new_values=sum(_is_fresh(point, before, newest) for entry in looked_at for point in entry.points),
         since=before.newest if before else None,
         series=series,
-        causes=[with_operators(cause, series, documents) for cause in causes(series)],
-        testbeds=spans_of_testbeds(
-            [(run.started_at, run.fingerprint, run.device_kind) for run in reversed(stored.runs)],
-            {run.testbed.fingerprint: run.testbed.comparable for run in documents.values()},
-        ),
+        causes=found,
+        testbeds=spans,
+        uplifts=uplifts(spans, comparable, series),
         health=[
             run_health(run.id, documents[run.id], run.recorded_at)
             for run in reversed(stored.runs[:RUNS_OPENED])
@@ -174,6 +178,7 @@ def find_trend(
         ],
         weeks=weeks(run.started_at for run in stored.runs),
         gone=gone(before, series),
+        expired=expired(acceptances, found, today),
         not_looked_at=_not_looked_at(series, stored),
     )
 

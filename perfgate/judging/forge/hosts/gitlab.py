@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import Literal
 from urllib.parse import quote
@@ -21,6 +22,7 @@ from perfgate.judging.forge.forge import (
 )
 from perfgate.judging.forge.http import ForgeSession, Ignored, Query
 from perfgate.judging.forge.issues import Issue
+from perfgate.judging.forge.orders import CommentEvent, CommentPlace, OrderedChange
 
 NAME = "gitlab"
 API_URL, SERVER_URL = "https://gitlab.com/api/v4", "https://gitlab.com"
@@ -34,6 +36,10 @@ RIGHTS = (
     "give it the scope api and, in the project of the merge request, the role Reporter for notes and issues, Developer for "
     "commit statuses and for a branch"
 )
+# Members API, "Roles".
+_DEVELOPER = 30
+# The accounts of access tokens (docs.gitlab.com, "Project access tokens", "Bot users for projects").
+_BOT = re.compile(r"(?:project|group)_[0-9]+_bot(?:_|$)")
 _STATES: dict[StatusState, str] = {"success": "success", "failure": "failed", "error": "failed", "pending": "pending"}
 
 
@@ -46,6 +52,11 @@ def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> GitLab
 
 class _User(msgspec.Struct):
     id: int
+    username: str = ""
+
+
+class _Member(msgspec.Struct):
+    access_level: int
 
 
 class _Note(msgspec.Struct):
@@ -53,6 +64,8 @@ class _Note(msgspec.Struct):
     body: str
     author: _User
     system: bool = False
+    created_at: str = ""
+    updated_at: str = ""
 
 
 class _Issue(msgspec.Struct):
@@ -73,6 +86,9 @@ class _MergeRequest(msgspec.Struct):
     sha: str | None = None
     diff_refs: _DiffRefs | None = None
     changes_count: str | None = None
+    author: _User | None = None
+    source_project_id: int | None = None
+    target_project_id: int | None = None
 
 
 class _Diff(msgspec.Struct):
@@ -219,6 +235,43 @@ class GitLab:
         """Write a note below an issue (docs.gitlab.com, Notes API, "Create an issue note")."""
         path = f"{self._path}/issues/{number}/notes"
         self._session.send("POST", path, {"body": body}, Ignored, expect=201, repeatable=False)
+
+    def ordered_comment(self, place: CommentPlace) -> CommentEvent | None:
+        """A note of a merge request as it is now, whatever started the pipeline claims of it; None if it was deleted."""
+        path = f"{self._notes(place.number)}/{place.comment_id}"
+        note = self._session.get_unless_refused(path, _Note, refused=404)
+        if note is None:
+            return None
+        author = note.author
+        return CommentEvent(
+            number=place.number,
+            body=note.body,
+            author=author.username,
+            bot=note.system or author.id == self._user_id or _BOT.match(author.username) is not None,
+            edited=note.updated_at != note.created_at,
+        )
+
+    def ordered_change(self, number: int) -> OrderedChange:
+        request = self._merge_request(number)
+        return OrderedChange(
+            number=request.iid,
+            head_sha=request.sha or "",
+            base_sha=(request.diff_refs.base_sha if request.diff_refs else None) or "",
+            is_open=request.state == "opened",
+            from_fork=request.source_project_id is None or request.source_project_id != request.target_project_id,
+            author=request.author.username if request.author else None,
+        )
+
+    def may_push(self, login: str) -> bool:
+        """Whether an account may push, from the role Developer on (docs.gitlab.com, "Roles and permissions")."""
+        users = [
+            user for user in self._session.pages("/users", _User, query={"username": login}) if user.username == login
+        ]
+        if len(users) != 1:
+            return False
+        path = f"{self._path}/members/all/{users[0].id}"
+        member = self._session.get_unless_refused(path, _Member, refused=404)
+        return member is not None and member.access_level >= _DEVELOPER
 
     @cached_property
     def _user_id(self) -> int:

@@ -192,6 +192,9 @@ Outcome = Literal[
     "outdated",
     "no_block",
     "not_of_main",
+    "no_date",
+    "past",
+    "rerun",
 ]
 
 
@@ -200,7 +203,8 @@ class OrderAnswer:
     """The outcome of an order.
 
     ``head`` is the commit of the change, and ``named`` a different one that was requested or that perfgate's comment is about;
-    ``close`` is the known metric most similar to an unknown one in ``metrics``, and ``block`` the number of a cause.
+    ``close`` is the known metric most similar to an unknown one in ``metrics``, ``block`` the number of a cause, and ``until``
+    the last day of an acceptance. If the order has a word that is no day, that is ``named``.
     """
 
     outcome: Outcome
@@ -212,11 +216,16 @@ class OrderAnswer:
     block: int | None = None
     verdict: Verdict | None = None
     job_url: str | None = None
+    until: str = ""
 
 
 def render_answer(answer: OrderAnswer, language: Language) -> str:
     """The Markdown of a reply, one line."""
     with speaking(language):
-        words = {"outcome": Words(answer.outcome), "verdict": Words(answer.verdict or "")}
+        words = {
+            "outcome": Words(answer.outcome),
+            "verdict": Words(answer.verdict or ""),
+            "until": Words(answer.until),
+        }
         values = {**asdict(answer), **words, "metric": ", ".join(answer.metrics)}
         return render("order/answer.md.j2", "markdown", values).strip()

@@ -52,6 +52,13 @@ def render_projects(projects: Mapping[str, str], language: Language, *, recordin
         return environment("html").get_template("served/projects.html.j2").render(values)
 
 
+def render_refusal(error: str, back: str, language: Language) -> str:
+    """The page in the place of a form that was refused, with the address of the page that has the form."""
+    with speaking(language):
+        values = {**_frame(), "error": error, "back": Words(back)}
+        return environment("html").get_template("served/refusal.html.j2").render(values)
+
+
 def _frame() -> dict[str, object]:
     """The values that both pages have."""
     style = template_source(environment("html"), "flame/style.css")

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from perfgate.document.conditions import BUSY
 from perfgate.document.trend import NotLookedAt, TrendCause, TrendDocument
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.templates import render
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.summary import CommentContext
-from perfgate.judging.report.view.trend_rows import cause_row, day, gates_line, headline, searched, short, sort_causes
+from perfgate.judging.report.view.trend_rows import (
+    cause_row,
+    day,
+    expired_row,
+    gates_line,
+    headline,
+    recent_uplifts,
+    searched,
+    short,
+    sort_causes,
+    uplift_row,
+)
 from perfgate.locale import Language, speaking
 
 # Limits on the rows of a list, with the number of folds below them that are shown; the first that fits the budget is used.
@@ -88,6 +100,8 @@ def _values(
         "better": listed(causes.new_better),
         "better_count": len(causes.new_better),
         "gone": document.gone[:rows],
+        "uplifts": [uplift_row(one, document, most=_MOST_OTHERS) for one in recent_uplifts(document)][:rows],
+        "expired": [expired_row(entry) for entry in document.expired[:rows]],
         "ranges": list(_ranges([*causes.new_worse, *causes.still_open], document, rows)),
         "folds": folds,
         "looked_at": document.looked_at,
@@ -95,7 +109,7 @@ def _values(
         "gates": gates_line(document),
         "not_looked_at": [_left_out(entry) for entry in document.not_looked_at],
         "notes": document.notes[:rows],
-        **_runner(document),
+        **runner_facts(document),
         "artifact_url": context.artifact_url,
         "job_url": context.job_url,
         "version": document.perfgate_version,
@@ -117,11 +131,14 @@ def _left_out(entry: NotLookedAt) -> Mapping[str, object]:
     }
 
 
-def _runner(document: TrendDocument) -> Mapping[str, object]:
+def runner_facts(document: TrendDocument) -> Mapping[str, object]:
+    """How the newest runs went: failures, findings, noise floor, temperature, warnings, and a new testbed."""
     newest = document.health[-1] if document.health else None
     failed = [run for run in document.health if run.failed]
     floors = [run.noise_floor for run in document.health if run.noise_floor is not None]
     hot = [run.temperature for run in document.health if run.temperature is not None]
+    waits = [run.waited for run in document.health if run.waited is not None and run.waited >= BUSY]
+    throttled = [run.throttled for run in document.health if run.throttled]
     return {
         "weeks": [{"monday": Words(week.monday), "runs": week.runs} for week in document.weeks[-4:]],
         "testbeds": len(document.testbeds),
@@ -135,6 +152,9 @@ def _runner(document: TrendDocument) -> Mapping[str, object]:
         else [],
         "floor": numbers.percent(max(floors)) if floors else Words(""),
         "temperature": formats.quantity(max(hot), "Cel") if hot else Words(""),
+        "disturbed": len(waits),
+        "waited": numbers.percent(max(waits)) if waits else Words(""),
+        "throttled": numbers.percent(max(throttled)) if throttled else Words(""),
         "warnings": newest.warnings[:6] if newest else [],
     }
 

@@ -20,12 +20,14 @@ from perfgate.judging.report.view.trend_rows import (
     cause_row,
     change_row,
     day,
+    expired_row,
     gates_line,
     headline,
     moved_by,
     searched,
     short,
     sort_causes,
+    uplift_row,
 )
 from perfgate.locale import Language, speaking
 
@@ -64,6 +66,8 @@ def _render(document: TrendDocument, kept: Mapping[str, Sequence[KeptLink]]) -> 
         "pictures": [_picture(cause, document, groups, kept) for cause in document.causes[:MAX_PICTURES]],
         "more_pictures": max(0, len(document.causes) - MAX_PICTURES),
         "gone": document.gone[:_MAX_ROWS],
+        "uplifts": [uplift_row(one, document, most=_MAX_NAMES) for one in document.uplifts][:_MAX_ROWS],
+        "expired": [expired_row(entry) for entry in document.expired[:_MAX_ROWS]],
         "rows": [series_cells(group) for group in groups[:_MAX_ROWS]],
         "matrix": trend_svg.steps_matrix(document.health, step_titles(document.health))
         if document.health

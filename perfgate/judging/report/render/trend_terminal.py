@@ -12,7 +12,7 @@ from rich.text import Text
 from perfgate.document.trend import TrendCause, TrendDocument
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.numbers import counted
-from perfgate.judging.report.text.words import say
+from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.trend_rows import (
     bisect_command,
     change_row,
@@ -23,6 +23,7 @@ from perfgate.judging.report.view.trend_rows import (
     searched,
     sort_causes,
     sparkline,
+    triage_view,
 )
 from perfgate.locale import Language, speaking
 
@@ -84,7 +85,11 @@ def _table(document: TrendDocument, rows: Sequence[tuple[str, TrendCause]], *, b
             since.append(
                 Text(f"\n{say('one of {commits}', commits=counted(moved.change.commit_count, 'commit'))}", "dim")
             )
-        table.add_row(Text(word, "bold"), name, change, since, Text(row.evidence), history)
+        sure = Text(row.evidence)
+        if (triage := triage_view(cause.triage)) is not None:
+            by = say("{state} by {author}", state=triage.state, author=Words(clean(triage.author, limit=30)))
+            sure.append(f"\n{by}", "dim")
+        table.add_row(Text(word, "bold"), name, change, since, sure, history)
     return table
 
 

@@ -206,8 +206,20 @@ class TrendRow:
     measured: Words
     standing: Words
     accepted: str
+    accepted_until: Words
     resolved_by: str
     spark: Words
+
+
+@dataclass(frozen=True)
+class TriageView:
+    """The state that a person gave a regression of main."""
+
+    state: Words
+    key: Words
+    author: str
+    when: Words
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -215,6 +227,7 @@ class TrendCauseRow:
     """The effects of one version of main: the leading change, some of the others, and the operators that run more often.
 
     ``certain`` are exact counters among the others if the lead is only suspected; ``next`` are the commands to act on it.
+    ``triage`` is the state that a person gave it, None if it is new, and ``suggests`` what the histories say to that.
     """
 
     lead: TrendRow
@@ -226,6 +239,9 @@ class TrendCauseRow:
     no_slowdown: Words | None
     certain: list[TrendRow]
     next: list[str]
+    triage: TriageView | None
+    suggests: Words | None
+    differences: list[TestbedDifference]
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Sequence
-from datetime import timezone
+from collections.abc import Mapping, Sequence
+from datetime import timedelta, timezone
 from typing import NamedTuple
 
 import msgspec
@@ -14,14 +14,23 @@ import numpy as np
 
 from perfgate.document.decision import Comparison, Outcome
 from perfgate.document.explanation import Cause
-from perfgate.document.history import moment
-from perfgate.document.trend import CommitLabel, TrendCause, TrendChange, TrendDocument, TrendSeries, place_of
+from perfgate.document.history import Acceptance, Triage, moment
+from perfgate.document.trend import (
+    BridgedMetric,
+    CommitLabel,
+    TrendCause,
+    TrendChange,
+    TrendDocument,
+    TrendSeries,
+    Uplift,
+    place_of,
+)
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.records import CauseView, CommitView, TrendCauseRow, TrendRow
+from perfgate.judging.report.view.records import CauseView, CommitView, TrendCauseRow, TrendRow, TriageView
 from perfgate.judging.report.view.rows import worded_cause
 
 # The metric that shows whether calls got slower.
@@ -29,6 +38,7 @@ _TIME = "latency.p50"
 _TICKS = "▁▂▃▄▅▆▇█"
 # Characters of a commit, and the most commits that the line about gates names.
 _COMMIT, _MOST_STANDING = 9, 3
+_RECENT_WEEKS = 4
 _SPARK_WIDTH = 24
 # False alarms of either direction, tested after every version: 0.12 per 100 values of recorded histories, at most 0.2 for
 # simulated noise, except if it has two levels or wanders for long (benchmarks/trend).
@@ -38,6 +48,16 @@ _EVIDENCE = {
     "confirmed": phrase("confirmed"),
     "suspected": phrase("suspected"),
     "refuted": phrase("refuted"),
+}
+TRIAGE_STATES = {
+    "new": phrase("new"),
+    "acknowledged": phrase("acknowledged"),
+    "fixed": phrase("fixed"),
+    "expected": phrase("expected"),
+}
+_SUGGESTIONS = {
+    "fixed": phrase("the level is back, so it can be marked as fixed"),
+    "new": phrase("the runs since then are still on the slower level"),
 }
 _CERTAIN = ("exact", "confirmed")
 _MOST_CERTAIN = 3
@@ -101,7 +121,23 @@ def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> Trend
         certain=[change_row(moved) for moved in certain[:_MOST_CERTAIN]]
         if first.change.evidence == "suspected"
         else [],
-        next=_next_commands(cause, first),
+        next=[*_next_commands(cause, first), *_triage_commands(cause)],
+        triage=triage_view(cause.triage),
+        suggests=say(_SUGGESTIONS[cause.suggests]) if cause.suggests else None,
+        differences=cause.differences,
+    )
+
+
+def triage_view(triage: Triage | None) -> TriageView | None:
+    """The state that a person gave a regression; None if it has none, or was set back to new."""
+    if triage is None or triage.state == "new":
+        return None
+    return TriageView(
+        state=say(TRIAGE_STATES[triage.state]),
+        key=Words(triage.state),
+        author=triage.author,
+        when=day(triage.changed_at),
+        reason=triage.reason,
     )
 
 
@@ -142,6 +178,78 @@ def _at_its_place(series: TrendSeries) -> str:
     """A metric with its workload and shape, as `document.budget.parse_place` reads it."""
     place = f"{series.workload}/{series.shape}" if series.shape else series.workload
     return f"{series.metric}@{place}"
+
+
+def recent_uplifts(document: TrendDocument) -> list[Uplift]:
+    """The uplifts of the last weeks, reported again once a commit joins the testbeds."""
+    first = moment(document.newest) - timedelta(weeks=_RECENT_WEEKS)
+    return [one for one in document.uplifts if moment(one.since) > first]
+
+
+def uplift_row(uplift: Uplift, document: TrendDocument, *, most: int) -> Mapping[str, object]:
+    """An uplift with at most ``most`` of the metrics that it moved, for trend/uplift.j2."""
+    return {
+        "first": next(iter(uplift.differences), None),
+        "others": uplift.differences[1:],
+        "since": day(uplift.since),
+        "before": uplift.before[:10],
+        "after": uplift.after[:10],
+        "commits": len(uplift.commits),
+        "moved": [_bridged_row(one, document) for one in uplift.moved[:most]],
+        "more": max(0, len(uplift.moved) - most),
+        "moved_count": len(uplift.moved),
+        "unmoved": uplift.unmoved,
+        "command": f"git checkout {short(uplift.last_commit)} && perfgate baseline record"
+        if uplift.last_commit
+        else "",
+    }
+
+
+def _bridged_row(one: BridgedMetric, document: TrendDocument) -> Mapping[str, object]:
+    series = document.series[one.after]
+    old, new = formats.quantities([one.old, one.new], series.unit, metric=series.metric)
+    return {
+        "metric": metric_name(series.metric),
+        "place": place_of(series.workload, series.shape, series.labels),
+        "change": formats.change(
+            Comparison(
+                workload=series.workload,
+                shape=series.shape,
+                metric=series.metric,
+                unit=series.unit,
+                better=series.better,
+                method="exact" if one.interval is None else "paired",
+                outcome=_OUTCOMES[one.direction],
+                gating=False,
+                base=one.old,
+                head=one.new,
+                delta=one.delta,
+                interval=one.interval,
+            )
+        ),
+        "span": numbers.span(old, new),
+        "direction": Words(one.direction),
+    }
+
+
+def expired_row(entry: Acceptance) -> Mapping[str, object]:
+    """An acceptance that no longer counts, for trend/expired.j2."""
+    return {
+        "metric": entry.metric,
+        "commit": short(entry.commit),
+        "by": entry.accepted_by,
+        "until": day(entry.until or entry.accepted_at),
+        "reason": entry.reason,
+    }
+
+
+def _triage_commands(cause: TrendCause) -> list[str]:
+    """The command that notes a regression as known, or as what its histories suggest."""
+    is_open = cause.direction == "worse" and cause.standing in ("new", "open") and cause.triage is None
+    state = cause.suggests or ("acknowledged" if is_open else None)
+    if not cause.first_bad or state is None:
+        return []
+    return [f"perfgate baseline triage {short(cause.first_bad)} {state} --reason TEXT"]
 
 
 def _no_slowdown(cause: TrendCause, document: TrendDocument) -> Words | None:
@@ -208,6 +316,7 @@ def change_row(moved: MovedSeries) -> TrendRow:
         measured=_measured(moved),
         standing=Words(change.standing),
         accepted=change.accepted or "",
+        accepted_until=day(change.accepted_until) if change.accepted_until else Words(""),
         resolved_by=short(change.resolved_by),
         spark=sparkline([point.value for point in series.points]),
     )

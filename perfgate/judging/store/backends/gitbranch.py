@@ -18,7 +18,7 @@ from itertools import groupby, repeat
 
 from perfgate.document.conditions import StepConditions
 from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, StoredRun, moment
+from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage, moment
 from perfgate.document.run import RunDocument
 from perfgate.errors import StoreError, StoreRefusedError, UnknownRunError
 from perfgate.judging.store import layout
@@ -222,6 +222,22 @@ class GitBranchStore:
             key=lambda entry: entry.key,
         )
         return sorted(matches, key=lambda entry: entry.accepted_at, reverse=True)
+
+    def triage(self, project: str, triage: Triage) -> None:
+        """Store the state of the regressions that began with a commit of main; it replaces the earlier one."""
+        path = layout.triages_path(project)
+
+        def plan(scratch: Scratch, tip: Tip) -> StoreChange | None:
+            entries = layout.decode_triages(self._list(scratch, tip, path), name=f"{self._link.name}: {path}")
+            rest = [entry for entry in entries if entry.key != triage.key]
+            return StoreChange("triage a regression", {path: layout.encode_list([*rest, triage])})
+
+        self._write(plan)
+
+    def triages(self, project: str) -> list[Triage]:
+        path = layout.triages_path(project)
+        entries = layout.decode_triages(self._read().file(path), name=f"{self._link.name}: {path}")
+        return sorted(sorted(entries, key=lambda entry: entry.key), key=lambda entry: entry.changed_at, reverse=True)
 
     def keep_gates(self, project: str, records: Sequence[GateRecord]) -> None:
         """Store the verdicts of a gate; each replaces that of the same gate, commit and testbed."""

@@ -19,7 +19,7 @@ from requests.auth import AuthBase
 from perfgate.document.conditions import StepConditions
 from perfgate.document.files import canonical_bytes, parse_run
 from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, StoredRun
+from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage
 from perfgate.document.run import RunDocument
 from perfgate.document.served import ServedError
 from perfgate.document.strict_json import MAX_BYTES
@@ -208,6 +208,13 @@ class ServiceStore:
     def accepted(self, project: str, *, commit: str | None = None) -> list[Acceptance]:
         query = {} if commit is None else {"commit": commit}
         return self._read(f"{_project(project)}/acceptances", list[Acceptance], query)
+
+    def triage(self, project: str, triage: Triage) -> None:
+        """Store the state of the regressions that began with a commit of main; it replaces the earlier one."""
+        self._send("POST", f"{_project(project)}/triages", msgspec.json.encode(triage))
+
+    def triages(self, project: str) -> list[Triage]:
+        return self._read(f"{_project(project)}/triages", list[Triage])
 
     def keep_gates(self, project: str, records: Sequence[GateRecord]) -> None:
         """Store the verdicts of a gate; each replaces that of the same gate, commit and testbed."""

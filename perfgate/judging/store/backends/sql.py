@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from perfgate.document.conditions import StepConditions
 from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, StoredRun, moment
+from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage, moment
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES
 from perfgate.errors import StoreError, UnknownRunError
@@ -49,6 +49,7 @@ from perfgate.judging.store.tables import (
     GATES,
     RUNS,
     SERIES,
+    TRIAGES,
     VALUES,
 )
 
@@ -269,6 +270,18 @@ class SqlStore:
         query = query if commit is None else query.where(table.commit == commit)
         rows = self._read(query.order_by(table.accepted_at.desc(), table.commit, table.metric))
         return [Acceptance(**{name: row[name] for name in Acceptance.__struct_fields__}) for row in rows]
+
+    def triage(self, project: str, triage: Triage) -> None:
+        """Store the state of the regressions that began with a commit of main; it replaces the earlier one."""
+        with self._database.writing() as connection:
+            self._replace(connection, TRIAGES, {"project": project, **msgspec.structs.asdict(triage)})
+            subject = f"{triage.state}: {triage.commit}"
+            self._ledger.note(connection, self._actor, "regression triaged", project, subject)
+
+    def triages(self, project: str) -> list[Triage]:
+        query = sa.select(TRIAGES).where(TRIAGES.c.project == project)
+        rows = self._read(query.order_by(TRIAGES.c.changed_at.desc(), TRIAGES.c.commit))
+        return [Triage(**{name: row[name] for name in Triage.__struct_fields__}) for row in rows]
 
     def keep_gates(self, project: str, records: Sequence[GateRecord]) -> None:
         """Store the verdicts of a gate; each replaces that of the same gate, commit and testbed."""

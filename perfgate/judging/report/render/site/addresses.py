@@ -13,6 +13,8 @@ from perfgate.document.trend import TrendSeries
 from perfgate.judging.report.text.words import Words
 
 OVERVIEW, OPEN, FLEET = "index.html", "open.html", "fleet.html"
+# Where the form of a service is sent to; no page.
+TRIAGE = "triage"
 ALL_SERIES, ALL_RUNS, COMPARE = "series/index.html", "runs/index.html", "compare/index.html"
 # Digits of a run's id in an address; the store finds a run by its first digits.
 ID_DIGITS = 12
@@ -61,6 +63,11 @@ def compared_of(address: str) -> tuple[str, str] | None:
     return (found.group(1), found.group(2)) if found else None
 
 
+def commit_anchor(commit: str) -> Words:
+    """The place of a regression on its page, by its first bad commit."""
+    return Words("commit-" + "".join(letter for letter in commit[:ID_DIGITS] if letter.isascii() and letter.isalnum()))
+
+
 def is_address(text: str) -> bool:
     """Whether a text has the form of an address of a page, so that it leads out of no folder."""
     return _ANY.fullmatch(text) is not None
@@ -71,11 +78,14 @@ class SiteLinks:
     """The links of a site's pages: relative ones, to pages that it has.
 
     ``written`` are the addresses of a site in files, None if every run and every two runs have a page. ``forms`` is whether
-    something answers forms, which no file does.
+    something answers forms, which no file does, and ``triage`` whether regressions can be given a state by one. ``form_key``
+    takes the place of a token in the forms of a reader who may write.
     """
 
     written: frozenset[str] | None = None
     forms: bool = False
+    triage: bool = False
+    form_key: str = ""
 
     def root(self, address: str) -> Words:
         """The path from a page to the root."""

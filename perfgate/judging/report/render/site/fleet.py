@@ -19,7 +19,7 @@ from perfgate.judging.report.render.trend_page import health_cells, step_titles,
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import Words, say
-from perfgate.judging.report.view.trend_rows import day
+from perfgate.judging.report.view.trend_rows import day, uplift_row
 from perfgate.locale import Language, speaking
 
 _MAX_TESTBEDS, _MAX_RUNS, _MAX_COLUMNS = 200, 60, 40
@@ -38,6 +38,7 @@ def render_fleet(content: SiteContent, links: SiteLinks, language: Language) -> 
             "count": len(spans),
             "testbeds": [_testbed(span, content, root) for span in spans[:_MAX_TESTBEDS]],
             "more": max(0, len(spans) - _MAX_TESTBEDS),
+            "uplifts": [uplift_row(one, trend, most=_MAX_COLUMNS) for one in trend.uplifts[:_MAX_TESTBEDS]],
             "opened": len(trend.health),
             "matrix": trend_svg.steps_matrix(newest, step_titles(newest)) if newest else Words(""),
             "statuses": [{"key": Words(key), "words": say(words)} for key, words in trend_svg.STATUS_WORDS.items()],

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 
-from perfgate.document.history import Acceptance, Confirmation
+from perfgate.document.gates import FailedGate
+from perfgate.document.history import Acceptance, Confirmation, moment
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendCause, TrendSeries, place_of
+from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.render import trend_svg
-from perfgate.judging.report.render.site.addresses import OPEN, SiteLinks
+from perfgate.judging.report.render.site.addresses import OPEN, TRIAGE, SiteLinks, commit_anchor
 from perfgate.judging.report.render.site.cells import cause_card, moved_cells, open_causes, under
 from perfgate.judging.report.render.site.frame import render_page
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.trend_rows import day, moved_by, short
+from perfgate.judging.report.view.trend_rows import TRIAGE_STATES, cause_row, day, moved_by, short, triage_view
 from perfgate.locale import Language, speaking
 
 _MAX_CAUSES, _MAX_ROWS = 60, 500
@@ -32,6 +35,8 @@ def render_open(content: SiteContent, links: SiteLinks, language: Language) -> s
     with speaking(language):
         root = links.root(OPEN)
         causes = open_causes(content)
+        today = moment(content.trend.made_at).date()
+        gates = content.trend.gates
         settled = [cause for cause in content.trend.causes if cause.standing in ("accepted", "resolved", "refuted")]
         by_place = {(s.workload, s.shape, s.metric, s.fingerprint): s for s in content.trend.series if not s.labels}
         values = {
@@ -40,7 +45,12 @@ def render_open(content: SiteContent, links: SiteLinks, language: Language) -> s
             "count": len(causes),
             "pictures": [_picture(cause, content, links, root) for cause in causes[:_MAX_CAUSES]],
             "more": max(0, len(causes) - _MAX_CAUSES),
-            "accepted": [_acceptance(entry) for entry in content.acceptances[:_MAX_ROWS]],
+            "triage": _triage(links) if links.triage else None,
+            "returned": [_returned(cause, content) for cause in content.trend.causes if cause.suggests == "fixed"][
+                :_MAX_CAUSES
+            ],
+            "failed_gates": [_failed_gate(gate) for gate in (gates.standing if gates else [])[:_MAX_CAUSES]],
+            "accepted": [_acceptance(entry, today) for entry in content.acceptances[:_MAX_ROWS]],
             "confirmed": [
                 _confirmation(
                     entry, by_place.get((entry.workload, entry.shape, entry.metric, entry.fingerprint)), links, root
@@ -58,18 +68,56 @@ def _picture(cause: TrendCause, content: SiteContent, links: SiteLinks, root: Wo
     lead, *_ = moved_by(cause, content.trend)
     return {
         **cause_card(cause, content, links, root),
+        **_about_commit(cause.first_bad),
+        "suggested": Words("acknowledged"),
         "chart": trend_svg.series_plot([lead.series], cause.first_bad or ""),
         "noise": numbers.plus_minus(lead.series.noise) if lead.series.noise is not None else Words(""),
     }
 
 
-def _acceptance(entry: Acceptance) -> Mapping[str, object]:
+def _about_commit(commit: str | None) -> Mapping[str, object]:
+    """The full commit that a state is about, empty if it is none, and its place on the page."""
+    known = commit if commit and COMMIT_ID.fullmatch(commit) else ""
+    return {"commit": known, "anchor": commit_anchor(known) if known else Words("")}
+
+
+def _triage(links: SiteLinks) -> Mapping[str, object]:
+    """The values of the form that gives a regression a state."""
+    return {
+        "action": Words(TRIAGE),
+        "form_key": Words(links.form_key),
+        "states": [(Words(state), say(words)) for state, words in TRIAGE_STATES.items()],
+    }
+
+
+def _returned(cause: TrendCause, content: SiteContent) -> Mapping[str, object]:
+    """A regression whose level is back, which may be marked as fixed."""
+    return {
+        **_about_commit(cause.first_bad),
+        "row": cause_row(cause, content.trend, most=0),
+        "suggested": Words("fixed"),
+    }
+
+
+def _failed_gate(gate: FailedGate) -> Mapping[str, object]:
+    return {
+        **_about_commit(gate.commit),
+        "when": day(gate.judged_at),
+        "short": short(gate.commit),
+        "change": Words(gate.change or ""),
+        "row": {"triage": triage_view(gate.triage), "suggests": None},
+    }
+
+
+def _acceptance(entry: Acceptance, today: date) -> Mapping[str, object]:
     return {
         "when": day(entry.accepted_at),
         "commit": short(entry.commit),
         "metric": entry.metric,
         "reason": entry.reason,
         "by": entry.accepted_by,
+        "until": day(entry.until) if entry.until else numbers.DASH,
+        "expired": not entry.counts_on(today),
     }
 
 

@@ -1,4 +1,4 @@
-"""Version 1: runs with values and conditions, acceptances, confirmed change points, verdicts, tokens and the audit log.
+"""Version 1: runs with values and conditions, acceptances, triage, confirmed change points, verdicts, tokens, the audit log.
 
 A released script stays as it is. It names its own types: those of the tables may change later.
 """
@@ -70,6 +70,16 @@ def upgrade() -> None:
         sa.Column("reason", TEXT, nullable=False),
         sa.Column("accepted_by", TEXT, nullable=False),
         sa.Column("accepted_at", TEXT, nullable=False),
+        sa.Column("until", TEXT),
+    )
+    op.create_table(
+        "triages",
+        sa.Column("project", TEXT, primary_key=True),
+        sa.Column("commit", TEXT, primary_key=True),
+        sa.Column("state", TEXT, nullable=False),
+        sa.Column("reason", TEXT, nullable=False),
+        sa.Column("author", TEXT, nullable=False),
+        sa.Column("changed_at", TEXT, nullable=False),
     )
     op.create_table(
         "confirmations",

@@ -1,0 +1,14 @@
+"""The place of a commit in a series, and how far a change may move from it: further runs shift it by a version or two."""
+
+from __future__ import annotations
+
+from perfgate.document.trend import TrendSeries
+
+# Within this many points it is still the same change.
+NEAR = 3
+
+
+def index_of(series: TrendSeries, commit: str) -> int | None:
+    """The newest point of a commit, which may be cut to its first digits."""
+    indices = [index for index, point in enumerate(series.points) if commit and (point.commit or "").startswith(commit)]
+    return indices[-1] if indices else None

@@ -1,0 +1,178 @@
+"""Uplifts: a new testbed in place of an old one, as one event, with its effect where one commit was measured on both; and the
+packages that changed between two runs of one testbed.
+
+A series ends with its testbed, because times of two testbeds do not compare. A commit that was measured on both is the same
+code on both sides, so it joins them: every metric of it shows what the new software or machine changed. Both sides are single
+runs of different days, so the interval is that of as many versions as the commits on both, with the noise of the series:
+exp(mean(ln after - ln before) ± 1.96 s sqrt(1/k)), s² = noise² (1/runs before + 1/runs after).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+
+import msgspec
+import numpy as np
+from scipy.special import ndtri
+
+from perfgate.document.history import moment
+from perfgate.document.run import RunDocument
+from perfgate.document.trend import BridgedMetric, TestbedSpan, TrendCause, TrendPoint, TrendSeries, Uplift
+from perfgate.judging.trend.find import direction, noise_of
+from perfgate.judging.trend.health import field_differences
+
+# For so long both testbeds may be in use before it is two machines and no uplift.
+OVERLAP = timedelta(weeks=1)
+# The field of the container image among the differences; no package has such a name.
+IMAGE = "container image"
+# The probability that chance alone shows a metric of an uplift as moved.
+FALSE_ALARMS = 0.05
+_Z95 = 1.96
+_Place = tuple[str, str, str, tuple[tuple[str, str], ...]]
+
+
+def uplifts(
+    spans: Sequence[TestbedSpan], comparable: Mapping[str, Mapping[str, str]], series: Sequence[TrendSeries]
+) -> list[Uplift]:
+    """The uplifts, newest first; ``comparable`` has the fields of the testbeds with a readable run."""
+    found: list[Uplift] = []
+    for number, after in enumerate(spans):
+        before = _predecessor(after, spans[:number], comparable)
+        if before is not None:
+            found.append(_uplift(before, after, comparable, series))
+    return found[::-1]
+
+
+def with_differences(
+    cause: TrendCause, series: Sequence[TrendSeries], documents: Mapping[str, RunDocument]
+) -> TrendCause:
+    """A cause with the packages and the container image that differ between its runs, if both were opened."""
+    entry = series[cause.changes[0].series]
+    at = entry.changes[cause.changes[0].change].at
+    runs = [documents.get(point.run_id) for point in entry.points[at - 1 : at + 1]]
+    stacks = [
+        {**run.environment.packages, **({IMAGE: run.environment.image} if run.environment.image else {})}
+        for run in runs
+        if run is not None and run.environment is not None
+    ]
+    if len(stacks) < 2:
+        return cause
+    return msgspec.structs.replace(cause, differences=field_differences(*stacks))
+
+
+def _predecessor(
+    after: TestbedSpan, earlier: Sequence[TestbedSpan], comparable: Mapping[str, Mapping[str, str]]
+) -> TestbedSpan | None:
+    """The testbed that a later one replaced: of those that ended about when it began, the one with the fewest differences."""
+    began = moment(after.first_seen)
+    ended = [
+        span
+        for span in earlier
+        if span.device_kind == after.device_kind
+        and span.fingerprint in comparable
+        and after.fingerprint in comparable
+        and moment(span.last_seen) <= began + OVERLAP
+        and moment(span.last_seen) < moment(after.last_seen)
+    ]
+
+    def distance(span: TestbedSpan) -> tuple[int, float]:
+        fields, others = comparable[span.fingerprint], comparable[after.fingerprint]
+        differing = sum(fields.get(name) != others.get(name) for name in fields.keys() | others.keys())
+        return differing, -moment(span.last_seen).timestamp()
+
+    return min(ended, key=distance, default=None)
+
+
+def _uplift(
+    before: TestbedSpan,
+    after: TestbedSpan,
+    comparable: Mapping[str, Mapping[str, str]],
+    series: Sequence[TrendSeries],
+) -> Uplift:
+    bridged = _judged(list(_bridged(before, after, series)))
+    moved = [one for one in bridged if one.moved]
+    moved.sort(key=lambda one: (one.direction != "worse", -abs(one.delta or 1.0)))
+    return Uplift(
+        before=before.fingerprint,
+        after=after.fingerprint,
+        since=after.first_seen,
+        differences=field_differences(comparable[before.fingerprint], comparable[after.fingerprint]),
+        last_commit=_last_commit(before, series),
+        commits=sorted({commit for one in bridged for commit in one.commits}),
+        moved=moved,
+        unmoved=len(bridged) - len(moved),
+    )
+
+
+def _judged(bridged: Sequence[BridgedMetric]) -> list[BridgedMetric]:
+    """The metrics with whether each moved, so that chance shows any of the noisy ones as moved in one uplift of twenty.
+
+    Source: Bonferroni's bound over the noisy metrics.
+    """
+    noisy = sum(one.interval is not None for one in bridged)
+    ratio = float(ndtri(1 - FALSE_ALARMS / 2 / max(noisy, 1))) / _Z95
+
+    def has_moved(one: BridgedMetric) -> bool:
+        if one.interval is None:
+            return one.old != one.new
+        low, high = (math.log1p(end) for end in one.interval)
+        return abs(low + high) / 2 > ratio * (high - low) / 2
+
+    return [msgspec.structs.replace(one, moved=has_moved(one)) for one in bridged]
+
+
+def _bridged(before: TestbedSpan, after: TestbedSpan, series: Sequence[TrendSeries]) -> Iterator[BridgedMetric]:
+    """Yield the metrics with a value of one commit on both testbeds."""
+    earlier = {_place(entry): index for index, entry in enumerate(series) if entry.fingerprint == before.fingerprint}
+    for index, entry in enumerate(series):
+        start = earlier.get(_place(entry)) if entry.fingerprint == after.fingerprint else None
+        if start is not None and (one := _bridge(series, start, index)) is not None:
+            yield one
+
+
+def _bridge(series: Sequence[TrendSeries], start: int, end: int) -> BridgedMetric | None:
+    old, new = series[start], series[end]
+    by_commit = {point.commit: point for point in old.points if point.commit}
+    pairs = [(by_commit[point.commit], point) for point in new.points if point.commit in by_commit]
+    if not pairs:
+        return None
+    first, second = pairs[-1][0].value, pairs[-1][1].value
+    delta, interval = second / first - 1 if first else None, None
+    if new.kind != "exact":
+        known = [known for entry in (old, new) if (known := noise_of(entry)) is not None]
+        if not known or any(point.value <= 0 for pair in pairs for point in pair):
+            return None  # a difference without an interval says nothing
+        delta, interval = _effect(pairs, max(known))
+    return BridgedMetric(
+        before=start,
+        after=end,
+        commits=[str(point.commit) for _, point in pairs],
+        old=first,
+        new=second,
+        delta=delta,
+        interval=interval,
+        direction="changed" if new.informing else direction(new.better, second - first),
+    )
+
+
+def _effect(pairs: Sequence[tuple[TrendPoint, TrendPoint]], noise: float) -> tuple[float, tuple[float, float]]:
+    effects = [math.log(new.value / old.value) for old, new in pairs]
+    variances = [noise**2 * (1 / old.runs + 1 / new.runs) for old, new in pairs]
+    middle, half = float(np.mean(effects)), _Z95 * math.sqrt(sum(variances)) / len(pairs)
+    return math.expm1(middle), (math.expm1(middle - half), math.expm1(middle + half))
+
+
+def _last_commit(before: TestbedSpan, series: Sequence[TrendSeries]) -> str | None:
+    """The newest commit on the old testbed: measured on the new one, it joins them."""
+    points = [
+        entry.points[-1]
+        for entry in series
+        if entry.fingerprint == before.fingerprint and entry.points and entry.points[-1].commit
+    ]
+    return max(points, key=lambda point: moment(point.started_at)).commit if points else None
+
+
+def _place(series: TrendSeries) -> _Place:
+    return series.workload, series.shape, series.metric, tuple(sorted(series.labels.items()))

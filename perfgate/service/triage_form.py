@@ -1,0 +1,132 @@
+"""The form by which a person gives a regression of main a state on the pages of the service, without any script.
+
+A browser sends its cookie with requests that a foreign page made up, too, so the cookie alone changes nothing: the form holds
+a token that was typed in, or the key that only the reader of our own page can know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any, get_args
+from urllib.parse import parse_qsl
+
+from fastapi import APIRouter
+from fastapi.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from perfgate.document.history import TriageState
+from perfgate.errors import UsageError
+from perfgate.flows.shared.triage import give_state
+from perfgate.git.commands import COMMIT_ID
+from perfgate.judging.report.render.served import render_refusal
+from perfgate.judging.report.render.site.addresses import OPEN, TRIAGE, commit_anchor
+from perfgate.judging.store.store import Store
+from perfgate.locale import Language, sentence, speaking
+from perfgate.service.answers import page_answer, written
+from perfgate.service.callers import Authenticator, Caller, ReadProject, caller_of, is_same_secret
+from perfgate.service.served_store import ServedStore
+from perfgate.service.store_api import bounded_body
+
+_MOST_BYTES = 16 * 1024
+_STATES: Mapping[str, TriageState] = {state: state for state in get_args(TriageState)}
+
+
+class TriageForm:
+    """The route that takes the form of the page with the open regressions."""
+
+    records = ()
+
+    def __init__(self, served: ServedStore, authenticator: Authenticator, language: Language) -> None:
+        self._served, self._authenticator, self._language = served, authenticator, language
+        self.public = served.public
+
+    def router(self) -> APIRouter:
+        router = APIRouter()
+        router.post(
+            f"/projects/{{project:path}}/{TRIAGE}",
+            status_code=HTTPStatus.SEE_OTHER,
+            responses=_responses(),
+            openapi_extra={"requestBody": {"required": True, "content": {_FORM: {"schema": _SCHEMA}}}},
+            summary="Give the regressions that began with a commit a state.",
+        )(self.change)
+        return router
+
+    def check(self) -> None:
+        """The part that answers programs reads the store."""
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    async def change(self, request: Request, project: ReadProject) -> Response:
+        """Store the state and lead back to the page, so that loading that again repeats nothing."""
+        fields = _fields(await bounded_body(request, _MOST_BYTES))
+        return await run_in_threadpool(self._change, caller_of(request), project, fields)
+
+    def _change(self, caller: Caller, project: str, fields: Mapping[str, str]) -> Response:
+        with speaking(self._language):
+            writer = self._writer(caller, project, fields)
+            if writer is None:
+                told = sentence("the state was not changed: that takes a token of this project with scope write")
+                return self._refused(told, HTTPStatus.FORBIDDEN)
+            try:
+                commit = self._give(self._served.store().acting_as(writer.name), project, fields)
+            except UsageError as error:
+                return self._refused(error.shown, HTTPStatus.UNPROCESSABLE_ENTITY)
+        return RedirectResponse(f"{OPEN}#{commit_anchor(commit)}", HTTPStatus.SEE_OTHER)
+
+    def _give(self, store: Store, project: str, fields: Mapping[str, str]) -> str:
+        """Store the state in the fields and return its commit. Raises UsageError for fields that no form of ours sends."""
+        state, commit = _STATES.get(fields.get("state", "")), fields.get("commit", "")
+        if state is None or not COMMIT_ID.fullmatch(commit):
+            raise UsageError("the form names no commit or no state; open the page again")
+        reason, author = fields.get("reason", ""), fields.get("author", "")
+        give_state(store, project, commit=commit, state=state, reason=reason, author=author)
+        return commit
+
+    def _writer(self, caller: Caller, project: str, fields: Mapping[str, str]) -> Caller | None:
+        """The sender of the form, if it may write to the project: by a typed token, by the form's key, or by its header."""
+        if typed := fields.get("token", "").strip():
+            found = self._authenticator.caller(typed)
+            return found if found and found.may_write and found.project in (None, project) else None
+        if caller.form_key and is_same_secret(fields.get("key", ""), caller.form_key):
+            return replace(caller, may_write=True)
+        return caller if caller.may_write else None
+
+    def _refused(self, error: str, status: HTTPStatus) -> Response:
+        return HTMLResponse(render_refusal(error, OPEN, self._language), status)
+
+
+def _responses() -> dict[int | str, dict[str, Any]]:
+    """A redirect in place of a page; this part refuses by pages, the others of the service by records."""
+    responses = written(page_answer())
+    del responses[int(HTTPStatus.OK)]
+    for status in (HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY):
+        refusal = responses[int(status)]
+        content = {**refusal["content"], "text/html": {"schema": {"type": "string"}}}
+        responses[int(status)] = {**refusal, "content": content}
+    return {**responses, int(HTTPStatus.SEE_OTHER): {"description": "Stored; to the page of open regressions."}}
+
+
+_FORM = "application/x-www-form-urlencoded"
+_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["commit", "state", "author"],
+    "properties": {
+        "commit": {"type": "string", "description": "The first bad commit, in full."},
+        "state": {"type": "string", "enum": list(_STATES)},
+        "reason": {"type": "string"},
+        "author": {"type": "string"},
+        "token": {"type": "string", "description": "A token with scope write."},
+        "key": {"type": "string", "description": "The key in the page of a reader who is signed in with such a token."},
+    },
+}
+
+
+def _fields(body: bytes) -> dict[str, str]:
+    try:
+        return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=20, errors="replace"))
+    except ValueError:  # UnicodeDecodeError is one too
+        return {}
