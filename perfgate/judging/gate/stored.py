@@ -108,16 +108,18 @@ class _Level:
         self.values: list[float] = []
         self._metric = metric(name)
         self._lowest, self._highest = math.inf, -math.inf
-        self._plain, self._logarithms = _Moments(), _Moments()
+        self._in_logarithms, self._moments = True, _Moments()
         for value in values:
             self.add(value)
 
     def add(self, value: float) -> None:
+        if self._in_logarithms and value <= 0:
+            self._in_logarithms, self._moments = False, _Moments()
+            for earlier in self.values:
+                self._moments.add(earlier)
         self.values.append(value)
         self._lowest, self._highest = min(self._lowest, value), max(self._highest, value)
-        self._plain.add(value)
-        if value > 0:
-            self._logarithms.add(math.log(value))
+        self._moments.add(math.log(value) if self._in_logarithms else value)
 
     def interval(self) -> tuple[float, float] | None:
         runs, has_spread = len(self.values), self._lowest < self._highest
@@ -125,11 +127,9 @@ class _Level:
             return None
         if not has_spread:
             return self._lowest, self._lowest
-        in_logarithms = self._lowest > 0
-        moments = self._logarithms if in_logarithms else self._plain
-        half = _quantile(runs - 1) * moments.std * math.sqrt(1 + 1 / runs)
-        low, high = moments.mean - half, moments.mean + half
-        if in_logarithms:
+        half = _quantile(runs - 1) * self._moments.std * math.sqrt(1 + 1 / runs)
+        low, high = self._moments.mean - half, self._moments.mean + half
+        if self._in_logarithms:
             low, high = (math.exp(min(end, _LARGEST_LOGARITHM)) for end in (low, high))
         if self._lowest == 0:
             low = max(0.0, low)
