@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
-.PHONY: demo doctor test test-fast check format clean minilm serving training operators schemas locale pages docs release test-slow test-omission test-jobs test-formats test-s3 test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci
+.PHONY: demo doctor test test-fast check format clean minilm serving training operators schemas locale pages docs release test-slow test-omission test-jobs test-formats test-s3 test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci test-cluster
 
 demo: $(VENV)/.runnable
 	$(BIN)/perfgate demo
@@ -115,6 +115,12 @@ test-formats: $(VENV)/.installed
 test-s3: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'moto[server]>=5' 's3fs>=2024.2'
 	$(BIN)/python -m pytest -m s3 tests/s3
+
+# Read recordings on real clusters of this machine: Ray, Dask, and Slurm where apt-get install slurm-wlm munge brought it. Check the
+# templates for clusters by sbatch and by the schemas of Kubernetes.
+test-cluster: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --editable '.[ray,dask,slurm]' 'kubernetes-validate>=1.29'
+	$(BIN)/python -m pytest -m cluster tests/cluster
 
 # Plant seventeen causes in a small model; the comment must name each first. About eight minutes.
 test-causes: $(VENV)/.installed

@@ -119,6 +119,12 @@ class MeasuringError(PerfgateError):
     exit_code = EXIT_MEASURING
 
 
+class ClusterRefusedError(PerfgateError):
+    """The cluster cannot be reached or cannot run our tasks; nothing is wrong with how perfgate was called."""
+
+    exit_code = EXIT_MEASURING
+
+
 class MachineBusyError(MeasuringError):
     """Others had the machine for as long as we would wait."""
 

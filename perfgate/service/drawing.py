@@ -17,6 +17,7 @@ from perfgate.flows.shared.trees import label_of, tree_of
 from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.flame import trace_flame
 from perfgate.flows.trace.job import choose
+from perfgate.flows.trace.places import Place
 from perfgate.flows.trace.ranks import trace_ranks
 from perfgate.flows.trace.ranks_page import drawn_ranks
 from perfgate.judging.report.render.flame import render_flame
@@ -101,7 +102,7 @@ def _timeline(request: PageRequest) -> str:
 
 def _ranks(request: PageRequest) -> str:
     # One process: other pages need the CPUs too.
-    found = trace_ranks(request.path, workers=1, say=lambda _: None)
+    found = trace_ranks([Place(request.path)], workers=1, say=lambda _: None)
     return render_ranks_page(drawn_ranks(found, ()), request.language)
 
 

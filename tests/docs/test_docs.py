@@ -52,6 +52,7 @@ NOT_RUN = {
     "serves until it is interrupted; tests/unit/cli/test_serve.py and tests/unit/service run the same",
     "installs packages and gates for minutes; tests/end_to_end/test_upgrade_bisect.py runs the same on wheels of its own",
     "installs from a repository",
+    "needs a cluster; tests/cluster starts Slurm and runs what Kubernetes would",
 }
 
 

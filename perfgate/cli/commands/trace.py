@@ -19,6 +19,8 @@ from perfgate.trace.cache import default_folder, use_cache
 
 if TYPE_CHECKING:
     from perfgate.flows.trace.choice import Choice
+    from perfgate.flows.trace.executors import Cluster
+    from perfgate.flows.trace.places import Place
 
 _SHOWN = 20
 _Command = Callable[..., None]
@@ -249,11 +251,38 @@ def requests(
     return None
 
 
+def _cluster(_: click.Context, __: click.Parameter, text: str | None) -> Cluster | None:
+    from perfgate.flows.trace.executors import read_cluster
+
+    return None if text is None else read_cluster(text)
+
+
+def _places(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> list[Place]:
+    from perfgate.flows.trace.places import place_of
+
+    return [place_of(text) for text in texts]
+
+
+def _many_recordings(command: _Command) -> _Command:
+    """Add the folders of recordings, and whose processes read them."""
+    places = click.argument("places", metavar="PATH...", nargs=-1, required=True, callback=_places)
+    workers = click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Read so many recordings at once; default: one a CPU.",
+    )
+    on = click.option(
+        "--on",
+        metavar="CLUSTER",
+        callback=_cluster,
+        help="Read on the workers of a cluster: ray://HOST:PORT, dask://HOST:PORT, or slurm.",
+    )
+    return places(workers(on(command)))
+
+
 @COMMAND.command("ranks")
-@click.argument("path", type=PATH)
-@click.option(
-    "--workers", type=click.IntRange(min=1), metavar="N", help="Read so many recordings at once; default: one a CPU."
-)
+@_many_recordings
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -275,8 +304,9 @@ def requests(
 @language_option
 @click.option("--strict", is_flag=True, help="End at a recording that cannot be read, instead of listing it.")
 def ranks(
-    path: Path,
+    places: list[Place],
     workers: int | None,
+    on: Cluster | None,
     limit: int,
     as_json: bool,
     out: Path | None,
@@ -290,12 +320,15 @@ def ranks(
     takes longer than the median rank between two collectives, if that costs 1 % of the job. A link is slow if it carries
     less than half the median of similar links in similar operations of 1 MB or more. A recording that cannot be read is
     listed. A table with the extracted data is kept beside each recording, so the next run is fast.
+
+    With --on, workers of a cluster read the recordings. PATH must be the same on every node, or file://HOST/PATH for a folder
+    on the disk of one node. Exit code 4 if the cluster cannot be used.
     """
     from perfgate.cli.progress import TerminalProgress
     from perfgate.flows.trace.ranks import trace_ranks
 
     with TerminalProgress() as progress:
-        found = trace_ranks(path, workers=workers, say=progress.status, strict=strict)
+        found = trace_ranks(places, workers=workers, on=on, say=progress.status, strict=strict)
     if out is not None:
         from perfgate.config import report_language
         from perfgate.document.files import write_text_atomically
@@ -314,28 +347,26 @@ def ranks(
 
 
 @COMMAND.command("reduce")
-@click.argument("path", type=PATH)
-@click.option(
-    "--workers", type=click.IntRange(min=1), metavar="N", help="Read so many recordings at once; default: one a CPU."
-)
+@_many_recordings
 @click.option(
     "--out",
     type=PATH,
     metavar="DIR",
     help="Keep the tables in this folder, if the folder of the recordings is read-only.",
 )
-def reduce(path: Path, workers: int | None, out: Path | None) -> None:
+def reduce(places: list[Place], workers: int | None, on: Cluster | None, out: Path | None) -> None:
     """Write a small table beside every recording below PATH, for ``perfgate trace ranks`` here or elsewhere.
 
-    Recordings of many machines need not be collected: reduce them in place and copy the tables into one folder.
+    Recordings of many machines need not be collected: reduce them in place and copy the tables into one folder, or with
+    --on let the workers of a cluster reduce them, as with ``perfgate trace ranks``.
     """
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.flows.trace.ranks import trace_reduce
+    from perfgate.flows.trace.gathering import trace_reduce
 
     with TerminalProgress() as progress:
-        reduced = trace_reduce(path, workers=workers, say=progress.status, out=out)
+        reduced = trace_reduce(places, workers=workers, on=on, say=progress.status, out=out)
     for file in reduced.tables:
-        click.echo(str(file))
+        click.echo(file)
     for one in reduced.left_out:
         click.echo(f"left out: {one.reason}", err=True)
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from perfgate.cli.main import cli
 from perfgate.errors import DocumentError, UsageError
-from perfgate.flows.trace.ranks import KEPT
+from perfgate.flows.trace.reducing import KEPT
 from tests.samples import unpacked
 
 RANKS = 6

@@ -7,7 +7,7 @@ import os
 from contextvars import copy_context
 from pathlib import Path
 
-from perfgate.flows.trace.ranks import KEPT, _kept, _reduce
+from perfgate.flows.trace.reducing import KEPT, kept_tables, reduce_recording
 from perfgate.trace.model.communication import add_communication
 
 
@@ -15,15 +15,15 @@ def test_kept__recording_changed_or_other_patterns_of_communication__made_anew(t
     kernel = {"ph": "X", "cat": "kernel", "name": "mm", "pid": 0, "tid": 7, "ts": 2, "dur": 2, "args": {"device": 0}}
     recording = tmp_path / "rank0.pt.trace.json"
     recording.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [kernel]}))
-    reduced = _reduce(recording)
+    reduced = reduce_recording(recording)
 
-    assert _kept(recording) == reduced
+    assert kept_tables(recording) == reduced
     assert (tmp_path / f"rank0.pt.trace.json{KEPT}").is_file()
 
     def kept_with_pattern() -> object:
         add_communication(["^mm$"])
-        return _kept(recording)
+        return kept_tables(recording)
 
     assert copy_context().run(kept_with_pattern) is None
     os.utime(recording, ns=(0, 0))
-    assert _kept(recording) is None
+    assert kept_tables(recording) is None

@@ -46,7 +46,7 @@ def drawn(*, collective: str = "hcom_allReduce__17_0_1") -> DrawnRanks:
         )
         tables.append(reduce_timeline(timeline, "folder"))
     arrived = arrivals(tables)
-    return drawn_ranks(Ranks(tables, arrived, ranks_document(Path("job"), tables, arrived)), ())
+    return drawn_ranks(Ranks(tables, arrived, ranks_document("job", tables, arrived)), ())
 
 
 def test_drawn_ranks__every_map__its_numbers() -> None:
@@ -97,7 +97,7 @@ def test_page__more_ranks_than_pixels__one_screen_with_the_slow_rank_in_sight_an
     training = Training(ranks=1000, steps=2, layers=1, extra=lambda rank, step, layer: 9 * MS if rank == 713 else 0.0)
     tables = [reduce_timeline(timeline, f"rank{timeline.rank}") for timeline in training.timelines()]
     arrived = arrivals(tables)
-    found = Ranks(tables, arrived, ranks_document(Path("job"), tables, arrived))
+    found = Ranks(tables, arrived, ranks_document("job", tables, arrived))
     file = tmp_path / "ranks.html"
     file.write_text(render_ranks_page(drawn_ranks(found, ())))
     browser.open(file)

@@ -1,0 +1,184 @@
+"""Reduce recordings to small tables, kept beside them. The tasks run in other processes, or on the machine of a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from perfgate import trace
+from perfgate.document.files import write_atomically
+from perfgate.document.trace import LeftOutRecording
+from perfgate.errors import ClusterRefusedError, DocumentError, PerfgateError
+from perfgate.trace.analysis.rank_table import RankTable, reduce_timeline
+from perfgate.trace.model.communication import add_communication, added_communication
+from perfgate.trace.readers.ascend.folder import read_rank
+from perfgate.trace.readers.ascend.layout import analysed_folders
+from perfgate.trace.scanner.compressed import named
+from perfgate.version import __version__
+
+# Written beside its recording; in a read-only folder, it is made anew each time.
+KEPT = ".perfgate-rank.msgpack"
+# Increased with every change to the contents of a table or of an answer.
+_LAYOUT = 3
+_MADE_BY = f"{__version__}, layout {_LAYOUT}"
+_KINETO = named("*.pt.trace.json")
+_MOST_DIGITS = 7
+
+
+class KeptTables(msgspec.Struct, frozen=True, kw_only=True):
+    """The tables of one recording, and the state of its files when they were made."""
+
+    version: str
+    files: list[tuple[str, int, int]]
+    tables: list[RankTable]
+
+
+class ReducedRecording(msgspec.Struct, frozen=True, kw_only=True):
+    """The tables of one recording, their path, and whether they could be written there; ``host`` is the node of that path."""
+
+    tables: list[RankTable]
+    kept_at: str
+    kept: bool
+    host: str | None = None
+
+
+Reduced = ReducedRecording | LeftOutRecording
+
+
+class _Origin(msgspec.Struct, frozen=True, array_like=True):
+    """The perfgate that ran a task: the first field of each answer, which every version can read."""
+
+    version: str = _MADE_BY
+
+
+class TaskAnswer(_Origin, frozen=True, array_like=True):
+    """The recordings below a folder, or the tables of one, or why it could not be read."""
+
+    recordings: list[str] = []
+    reduced: ReducedRecording | None = None
+    left_out: LeftOutRecording | None = None
+
+
+def list_task(path: Path) -> bytes:
+    """The recordings below a folder."""
+    try:
+        return msgspec.msgpack.encode(TaskAnswer(recordings=[str(recording) for recording in recordings_below(path)]))
+    except (OSError, PerfgateError) as error:
+        return _answer(LeftOutRecording(path=str(path), reason=str(error)))
+
+
+def reduce_task(path: Path, patterns: tuple[str, ...]) -> bytes:
+    """The kept tables of a recording, or new ones; ``patterns`` are further names of kernels that communicate."""
+
+    def reduced() -> Reduced:
+        add_communication(patterns)
+        return kept_tables(path) or reduce_recording(path)
+
+    # A worker of a cluster serves others too, with patterns of their own.
+    return _answer(copy_context().run(reduced))
+
+
+def _answer(reduced: Reduced) -> bytes:
+    if isinstance(reduced, ReducedRecording):
+        return msgspec.msgpack.encode(TaskAnswer(reduced=reduced))
+    return msgspec.msgpack.encode(TaskAnswer(left_out=reduced))
+
+
+def read_answer(answer: bytes) -> TaskAnswer:
+    """Raises ClusterRefusedError if another version of perfgate ran the task."""
+    theirs = msgspec.msgpack.decode(answer, type=_Origin).version
+    if theirs != _MADE_BY:
+        raise ClusterRefusedError(
+            "the workers of the cluster run perfgate {theirs}, this is {ours}; install the same version there",
+            theirs=theirs,
+            ours=_MADE_BY,
+        )
+    return msgspec.msgpack.decode(answer, type=TaskAnswer)
+
+
+def recordings_below(path: Path) -> list[Path]:
+    """The recordings below a folder, and stored tables of recordings that are not there."""
+    if not path.is_dir():
+        return []
+    recordings = analysed_folders(path) or sorted(file for pattern in _KINETO for file in path.rglob(pattern))
+    there = {_kept_at(recording) for recording in recordings}
+    return [*recordings, *sorted(kept for kept in path.rglob(f"*{KEPT}") if kept not in there)]
+
+
+def _kept_at(recording: Path) -> Path:
+    return recording / KEPT if recording.is_dir() else recording.with_name(f"{recording.name}{KEPT}")
+
+
+def kept_tables(recording: Path) -> Reduced | None:
+    """The stored tables of a recording; None if they are missing or outdated."""
+    if recording.name.endswith(KEPT):
+        try:
+            kept = _read_kept(recording)
+        except (OSError, DocumentError) as error:
+            return LeftOutRecording(path=str(recording), reason=str(error))
+        if kept.version != _kept_by():
+            reason = f"{recording}: made by perfgate {kept.version}, this is {_kept_by()}; reduce the recording again"
+            return LeftOutRecording(path=str(recording), reason=reason)
+        return ReducedRecording(tables=kept.tables, kept_at=str(recording), kept=True)
+    kept_at = _kept_at(recording)
+    with suppress(OSError, DocumentError):
+        kept = _read_kept(kept_at)
+        if (kept.version, kept.files) == (_kept_by(), _state(recording)):
+            return ReducedRecording(tables=kept.tables, kept_at=str(kept_at), kept=True)
+    return None
+
+
+def reduce_recording(recording: Path) -> Reduced:
+    """New tables of a recording, written beside it if its folder allows that."""
+    try:
+        return _reduced_anew(recording)
+    except (OSError, PerfgateError) as error:
+        return LeftOutRecording(path=str(recording), reason=str(error))
+
+
+def _reduced_anew(recording: Path) -> ReducedRecording:
+    kept_at, files = _kept_at(recording), _state(recording)
+    # An analysed folder has tables, which take a fraction of the time to read that its timeline takes.
+    read = read_rank(recording, tables_suffice=True) if recording.is_dir() else trace.read(recording)
+    size = read.settings.get("world_size", "")
+    world = int(size) if size.isdecimal() and len(size) < _MOST_DIGITS else None
+    tables = [reduce_timeline(timeline, str(recording), world=world) for timeline in read.timelines]
+    reduced = partial(ReducedRecording, tables=tables, kept_at=str(kept_at))
+    try:
+        keep_tables(kept_at, tables, files)
+    except PerfgateError:
+        return reduced(kept=False)
+    return reduced(kept=True)
+
+
+def keep_tables(path: Path, tables: list[RankTable], files: list[tuple[str, int, int]]) -> None:
+    """Write the tables of a recording. Raises PerfgateError if the file cannot be written."""
+    write_atomically(path, msgspec.msgpack.encode(KeptTables(version=_kept_by(), files=files, tables=tables)))
+
+
+def _read_kept(path: Path) -> KeptTables:
+    """Raises OSError, and DocumentError for a damaged file or one of another perfgate version."""
+    try:
+        return msgspec.msgpack.decode(path.read_bytes(), type=KeptTables)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise DocumentError(
+            "{path}: not a table of a rank ({error}); remove it, or reduce the recording again", path=path, error=error
+        ) from error
+
+
+def _kept_by() -> str:
+    """The origin of a table: version of the program, and the patterns of communication kernels."""
+    patterns = added_communication()
+    return _MADE_BY + (f", --comm {' '.join(patterns)}" if patterns else "")
+
+
+def _state(recording: Path) -> list[tuple[str, int, int]]:
+    """Name, size and modification time of every file that is read."""
+    files: Iterable[Path] = recording.iterdir() if recording.is_dir() else [recording]
+    stats = [(file.name, file.stat()) for file in files if file.is_file() and not file.name.endswith(KEPT)]
+    return sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)

@@ -1,0 +1,163 @@
+"""Real clusters on this machine: Ray with two nodes, Dask with three workers, Slurm with one node of two CPUs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from perfgate.system.processes import die_with_parent
+from tests.waiting import wait_until
+
+HOST = socket.gethostname()
+_SECONDS = 120.0
+_SLURM = """ClusterName=perfgate
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=root
+SlurmdUser=root
+SlurmctldPort={controller}
+SlurmdPort={daemon}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+ReturnToService=2
+NodeName={host} NodeAddr=127.0.0.1 CPUs=2 State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES State=UP
+"""
+
+
+class RunningCluster(NamedTuple):
+    """``on`` is the value of ``--on``, ``environment`` what a command needs besides to use it."""
+
+    on: str
+    environment: Mapping[str, str]
+
+
+def _free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
+def _accepts(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+def _start(stack: ExitStack, command: list[str], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a program that ends with the stack, and with the process of the tests."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=output,
+            stdin=subprocess.DEVNULL,
+            env=dict(environment),
+            preexec_fn=partial(die_with_parent, os.getpid()),  # noqa: PLW1509 - no other thread is started yet
+        )
+    stack.callback(_end, process)
+    return process
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def running_ray(folder: Path, environment: Mapping[str, str]) -> Iterator[RunningCluster]:
+    """A head and another node. ``ray start --block`` ends all that it started when it is ended."""
+    pytest.importorskip("ray", reason="make test-cluster installs ray")
+    port, client = _free_port(), _free_port()
+    ray = [str(Path(sys.executable).with_name("ray")), "start", "--block", "--disable-usage-stats", "--num-cpus=2"]
+    # Room for few objects, and sockets below a short path (unix(7): 108 bytes).
+    ray += ["--object-store-memory=80000000"]
+    head = ["--head", f"--port={port}", f"--ray-client-server-port={client}", "--include-dashboard=false"]
+    with ExitStack() as stack:
+        _start(stack, [*ray, *head, "--node-ip-address=127.0.0.1"], folder / "head.log", environment)
+        wait_until(lambda: _accepts(client), _SECONDS)
+        _start(stack, [*ray, f"--address=127.0.0.1:{port}"], folder / "node.log", environment)
+        yield RunningCluster(f"ray://127.0.0.1:{client}", {})
+
+
+@contextmanager
+def running_dask(folder: Path, environment: Mapping[str, str]) -> Iterator[RunningCluster]:
+    """A scheduler and three worker processes, which their nannies start again when they die."""
+    distributed = pytest.importorskip("distributed", reason="make test-cluster installs distributed")
+    port = _free_port()
+    dask = [sys.executable, "-m", "dask"]
+    scheduler = [*dask, "scheduler", "--host=127.0.0.1", f"--port={port}", "--no-dashboard"]
+    workers = [*dask, "worker", f"tcp://127.0.0.1:{port}", "--nworkers=3", "--nthreads=1", "--no-dashboard"]
+    with ExitStack() as stack:
+        _start(stack, scheduler, folder / "scheduler.log", environment)
+        wait_until(lambda: _accepts(port), _SECONDS)
+        _start(stack, [*workers, f"--local-directory={folder}"], folder / "workers.log", environment)
+        with distributed.Client(f"tcp://127.0.0.1:{port}", set_as_default=False) as client:
+            client.wait_for_workers(3, timeout=_SECONDS)
+        yield RunningCluster(f"dask://127.0.0.1:{port}", {})
+
+
+@contextmanager
+def running_slurm(folder: Path, environment: Mapping[str, str]) -> Iterator[RunningCluster]:
+    """munged, slurmctld and slurmd of Debian's slurm-wlm and munge, which only root can start."""
+    pytest.importorskip("submitit", reason="make test-cluster installs submitit")
+    for program in ("munged", "slurmctld", "slurmd"):
+        if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin") is None:
+            pytest.skip(f"{program} is not installed: apt-get install slurm-wlm munge")
+    if os.geteuid() != 0:
+        pytest.skip("slurmctld and slurmd are started as root")
+    key = folder / "munge.key"
+    key.write_bytes(os.urandom(128))
+    key.chmod(0o400)
+    for name in ("state", "spool"):
+        (folder / name).mkdir()
+    conf = folder / "slurm.conf"
+    conf.write_text(_SLURM.format(host=HOST.split(".")[0], controller=_free_port(), daemon=_free_port(), folder=folder))
+    own = {"SLURM_CONF": str(conf), "PATH": f"{environment['PATH']}:/usr/sbin"}
+    known = {**environment, **own}
+    # All of its files in one folder, which others may write: it is a scratch folder of the test.
+    munged = ["/usr/sbin/munged", "--foreground", "--force", f"--socket={folder}/munge.socket", f"--key-file={key}"]
+    munged += [f"--{name}-file={folder}/munge.{name}" for name in ("log", "pid", "seed")]
+    with ExitStack() as stack:
+        _start(stack, munged, folder / "munged.out", known)
+        wait_until((folder / "munge.socket").exists, _SECONDS)
+        _start(stack, ["slurmctld", "-D"], folder / "slurmctld.out", known)
+        _start(stack, ["slurmd", "-D", "-N", HOST.split(".")[0]], folder / "slurmd.out", known)
+        wait_until(partial(_has_idle_node, known), _SECONDS)
+        yield RunningCluster("slurm", own)
+
+
+def _has_idle_node(environment: Mapping[str, str]) -> bool:
+    command = ["sinfo", "--noheader", "--format=%t"]
+    done = subprocess.run(command, env=dict(environment), capture_output=True, text=True, check=False)
+    return done.stdout.strip() == "idle"
+
+
+STARTED = {"ray": running_ray, "dask": running_dask, "slurm": running_slurm}

@@ -1,0 +1,147 @@
+"""Tables from processes of this machine and from clusters: who runs a task, and what happens to one whose worker dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from perfgate.cli.main import cli
+from perfgate.errors import ClusterRefusedError, PerfgateError, UsageError
+from perfgate.flows.trace.executors import Cluster, Task, completed, read_cluster
+from perfgate.flows.trace.executors.local import LocalExecutor
+from perfgate.flows.trace.places import Place, place_of
+from perfgate.flows.trace.reducing import KEPT, TaskAnswer, read_answer
+from tests.command import run_perfgate
+from tests.fakes.deadly_reader import install, kill_readers
+from tests.fakes.training import Training
+
+
+def answer(number: int) -> bytes:
+    return b"%d" % number
+
+
+def die() -> bytes:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return b""
+
+
+def die_once(marker: Path) -> bytes:
+    if marker.exists():
+        return b"alive"
+    marker.touch()
+    return die()
+
+
+def test_completed__workers_die__only_the_task_that_kills_each_worker_has_no_answer(tmp_path: Path) -> None:
+    tasks = [Task(partial(answer, number)) for number in range(4)]
+    deadly, once = Task(die), Task(partial(die_once, tmp_path / "marker"))
+    found = dict(completed(LocalExecutor(2), [*tasks[:2], deadly, once, *tasks[2:]]))
+    assert found == {**dict(zip(tasks, (b"0", b"1", b"2", b"3"))), deadly: None, once: b"alive"}
+
+
+def test_ranks__recording_kills_its_readers__listed_and_the_others_judged(tmp_path: Path) -> None:
+    packages = install(tmp_path / "packages")
+    recordings = Training(ranks=4, tensor=4, steps=2, layers=1).write(tmp_path / "job")
+    kill_readers(recordings / "job_0.pt.trace.json", 1)
+    kill_readers(recordings / "job_3.pt.trace.json", 1000)
+    done = run_perfgate(
+        "trace",
+        "ranks",
+        "job",
+        "--workers",
+        "2",
+        cwd=tmp_path,
+        environment={**os.environ, "PYTHONPATH": str(packages), "COLUMNS": "400"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "1 of 4 recordings left out: job/job_3.pt.trace.json: the process that read it was killed" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "cluster"),
+    [
+        ("ray://head:10001", Cluster("ray", "head:10001")),
+        ("dask://[::1]:8786", Cluster("dask", "[::1]:8786")),
+        ("slurm", Cluster("slurm")),
+    ],
+)
+def test_read_cluster__known__engine_and_address(text: str, cluster: Cluster) -> None:
+    assert read_cluster(text) == cluster
+
+
+@pytest.mark.parametrize("text", ["ray", "ray://head", "dask://:x", "slurm://x", "tcp://head:1", ""])
+def test_read_cluster__unknown__what_to_write(text: str) -> None:
+    with pytest.raises(UsageError, match="write ray://HOST:PORT, dask://HOST:PORT or slurm"):
+        read_cluster(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("job/a b", Place(Path("job/a b"))),
+        ("file:///data/job", Place(Path("/data/job"))),
+        ("file://localhost/data/job", Place(Path("/data/job"))),
+        ("file://node1/data/a%20b", Place(Path("/data/a b"), "node1")),
+    ],
+)
+def test_place_of__path_or_url__path_and_node(text: str, place: Place) -> None:
+    assert place_of(text) == place
+
+
+@pytest.mark.parametrize("text", ["s3://bucket/job", "file://node1"])
+def test_place_of__another_url__what_to_write(text: str) -> None:
+    with pytest.raises(UsageError, match="write a path, or file://HOST/PATH"):
+        place_of(text)
+
+
+@pytest.mark.parametrize(
+    ("on", "missing", "extra"),
+    [("ray://head:1", "ray", "ray"), ("dask://head:1", "distributed", "dask"), ("slurm", "submitit", "slurm")],
+)
+def test_ranks__package_of_the_cluster_is_missing__what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: str, missing: str, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    Training(ranks=1, tensor=1, steps=1, layers=1).write(tmp_path)
+    error = refused("ranks", str(tmp_path), "--on", on)
+    assert f"pip install 'perfgate[{extra}]'" in str(error)
+    assert error.exit_code == 2
+
+
+def test_ranks__node_or_workers_without_sense__what_to_write(tmp_path: Path) -> None:
+    assert "name the cluster with --on" in str(refused("ranks", "file://node1/job"))
+    both = refused("reduce", str(tmp_path), "--on", "slurm", "--workers", "2")
+    assert "the cluster decides how many tasks run" in str(both)
+
+
+def refused(*arguments: str) -> PerfgateError:
+    error = CliRunner().invoke(cli, ["trace", *arguments]).exception
+    assert isinstance(error, PerfgateError)
+    return error
+
+
+def test_read_answer__of_another_version__which_of_them_to_install() -> None:
+    made = msgspec.msgpack.encode(TaskAnswer("0.0.9, layout 1"))
+    with pytest.raises(
+        ClusterRefusedError, match=r"run perfgate 0\.0\.9, layout 1, this is .*install the same version there"
+    ):
+        read_answer(made)
+
+
+def test_reduce__several_folders__tables_of_each_under_its_number(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        Training(ranks=1, tensor=1, steps=1, layers=1).write(tmp_path / name)
+    (tmp_path / "empty").mkdir()
+    folders = [str(tmp_path / name) for name in ("a", "empty", "b")]
+    done = CliRunner().invoke(cli, ["trace", "reduce", *folders, "--workers", "1", "--out", str(tmp_path / "tables")])
+    assert done.exit_code == 0, done.output
+    names = sorted(file.name for file in (tmp_path / "tables").iterdir())
+    assert names == [f"{number}__job_0.pt.trace.json{KEPT}" for number in (0, 2)]
+    assert "empty: holds no recordings of ranks" in done.stderr
