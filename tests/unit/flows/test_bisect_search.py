@@ -78,3 +78,16 @@ def test_search__many_under_noise__wrong_no_more_often_than_stated(spread: float
 def test_search__smaller_error_allowed__fewer_answers_are_taken() -> None:
     strict, lax = ([searched(seed, 0.008, error)[0].outcome for seed in range(60)] for error in (0.001, 0.2))
     assert strict.count("found") < lax.count("found")
+
+
+def test_search__both_ends_may_differ_by_noise__measured_again_and_not_searched() -> None:
+    asked: list[float] = []
+
+    def gate(directory: Path, options: CheckOptions, progress: Quiet) -> DecisionDocument:
+        asked.append(options.budgets)
+        weak = make_comparison(outcome="regressed", delta=0.02, interval=(0.001, 0.039), p_adjusted=0.03)
+        return msgspec.structs.replace(_PASS, comparisons=[weak])
+
+    search = Search(Path(), CheckOptions(out=Path()), gate, Quiet(), NumberedStates(), error=0.05)  # type: ignore[arg-type]
+    assert find_culprits(STATES, search.ask, cumulative=True).outcome == "undecided"
+    assert asked == [1.0, 3.0]
