@@ -31,7 +31,7 @@ _directory = directory_option("The project's folder, or one inside it; a branch 
 
 @click.group("store", cls=CommandGroup)
 def COMMAND() -> None:
-    """Check, copy or export the store of main's runs; keep artifacts, and remove old ones.
+    """Check, copy or export main's runs; keep or remove artifacts.
 
     LOCATION, FROM and TO are written as [store] path: a file, branch://NAME, or postgresql://USER@HOST/DATABASE with
     the password in PGPASSWORD.
@@ -158,7 +158,7 @@ def prune(older_than: timedelta | None, larger_than: int | None, dry_run: bool, 
         click.echo(sentence("removed: {sets} ({size}); broken-off uploads: {unfinished}", **counts))
     click.echo(
         sentence(
-            "stay: {sets} ({size}), of which {retained} are needed by a regression or main's level",
+            "stay: {sets} ({size}); needed by a regression or main's level: {retained}",
             sets=pruned.stay,
             size=bytes_text(pruned.stay_bytes),
             retained=pruned.retained,

@@ -66,7 +66,7 @@ def test_stored_history__runs_with_other_steps_before_or_a_busy_machine__left_ou
         run_of(5, mib=365),
     ]
     for run in stored:
-        keep(load_config(project), {}, run, allow_dirty=False)
+        keep(load_config(project), {}, run, [], allow_dirty=False)
     series = shown(project, run_of(6, mib=366))
     assert (series["memory.resident"].values, series["memory.resident"].left_out) == (
         [366 * MIB, 367 * MIB, 368 * MIB, 365 * MIB],
@@ -78,7 +78,7 @@ def test_stored_history__runs_with_other_steps_before_or_a_busy_machine__left_ou
 
 
 def test_stored_history__no_run_compares__said_and_not_silently_empty(project: Path) -> None:
-    keep(load_config(project), {}, run_of(1, mib=516, steps=COMPILED_BEFORE), allow_dirty=False)
+    keep(load_config(project), {}, run_of(1, mib=516, steps=COMPILED_BEFORE), [], allow_dirty=False)
     series = shown(project, run_of(2, mib=366))["memory.resident"]
     assert (series.values, series.left_out) == ([], 1)
 

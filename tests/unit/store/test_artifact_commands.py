@@ -208,7 +208,7 @@ def test_prune__command__summary_of_what_went_and_stays(project: Path, tmp_path:
     done = store_command(project, "prune", "--larger-than", "1kB", "--older-than", "2y")
     assert done.exit_code == 0, done.exception
     assert "removed: 1 (" in done.stdout
-    assert "stay: 0 (0 B), of which 0 are needed" in done.stdout
+    assert "stay: 0 (0 B); needed by a regression or main's level: 0" in done.stdout
     assert json.loads(store_command(project, "prune", "--older-than", "1w", "--json").stdout)["removed"] == []
 
 
