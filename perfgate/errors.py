@@ -35,6 +35,14 @@ class UsageError(PerfgateError):
     """The command was called in a way that cannot work here."""
 
 
+class ArgumentError(UsageError):
+    """An argument of a question is missing, unknown or wrong."""
+
+
+class ForbiddenError(UsageError):
+    """The asker may not read it."""
+
+
 class ConfigError(PerfgateError):
     """perfgate.toml is missing or invalid."""
 

@@ -180,7 +180,7 @@ def _questions(location: str, runs: int, times: int, histories: Path) -> list[Qu
         Question("the pages of a project, read for the first time", read, 1),
         Question("the page of a series", page_of_a_series, times),
         Question("the overview", lambda: sites.page(shown, "index.html"), times),
-        Question("a page of the list of runs", lambda: sites.run(shown, "page-7.html"), times),
+        Question("a page of the list of runs", lambda: sites.page(shown, "runs/page-7.html"), times),
     ]
 
 

@@ -33,7 +33,7 @@ BUG_ADVICE = "this is a bug in perfgate; please report it"
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Start": ("init", "config", "demo", "doctor"),
     "Judge": ("local", "check", "run", "gate", "upgrade", "bisect"),
-    "Look": ("advise", "explain", "trace", "serve", "token", "baseline", "store", "trend", "site"),
+    "Look": ("advise", "explain", "ask", "trace", "serve", "token", "baseline", "store", "trend", "site"),
     "CI": ("plan", "publish", "command", "report"),
     "Shell": ("completion",),
 }

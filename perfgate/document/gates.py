@@ -13,8 +13,9 @@ from perfgate.document.history import Triage
 class GateRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on one commit under review, of one testbed of a matrix or of the only machine (``testbed`` "").
 
-    ``gate`` is the gate's key, ``change`` the number of the change request, 0 in a merge queue; ``judged_at`` is ISO 8601. A
-    later judgement of the same commit replaces it.
+    ``gate`` is the gate's key, ``change`` the number of the change request, 0 in a merge queue; ``judged_at`` is ISO 8601.
+    ``link`` is the page of the report, or of the CI run that judged; empty if there is none. A later judgement of the same
+    commit replaces it.
     """
 
     gate: str
@@ -23,6 +24,7 @@ class GateRecord(msgspec.Struct, frozen=True, kw_only=True):
     change: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
     verdict: Verdict
     judged_at: str
+    link: Annotated[str, msgspec.Meta(max_length=2000, pattern="^(https?://[^\\x00-\\x20]+)?$")] = ""
 
     @property
     def key(self) -> tuple[str, ...]:

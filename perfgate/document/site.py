@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from perfgate.document.gates import GateRecord
 from perfgate.document.history import Acceptance, Confirmation, StoredRun
 from perfgate.document.trend import TrendDocument, TrendSeries
 
@@ -18,7 +19,8 @@ class SiteContent(msgspec.Struct, frozen=True, kw_only=True):
     """Main's stored history as the pages show it; it is read once and shown by every page.
 
     ``runs`` are all runs, newest first. ``branches`` are, if runs of several branches are stored, the series of each branch
-    alone. ``devices`` are the names of the devices by fingerprint, of testbeds with a readable run.
+    alone. ``devices`` are the names of the devices by fingerprint, of testbeds with a readable run. ``gates`` are the verdicts
+    on changes, newest first, and ``accepted_commits`` those of which a person accepted a regression.
     """
 
     trend: TrendDocument
@@ -27,6 +29,8 @@ class SiteContent(msgspec.Struct, frozen=True, kw_only=True):
     devices: dict[str, str] = {}
     acceptances: list[Acceptance] = []
     confirmations: list[Confirmation] = []
+    gates: list[GateRecord] = []
+    accepted_commits: set[str] = set()
 
 
 class BesideLevel(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,3 +49,8 @@ class BesideLevel(msgspec.Struct, frozen=True, kw_only=True):
     interval: tuple[float, float] | None = None
     confidence: float | None = None
     position: Position = "unknown"
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether the number lies outside the interval, or is another count."""
+        return self.position in ("above", "below", "differs")

@@ -270,6 +270,11 @@ class TrendDocument(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []
     gates: GateHistory | None = None
 
+    @property
+    def open_regressions(self) -> list[TrendCause]:
+        """The regressions that are neither repaired nor accepted nor refuted, the worst first."""
+        return [cause for cause in self.causes if cause.direction == "worse" and cause.standing in ("new", "open")]
+
 
 class KnownChange(msgspec.Struct, frozen=True, array_like=True):
     """A reported change: its series, commit, direction, standing, and the short name that people use for it."""

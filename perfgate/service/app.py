@@ -12,13 +12,24 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perfgate.errors import PerfgateError, SessionKeptError, StoreError, UnfitRunError, UnknownRunError, UsageError
+from perfgate.errors import (
+    ArgumentError,
+    ForbiddenError,
+    PerfgateError,
+    SessionKeptError,
+    StoreError,
+    UnfitRunError,
+    UnknownRunError,
+    UsageError,
+)
 from perfgate.service.admission import HEALTH
 from perfgate.service.answers import DescribedApp, as_json, described, refused
 from perfgate.service.part import ServicePart
 
 # The most specific class of an error counts.
 _STATUSES: Mapping[type[Exception], HTTPStatus] = {
+    ArgumentError: HTTPStatus.BAD_REQUEST,
+    ForbiddenError: HTTPStatus.FORBIDDEN,
     UsageError: HTTPStatus.NOT_FOUND,
     UnknownRunError: HTTPStatus.NOT_FOUND,
     SessionKeptError: HTTPStatus.CONFLICT,

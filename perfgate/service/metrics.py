@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perfgate.document.decision import Verdict
 from perfgate.document.history import StoredRun, moment
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.render.openmetrics import LabelledRun, ServiceFamily, openmetrics_of_runs
@@ -22,6 +23,8 @@ MEDIA_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 # Of each project the newest runs, among which the newest of each testbed is found.
 _LOOKED_AT = 500
 _MOST_KEPT = 1_000
+# A skipped change is no gate.
+_JUDGED: tuple[Verdict, ...] = ("PASS", "WARN", "FAIL", "INCONCLUSIVE")
 
 
 class Metrics:
@@ -60,18 +63,36 @@ class Metrics:
         projects = [project for project in self._served.store().projects() if own in (None, project)]
         latest = [run for project in projects for run in self._latest(project)]
         with self._lock:
-            uploads = {project: float(self._uploads[project]) for project in projects}
+            uploads: dict[tuple[str, ...], float] = {(project,): float(self._uploads[project]) for project in projects}
         families = [
-            ServiceFamily("perfgate_uploads", "counter", "Runs uploaded since the service started", "project", uploads),
+            ServiceFamily(
+                "perfgate_uploads", "counter", "Runs uploaded since the service started", ("project",), uploads
+            ),
             ServiceFamily(
                 "perfgate_last_run_timestamp_seconds",
                 "gauge",
                 "Start of the newest run of main",
-                "project",
-                {run.project: moment(run.started_at).timestamp() for run in reversed(latest)},
+                ("project",),
+                {(run.project,): moment(run.started_at).timestamp() for run in reversed(latest)},
+            ),
+            ServiceFamily(
+                "perfgate_gates",
+                "gauge",
+                "Verdicts on changes that the store keeps, one for each commit and testbed",
+                ("project", "verdict"),
+                self._gates(projects),
             ),
         ]
         return Response(openmetrics_of_runs(self._documents_of(latest), families), media_type=MEDIA_TYPE)
+
+    def _gates(self, projects: Iterable[str]) -> dict[tuple[str, ...], float]:
+        """The number of each verdict; a project whose verdicts are not kept has none."""
+        kept = {project: Counter(gate.verdict for gate in self._served.store().gates(project)) for project in projects}
+        return {
+            (project, verdict): float(counts[verdict])
+            for project, counts in kept.items()
+            for verdict in (_JUDGED if counts else ())
+        }
 
     def _latest(self, project: str) -> list[StoredRun]:
         """The newest run of each testbed, newest first."""

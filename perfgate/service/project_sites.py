@@ -16,13 +16,14 @@ from fastapi import APIRouter, HTTPException, Query
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from perfgate.conductor.workers.foresight import Foresight
-from perfgate.config import CONFIG_NAME, parse_config
+from perfgate.document.history import StoredRun
 from perfgate.document.kept import KeptOfRun
 from perfgate.errors import StoreError, StoreRefusedError
 from perfgate.flows.shared.artifacts import kept_reader
+from perfgate.flows.shared.doors import Quiet
 from perfgate.flows.shared.site.pages import SitePages
 from perfgate.flows.shared.site.read import ChangesRemembered, read_site
+from perfgate.flows.shared.store import config_of_project
 from perfgate.judging.report.render.served import render_projects
 from perfgate.judging.report.render.site.addresses import OVERVIEW, SiteLinks, is_address
 from perfgate.judging.store.artifacts import ArtifactStore
@@ -30,24 +31,12 @@ from perfgate.locale import Language
 from perfgate.service.answers import as_page, page_answer
 from perfgate.service.callers import NO_NUL, ReadProject, caller_of
 from perfgate.service.kept_site import KeptSite
+from perfgate.service.run_recordings import RunRecordings
 from perfgate.service.served_store import ServedStore
 
 _MOST_KEPT = 20
 _SECONDS_PER_DAY = 86_400
 RunDigits = Annotated[str, Query(pattern=NO_NUL, description="The first digits of the id of a run.")]
-
-
-class _Quiet:
-    """Shows nothing: a request waits for the page alone."""
-
-    def status(self, text: str) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        pass
-
-    def expect(self, foresight: Foresight) -> None:
-        pass
 
 
 class ProjectSites:
@@ -63,10 +52,12 @@ class ProjectSites:
         *,
         recordings: str = "",
         artifacts: ArtifactStore | None = None,
+        run_recordings: RunRecordings | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._served, self._root, self._language = served, root, language
-        self._recordings, self._artifacts, self._clock = recordings, artifacts, clock
+        self._artifacts, self._clock = artifacts, clock
+        self._recordings, self._run_recordings = recordings, run_recordings
         self._lock = threading.Lock()
         self._sites: dict[str, KeptSite] = {}
         self.public = served.public
@@ -105,20 +96,28 @@ class ProjectSites:
     def series(self, project: ReadProject, name: str) -> Response:
         return self.page(project, f"series/{name}")
 
-    def run(self, project: ReadProject, name: str) -> Response:
-        return self.page(project, f"runs/{name}")
+    def run(self, request: Request, project: ReadProject, name: str) -> Response:
+        # The token of a project reads no recordings.
+        found = self._run_recordings if caller_of(request).project is None else None
+        return self.page(project, f"runs/{name}", recording_of=found.name_of if found is not None else None)
 
     def compare(self, project: ReadProject, name: str, earlier: RunDigits = "", later: RunDigits = "") -> Response:
         return self.page(project, f"compare/{name}", {"earlier": earlier, "later": later})
 
     def page(
-        self, project: str, address: str, query: Mapping[str, str] | None = None, *, form_key: str = ""
+        self,
+        project: str,
+        address: str,
+        query: Mapping[str, str] | None = None,
+        *,
+        form_key: str = "",
+        recording_of: Callable[[StoredRun], str] | None = None,
     ) -> Response:
         if not is_address(address):
             raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such page")
         pages = self._pages(project)
         try:
-            page = pages.page(address, query, form_key=form_key)
+            page = pages.page(address, query, form_key=form_key, recording_of=recording_of)
         except StoreRefusedError:
             raise
         except StoreError as error:
@@ -141,10 +140,9 @@ class ProjectSites:
         return site.pages(f"{revision} {int(self._clock() // _SECONDS_PER_DAY)}")
 
     def _read(self, project: str, search: ChangesRemembered) -> SitePages:
-        of_any = parse_config("", self._root / CONFIG_NAME, needs_workload=False)
-        config, store = msgspec.structs.replace(of_any, project=project), self._served.store()
+        config, store = config_of_project(project, self._root), self._served.store()
         search.begin()
-        content = read_site(config, store, _Quiet(), seconds_since_1970=self._clock(), search=search)
+        content = read_site(config, store, Quiet(), seconds_since_1970=self._clock(), search=search)
         read_kept = kept_reader(self._artifacts, project)
 
         def kept(run_id: str) -> KeptOfRun:

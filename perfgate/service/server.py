@@ -21,12 +21,16 @@ from perfgate.locale import Language
 from perfgate.service.admission import Admission
 from perfgate.service.app import create_app
 from perfgate.service.artifact_files import ArtifactFiles
+from perfgate.service.ask_api import AskApi
+from perfgate.service.asking import ServedSources
 from perfgate.service.callers import Authenticator
 from perfgate.service.library import Library
+from perfgate.service.mcp_server import McpPart
 from perfgate.service.metrics import Metrics
 from perfgate.service.part import ServicePart
 from perfgate.service.project_sites import ProjectSites
 from perfgate.service.recordings import RecordingPages
+from perfgate.service.run_recordings import RunRecordings
 from perfgate.service.served_store import ServedStore
 from perfgate.service.store_api import StoreApi
 from perfgate.service.triage_form import TriageForm
@@ -84,19 +88,29 @@ def _parts(
     webhook: Webhook | None,
     authenticator: Authenticator,
 ) -> list[ServicePart]:
-    parts: list[ServicePart] = []
+    library = Library(request.folder) if request.folder is not None else None
+    sources = ServedSources(request.root, served, library)
+    parts: list[ServicePart] = [AskApi(sources), McpPart(sources)]
     artifacts = open_artifacts_at(request.artifacts, environ, SERVED) if request.artifacts else None
     if artifacts is not None:
         parts.append(ArtifactFiles(artifacts))
     if served is not None:
         metrics = Metrics(served)
         parts += [StoreApi(served, [metrics.recorded, *([webhook.recorded] if webhook else [])]), metrics]
-        recordings = _RECORDINGS if request.folder is not None else ""
-        parts.append(ProjectSites(served, request.root, request.language, recordings=recordings, artifacts=artifacts))
+        parts.append(
+            ProjectSites(
+                served,
+                request.root,
+                request.language,
+                recordings=_RECORDINGS if library is not None else "",
+                artifacts=artifacts,
+                run_recordings=RunRecordings(library) if library is not None else None,
+            )
+        )
         parts.append(TriageForm(served, authenticator, request.language))
-    if request.folder is not None:
+    if library is not None:
         home = "/" if served is None else _RECORDINGS
-        parts.append(RecordingPages(Library(request.folder), request.language, home=home))
+        parts.append(RecordingPages(library, request.language, home=home))
     return parts
 
 

@@ -154,6 +154,8 @@ NOT_RUN: dict[str, str] = {
     "perfgate init --gitlab --action tools/perfgate@COMMIT": "COMMIT is of the reader's server: tests/unit/flows/test_init.py",
     "perfgate local --hook": "reads what git gives a hook: tests/end_to_end/test_hook.py",
     "perfgate serve": "serves until it is interrupted: tests/unit/cli/test_serve.py",
+    "perfgate ask": "a group of commands",
+    "perfgate ask --mcp": "answers until its input ends: tests/unit/service/test_ask.py",
     "perfgate serve --traces DIR": "serves until it is interrupted: tests/unit/cli/test_serve.py",
     "perfgate store": "a group of commands",
     "perfgate store prune": "needs a place for artifacts: tests/unit/store/test_artifact_commands.py",

@@ -53,6 +53,7 @@ NOT_RUN = {
     "installs packages and gates for minutes; tests/end_to_end/test_upgrade_bisect.py runs the same on wheels of its own",
     "installs from a repository",
     "needs a cluster; tests/cluster starts Slurm and runs what Kubernetes would",
+    "needs stored runs of main; tests/unit/service/test_ask.py asks every question",
 }
 
 

@@ -113,6 +113,8 @@ def _understood(words: list[str], command: str) -> None:
     while isinstance(member, click.Group):
         if not rest:
             return
+        if rest[0].startswith("-"):  # an option of the group itself
+            break
         context = click.Context(member, info_name=name, parent=context)
         found, subcommand, rest = member.resolve_command(context, rest)
         assert subcommand is not None, command

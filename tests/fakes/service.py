@@ -21,9 +21,14 @@ from perfgate.judging.store.ledger import Ledger, TokenScope
 from perfgate.service.admission import Admission
 from perfgate.service.app import create_app
 from perfgate.service.artifact_files import ArtifactFiles
+from perfgate.service.ask_api import AskApi
+from perfgate.service.asking import ServedSources
 from perfgate.service.callers import Authenticator
+from perfgate.service.library import Library
+from perfgate.service.mcp_server import McpPart
 from perfgate.service.metrics import Metrics
 from perfgate.service.project_sites import ProjectSites
+from perfgate.service.run_recordings import RunRecordings
 from perfgate.service.served_store import ServedStore
 from perfgate.service.store_api import Recorded, StoreApi
 from perfgate.service.triage_form import TriageForm
@@ -80,6 +85,7 @@ def serve_folder(
     *recorded: Recorded,
     own: str | None = SERVER_TOKEN,
     artifacts: str | None = None,
+    recordings: Path | None = None,
 ) -> Service:
     """Serve the store in ``store.db`` and the artifacts in ``kept`` in the folder; ``own`` None: open on this machine."""
     served = ServedStore(str(folder / "store.db"), folder, {})
@@ -87,10 +93,22 @@ def serve_folder(
     assert isinstance(store, SqlStore)
     metrics = Metrics(served)
     kept = open_artifacts_at(artifacts or str(folder / "kept"), {}, SERVED)
+    library = Library(recordings) if recordings else None
+    sources = ServedSources(folder, served, library)
+    found = RunRecordings(library) if library else None
     authenticator = Authenticator(own, store.ledger())
-    sites = ProjectSites(served, folder, "en", artifacts=kept)
-    api, form = StoreApi(served, [metrics.recorded, *recorded]), TriageForm(served, authenticator, "en")
-    listening.application = Admission(create_app([ArtifactFiles(kept), api, metrics, sites, form]), authenticator)
+    app = create_app(
+        [
+            AskApi(sources),
+            McpPart(sources),
+            ArtifactFiles(kept),
+            StoreApi(served, [metrics.recorded, *recorded]),
+            metrics,
+            ProjectSites(served, folder, "en", artifacts=kept, run_recordings=found),
+            TriageForm(served, authenticator, "en"),
+        ]
+    )
+    listening.application = Admission(app, authenticator)
     return Service(listening.url, store, store.ledger(), kept)
 
 

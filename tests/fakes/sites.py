@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from perfgate.document.gates import GateRecord
 from perfgate.document.history import Acceptance, StoredRun
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendDocument
@@ -42,6 +43,18 @@ def make_acceptance(**fields: Any) -> Acceptance:
     return Acceptance(**{**values, **fields})
 
 
+def make_gate(number: int, **fields: Any) -> GateRecord:
+    """Return the verdict on a commit of the change request with this number."""
+    values: dict[str, Any] = {
+        "gate": "default",
+        "commit": f"{number:040x}",
+        "change": number,
+        "verdict": "PASS",
+        "judged_at": f"2026-11-{number:02}T10:00:00+00:00",
+    }
+    return GateRecord(**{**values, **fields})
+
+
 def make_site(trend: TrendDocument | None = None, **fields: Any) -> SiteContent:
     """Return a site with one open regression of one workload."""
     values: dict[str, Any] = {
@@ -67,5 +80,9 @@ def hostile_site(name: str) -> SiteContent:
         acceptances=[make_acceptance(commit=name, metric=name, reason=name, accepted_by=name, until="2026-05-05")],
         confirmations=[
             make_confirmation(before=name, after=name, workload=name, shape=name, metric=name, fingerprint=name)
+        ],
+        gates=[
+            make_gate(1, gate=name, commit=name, testbed=name, verdict="FAIL", link=f"javascript:{name}"),
+            make_gate(2),
         ],
     )

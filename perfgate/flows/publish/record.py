@@ -30,6 +30,7 @@ def record_verdicts(published: Published, case: PublishCase, at: PublishPlace, d
             change=case.change.number if case.change else 0,
             verdict=artifact.decision.verdict,
             judged_at=judged_at,
+            link=case.event.report_url or case.event.job_url or "",
         )
         for artifact in published.artifacts
         if artifact.decision.verdict != "SKIPPED"

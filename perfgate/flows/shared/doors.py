@@ -36,6 +36,19 @@ class Progress(Protocol):
         """Replace the estimate of the time left."""
 
 
+class Quiet:
+    """Shows nothing: who waits sees the result alone."""
+
+    def status(self, text: str) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        pass
+
+    def expect(self, foresight: Foresight) -> None:
+        pass
+
+
 class Remembering:
     """Passes progress on, and remembers the notes: the report lists the problems too."""
 

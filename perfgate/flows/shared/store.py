@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from perfgate.catalogue.lookup import metric
-from perfgate.config import Config, load_config
+from perfgate.config import CONFIG_NAME, Config, load_config, parse_config
 from perfgate.document.conditions import conditions_of
 from perfgate.document.history import Acceptance, History, HistorySeries, moment
 from perfgate.document.run import RunDocument
@@ -51,6 +51,11 @@ def open_store_at(location: str, root: Path, environ: Mapping[str, str]) -> Stor
     """The store at a location; a branch is one of the repository that ``root`` lies in."""
     access = _access_of_job(environ) if location.startswith(PREFIX) else None
     return open_location(location, StorePlace(root, environ, access))
+
+
+def config_of_project(project: str, root: Path) -> Config:
+    """The settings of a stored project, whose perfgate.toml is not here: the defaults. ``root`` may hold its clone."""
+    return msgspec.structs.replace(parse_config("", root / CONFIG_NAME, needs_workload=False), project=project)
 
 
 def store_location_in(location: str | None, folder: Path, environ: Mapping[str, str]) -> str:

@@ -150,6 +150,7 @@ GATES = sa.Table(
     sa.Column("change", sa.BigInteger, nullable=False),
     sa.Column("verdict", TEXT, nullable=False),
     sa.Column("judged_at", TEXT, nullable=False),
+    sa.Column("link", TEXT, nullable=False),
 )
 
 # Version of the tables above, and of the newest script in migrations/. After a release, a change of the tables needs a new

@@ -34,6 +34,12 @@ class _Gate:
         return not self.has_failed and not self.is_undecided
 
 
+def accepted_commits(acceptances: Sequence[Acceptance], triages: Sequence[Triage]) -> set[str]:
+    """The commits of which a person accepted a regression, or said that it is expected."""
+    expected = {triage.commit for triage in triages if triage.state == "expected"}
+    return {acceptance.commit for acceptance in acceptances} | expected
+
+
 def gate_history(
     records: Sequence[GateRecord], acceptances: Sequence[Acceptance], triages: Sequence[Triage] = ()
 ) -> GateHistory | None:
@@ -41,8 +47,7 @@ def gate_history(
     if not records:
         return None
     states = {triage.commit: triage for triage in triages}
-    expected = {triage.commit for triage in triages if triage.state == "expected"}
-    accepted = {acceptance.commit for acceptance in acceptances} | expected
+    accepted = accepted_commits(acceptances, triages)
     by_commit: dict[tuple[str, str], list[GateRecord]] = {}
     for record in records:
         by_commit.setdefault((record.gate, record.commit), []).append(record)

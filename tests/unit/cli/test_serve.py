@@ -331,7 +331,7 @@ def test_openapi__requests_of_every_kind__none_fails(address: str) -> None:
     schemathesis = pytest.importorskip("schemathesis")
     schema = schemathesis.openapi.from_dict(got(address, "openapi.json"))
     operations = [one.ok() for one in schema.get_all_operations()]
-    assert len(operations) == 9
+    assert len(operations) == 10
     for operation in operations:
 
         @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), database=None)

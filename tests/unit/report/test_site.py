@@ -21,9 +21,10 @@ from perfgate.judging.report.render.site.addresses import (
     run_address,
     series_address,
 )
+from perfgate.judging.trend.gates import accepted_commits, gate_history
 from tests.fakes.documents import TESTBED, make_difference, make_run
 from tests.fakes.history import commit_of, main_runs, stepped
-from tests.fakes.sites import hostile_site, make_acceptance, make_site, make_stored
+from tests.fakes.sites import hostile_site, make_acceptance, make_gate, make_site, make_stored
 from tests.fakes.trends import make_change, make_gates, make_series, make_testbed, make_trend, make_triage
 from tests.unit.report.test_hostile import NASTY, seen
 
@@ -120,6 +121,7 @@ SHOWN = {
     "runs": "runs/index.html",
     "run": run_address(make_stored(20).id),
     "compare": TWO_RUNS,
+    "gates": "gates.html",
     "fleet": "fleet.html",
 }
 
@@ -140,7 +142,9 @@ def example_page(address: str, name: str = "encoder") -> str:
         ),
     ]
     spans = [make_testbed("e" * 64, differences=[make_difference("torch", "2.13.0", "2.14.0")]), make_testbed("f" * 64)]
-    content = points_at(make_site(make_trend(*series, testbeds=spans)))
+    verdicts = [make_gate(3), make_gate(2, change=1), make_gate(1, verdict="FAIL")]
+    trend = make_trend(*series, testbeds=spans, gates=gate_history(verdicts, []))
+    content = points_at(make_site(trend, gates=verdicts))
     # The page has the address of its series, which its names are a part of.
     places = {series_address(make_series()): series_address(content.trend.series[0])}
     return pages_of(content, SiteLinks(forms=True)).page(places.get(address, address)) or ""
@@ -309,6 +313,36 @@ def test_run__failed_step_and_warning__stand_at_the_top() -> None:
     assert "the step took longer than 300 s" in text
     assert "the machine was busy: load 7.2 on 2 CPUs" in text
     assert text.index("longer than 300 s") < text.index("Checklist")
+
+
+def test_gates__each_kind_of_failure__what_became_of_it_and_a_link_to_its_report() -> None:
+    records = [
+        make_gate(9, verdict="INCONCLUSIVE", testbed="a3"),
+        make_gate(8, verdict="FAIL", link="javascript:alert(1)"),
+        make_gate(7, verdict="FAIL"),
+        make_gate(6, change=5),
+        make_gate(5, verdict="FAIL", link="https://forge.example/team/model/actions/runs/5"),
+    ]
+    acceptances = [make_acceptance(commit=records[2].commit)]
+    trend = make_trend(make_series(), gates=gate_history(records, acceptances))
+    content = make_site(
+        trend, gates=records, acceptances=acceptances, accepted_commits=accepted_commits(acceptances, [])
+    )
+    page = pages_of(content).page("gates.html")
+    text = shown(page)
+    assert "5 gates: 3 would have failed, 2 of them withdrawn or accepted." in text
+    assert f"8 {records[1].commit[:10]} FAIL neither accepted nor withdrawn" in text
+    assert f"7 {records[2].commit[:10]} FAIL accepted" in text
+    assert "FAIL withdrawn: a later commit of the change does not fail" in text
+    assert "a3 INCONCLUSIVE" in text
+    assert [link for link in Links(page or "").links if ":" in link] == [records[4].link]
+    assert "3 would have failed" in shown(pages_of(content).page("index.html"))
+
+
+def test_gates__no_verdict_kept__says_how_to_keep_one() -> None:
+    pages = pages_of(make_site())
+    assert "perfgate publish --record" in shown(pages.page("gates.html"))
+    assert "would have failed" not in shown(pages.page("index.html"))
 
 
 def test_fleet__testbed__last_run_temperature_and_noise_floor(site: dict[str, str]) -> None:

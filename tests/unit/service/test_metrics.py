@@ -6,6 +6,7 @@ import msgspec
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.fakes.service import SERVER_TOKEN, Service
+from tests.fakes.sites import make_gate
 from tests.unit.document.minimal import minimal_run
 from tests.unit.service.test_store_api import upload
 
@@ -21,6 +22,7 @@ def test_metrics__two_projects_and_testbeds__the_newest_values_of_each_and_the_u
     ):
         service.store.record(run)
     upload(service, minimal_run(session="s3", fingerprint="f3", value=0.005))
+    service.store.keep_gates("shop", [make_gate(1), make_gate(2), make_gate(3, verdict="FAIL")])
 
     answer = service.client(SERVER_TOKEN).get("/metrics")
     assert answer.headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -34,5 +36,7 @@ def test_metrics__two_projects_and_testbeds__the_newest_values_of_each_and_the_u
     }
     uploads = families["perfgate_uploads"].samples
     assert {one.labels["project"]: one.value for one in uploads} == {"shop": 1.0, 'b"a\\nk': 0.0}
+    gates = {(one.labels["project"], one.labels["verdict"]): one.value for one in families["perfgate_gates"].samples}
+    assert gates == {("shop", "PASS"): 2, ("shop", "WARN"): 0, ("shop", "FAIL"): 1, ("shop", "INCONCLUSIVE"): 0}
     newest = families["perfgate_last_run_timestamp_seconds"].samples
     assert {one.labels["project"]: one.value for one in newest}["shop"] == 1767323045.0

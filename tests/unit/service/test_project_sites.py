@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 import threading
+from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
 import msgspec
 
+from perfgate.document.files import canonical_bytes
+from perfgate.document.run import Artifact
 from perfgate.errors import StoreError
 from perfgate.flows.shared.site.read import ChangesRemembered
 from perfgate.service.kept_site import KeptSite
 from tests.fakes.history import main_runs, stepped
-from tests.fakes.service import SERVER_TOKEN, Client, Service
+from tests.fakes.service import SERVER_TOKEN, Client, Listening, Service, serve_folder
+from tests.fakes.sites import make_gate
 from tests.fakes.trends import make_series
 from tests.unit.document.minimal import minimal_run
 from tests.waiting import wait_until
@@ -60,6 +64,47 @@ def test_sites__new_run__on_the_page_at_once(service: Service) -> None:
     run_id = service.store.record(minimal_run(session="s2", value=0.003))
     assert run_id[:12] not in before
     assert run_id[:12] in client.get(runs).text
+
+
+def test_sites__run_whose_traces_are_served__linked_for_those_who_may_read_them(
+    address: Listening, tmp_path: Path
+) -> None:
+    folder = tmp_path / "recordings" / "nightly <1>"
+    folder.mkdir(parents=True)
+    trace = Artifact(name="trace", kind="trace", path="traces/a.pt.trace.json", bytes=2, sha256="0" * 64)
+    run, other = (msgspec.structs.replace(minimal_run(session=session), artifacts=[trace]) for session in ("s1", "s2"))
+    (folder / "run.json").write_bytes(canonical_bytes(run, name="the run"))
+    (tmp_path / "recordings" / "damaged").mkdir()
+    (tmp_path / "recordings" / "damaged" / "run.json").write_text("{")
+    service = serve_folder(address, tmp_path, recordings=tmp_path / "recordings")
+    kept, elsewhere = (service.store.record(one) for one in (run, other))
+    everyone, own = service.client(SERVER_TOKEN), service.client(service.token("shop", "read"))
+
+    def recordings(client: Client, run_id: str) -> list[str]:
+        page = client.get(f"/projects/shop/runs/{run_id[:12]}.html").text
+        return re.findall(r'href="(/(?:flame|timeline)[^"]*)"', page)
+
+    named = "recording=nightly%20%3C1%3E"
+    assert recordings(everyone, kept) == [f"/flame?{named}", f"/timeline?{named}"]
+    assert recordings(everyone, elsewhere) == recordings(own, kept) == []
+
+
+def test_sites__verdict_uploaded_and_judged_again__on_the_page_at_once(service: Service) -> None:
+    service.store.record(minimal_run())
+    client, runner = service.client(SERVER_TOKEN), service.client(service.token("shop"))
+    gates = "/projects/shop/gates.html"
+    assert "perfgate publish --record" in client.get(gates).text
+    for verdict in ("FAIL", "PASS"):
+        body = msgspec.json.encode(make_gate(4, verdict=verdict))
+        assert runner.post("/api/v1/projects/shop/gates", data=body).status_code == 200
+        assert f">{verdict}</span>" in client.get(gates).text
+
+
+def test_sites__verdict_with_an_address_that_is_none__refused(service: Service) -> None:
+    runner = service.client(service.token("shop"))
+    for link in ("javascript:alert(1)", "https://a b", "ftp://a", "https://" + "a" * 2000):
+        body = msgspec.json.encode(make_gate(4, link=link))
+        assert runner.post("/api/v1/projects/shop/gates", data=body).status_code == 422, link
 
 
 def test_sites__what_is_no_page__not_found(service: Service) -> None:

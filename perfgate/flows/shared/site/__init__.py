@@ -9,6 +9,7 @@ All links are relative, so a site works from files, below any path of a server, 
 |---|---|
 | ``index.html`` | open regressions, the workloads with their leading numbers, the testbeds |
 | ``open.html`` | what is open, accepted, measured side by side, and settled |
+| ``gates.html`` | the verdicts on changes, and what became of each failure |
 | ``fleet.html`` | the health of each testbed, and the checklist over time |
 | ``series/index.html`` | every series |
 | ``series/NAME-KEY.html`` | one metric of one place on one testbed; with ``-bBRANCH`` that of one branch alone |

@@ -11,13 +11,14 @@ from typing import NamedTuple
 from perfgate.document.history import StoredRun
 from perfgate.document.kept import KeptOfRun
 from perfgate.document.run import RunDocument
-from perfgate.document.site import BesideLevel, SiteContent
+from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendSeries
-from perfgate.judging.gate.run_to_run import beside_level, run_to_run
+from perfgate.flows.shared.site.beside import beside_each_other, beside_main
 from perfgate.judging.report.render.site.addresses import (
     ALL_SERIES,
     COMPARE,
     FLEET,
+    GATES,
     OPEN,
     OVERVIEW,
     SiteLinks,
@@ -31,6 +32,7 @@ from perfgate.judging.report.render.site.addresses import (
 )
 from perfgate.judging.report.render.site.compare import ComparedRun, render_compare, render_compare_form
 from perfgate.judging.report.render.site.fleet import render_fleet
+from perfgate.judging.report.render.site.gates import render_gates
 from perfgate.judging.report.render.site.open_page import render_open
 from perfgate.judging.report.render.site.overview import render_overview
 from perfgate.judging.report.render.site.runs import (
@@ -41,8 +43,6 @@ from perfgate.judging.report.render.site.runs import (
     render_unreadable,
 )
 from perfgate.judging.report.render.site.series import render_series, render_series_list
-from perfgate.judging.store.store import labels_text, stored_values
-from perfgate.judging.trend.level import level_around
 from perfgate.locale import Language
 
 # The limits of a site in files, beside the number of newest runs: the store may have thousands of each.
@@ -54,8 +54,17 @@ _DOCUMENTS_KEPT = 4
 
 OpenRun = Callable[[str], RunDocument]
 ReadKept = Callable[[str], KeptOfRun]
-# A value of a run by its place: workload, shape, metric, labels.
-_Values = Mapping[tuple[str, str, str, str], float]
+RecordingOf = Callable[[StoredRun], str]
+
+
+# The pages that are made from the content alone.
+_WITHOUT_DETAILS = {
+    OVERVIEW: render_overview,
+    OPEN: render_open,
+    GATES: render_gates,
+    FLEET: render_fleet,
+    ALL_SERIES: render_series_list,
+}
 
 
 class _SeriesPage(NamedTuple):
@@ -84,15 +93,22 @@ class SitePages:
         self._content, self._language, self._links, self._kept = content, language, links, kept
         self._open_run = lru_cache(_DOCUMENTS_KEPT)(open_run)
 
-    def page(self, address: str, query: Mapping[str, str] | None = None, *, form_key: str = "") -> str | None:
+    def page(
+        self,
+        address: str,
+        query: Mapping[str, str] | None = None,
+        *,
+        form_key: str = "",
+        recording_of: RecordingOf | None = None,
+    ) -> str | None:
         """The page of an address, None if there is none. Raises StoreError if a run cannot be read.
 
-        ``form_key`` is the reader's key for the forms that change something.
+        ``form_key`` is the reader's key for the forms that change something. ``recording_of`` names the served recording of a
+        run, "" if it has none.
         """
         content, links, language = self._content, replace(self._links, form_key=form_key), self._language
-        simple = {OVERVIEW: render_overview, OPEN: render_open, FLEET: render_fleet, ALL_SERIES: render_series_list}
-        if address in simple:
-            return simple[address](content, links, language)
+        if address in _WITHOUT_DETAILS:
+            return _WITHOUT_DETAILS[address](content, links, language)
         if address in self._series:
             series, branch = self._series[address]
             return render_series(series, content, links, language, branch=branch)
@@ -104,7 +120,7 @@ class SitePages:
             earlier, later = (self._find(digits) for digits in pair)
             return self._compare(earlier, later) if earlier and later else None
         run = self._find(run_of(address))
-        return self._run(run) if run else None
+        return self._run(run, recording_of) if run else None
 
     @cached_property
     def _series(self) -> dict[str, _SeriesPage]:
@@ -133,36 +149,25 @@ class SitePages:
             unknown = next(digits for digits, run in runs.items() if run is None)
         return render_compare_form(self._content, self._links, self._language, unknown=unknown)
 
-    def _run(self, run: StoredRun) -> str:
+    def _run(self, run: StoredRun, recording_of: RecordingOf | None) -> str:
         document = self._open_run(run.id)
-        values = _values(document)
+        has_trace = any(artifact.kind == "trace" for artifact in document.artifacts)
+        recording = recording_of(run) if recording_of is not None and has_trace else ""
         of_testbed = [other for other in self._content.runs if other.fingerprint == run.fingerprint]
         at = of_testbed.index(run)
         neighbours = RunNeighbours(
             before=of_testbed[at + 1] if at + 1 < len(of_testbed) else None, after=of_testbed[at - 1] if at else None
         )
-        placed = [
-            beside_level(series, values[_place(series)], level_around(series, run, without=[run]))
-            for series in self._of_testbed(run)
-            if _place(series) in values
-        ]
+        placed = beside_main(run, document, self._content.trend.series)
         kept = self._kept(run.id)
-        return render_run(run, document, placed, neighbours, kept, self._content, self._links, self._language)
+        return render_run(
+            run, document, placed, neighbours, kept, self._content, self._links, self._language, recording=recording
+        )
 
     def _compare(self, earlier: StoredRun, later: StoredRun) -> str:
         base, head = (ComparedRun(run, self._open_run(run.id)) for run in (earlier, later))
-        before, after = _values(base.document), _values(head.document)
-        same = earlier.fingerprint == later.fingerprint
-        placed: list[BesideLevel] = []
-        for series in self._of_testbed(later):
-            place = _place(series)
-            if place in before or place in after:
-                level = level_around(series, earlier, without=[later]) if same else []
-                placed.append(run_to_run(series, before.get(place), after.get(place), level))
+        placed = beside_each_other(earlier, later, (base.document, head.document), self._content.trend.series)
         return render_compare(base, head, placed, self._content, self._links, self._language)
-
-    def _of_testbed(self, run: StoredRun) -> list[TrendSeries]:
-        return [series for series in self._content.trend.series if series.fingerprint == run.fingerprint]
 
 
 def file_addresses(content: SiteContent, *, newest: int) -> list[str]:
@@ -182,7 +187,7 @@ def file_addresses(content: SiteContent, *, newest: int) -> list[str]:
         for address in (run_address(run.id), *(compare_address(*pair) for pair in pairs if pair[1] == run.id))
     ]
     lists = [runs_address(page) for page in range(1, min(page_count(content), MOST_LIST_PAGES) + 1)]
-    return list(dict.fromkeys([OVERVIEW, OPEN, FLEET, ALL_SERIES, *lists, *series[:MOST_SERIES_PAGES], *about_runs]))
+    return list(dict.fromkeys([*_WITHOUT_DETAILS, *lists, *series[:MOST_SERIES_PAGES], *about_runs]))
 
 
 def _beside_changes(content: SiteContent) -> list[tuple[str, str]]:
@@ -201,11 +206,3 @@ def _consecutive(runs: Sequence[StoredRun], newest: int) -> list[tuple[str, str]
     for run in runs[:newest]:
         by_testbed.setdefault(run.fingerprint, []).append(run)
     return [(earlier.id, later.id) for of_testbed in by_testbed.values() for later, earlier in pairwise(of_testbed)]
-
-
-def _place(series: TrendSeries) -> tuple[str, str, str, str]:
-    return series.workload, series.shape, series.metric, labels_text(series.labels)
-
-
-def _values(document: RunDocument) -> _Values:
-    return {(one.workload, one.shape, one.metric, one.labels): one.value for one in stored_values(document)}

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
-from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import Config
 from perfgate.document.history import StoredRun
 from perfgate.document.run import RunDocument
 from perfgate.document.site import SiteContent
-from perfgate.document.trend import TrendSeries
-from perfgate.flows.shared.doors import Progress, Remembering
+from perfgate.document.trend import TrendDocument, TrendSeries
+from perfgate.flows.shared.doors import Progress, Quiet, Remembering
 from perfgate.flows.shared.trend.commits import commit_names
 from perfgate.flows.shared.trend.read import SearchChanges, Wanted, find_trend, open_documents, read_histories
 from perfgate.judging.store.store import Store
 from perfgate.judging.trend.find import with_changes
-from perfgate.judging.trend.gates import gate_history
+from perfgate.judging.trend.gates import accepted_commits, gate_history
 from perfgate.judging.trend.health import run_health
 
 # The most branches with series of their own, those with the most runs.
@@ -27,17 +27,13 @@ _MOST_BRANCHES = 4
 _DEVICE_FIELDS = ("device.name", "cpu.model")
 
 
-class _Quiet:
-    """Shows nothing: a branch is read again from what all branches were read from."""
+@dataclass(frozen=True)
+class MainHistory:
+    """The trend of a project with the gates' record, its runs, newest first, and the documents that were opened by id."""
 
-    def status(self, text: str) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        pass
-
-    def expect(self, foresight: Foresight) -> None:
-        pass
+    trend: TrendDocument
+    runs: list[StoredRun]
+    documents: dict[str, RunDocument]
 
 
 class ChangesRemembered:
@@ -59,6 +55,37 @@ class ChangesRemembered:
         return searched
 
 
+def read_main(
+    config: Config,
+    store: Store,
+    progress: Progress,
+    *,
+    seconds_since_1970: float,
+    search: SearchChanges = with_changes,
+) -> MainHistory:
+    """Raises UsageError if there is no run of main, StoreError if the store cannot be read."""
+    remembered = Remembering(progress)
+    stored = read_histories(config, store, Wanted(), remembered, seconds_since_1970=seconds_since_1970, search=search)
+    documents = open_documents(store, stored, note=remembered.note)
+    trend = find_trend(
+        config,
+        store,
+        stored,
+        before=None,
+        confirmations=store.confirmations(config.project),
+        name_commits=commit_names(config.root),
+        documents=documents,
+    )
+    # The newest run of every testbed, however long ago, and not only the newest of all.
+    health = [
+        run_health(run.id, documents[run.id], run.recorded_at) for run in reversed(stored.runs) if run.id in documents
+    ]
+    accepted, triages = store.accepted(config.project), store.triages(config.project)
+    gates = gate_history(store.gates(config.project), accepted, triages)
+    trend = msgspec.structs.replace(trend, health=health, notes=remembered.notes, gates=gates)
+    return MainHistory(trend, stored.runs, documents)
+
+
 def read_site(
     config: Config,
     store: Store,
@@ -67,32 +94,18 @@ def read_site(
     seconds_since_1970: float,
     search: SearchChanges = with_changes,
 ) -> SiteContent:
-    """The content of all pages. Raises UsageError if there is no run of main, StoreError if the store cannot be read."""
-    remembered = Remembering(progress)
-    stored = read_histories(config, store, Wanted(), remembered, seconds_since_1970=seconds_since_1970, search=search)
-    documents = open_documents(store, stored, note=remembered.note)
-    confirmations, accepted = store.confirmations(config.project), store.accepted(config.project)
-    gates = gate_history(store.gates(config.project), accepted, store.triages(config.project))
-    trend = find_trend(
-        config,
-        store,
-        stored,
-        before=None,
-        confirmations=confirmations,
-        name_commits=commit_names(config.root),
-        documents=documents,
-    )
-    # The newest run of every testbed, however long ago, and not only the newest of all.
-    health = [
-        run_health(run.id, documents[run.id], run.recorded_at) for run in reversed(stored.runs) if run.id in documents
-    ]
+    """The content of all pages. Raises as ``read_main``."""
+    main = read_main(config, store, progress, seconds_since_1970=seconds_since_1970, search=search)
+    accepted = store.accepted(config.project)
     return SiteContent(
-        trend=msgspec.structs.replace(trend, health=health, notes=remembered.notes, gates=gates),
-        runs=stored.runs,
-        branches=_branches(config, store, stored.runs, seconds_since_1970=seconds_since_1970, search=search),
-        devices={document.testbed.fingerprint: _device(document) for document in documents.values()},
+        trend=main.trend,
+        runs=main.runs,
+        branches=_branches(config, store, main.runs, seconds_since_1970=seconds_since_1970, search=search),
+        devices={document.testbed.fingerprint: _device(document) for document in main.documents.values()},
         acceptances=accepted,
-        confirmations=confirmations,
+        confirmations=store.confirmations(config.project),
+        gates=store.gates(config.project),
+        accepted_commits=accepted_commits(accepted, store.triages(config.project)),
     )
 
 
@@ -105,7 +118,7 @@ def _branches(
         return {}
     return {
         branch: read_histories(
-            config, store, Wanted(), _Quiet(), seconds_since_1970=seconds_since_1970, branch=branch, search=search
+            config, store, Wanted(), Quiet(), seconds_since_1970=seconds_since_1970, branch=branch, search=search
         ).series
         for branch, _ in counted.most_common(_MOST_BRANCHES)
     }

@@ -41,13 +41,13 @@ class LabelledRun(NamedTuple):
 
 
 class ServiceFamily(NamedTuple):
-    """Numbers about a service itself, by the value of one label."""
+    """Numbers about a service itself, by the values of its labels."""
 
     name: str
     kind: Literal["counter", "gauge"]
     help: str
-    label: str
-    values: Mapping[str, float]
+    labels: tuple[str, ...]
+    values: Mapping[tuple[str, ...], float]
 
 
 class _Sample(NamedTuple):
@@ -99,8 +99,8 @@ def _other_family(family: ServiceFamily) -> str:
     suffix = "_total" if family.kind == "counter" else ""
     head = [f"# TYPE {family.name} {family.kind}", f"# HELP {family.name} {_text(family.help)}"]
     rows = [
-        f"{family.name}{suffix}{{{_labels(((family.label, value),))}}} {number!r}"
-        for value, number in sorted(family.values.items())
+        f"{family.name}{suffix}{{{_labels(tuple(zip(family.labels, values)))}}} {number!r}"
+        for values, number in sorted(family.values.items())
     ]
     return "\n".join([*head, *rows]) + "\n"
 

@@ -174,6 +174,11 @@ def bisect_command(cause: TrendCause, lead: MovedSeries) -> str | None:
     return f"perfgate bisect {metric}--good {short(change.last_good)} --bad {short(change.first_bad)}"
 
 
+def check_command(good: str | None, bad: str | None) -> str:
+    """The command that measures two commits on one machine; empty if one of them is not known."""
+    return f"git checkout {short(bad)} && perfgate check --base {short(good)}" if good and bad else ""
+
+
 def _at_its_place(series: TrendSeries) -> str:
     """A metric with its workload and shape, as `document.budget.parse_place` reads it."""
     place = f"{series.workload}/{series.shape}" if series.shape else series.workload

@@ -34,11 +34,6 @@ _POSITIONS: Mapping[Position, str] = {
 }
 
 
-def open_causes(content: SiteContent) -> list[TrendCause]:
-    """The regressions that are neither repaired nor accepted nor refuted, the worst first."""
-    return [cause for cause in content.trend.causes if cause.direction == "worse" and cause.standing in ("new", "open")]
-
-
 def is_regressed(series: TrendSeries) -> bool:
     """Whether a series has a regression that is open."""
     return any(change.direction == "worse" and change.standing in ("new", "open") for change in series.changes)
@@ -136,14 +131,9 @@ def level_cells(placed: BesideLevel, links: SiteLinks, root: Words) -> Mapping[s
         "versions": placed.versions,
         "position": Words(placed.position),
         "position_words": _position(placed),
-        "plot": trend_svg.small_plot(series) if is_apart(placed) else Words(""),
+        "plot": trend_svg.small_plot(series) if placed.is_apart else Words(""),
         "address": under(root, links.series(series)),
     }
-
-
-def is_apart(placed: BesideLevel) -> bool:
-    """Whether a number lies outside the interval, or is another count."""
-    return placed.position in ("above", "below", "differs")
 
 
 def interval_count(rows: Sequence[BesideLevel]) -> int:

@@ -10,12 +10,12 @@ from perfgate.document.history import StoredRun
 from perfgate.document.run import RunDocument
 from perfgate.document.site import BesideLevel, SiteContent
 from perfgate.judging.report.render.site.addresses import COMPARE, SiteLinks, compare_address
-from perfgate.judging.report.render.site.cells import interval_count, is_apart, level_cells, run_cells
+from perfgate.judging.report.render.site.cells import interval_count, level_cells, run_cells
 from perfgate.judging.report.render.site.frame import render_page
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.page_tables import testbed_rows
-from perfgate.judging.report.view.trend_rows import short
+from perfgate.judging.report.view.trend_rows import check_command
 from perfgate.locale import Language, speaking
 
 _MAX_ROWS = 600
@@ -44,21 +44,20 @@ def render_compare(
         timed = interval_count(rows)
         confidence = max((row.confidence or 0.0 for row in rows), default=0.0)
         differences = [row for row in testbed_rows(earlier.document, later.document) if row.base != row.head]
-        good, bad = earlier.listed.commit, later.listed.commit
         values = {
             "title": say("Two runs"),
             "earlier": run_cells(earlier.listed, content, links, root),
             "later": run_cells(later.listed, content, links, root),
             "same_testbed": earlier.listed.fingerprint == later.listed.fingerprint,
             "differences": differences[:_MAX_ROWS],
-            "apart": [row for row, placed in zip(cells, rows) if is_apart(placed)],
-            "rest": [row for row, placed in zip(cells, rows) if not is_apart(placed)],
+            "apart": [row for row, placed in zip(cells, rows) if placed.is_apart],
+            "rest": [row for row, placed in zip(cells, rows) if not placed.is_apart],
             "more": max(0, len(rows) - _MAX_ROWS),
             "timed": timed,
             "level": numbers.confidence(confidence) if confidence else Words(""),
             "by_chance": Words(f"{math.ceil(timed * (1 - confidence) * 10) / 10:.1f}") if confidence else Words(""),
             "conditions": _conditions(earlier, later),
-            "command": f"git checkout {short(bad)} && perfgate check --base {short(good)}" if good and bad else "",
+            "command": check_command(earlier.listed.commit, later.listed.commit),
         }
         return render_page("site/compare.html.j2", address, content, links, values)
 

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Mapping
 
 from perfgate.document.site import SiteContent
-from perfgate.judging.report.render.site.addresses import ALL_RUNS, ALL_SERIES, FLEET, OPEN, OVERVIEW, SiteLinks
+from perfgate.judging.report.render.site.addresses import ALL_RUNS, ALL_SERIES, FLEET, GATES, OPEN, OVERVIEW, SiteLinks
 from perfgate.judging.report.text.templates import environment, template_source
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.trend_rows import day
@@ -19,6 +19,7 @@ _NAVIGATION = {
     OPEN: phrase("Open"),
     ALL_SERIES: phrase("Series"),
     ALL_RUNS: phrase("Runs"),
+    GATES: phrase("Gates"),
     FLEET: phrase("Machines"),
 }
 # The folders of an address, with the entry of the navigation that they belong to.

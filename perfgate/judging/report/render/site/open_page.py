@@ -12,7 +12,7 @@ from perfgate.document.trend import TrendCause, TrendSeries, place_of
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.render.site.addresses import OPEN, TRIAGE, SiteLinks, commit_anchor
-from perfgate.judging.report.render.site.cells import cause_card, moved_cells, open_causes, under
+from perfgate.judging.report.render.site.cells import cause_card, moved_cells, under
 from perfgate.judging.report.render.site.frame import render_page
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
@@ -34,7 +34,7 @@ _OUTCOMES = {
 def render_open(content: SiteContent, links: SiteLinks, language: Language) -> str:
     with speaking(language):
         root = links.root(OPEN)
-        causes = open_causes(content)
+        causes = content.trend.open_regressions
         today = moment(content.trend.made_at).date()
         gates = content.trend.gates
         settled = [cause for cause in content.trend.causes if cause.standing in ("accepted", "resolved", "refuted")]

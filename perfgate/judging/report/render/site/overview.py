@@ -9,15 +9,15 @@ from perfgate.catalogue.names import E2E, NUMBER, P50, P99, RANKS_STEP, SERVING_
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendSeries
 from perfgate.judging.report.render import trend_svg
-from perfgate.judging.report.render.site.addresses import ALL_SERIES, OPEN, OVERVIEW, SiteLinks
-from perfgate.judging.report.render.site.cells import cause_card, is_regressed, open_causes, testbed_link
+from perfgate.judging.report.render.site.addresses import ALL_SERIES, GATES, OPEN, OVERVIEW, SiteLinks
+from perfgate.judging.report.render.site.cells import cause_card, is_regressed, testbed_link
 from perfgate.judging.report.render.site.frame import render_page
 from perfgate.judging.report.render.site.series import workload_anchor
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.words import Words, say
-from perfgate.judging.report.view.trend_rows import MovedSeries, change_row, day, searched, sort_causes
+from perfgate.judging.report.view.trend_rows import MovedSeries, change_row, day, gates_line, searched, sort_causes
 from perfgate.locale import Language, speaking
 
 _MAX_CARDS, _MAX_BETTER, _MAX_WORKLOADS, _MAX_PLACES, _MAX_NUMBERS = 12, 6, 60, 12, 4
@@ -31,7 +31,7 @@ _RANKS = {name: rank for rank, name in enumerate(_ORDER)}
 def render_overview(content: SiteContent, links: SiteLinks, language: Language) -> str:
     with speaking(language):
         root = links.root(OVERVIEW)
-        causes, better = open_causes(content), sort_causes(content.trend).new_better
+        causes, better = content.trend.open_regressions, sort_causes(content.trend).new_better
         workloads = _by_workload(content)
         values = {
             "title": say("Overview"),
@@ -44,6 +44,8 @@ def render_overview(content: SiteContent, links: SiteLinks, language: Language) 
             "better": [cause_card(cause, content, links, root) for cause in better[:_MAX_BETTER]],
             "more_better": max(0, len(better) - _MAX_BETTER),
             "open_page": Words(OPEN),
+            "gates": gates_line(content.trend),
+            "gates_page": Words(GATES),
             "workloads": [_workload(name, series, links) for name, series in list(workloads.items())[:_MAX_WORKLOADS]],
             "more_workloads": max(0, len(workloads) - _MAX_WORKLOADS),
             "testbeds": [

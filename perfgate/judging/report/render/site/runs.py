@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from perfgate.catalogue.lookup import CARDS, metric
 from perfgate.document.clocks import clock_notes
@@ -12,7 +13,7 @@ from perfgate.document.kept import KeptOfRun
 from perfgate.document.run import RunDocument, StepResult
 from perfgate.document.site import BesideLevel, SiteContent
 from perfgate.judging.report.render.site.addresses import SiteLinks, run_address, runs_address
-from perfgate.judging.report.render.site.cells import is_apart, kept_cells, level_cells, run_cells, testbed_link, under
+from perfgate.judging.report.render.site.cells import kept_cells, level_cells, run_cells, testbed_link, under
 from perfgate.judging.report.render.site.frame import render_page
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
@@ -71,24 +72,28 @@ def render_run(
     content: SiteContent,
     links: SiteLinks,
     language: Language,
+    *,
+    recording: str = "",
 ) -> str:
+    """``recording`` is the name under which a service shows the traces of the run."""
     with speaking(language):
         address = run_address(listed.id)
         root = links.root(address)
         rows = [level_cells(placed, links, root) for placed in numbers_of_run[:_MAX_ROWS]]
-        apart = [row for row, placed in zip(rows, numbers_of_run) if is_apart(placed)]
+        apart = [row for row, placed in zip(rows, numbers_of_run) if placed.is_apart]
         values = {
             "title": Words(say("Run {id}", id=Words(listed.id[:12]))),
             "run": run_cells(listed, content, links, root),
             "id": Words(listed.id[:12]),
             "sha256": listed.id,
             "facts": _facts(listed, run),
+            "recording": Words(quote(recording, safe="")),
             "before": _neighbour(neighbours.before, listed, links, root, is_earlier=True),
             "after": _neighbour(neighbours.after, listed, links, root, is_earlier=False),
             "errors": _errors(run),
             "warnings": [*clock_notes(run, listed.recorded_at), *run.warnings][:_MAX_WARNINGS],
             "apart": apart,
-            "rest": [row for row, placed in zip(rows, numbers_of_run) if not is_apart(placed)],
+            "rest": [row for row, placed in zip(rows, numbers_of_run) if not placed.is_apart],
             "chance": numbers_of_run[0].confidence if numbers_of_run else None,
             "steps": _steps(run),
             "device": _device(run),

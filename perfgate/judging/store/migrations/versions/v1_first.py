@@ -124,4 +124,5 @@ def upgrade() -> None:
         sa.Column("change", sa.BigInteger, nullable=False),
         sa.Column("verdict", TEXT, nullable=False),
         sa.Column("judged_at", TEXT, nullable=False),
+        sa.Column("link", TEXT, nullable=False),
     )

@@ -1,0 +1,146 @@
+"""The answers, each a function of a question's arguments and the sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from perfgate.document.answers import (
+    ChangeExplanation,
+    GateVerdicts,
+    ProjectList,
+    RunComparison,
+    RunSuggestions,
+    StoredProject,
+)
+from perfgate.document.history import StoredRun
+from perfgate.document.site import BesideLevel
+from perfgate.document.trace import TopDocument
+from perfgate.document.trend import TrendDocument
+from perfgate.errors import UnknownRunError, UsageError
+from perfgate.flows.ask.arguments import (
+    ChangeArguments,
+    CompareArguments,
+    GateArguments,
+    NoArguments,
+    RegressionArguments,
+    SuggestionArguments,
+    TopArguments,
+)
+from perfgate.flows.ask.narrow import narrowed
+from perfgate.flows.ask.sources import Sources
+from perfgate.flows.shared.doors import Quiet
+from perfgate.flows.shared.site.beside import beside_each_other
+from perfgate.flows.shared.site.read import MainHistory, read_main
+from perfgate.flows.shared.store import config_of_project
+from perfgate.flows.trace.choice import Choice
+from perfgate.flows.trace.questions import ask_top
+from perfgate.judging.advice.advise import suggestions
+from perfgate.judging.report.text.messages import word
+from perfgate.judging.report.view.trend_rows import cause_row, check_command
+from perfgate.judging.trend.gates import gate_history
+
+# Of each project the newest runs are looked at for its workloads and testbeds.
+_LOOKED_AT = 500
+# Of each regression in the list, so many of the numbers that it moved; the explanation has all.
+_CHANGES_LISTED = 5
+
+
+def projects(asked: NoArguments, sources: Sources) -> ProjectList:  # noqa: ARG001 - as all answers
+    found = [_project(project, sources) for project in sources.projects()]
+    return ProjectList(projects=[project for project in found if project is not None])
+
+
+def _project(project: str, sources: Sources) -> StoredProject | None:
+    runs = sources.opened().runs(project, limit=_LOOKED_AT)
+    if not runs:
+        return None
+    return StoredProject(
+        project=project,
+        newest=runs[0],
+        workloads=sorted({name for run in runs for name in run.workloads}),
+        fingerprints=list(dict.fromkeys(run.fingerprint for run in runs)),
+        branches=sorted({run.branch for run in runs if run.branch}),
+        looked_at=len(runs),
+    )
+
+
+def regressions(asked: RegressionArguments, sources: Sources) -> TrendDocument:
+    trend = _main(sources, sources.project(asked.project)).trend
+    return narrowed(trend, trend.open_regressions[: asked.limit], most=_CHANGES_LISTED)
+
+
+def explain(asked: ChangeArguments, sources: Sources) -> ChangeExplanation:
+    trend = _main(sources, sources.project(asked.project)).trend
+    found = [cause for cause in trend.causes if (cause.first_bad or "").startswith(asked.commit)]
+    if not found:
+        raise UsageError(
+            "no change of main begins at commit {commit!a}; ask for the open regressions", commit=asked.commit
+        )
+    commands = [command for cause in found for command in cause_row(cause, trend, most=0).next]
+    return ChangeExplanation(trend=narrowed(trend, found), next=list(dict.fromkeys(commands)))
+
+
+def compare(asked: CompareArguments, sources: Sources) -> RunComparison:
+    main = _main(sources, sources.project(asked.project))
+    earlier, later = (_one(main.runs, digits) for digits in (asked.earlier, asked.later))
+    first, second = (sources.opened().show(run.id) for run in (earlier, later))
+    numbers = beside_each_other(earlier, later, (first, second), main.trend.series)
+    shown = sorted(numbers, key=lambda number: not number.is_apart)[: asked.limit]
+    return RunComparison(
+        earlier=earlier,
+        later=later,
+        same_testbed=earlier.fingerprint == later.fingerprint,
+        numbers=[_without_points(number) for number in shown],
+        left_out=len(numbers) - len(shown),
+        decide=check_command(earlier.commit, later.commit),
+    )
+
+
+def suggest(asked: SuggestionArguments, sources: Sources) -> RunSuggestions:
+    project, store = sources.project(asked.project), sources.opened()
+    if asked.run:
+        run = _one(store.runs(project), asked.run)
+    else:
+        newest = store.runs(project, limit=1)
+        if not newest:
+            raise UsageError("no run of project {project!a} is stored", project=project)
+        run = newest[0]
+    found = suggestions(store.show(run.id))
+    return RunSuggestions(run=run, suggestions=found, sentences=[word(one.message) for one in found])
+
+
+def top(asked: TopArguments, sources: Sources) -> TopDocument:
+    path = sources.recording_at(asked.recording)
+    found = ask_top(path, Choice(limit=asked.limit), by=asked.by, host=asked.host, longer=None)
+    timelines = [replace(timeline, path=sources.public(timeline.path)) for timeline in found.timelines]
+    return replace(found, timelines=timelines)
+
+
+def gates(asked: GateArguments, sources: Sources) -> GateVerdicts:
+    project, store = sources.project(asked.project), sources.opened()
+    kept = store.gates(project)
+    history = gate_history(kept, store.accepted(project), store.triages(project))
+    return GateVerdicts(history=history, newest=kept[: asked.limit])
+
+
+def _main(sources: Sources, project: str) -> MainHistory:
+    config = config_of_project(project, sources.root)
+    return read_main(config, sources.opened(), Quiet(), seconds_since_1970=sources.clock())
+
+
+def _one(runs: Sequence[StoredRun], digits: str) -> StoredRun:
+    """The run whose id begins with these digits. Raises UnknownRunError for none, and for several."""
+    found = [run for run in runs if run.id.startswith(digits.lower())]
+    if len(found) != 1:
+        raise UnknownRunError(
+            "{count} stored runs of this project begin with {digits!a}; give more digits of one that is stored",
+            count=len(found),
+            digits=digits,
+        )
+    return found[0]
+
+
+def _without_points(number: BesideLevel) -> BesideLevel:
+    return replace(number, series=replace(number.series, points=[], changes=[]))

@@ -1,0 +1,92 @@
+"""The arguments of the questions, whose JSON schema describes them to every kind of asker."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from perfgate.document.trace import TopKey
+
+# PostgreSQL stores no NUL in a text.
+_NO_NUL = r"^[^\x00]*$"
+_Project = Annotated[
+    str, Meta(max_length=300, pattern=_NO_NUL, description="The project; not needed if there is only one.")
+]
+_Run = Annotated[str, Meta(min_length=4, max_length=64, pattern="^[0-9a-fA-F]*$")]
+
+
+class NoArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A question without details."""
+
+
+class RegressionArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The project whose open regressions are asked for."""
+
+    project: _Project = ""
+    limit: Annotated[int, Meta(ge=1, le=100, description="So many regressions at most.")] = 20
+
+
+class ChangeArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A change of main."""
+
+    commit: Annotated[
+        str,
+        Meta(
+            min_length=4,
+            max_length=64,
+            pattern=r"^[0-9a-zA-Z]*$",
+            description="The first bad commit, or its beginning.",
+        ),
+    ]
+    project: _Project = ""
+
+
+class CompareArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Two stored runs."""
+
+    earlier: Annotated[_Run, Meta(description="The id of the earlier run, or its beginning.")]
+    later: Annotated[_Run, Meta(description="The id of the later run, or its beginning.")]
+    project: _Project = ""
+    limit: Annotated[int, Meta(ge=1, le=1000, description="So many numbers at most.")] = 50
+
+
+class SuggestionArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A stored run."""
+
+    run: Annotated[
+        str,
+        Meta(
+            max_length=64,
+            pattern="^[0-9a-fA-F]*$",
+            description="The id of a run, or its beginning; the newest if not given.",
+        ),
+    ] = ""
+    project: _Project = ""
+
+
+class TopArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A recording, and the rows to show."""
+
+    recording: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=4000,
+            pattern=_NO_NUL,
+            description="The recording: its path, or behind a service its name in /api/recordings.",
+        ),
+    ]
+    by: Annotated[
+        TopKey, Meta(description="What a row is: an operator type, a name, a type with its shapes, or a line.")
+    ] = "type"
+    host: Annotated[bool, Meta(description="Operators of the host, even if the recording has a device.")] = False
+    limit: Annotated[int, Meta(ge=1, le=1000, description="So many rows of each timeline at most.")] = 20
+
+
+class GateArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The project whose verdicts are asked for."""
+
+    project: _Project = ""
+    limit: Annotated[int, Meta(ge=1, le=1000, description="So many of the newest verdicts.")] = 20

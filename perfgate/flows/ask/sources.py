@@ -1,0 +1,80 @@
+"""What questions are answered from, and what their asker may read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from perfgate.config import CONFIG_NAME, load_config
+from perfgate.errors import ArgumentError, ForbiddenError, UsageError
+from perfgate.flows.shared.store import open_store_at, store_location_in
+from perfgate.judging.store.store import Store
+
+
+@dataclass(frozen=True)
+class Sources:
+    """``store`` opens the store and ``recording`` finds a recording by its name; None if there is none to ask about.
+
+    ``only`` is the one project that the asker may read, ``usual`` the project that is meant if none is named. ``public`` takes
+    the places of this machine out of a text. ``root`` is the project's folder, whose clone names commits.
+    """
+
+    root: Path
+    store: Callable[[], Store] | None = None
+    recording: Callable[[str], Path] | None = None
+    only: str | None = None
+    usual: str = ""
+    public: Callable[[str], str] = str
+    clock: Callable[[], float] = time.time
+
+    def opened(self) -> Store:
+        """Raises UsageError if there is no store."""
+        if self.store is None:
+            raise UsageError("there is no store to ask about; name one by --store")
+        return self.store()
+
+    def projects(self) -> list[str]:
+        """The projects with a stored run that the asker may read."""
+        return [project for project in self.opened().projects() if self.only in (None, project)]
+
+    def project(self, named: str) -> str:
+        """The project that is asked about.
+
+        Raises ForbiddenError for one that the asker may not read, and ArgumentError if several are stored and none is named.
+        """
+        if named:
+            if self.only not in (None, named):
+                raise ForbiddenError("this token is for another project")
+            return named
+        meant = self.only or self.usual
+        if meant:
+            return meant
+        there = self.projects()
+        if len(there) == 1:
+            return there[0]
+        raise ArgumentError(
+            "name the project that you ask about; stored are: {projects}", projects=", ".join(there[:50]) or "none"
+        )
+
+    def recording_at(self, name: str) -> Path:
+        """Raises UsageError for an unknown recording, and ForbiddenError if the asker may read one project alone."""
+        if self.only is not None:
+            raise ForbiddenError("the token of a project reads its runs alone")
+        if self.recording is None:
+            raise UsageError("no recordings are served here; start perfgate serve with --traces DIR")
+        return self.recording(name)
+
+
+def local_sources(location: str | None, folder: Path, environ: Mapping[str, str]) -> Sources:
+    """What the user of this machine may read: the store at a location, else the project's, and recordings by path."""
+
+    @cache
+    def store() -> Store:
+        return open_store_at(store_location_in(location, folder, environ), folder, environ)
+
+    has_config = (folder / CONFIG_NAME).is_file()
+    project = load_config(folder, needs_workload=False, environ=environ).project if has_config else ""
+    return Sources(root=folder, store=store, recording=Path, usual=project)

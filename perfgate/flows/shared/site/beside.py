@@ -1,0 +1,56 @@
+"""The numbers of one or two stored runs beside main's level."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from perfgate.document.history import StoredRun
+from perfgate.document.run import RunDocument
+from perfgate.document.site import BesideLevel
+from perfgate.document.trend import TrendSeries
+from perfgate.judging.gate.run_to_run import beside_level, run_to_run
+from perfgate.judging.store.store import labels_text, stored_values
+from perfgate.judging.trend.level import level_around
+
+# A value of a run by its place: workload, shape, metric, labels.
+_Place = tuple[str, str, str, str]
+
+
+def beside_main(run: StoredRun, document: RunDocument, series: Sequence[TrendSeries]) -> list[BesideLevel]:
+    """The numbers of a run beside the level that it is on; ``series`` are main's, of all testbeds."""
+    values = _values(document)
+    return [
+        beside_level(entry, values[_place(entry)], level_around(entry, run, without=[run]))
+        for entry in _of_testbed(series, run)
+        if _place(entry) in values
+    ]
+
+
+def beside_each_other(
+    earlier: StoredRun, later: StoredRun, documents: tuple[RunDocument, RunDocument], series: Sequence[TrendSeries]
+) -> list[BesideLevel]:
+    """The numbers of two runs, beside the level of the earlier one if both are of one testbed."""
+    before, after = map(_values, documents)
+    same = earlier.fingerprint == later.fingerprint
+    return [
+        run_to_run(
+            entry,
+            before.get(_place(entry)),
+            after.get(_place(entry)),
+            level_around(entry, earlier, without=[later]) if same else [],
+        )
+        for entry in _of_testbed(series, later)
+        if _place(entry) in before or _place(entry) in after
+    ]
+
+
+def _of_testbed(series: Sequence[TrendSeries], run: StoredRun) -> list[TrendSeries]:
+    return [entry for entry in series if entry.fingerprint == run.fingerprint]
+
+
+def _place(series: TrendSeries) -> _Place:
+    return series.workload, series.shape, series.metric, labels_text(series.labels)
+
+
+def _values(document: RunDocument) -> Mapping[_Place, float]:
+    return {(one.workload, one.shape, one.metric, one.labels): one.value for one in stored_values(document)}

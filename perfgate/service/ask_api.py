@@ -1,0 +1,64 @@
+"""The questions as routes: `GET /api/v1/ask/NAME` with the arguments in the query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from perfgate.flows.ask.questions import Question, questions_for
+from perfgate.service.answers import as_json, json_answer
+from perfgate.service.asking import ServedSources
+from perfgate.service.callers import NEIGHBOUR, caller_of
+from perfgate.service.library import within
+
+
+class AskApi:
+    """The routes of those questions that this service can answer."""
+
+    def __init__(self, sources: ServedSources) -> None:
+        self._sources = sources
+        self._questions = questions_for(sources.of(NEIGHBOUR))
+        self.public = sources.public
+
+    @property
+    def records(self) -> tuple[type, ...]:
+        return tuple(question.answer for question in self._questions)
+
+    def router(self) -> APIRouter:
+        router = APIRouter(prefix="/api/v1/ask")
+        for question in self._questions:
+            router.get(
+                f"/{question.name}",
+                responses=json_answer(question.answer),
+                openapi_extra={"parameters": _parameters(question)},
+                summary=question.about,
+            )(self._route(question))
+        return router
+
+    def check(self) -> None:
+        """The parts that show the store and the recordings read them."""
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _route(self, question: Question[Any, Any]) -> Callable[[Request], Response]:
+        def answer(request: Request) -> Response:
+            sources, given = self._sources.of(caller_of(request)), dict(request.query_params)
+            return as_json(within(partial(question.ask, given, sources, as_text=True)))
+
+        return answer
+
+
+def _parameters(question: Question[Any, Any]) -> list[dict[str, Any]]:
+    """The arguments in the query, as OpenAPI describes them."""
+    schema = question.schema()
+    needed = schema.get("required", [])
+    return [
+        {"name": name, "in": "query", "required": name in needed, "schema": about}
+        for name, about in schema["properties"].items()
+    ]

@@ -1,0 +1,124 @@
+"""The questions as tools of the Model Context Protocol: at `/mcp` of a service, and on standard input and output."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import anyio
+import msgspec
+from anyio.to_thread import run_sync
+from fastapi import APIRouter
+from mcp.server import Server, ServerRequestContext
+from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+)
+from starlette.requests import Request
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from perfgate.errors import PerfgateError
+from perfgate.flows.ask.questions import Question, questions_for
+from perfgate.flows.ask.sources import Sources
+from perfgate.service.asking import ServedSources
+from perfgate.service.callers import caller_of
+from perfgate.service.library import within
+from perfgate.version import __version__
+
+_INSTRUCTIONS = (
+    "perfgate keeps the measured runs of main of PyTorch projects. Ask for `projects` first, then `regressions` of one, and "
+    "`explain` a commit of it. Times of two stored runs differ without any change of the code: only intervals and exact "
+    "counters in an answer are evidence, and `decide` is the command that measures two commits side by side."
+)
+_Context = ServerRequestContext[Any, Any]
+
+
+def mcp_server(sources: Sources) -> Server[Any]:
+    """A server with a tool for each question that these sources can answer to their asker."""
+    questions = {question.name: question for question in questions_for(sources)}
+
+    async def tools(_: _Context, __: PaginatedRequestParams | None) -> ListToolsResult:
+        return ListToolsResult(tools=[_tool(question) for question in questions.values()])
+
+    async def call(_: _Context, asked: CallToolRequestParams) -> CallToolResult:
+        question = questions.get(asked.name)
+        if question is None:
+            return _refused(f"there is no question {asked.name!a}; there are: {', '.join(questions)}")
+        try:
+            answer = await run_sync(within, partial(question.ask, asked.arguments or {}, sources))
+        except PerfgateError as error:
+            return _refused(sources.public(str(error)))
+        text = TextContent(type="text", text=msgspec.json.encode(answer).decode())
+        return CallToolResult(content=[text], structured_content=msgspec.to_builtins(answer))
+
+    return Server("perfgate", version=__version__, instructions=_INSTRUCTIONS, on_list_tools=tools, on_call_tool=call)
+
+
+class McpPart:
+    """The tools over HTTP. Each request stands alone, so that a token which is revoked ends every session."""
+
+    records = ()
+
+    def __init__(self, sources: ServedSources) -> None:
+        self._sources = sources
+        self.public = sources.public
+
+    def router(self) -> APIRouter:
+        router = APIRouter()
+        router.routes.append(Route("/mcp", endpoint=self, methods=["POST"], include_in_schema=False))
+        return router
+
+    def check(self) -> None:
+        """The parts that show the store and the recordings read them."""
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        server = mcp_server(self._sources.of(caller_of(request)))
+        manager = StreamableHTTPSessionManager(
+            server, json_response=True, stateless=True, security_settings=_own_pages_alone(request)
+        )
+        async with manager.run():
+            await manager.handle_request(scope, receive, send)
+
+
+def serve_stdio(sources: Sources) -> None:
+    """Answer the assistant that started this process, until it closes standard input."""
+
+    async def answer() -> None:
+        server = mcp_server(sources)
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+
+    anyio.run(answer)
+
+
+def _own_pages_alone(request: Request) -> TransportSecuritySettings:
+    """Refuses the browsers of other sites. The host itself was admitted before."""
+    host = request.headers.get("Host", "")
+    return TransportSecuritySettings(allowed_hosts=[host], allowed_origins=[f"http://{host}", f"https://{host}"])
+
+
+def _tool(question: Question[Any, Any]) -> Tool:
+    return Tool(
+        name=question.name,
+        description=question.about,
+        input_schema=question.schema(),
+        annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
+    )
+
+
+def _refused(why: str) -> CallToolResult:
+    """A refusal that the assistant reads, and may correct."""
+    return CallToolResult(content=[TextContent(type="text", text=why)], is_error=True)
