@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-Change = Literal["added", "removed", "more", "fewer", "slower", "faster", "same"]
+from perfgate.document.changes import Change
 
 # If more rows than this of one operator remain, they are paired in order: searching for the nearest would take long, and
 # very long on a hostile document.

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from perfgate.document.alignment import Change
+from perfgate.document.changes import Change
 from perfgate.document.message import Message
 
 TopKey = Literal["type", "name", "shape", "line"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -48,7 +47,7 @@ def trace_answer(path: Path, choice: Choice, *, base: Path | None = None) -> Ans
     Raises UsageError and DocumentError with a remedy.
     """
     chosen = choose(path, choice)
-    limited = replace(choice, limit=choice.limit or _SHOWN)
+    limited = choice._replace(limit=choice.limit or _SHOWN)
     return AnswerDocument(
         format=format_of(chosen),
         timelines=[_answer(pick, limited) for pick in chosen],

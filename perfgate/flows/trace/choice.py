@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """The timelines to show, and the number of rows of each; None means all."""
 
     rank: int | None = None

@@ -6,7 +6,6 @@ Raises what the flow raises that works the answer out, which is imported only th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +33,7 @@ def ask_show(path: Path, choice: Choice, *, base: Path | None) -> AnswerDocument
 
         return trace_answer(path, choice, base=base)
 
-    return kept_answer([path, *([base] if base else [])], ("show", *astuple(choice)), AnswerDocument, work_out)
+    return kept_answer([path, *([base] if base else [])], ("show", *choice), AnswerDocument, work_out)
 
 
 def ask_top(path: Path, choice: Choice, *, by: TopKey, host: bool, longer: float | None) -> TopDocument:
@@ -43,7 +42,7 @@ def ask_top(path: Path, choice: Choice, *, by: TopKey, host: bool, longer: float
 
         return trace_top(path, choice, by=by, host=host, longer=longer)
 
-    return kept_answer([path], ("top", by, host, longer, *astuple(choice)), TopDocument, work_out)
+    return kept_answer([path], ("top", by, host, longer, *choice), TopDocument, work_out)
 
 
 def ask_gaps(path: Path, choice: Choice, *, exposed: bool, shortest: float) -> GapDocument:
@@ -52,7 +51,7 @@ def ask_gaps(path: Path, choice: Choice, *, exposed: bool, shortest: float) -> G
 
         return trace_gaps(path, choice, exposed=exposed, shortest=shortest)
 
-    return kept_answer([path], ("gaps", exposed, shortest, *astuple(choice)), GapDocument, work_out)
+    return kept_answer([path], ("gaps", exposed, shortest, *choice), GapDocument, work_out)
 
 
 def ask_steps(path: Path, choice: Choice, *, step_by: str | None) -> StepDocument:
@@ -61,7 +60,7 @@ def ask_steps(path: Path, choice: Choice, *, step_by: str | None) -> StepDocumen
 
         return trace_steps(path, choice, step_by=step_by)
 
-    return kept_answer([path], ("steps", step_by, *astuple(choice)), StepDocument, work_out)
+    return kept_answer([path], ("steps", step_by, *choice), StepDocument, work_out)
 
 
 def ask_diff(
@@ -74,7 +73,7 @@ def ask_diff(
 
         return trace_diff(bases, heads, choice, tolerance=TOLERANCE if tolerance is None else tolerance, by=by)
 
-    details = ("diff", len(bases), tolerance, by, *astuple(choice))
+    details = ("diff", len(bases), tolerance, by, *choice)
     return kept_answer([*bases, *heads], details, DiffDocument, work_out)
 
 
@@ -89,7 +88,7 @@ def ask_flame(path: Path, head: Path | None, choice: Choice, *, note: Callable[[
         return FlameGraph(trace_flame(path, head, choice, note=notes.append), notes)
 
     paths = [path, *([head] if head else [])]
-    graph = kept_answer(paths, ("flame", *astuple(choice)), FlameGraph, work_out)
+    graph = kept_answer(paths, ("flame", *choice), FlameGraph, work_out)
     for message in graph.notes:
         note(message)
     return graph.trees
@@ -103,4 +102,4 @@ def ask_timeline(path: Path, choice: Choice) -> list[DrawnTimeline]:
 
         return trace_timeline(path, choice)
 
-    return kept_answer([path], ("timeline", *astuple(choice)), list[DrawnTimeline], work_out)
+    return kept_answer([path], ("timeline", *choice), list[DrawnTimeline], work_out)

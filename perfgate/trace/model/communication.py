@@ -102,20 +102,16 @@ def added_communication() -> tuple[str, ...]:
 def kernel_kind(name: str) -> KernelKind:
     """Whether a kernel of this name computes, communicates, or does both at once; added patterns come first."""
     added = _ADDED.get()
-    if added and _matcher(added).search(name):
+    if added and _any_of(added).search(name):
         return "comm"
-    if _FUSED.search(name):
+    if _any_of(_FUSED).search(name):
         return "fused"
-    return "comm" if _LIBRARIES.search(name) else "compute"
+    return "comm" if _any_of(_LIBRARIES).search(name) else "compute"
 
 
 @lru_cache(maxsize=16)
-def _matcher(added: tuple[str, ...]) -> re.Pattern[str]:
-    return _any_of(added)
-
-
-def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
+def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
 
 
-_LIBRARIES, _FUSED = (_any_of(one.pattern for one in table) for table in (LIBRARIES, FUSED))
+_LIBRARIES, _FUSED = (tuple(one.pattern for one in table) for table in (LIBRARIES, FUSED))

@@ -147,3 +147,40 @@ def test_show__parts__add_up_to_the_window() -> None:
     assert sum(part["time"] for part in timeline["parts"]) == pytest.approx(timeline["gaps"]["window"], rel=1e-12)
     assert timeline["busy"] == pytest.approx(timeline["gaps"]["busy"], rel=1e-12)
     assert timeline["bound"] == timeline["parts"][0]["part"] == "host"
+
+
+def served(path: Path, *, slowdown: int) -> Path:
+    """A batch of prefill and two of decode as SGLang marks them, each with two products of one line and a kernel of each."""
+    host, events = {"ph": "X", "pid": 5, "tid": 5}, []
+    on_device = {"ph": "X", "pid": 0, "tid": 7, "cat": "kernel", "name": "gemm"}
+    for number, (name, begin) in enumerate(
+        (("step[EXTEND bs=2 toks=64]", 0), ("step[DECODE bs=3]", 1000), ("step[DECODE bs=5]", 2000))
+    ):
+        events += [
+            {**host, "cat": "user_annotation", "name": name, "ts": begin, "dur": 900},
+            {**host, "cat": "python_function", "name": "model.py(7): forward", "ts": begin + 1, "dur": 800},
+        ]
+        for place, shape in enumerate(("[[64, 8], [8, 8]]", "[[3, 8], [8, 512]]")):
+            at, launch = begin + 10 + 300 * place, {"correlation": 2 * number + place + 1}
+            dims = {"Input Dims": json.loads(shape)}
+            events += [
+                {**host, "cat": "cpu_op", "name": "aten::mm", "ts": at, "dur": 50 * slowdown, "args": dims},
+                {**host, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": at + 1, "dur": 2, "args": launch},
+                {**on_device, "ts": at + 10, "dur": 100, "args": {**launch, "device": 0, "stream": 7}},
+            ]
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    return path
+
+
+def test_show__batches_of_a_server__time_and_requests_of_each_phase(tmp_path: Path) -> None:
+    text = first_screen(served(tmp_path / "a.pt.trace.json", slowdown=1))
+    # Each has 200 of computing; a later batch begins where the one before ended on the device.
+    assert "prefill: 1 step of 420 µs, 47.6 % of it computing, 2 requests at once" in text
+    assert "decode: 2 steps of 1.00 ms, 20.0 % of it computing, 4 requests at once" in text
+
+
+def test_show__changed_calls_of_one_line__told_apart_by_their_shapes(tmp_path: Path) -> None:
+    base, head = (served(tmp_path / f"{side}.pt.trace.json", slowdown=side) for side in (1, 4))
+    text = first_screen(head, "--base", base)
+    assert "slower aten::mm: +450 µs, from [[64, 8], [8, 8]] · model.py:7" in text
+    assert "slower aten::mm: +450 µs, from [[3, 8], [8, 512]] · model.py:7" in text

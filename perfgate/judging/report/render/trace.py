@@ -21,7 +21,6 @@ from perfgate.judging.report.text.escape import MAX_LENGTH, clean
 from perfgate.judging.report.text.gap_causes import CAUSE_WORDS
 from perfgate.judging.report.text.kernels import kernel_name
 from perfgate.judging.report.text.numbers import amount, counted, percent, whole
-from perfgate.judging.report.text.ranks import rank_answers, rank_name
 from perfgate.judging.report.text.words import phrase
 from perfgate.locale import sentence, translate
 
@@ -53,6 +52,8 @@ _OF_STEPS = phrase(
 
 def render_ranks(document: RanksDocument, console: TerminalOutput, *, shown: int) -> None:
     """Print the answer first, then the ranks, the slowest first."""
+    from perfgate.judging.report.text.ranks import rank_answers, rank_name  # no other question needs their sentences
+
     for answer in rank_answers(document, shown=shown):
         console.print(Text(answer.words, "bold" if answer.bad else ""))
     columns = ["rank", "own>", "computing>", "free>", "exposed>", "waits>", "late>"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -216,9 +217,13 @@ def _changes(timeline: DiffTimeline, base: str) -> Iterator[str]:
         return
     yield translate(_CHANGED).format(base=base, unit=translate(timeline.unit))
     yield sentence(", ").join(_sums(timeline))
-    for row in timeline.rows:
-        cost = row.head or row.base
-        where = cost and " · ".join(clean(text) for text in (cost.operator, cost.line) if text)
+    costs = [row.head or row.base for row in timeline.rows]
+    alike = Counter((row.name, cost and cost.line) for row, cost in zip(timeline.rows, costs))
+    for row, cost in zip(timeline.rows, costs):
+        # Calls of one operator on one line differ in their shapes alone.
+        shapes = cost.shapes if cost and cost.shapes and alike[row.name, cost.line] > 1 else ""
+        parts = (cost.operator, shapes[: 2 * _NAME], cost.line) if cost else ()
+        where = " · ".join(clean(text) for text in parts if text)
         title = sentence("{name}: ", name=f"{translate(row.change)} {changed_name(row, 2 * _NAME)}")
         what = f"{title}{difference(row)}"
         yield translate(_FROM).format(what=what, where=where) if where else what
