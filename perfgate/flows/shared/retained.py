@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from perfgate.config import Config
+from perfgate.document.history import StoredRun
 from perfgate.document.trend import TrendSeries
 from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.trend.read import Wanted, read_histories
@@ -13,10 +14,12 @@ from perfgate.judging.trend.find import with_changes
 
 # A comparison with main needs no more than the newest runs of its level; as many give a prediction interval.
 LEVEL_RUNS = 3
+# The states of triage in which somebody still has to look at a regression.
+_OPEN_STATES = ("new", "acknowledged")
 
 
 def retained_runs(config: Config, store: Store, progress: Progress, *, seconds_since_1970: float) -> frozenset[str]:
-    """The ids of the runs on both sides of each regression of main, and of the newest on main's current level.
+    """The ids of the runs on both sides of each regression of main, found or in triage, and of the newest on main's level.
 
     Raises StoreError if main's runs cannot be read: without them nothing may be removed.
     """
@@ -25,7 +28,9 @@ def retained_runs(config: Config, store: Store, progress: Progress, *, seconds_s
     stored = read_histories(config, store, Wanted(), progress, seconds_since_1970=seconds_since_1970)
     # Of a testbed that is no longer measured no change is searched for elsewhere.
     judged = [entry if entry.current else with_changes(entry) for entry in stored.series if not entry.informing]
-    return frozenset([*_beside_regressions(judged), *_on_the_level(judged)])
+    open_commits = {entry.commit for entry in store.triages(config.project) if entry.state in _OPEN_STATES}
+    triaged = _first_and_before(stored.runs, open_commits)
+    return frozenset([*_beside_regressions(judged), *triaged, *_on_the_level(judged)])
 
 
 def _beside_regressions(series: Iterable[TrendSeries]) -> Iterator[str]:
@@ -34,6 +39,18 @@ def _beside_regressions(series: Iterable[TrendSeries]) -> Iterator[str]:
             if change.direction == "worse":
                 yield entry.points[change.at - 1].run_id
                 yield entry.points[change.at].run_id
+
+
+def _first_and_before(newest_first: Iterable[StoredRun], commits: Collection[str]) -> Iterator[str]:
+    """The runs of some commits, and on each testbed the run before them."""
+    before: dict[str, StoredRun] = {}
+    for run in reversed(list(newest_first)):
+        if run.commit in commits:
+            yield run.id
+            if run.fingerprint in before:
+                yield before[run.fingerprint].id
+        else:
+            before[run.fingerprint] = run
 
 
 def _on_the_level(series: Iterable[TrendSeries]) -> Iterator[str]:

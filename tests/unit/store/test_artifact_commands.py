@@ -12,15 +12,18 @@ from click.testing import Result
 
 from perfgate.cli.commands.baseline import COMMAND as BASELINE
 from perfgate.cli.commands.store import COMMAND as STORE
+from perfgate.config import load_config
 from perfgate.document.files import write_decision, write_run
+from perfgate.document.history import Triage, TriageState
 from perfgate.errors import StoreError, StoreRefusedError, UsageError
 from perfgate.flows.artifacts import PruneRequest, prune
 from perfgate.flows.shared.artifacts import open_artifacts_at
 from perfgate.flows.shared.doors import Doors
+from perfgate.flows.shared.retained import retained_runs
 from perfgate.judging.store.artifacts import ArtifactStore
 from perfgate.judging.store.backends.sql import SqlStore
 from tests.fakes.artifacts import artifact_set, run_folder
-from tests.fakes.history import main_runs, stepped
+from tests.fakes.history import commit_of, main_runs, stepped
 from tests.fakes.runner import separating_runner
 from tests.unit.document.minimal import minimal_decision
 from tests.unit.flows.test_trend import Said
@@ -173,6 +176,23 @@ def test_prune__main_that_got_slower__keeps_both_sides_of_the_regression_and_the
     assert (done["retained"], done["stay"]) == (6, 6)
     (entry,) = [entry for entry in store.ledger().entries(limit=50) if entry.action == "artifacts pruned"]
     assert (entry.project, entry.actor, entry.subject.partition(",")[0]) == ("demo", "local", "19 sets")
+
+
+@pytest.mark.parametrize(
+    ("state", "is_open"), [("new", True), ("acknowledged", True), ("fixed", False), ("expected", False)]
+)
+def test_retained_runs__regression_in_triage__its_runs_and_those_before_stay_while_it_is_open(
+    project: Path, state: TriageState, is_open: bool
+) -> None:
+    (project / "perfgate.toml").write_text(CONFIG.replace('"shop"', '"demo"'))
+    store = SqlStore(project.parent / "store.db")
+    store.record_all(main_runs(12, shapes=("long",)))
+    entry = Triage(commit=commit_of(4), state=state, reason="seen", author="Li", changed_at="2026-06-01T00:00:00+00:00")
+    store.triage("demo", entry)
+    runs = sorted(store.runs("demo"), key=lambda run: run.started_at)
+    config = load_config(project)
+    retained = retained_runs(config, store, Said(), seconds_since_1970=NOW.timestamp())
+    assert retained == {run.id for run in (*(runs[3:5] if is_open else ()), *runs[-3:])}
 
 
 def test_prune__runs_of_main_cannot_be_read__nothing_is_removed(project: Path, tmp_path: Path) -> None:
