@@ -86,7 +86,7 @@ def test_stored_history__no_run_compares__said_and_not_silently_empty(project: P
 def test_stored_history__slower_runs_of_main__part_of_the_level_while_they_are_meant(project: Path) -> None:
     config, store = load_config(project), SqlStore(project / "runs.db")
     for number, mib in enumerate((366, 367, 365, 366, 410, 411), start=1):
-        keep(config, {}, run_of(number, mib=mib), allow_dirty=False)
+        keep(config, {}, run_of(number, mib=mib), [], allow_dirty=False)
 
     def level() -> list[float]:
         return [value / MIB for value in shown(project, run_of(7, mib=410))["memory.resident"].values]

@@ -212,6 +212,14 @@ def test_open_page__triage__state_form_failed_gate_and_expired_acceptance() -> N
         assert f'id="commit-{commit_of(commit)[:12]}"' in page
     assert page.count("<form ") == 3
     assert "acknowledged by mei" in shown(str(pages.page("index.html")))
+    same = msgspec.structs.replace(content.trend, gates=make_gates(commit=commit_of(20)))
+    again = SitePages(
+        msgspec.structs.replace(content, trend=same),
+        lambda _: pytest.fail("no run is needed"),
+        "en",
+        SiteLinks(triage=True),
+    )
+    assert str(again.page("open.html")).count(f'id="commit-{commit_of(20)[:12]}"') == 1
     signed_in = str(pages.page("open.html", form_key="5" * 64))
     assert (signed_in.count('type="password"'), page.count('type="password"')) == (0, 3)
     in_files = SitePages(content, lambda _: pytest.fail("no run is needed"), "en", SiteLinks()).page("open.html")

@@ -85,11 +85,10 @@ def _table(document: TrendDocument, rows: Sequence[tuple[str, TrendCause]], *, b
             since.append(
                 Text(f"\n{say('one of {commits}', commits=counted(moved.change.commit_count, 'commit'))}", "dim")
             )
-        sure = Text(row.evidence)
         if (triage := triage_view(cause.triage)) is not None:
             by = say("{state} by {author}", state=triage.state, author=Words(clean(triage.author, limit=30)))
-            sure.append(f"\n{by}", "dim")
-        table.add_row(Text(word, "bold"), name, change, since, sure, history)
+            name.append(f"\n{by}", "dim")
+        table.add_row(Text(word, "bold"), name, change, since, Text(row.evidence), history)
     return table
 
 

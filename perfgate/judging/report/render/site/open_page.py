@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 
 from perfgate.document.gates import FailedGate
@@ -39,17 +39,19 @@ def render_open(content: SiteContent, links: SiteLinks, language: Language) -> s
         gates = content.trend.gates
         settled = [cause for cause in content.trend.causes if cause.standing in ("accepted", "resolved", "refuted")]
         by_place = {(s.workload, s.shape, s.metric, s.fingerprint): s for s in content.trend.series if not s.labels}
+        pictures = [_picture(cause, content, links, root) for cause in causes[:_MAX_CAUSES]]
+        returned = [_returned(cause, content) for cause in content.trend.causes if cause.suggests == "fixed"]
+        failed_gates = [_failed_gate(gate) for gate in (gates.standing if gates else [])[:_MAX_CAUSES]]
+        _anchor_once([*pictures, *returned, *failed_gates])
         values = {
             "title": say("Open"),
             "mark": Words("FAIL" if causes else "PASS" if content.trend.looked_at else "SKIPPED"),
             "count": len(causes),
-            "pictures": [_picture(cause, content, links, root) for cause in causes[:_MAX_CAUSES]],
+            "pictures": pictures,
             "more": max(0, len(causes) - _MAX_CAUSES),
             "triage": _triage(links) if links.triage else None,
-            "returned": [_returned(cause, content) for cause in content.trend.causes if cause.suggests == "fixed"][
-                :_MAX_CAUSES
-            ],
-            "failed_gates": [_failed_gate(gate) for gate in (gates.standing if gates else [])[:_MAX_CAUSES]],
+            "returned": returned[:_MAX_CAUSES],
+            "failed_gates": failed_gates,
             "accepted": [_acceptance(entry, today) for entry in content.acceptances[:_MAX_ROWS]],
             "confirmed": [
                 _confirmation(
@@ -64,7 +66,7 @@ def render_open(content: SiteContent, links: SiteLinks, language: Language) -> s
         return render_page("site/open.html.j2", OPEN, content, links, values)
 
 
-def _picture(cause: TrendCause, content: SiteContent, links: SiteLinks, root: Words) -> Mapping[str, object]:
+def _picture(cause: TrendCause, content: SiteContent, links: SiteLinks, root: Words) -> dict[str, object]:
     lead, *_ = moved_by(cause, content.trend)
     return {
         **cause_card(cause, content, links, root),
@@ -81,6 +83,15 @@ def _about_commit(commit: str | None) -> Mapping[str, object]:
     return {"commit": known, "anchor": commit_anchor(known) if known else Words("")}
 
 
+def _anchor_once(entries: Iterable[dict[str, object]]) -> None:
+    """Leave the place of each commit to the first entry about it: a failed gate may be of the commit of a regression."""
+    seen: set[object] = set()
+    for entry in entries:
+        if entry["anchor"] in seen:
+            entry["anchor"] = Words("")
+        seen.add(entry["anchor"])
+
+
 def _triage(links: SiteLinks) -> Mapping[str, object]:
     """The values of the form that gives a regression a state."""
     return {
@@ -90,7 +101,7 @@ def _triage(links: SiteLinks) -> Mapping[str, object]:
     }
 
 
-def _returned(cause: TrendCause, content: SiteContent) -> Mapping[str, object]:
+def _returned(cause: TrendCause, content: SiteContent) -> dict[str, object]:
     """A regression whose level is back, which may be marked as fixed."""
     return {
         **_about_commit(cause.first_bad),
@@ -99,7 +110,7 @@ def _returned(cause: TrendCause, content: SiteContent) -> Mapping[str, object]:
     }
 
 
-def _failed_gate(gate: FailedGate) -> Mapping[str, object]:
+def _failed_gate(gate: FailedGate) -> dict[str, object]:
     return {
         **_about_commit(gate.commit),
         "when": day(gate.judged_at),
