@@ -78,12 +78,13 @@ def read_first(
     if found:
         chance = min(_chance(one, decision) for one in found)
         return TrialReading("slow", chance) if chance <= allowed else TrialReading("undecided", 1.0)
-    compared = [one for one in decision.comparisons if pattern is None or _matches(one, pattern)]
-    if decision.verdict != "INCONCLUSIVE" and (compared or pattern is None):
-        return TrialReading("fast", decision.policy.alpha_ok)
-    if pattern and any(one.outcome in ("unchanged", "improved") for one in compared):
-        return TrialReading("fast", decision.policy.alpha_ok)
-    return _unanswered(decision)
+    # A verdict on other metrics says nothing of one that is named.
+    is_fast = (
+        decision.verdict != "INCONCLUSIVE"
+        if pattern is None
+        else any(one.outcome in ("unchanged", "improved") and _matches(one, pattern) for one in decision.comparisons)
+    )
+    return TrialReading("fast", decision.policy.alpha_ok) if is_fast else _unanswered(decision)
 
 
 def read_next(decision: DecisionDocument, signal: Signal, allowed: float) -> TrialReading:

@@ -177,6 +177,16 @@ def test_read_first__regression_that_may_be_noise__undecided_beyond_the_allowed_
     assert read_first(unstated, allowed=0.025) == TrialReading("slow", unstated.policy.alpha)
 
 
+@pytest.mark.parametrize(
+    ("outcome", "answer"), [("inconclusive", "undecided"), ("unchanged", "fast"), ("improved", "fast")]
+)
+def test_read_first__metric_that_is_named__not_answered_by_the_verdict_on_others(outcome: str, answer: str) -> None:
+    named = make_comparison("latency.p50", outcome=outcome)
+    assert (
+        read_first(make_decision("FAIL", comparisons=[*REGRESSED, named]), parse_place("latency.p50")).answer == answer
+    )
+
+
 def test_read_first__metric_that_follows_another__answered_by_that_one() -> None:
     slower = make_decision("FAIL", comparisons=[make_comparison("latency.p50", outcome="regressed", p_adjusted=0.001)])
     assert read_first(slower, parse_place("latency.p90@encoder/long")).answer == "slow"
