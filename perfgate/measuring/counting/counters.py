@@ -98,14 +98,17 @@ def _counter_set(
     tallies: list[CallTally], savings: list[Counter[Site]], *, workload: str, shape: str, root: Path
 ) -> CounterSet:
     last = tallies[-1]
+    copied = Counter[str]()
+    for site, size in last.sites(COPY_BYTES).items():
+        copied[site.name] += size
     ops = [
-        OpCount(op=name, count=op.count, copy_bytes=op.total(COPY_BYTES), view=op.view, line=op.line())
-        for name, op in sorted(last.ops.items(), key=lambda item: (-item[1].count, item[0]))
-        if op.count
+        OpCount(op=op, count=count, copy_bytes=copied[op], view=op in last.views, line=last.line_of(op))
+        for op, count in sorted(last.ops.items(), key=lambda item: (-item[1], item[0]))
+        if count
     ]
     saved = [sum(saving.values()) for saving in savings]
     least = savings[saved.index(min(saved))]
-    sites = [*last.sites(), *((Site("counters.repeat_saves", at.name, at.line), n) for at, n in least.items())]
+    sites = [*last.amounts.items(), *((Site("counters.repeat_saves", at.name, at.line), n) for at, n in least.items())]
     if last.memory:
         # Which operators took a block for their result, and which made the blocks that outlive the call.
         sites += Counter(Site("counters.allocations", block.op, block.line) for block in last.blocks).items()
@@ -174,9 +177,7 @@ def _count_saving(workload: BoundWorkload, device: Device, shape: str, root: Pat
     """The operators that a call on a new input dispatches and the same call again does not, by site."""
     inputs = workload.new_inputs(shape)
     tallies = [_count_call(workload, device, inputs, root) for _ in range(2)]
-    first, second = (
-        Counter({site: count for site, count in tally.sites() if site.metric == FRAMEWORK_OPS}) for tally in tallies
-    )
+    first, second = (tally.sites(FRAMEWORK_OPS) for tally in tallies)
     # Equal work by other operators in the second call means that nothing is saved.
     return first - second if sum(first.values()) > sum(second.values()) else Counter()
 

@@ -29,7 +29,6 @@ from perfgate.measuring.counting.tally import (
     AllocatedBlock,
     CallTally,
     Dispatched,
-    OpTally,
     SourceLines,
 )
 from perfgate.measuring.devices.batches import tensors
@@ -221,30 +220,28 @@ class CountingMode(WatchingMode):
         if reading_into and (reading_into[-1] is None or any(argument is reading_into[-1] for argument in args)):
             return  # our own copy of a lazy tensor's result
         view = is_view(func)
-        op = self._tally.ops.setdefault(name, OpTally(view=view))
-        op.count += 1
         line = self._lines.of(sys._getframe(2))
-        if line is not None:
-            op.lines[line] += 1
+        self._tally.see(name, line, view=view)
         flops = flops_of(func, args, keywords, result)
         if self._tally.order is not None:
             self._tally.order.append(describe(func, args, keywords, result, line=line, flops=flops, view=view))
-        op.add(FLOPS, line, flops or 0)
+        add = self._tally.add
+        add(FLOPS, name, line, flops or 0)
         if not view:
-            op.add(FRAMEWORK_OPS, line)
-            op.add(DEFERRED_OPS, line, self._returned)
-            op.add(COLLECTIVES, line, name.startswith(_COLLECTIVES) and name not in _AROUND_COLLECTIVES)
+            add(FRAMEWORK_OPS, name, line)
+            add(DEFERRED_OPS, name, line, self._returned)
+            add(COLLECTIVES, name, line, name.startswith(_COLLECTIVES) and name not in _AROUND_COLLECTIVES)
             # A region of autocast is the cause of everything that runs in it.
             region = self._autocast_lines[-1] if self._autocast_lines else None
-            op.add(LOW_PRECISION_OPS, region or line, self._is_low_precision(name, result))
+            add(LOW_PRECISION_OPS, name, region or line, self._is_low_precision(name, result))
             self._remember(name, line, result, older=(args, keywords))
         waits = _reads_data(func, name, args, keywords)
         for target, source in copied(name, args, result):
-            op.add(COPIES, line)
-            op.add(COPY_BYTES, line, target.numel() * target.element_size())
-            op.add(NONCONTIGUOUS_COPIES, line, layout_differs(target, source))
+            add(COPIES, name, line)
+            add(COPY_BYTES, name, line, target.numel() * target.element_size())
+            add(NONCONTIGUOUS_COPIES, name, line, layout_differs(target, source))
             waits = waits or _waits_for_copy(target, source, non_blocking=_asked_not_to_wait(name, args, keywords))
-        op.add(SYNCS, line, waits and not self._waiting)
+        add(SYNCS, name, line, waits and not self._waiting)
 
     def _is_low_precision(self, name: str, result: Any) -> bool:
         dtypes = {tensor.dtype for tensor in _as_list(result) if isinstance(tensor, torch.Tensor)}
@@ -277,10 +274,8 @@ class CountingMode(WatchingMode):
 
         def counting(*args: Any, **keywords: Any) -> Any:
             line = self._lines.of(sys._getframe(1))
-            op = self._tally.ops.setdefault(wait.label, OpTally(view=True))
-            if line is not None:
-                op.lines[line] += 1
-            op.add(SYNCS, line, not self._waiting)
+            self._tally.see(wait.label, line, calls=0, view=True)
+            self._tally.add(SYNCS, wait.label, line, not self._waiting)
             # Nested waits belong to the same wait.
             before, self._waiting = self._waiting, True
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -34,37 +34,6 @@ class Site(NamedTuple):
     metric: str
     name: str
     line: str | None
-
-
-@dataclass
-class OpTally:
-    """One call's use of one operator.
-
-    ``amounts`` maps (metric, line) to its contribution. A ``view`` only describes memory anew (transpose, slice): it
-    launches nothing. ``count`` is 0 for functions that make the host wait but are not operators (``Tensor.tolist``).
-    """
-
-    view: bool = False
-    count: int = 0
-    lines: Counter[str] = field(default_factory=Counter)
-    amounts: Counter[tuple[str, str | None]] = field(default_factory=Counter)
-
-    def add(self, metric: str, line: str | None, amount: int = 1) -> None:
-        if amount:
-            self.amounts[metric, line] += amount
-
-    def include(self, other: OpTally) -> None:
-        """Add another thread's use of the operator."""
-        self.count += other.count
-        self.lines.update(other.lines)
-        self.amounts.update(other.amounts)
-
-    def total(self, metric: str) -> int:
-        return sum(amount for (name, _), amount in self.amounts.items() if name == metric)
-
-    def line(self) -> str | None:
-        """The line it most often comes from; of equally frequent ones the one dispatched first."""
-        return self.lines.most_common(1)[0][0] if self.lines else None
 
 
 class AllocatedBlock(NamedTuple):
@@ -129,20 +98,35 @@ class Dispatched(NamedTuple):
 class CallTally:
     """One call, operator by operator, in order of first use.
 
-    ``order`` has every single dispatch in order, if requested.
+    ``ops`` is how often each ran: 0 for functions that make the host wait but are not operators (``Tensor.tolist``).
+    ``views`` only describe memory anew (transpose, slice): they launch nothing. ``lines`` is how often an operator came from
+    a line, ``amounts`` what it added to the counters there. ``order`` has every single dispatch in order, if requested.
     """
 
-    ops: dict[str, OpTally] = field(default_factory=dict)
+    ops: Counter[str] = field(default_factory=Counter)
+    views: set[str] = field(default_factory=set)
+    lines: Counter[tuple[str, str]] = field(default_factory=Counter)
+    amounts: Counter[Site] = field(default_factory=Counter)
     memory: dict[str, int] = field(default_factory=dict)
     blocks: list[AllocatedBlock] = field(default_factory=list)
     live: LiveBlocks = field(default_factory=LiveBlocks)
     order: list[Dispatched] | None = None
 
+    def see(self, name: str, line: str | None, *, calls: int = 1, view: bool) -> None:
+        if view and name not in self.ops:
+            self.views.add(name)
+        self.ops[name] += calls
+        if line is not None:
+            self.lines[name, line] += 1
+
+    def add(self, metric: str, name: str, line: str | None, amount: int = 1) -> None:
+        if amount:
+            self.amounts[Site(metric, name, line)] += amount
+
     def values(self) -> dict[str, int]:
         totals = Counter(dict.fromkeys(_DISPATCHED, 0))
-        for op in self.ops.values():
-            for (metric, _), amount in op.amounts.items():
-                totals[metric] += amount
+        for site, amount in self.amounts.items():
+            totals[site.metric] += amount
         return {**totals, **self.memory}
 
     def include(self, other: CallTally, *, deferred: bool) -> None:
@@ -150,21 +134,25 @@ class CallTally:
 
         Its operators have no place in the order, which is that of one thread.
         """
-        for name, op in other.ops.items():
-            if deferred:
-                for (metric, line), amount in list(op.amounts.items()):
-                    if metric == FRAMEWORK_OPS:
-                        op.amounts[DEFERRED_OPS, line] = amount
-            self.ops.setdefault(name, OpTally(view=op.view)).include(op)
+        if deferred:
+            for site, amount in other.sites(FRAMEWORK_OPS).items():
+                other.amounts[site._replace(metric=DEFERRED_OPS)] = amount
+        self.views |= other.views - self.ops.keys()
+        self.ops.update(other.ops)
+        self.lines.update(other.lines)
+        self.amounts.update(other.amounts)
         self.blocks += other.blocks
 
     def counts(self) -> dict[str, int]:
-        return {f"ops.count:{name}": op.count for name, op in self.ops.items()}
+        return {f"ops.count:{name}": count for name, count in self.ops.items()}
 
-    def sites(self) -> Iterator[tuple[Site, int]]:
-        for name, op in self.ops.items():
-            for (metric, line), amount in op.amounts.items():
-                yield Site(metric, name, line), amount
+    def line_of(self, name: str) -> str | None:
+        """The line an operator most often comes from; of equally frequent ones the one dispatched first."""
+        lines = {line: count for (op, line), count in self.lines.items() if op == name}
+        return max(lines, key=lines.__getitem__, default=None)
+
+    def sites(self, metric: str) -> Counter[Site]:
+        return Counter({site: amount for site, amount in self.amounts.items() if site.metric == metric})
 
 
 def differing(repeats: Iterable[Mapping[str, int]]) -> dict[str, tuple[int, int]]:

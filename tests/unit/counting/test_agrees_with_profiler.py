@@ -60,7 +60,7 @@ def counted(call):
     tally = CallTally()
     CountingMode(tally, root=Path("/nonexistent")).count(call)
     # With gradients on, what the backward pass keeps is detached for the mode only; a view is no work.
-    return Counter({name: op.count for name, op in tally.ops.items() if not op.view})
+    return Counter({name: count for name, count in tally.ops.items() if name not in tally.views})
 
 
 def profiled(call):

@@ -121,7 +121,7 @@ def _plot(samples: PlaceSamples, summary: Summary) -> Mapping[str, object]:
 def _end(summary: Summary, base: RunDocument | None, head: RunDocument) -> Mapping[str, object]:
     decision = summary.decision
     steps = worded_steps(decision.steps)[:_MAX_ROWS]
-    present = {step.number for step in steps}
+    present = {step["number"] for step in steps}
     new, gone = changed_findings(summary)
     return {
         "new": new[:_MAX_ROWS],

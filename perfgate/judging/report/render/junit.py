@@ -64,7 +64,7 @@ def _verdict_case(summary: Summary) -> ET.Element:
 def _failure_case(failure: Failure) -> ET.Element:
     words = worded_failure(failure)
     text = render("ci/junit_error.txt.j2", "plain", {"failure": words})
-    return _case(failure.workload, f"{failure.what} ({failure.side})", "error", words.message, text)
+    return _case(failure.workload, f"{failure.what} ({failure.side})", "error", words["message"], text)
 
 
 def _step_case(step: StepResult) -> ET.Element:

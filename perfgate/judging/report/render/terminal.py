@@ -195,22 +195,22 @@ def _print_causes(summary: Summary, console: Console) -> None:
     for number, block in enumerate(listed, start=1):
         title = line("shared/block.j2", "plain", {"block": block})
         console.print(Padding(Text(f"{number}. {title}", "bold"), (1 if number == 1 else 0, 0, 0, 0)))
-        if block.cause and block.cause.code:
-            console.print(Padding(Text(clean(block.cause.code), "cyan"), (0, 0, 0, 6)))
+        if block["cause"] and block["cause"]["code"]:
+            console.print(Padding(Text(clean(block["cause"]["code"]), "cyan"), (0, 0, 0, 6)))
         cost, moved, also = (
             line(f"shared/{part}.j2", "plain", {"block": block, "most": _SHOWN_COUNTS})
             for part in ("block_cost", "block_counts", "also")
         )
-        moves = say("Also moved:") if block.in_title else say("Moved:")
+        moves = say("Also moved:") if block["in_title"] else say("Moved:")
         labelled = [
             (say("Costs:"), cost),
-            (moves, moved if block.cause or block.slower else ""),
+            (moves, moved if block["cause"] or block["slower"] else ""),
             (say("On other lines:"), also),
-            (say("If intended:"), block.accept_here or block.accept),
+            (say("If intended:"), block["accept_here"] or block["accept"]),
         ]
         lines = [f"{label} {text}" for label, text in labelled if text]
-        if block.accepted and not block.in_title:
-            lines.append(say("Accepted by {accepted}", accepted=Words(clean(block.accepted))))
+        if block["accepted"] and not block["in_title"]:
+            lines.append(say("Accepted by {accepted}", accepted=Words(clean(block["accepted"]))))
         _print_lines("", lines, console)
     if more:
         console.print(Text(f"  {say('… {count} more in decision.json', count=more)}", "dim"))
@@ -254,16 +254,16 @@ def _print_failures(summary: Summary, console: Console) -> None:
     for words in worded_failures(summary.decision.failures)[:3]:
         title = say(
             "error in the {side}: {what} of {workload} ({kind})",
-            side=words.side,
-            what=Words(clean(words.what)),
-            workload=Words(clean(words.workload)),
-            kind=words.kind,
+            side=words["side"],
+            what=Words(clean(words["what"])),
+            workload=Words(clean(words["workload"])),
+            kind=words["kind"],
         )
         console.print(Text(title, "bold red"))
-        text = (words.text or "").rstrip()
+        text = (words["text"] or "").rstrip()
         # A traceback ends with the message; a log does not contain it.
-        if words.message not in text:
-            console.print(Text(f"  {clean(words.message, limit=_LONGEST_MESSAGE)}"))
+        if words["message"] not in text:
+            console.print(Text(f"  {clean(words['message'], limit=_LONGEST_MESSAGE)}"))
         for text_line in text.splitlines()[-_TRACEBACK_LINES:]:
             console.print(Text(f"  {clean(text_line)}"))
 

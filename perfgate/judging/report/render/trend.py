@@ -119,7 +119,7 @@ def _values(
 def _ranges(causes: list[TrendCause], document: TrendDocument, rows: int) -> Iterator[Mapping[str, object]]:
     """Yield the candidate commits of every cause that has several."""
     for cause in [cause for cause in causes if cause.commit_count > 1][:rows]:
-        yield {**vars(cause_row(cause, document, most=0).lead), "more": cause.commit_count - len(cause.commits)}
+        yield {**cause_row(cause, document, most=0)["lead"], "more": cause.commit_count - len(cause.commits)}
 
 
 def _left_out(entry: NotLookedAt) -> Mapping[str, object]:

@@ -86,12 +86,13 @@ def _values(document: TrendDocument, most_causes: int, most_numbers: int) -> Map
 
 def _cause(cause: TrendCause, document: TrendDocument) -> Mapping[str, object]:
     row = cause_row(cause, document, most=0)
-    commits = row.lead.commits if row.lead.commit_count > 1 else []
+    lead = row["lead"]
+    commits = lead["commits"] if lead["commit_count"] > 1 else []
     return {
         "row": row,
         "direction": Words(cause.direction),
         "commits": commits[:_MOST_COMMITS],
-        "more_commits": max(0, row.lead.commit_count - _MOST_COMMITS) if commits else 0,
+        "more_commits": max(0, lead["commit_count"] - _MOST_COMMITS) if commits else 0,
     }
 
 

@@ -142,7 +142,7 @@ def runs_beside(moved: MovedSeries) -> tuple[str, str]:
 
 def change_cells(moved: MovedSeries) -> Mapping[str, object]:
     return {
-        **vars(change_row(moved)),
+        **change_row(moved),
         "direction": Words(moved.change.direction),
         "address": Words(""),
         "compare": Words(""),
@@ -179,7 +179,7 @@ def series_cells(group: Group) -> Mapping[str, object]:
         "plot": trend_svg.small_plot(last),
         "versions": len(last.points),
         "noise": numbers.DASH if last.noise is None else numbers.plus_minus(last.noise),
-        "change": change_row(newest).change if newest else Words(""),
+        "change": change_row(newest)["change"] if newest else Words(""),
         "direction": Words(newest.change.direction if newest else ""),
         "current": last.current,
     }

@@ -74,21 +74,21 @@ def _table(document: TrendDocument, rows: Sequence[tuple[str, TrendCause]], *, b
         moved, *others = moved_by(cause, document)
         row = change_row(moved)
         history = Text(sparkline([point.value for point in moved.series.points], blocks))
-        name = Text(clean(row.metric)).append(f"\n{clean(row.place)}", "dim")
+        name = Text(clean(row["metric"])).append(f"\n{clean(row["place"])}", "dim")
         if others:
             name.append(f"\n{say('and {count}', count=counted(len(others), 'more metric'))}", "dim")
-        change = Text(row.change, _STYLES[moved.change.direction]).append(f"\n{row.span}", "dim")
-        since = Text(f"{row.when} {clean(row.bad)}")
-        if row.subject:
-            since.append(f"\n{clean(row.subject, limit=60)}", "dim")
+        change = Text(row["change"], _STYLES[moved.change.direction]).append(f"\n{row['span']}", "dim")
+        since = Text(f"{row['when']} {clean(row['bad'])}")
+        if row["subject"]:
+            since.append(f"\n{clean(row['subject'], limit=60)}", "dim")
         elif moved.change.commit_count > 1:
             since.append(
                 Text(f"\n{say('one of {commits}', commits=counted(moved.change.commit_count, 'commit'))}", "dim")
             )
         if (triage := triage_view(cause.triage)) is not None:
-            by = say("{state} by {author}", state=triage.state, author=Words(clean(triage.author, limit=30)))
+            by = say("{state} by {author}", state=triage["state"], author=Words(clean(triage["author"], limit=30)))
             name.append(f"\n{by}", "dim")
-        table.add_row(Text(word, "bold"), name, change, since, Text(row.evidence), history)
+        table.add_row(Text(word, "bold"), name, change, since, Text(row["evidence"]), history)
     return table
 
 

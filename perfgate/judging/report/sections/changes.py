@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfgate.document.decision import Comparison
-from perfgate.judging.report.sections.section import Section, Values
+from perfgate.judging.report.sections.section import Section
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.numbers import to_two_digits
-from perfgate.judging.report.view.blocks import block_numbers, blocks, blocks_with_more
+from perfgate.judging.report.text.templates import Values
+from perfgate.judging.report.view.blocks import block_numbers, blocks_with_more, listed_regressions
 from perfgate.judging.report.view.facts import counts
 from perfgate.judging.report.view.findings import changed_findings
 from perfgate.judging.report.view.rows import (
@@ -34,7 +35,7 @@ _ROOM = 1.05
 def _causes(summary: Summary) -> Values | None:
     """One block per cause, the most expensive first, with the findings it introduced."""
     (listed, more), (new, _) = blocks_with_more(summary), changed_findings(summary)
-    findings = {number: [f for f in new if f.block == number] for number in range(1, len(listed) + 1)}
+    findings = {number: [f for f in new if f["block"] == number] for number in range(1, len(listed) + 1)}
     return {"blocks": listed, "more": more, "findings": findings} if listed else None
 
 
@@ -50,9 +51,9 @@ def _table(summary: Summary) -> Values | None:
         "more": len(moved) - len(listed),
         "confidence": common_confidence(listed),
         "fold": summary.verdict != "INCONCLUSIVE",
-        "rules": of_metrics.rules,
-        "regressed": of_metrics.regressed,
-        "improved": of_metrics.improved,
+        "rules": of_metrics["rules"],
+        "regressed": of_metrics["regressed"],
+        "improved": of_metrics["improved"],
         "operators": sum(c.is_of_operator for c in moved),
     }
 
@@ -114,9 +115,10 @@ def _suggestions(summary: Summary) -> Values | None:
     """Suggestions on newly introduced problems that no cause shows; all others are in the page and in decision.json."""
     if summary.verdict not in {"FAIL", "WARN"}:
         return None
-    shown = {(word(block.tip.message), block.tip.line) for block in blocks(summary) if block.tip}
-    new = introduced(summary.decision.suggestions)
-    distinct = [tip for tip in new if (word(tip.message), tip.line) not in shown]
+    tips = summary.decision.suggestions
+    with_causes = [tips[one.suggestion] for one in listed_regressions(summary) if one.suggestion is not None]
+    shown = {(word(tip.message), tip.line) for tip in with_causes}
+    distinct = [tip for tip in introduced(tips) if (word(tip.message), tip.line) not in shown]
     if not distinct:
         return None
     return {

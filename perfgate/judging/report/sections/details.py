@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from perfgate.judging.report.sections.section import Section, Values
+from perfgate.judging.report.sections.section import Section
 from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text.templates import Values
 from perfgate.judging.report.view.checklist import quantile_rows, step_lines, step_numbers, tally, uncompared
 from perfgate.judging.report.view.findings import changed_findings
 from perfgate.judging.report.view.rows import common_confidence, grouped, is_one_sided, row
@@ -22,7 +23,7 @@ def _trace(summary: Summary) -> Values | None:
 def _findings(summary: Summary) -> Values | None:
     """New findings of the checklist, except those shown with their cause, and the findings that are gone."""
     new, gone = changed_findings(summary)
-    new = [finding for finding in new if finding.block is None]
+    new = [finding for finding in new if finding["block"] is None]
     return {"new": new, "gone": gone, "detail": summary.detail} if new or gone else None
 
 
@@ -39,8 +40,8 @@ def _checklist(summary: Summary) -> Values | None:
         "lines": listed,
         "more": len(lines) - len(listed),
         "more_numbers": len(others),
-        "more_resolved": sum(number.is_resolved for number in others),
-        "outside": [number for number in others if number.main and number.main.outside][: summary.detail],
+        "more_resolved": sum(number["is_resolved"] for number in others),
+        "outside": [number for number in others if number["main"] and number["main"]["outside"]][: summary.detail],
         "has_numbers": bool(shown or others),
         "uncompared": uncompared(summary.decision.warnings),
         "stored": bool(summary.decision.stored),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from perfgate.judging.report.text.templates import Values
 from perfgate.judging.report.view.summary import Summary
 
 KEEP = 0
-Values = Mapping[str, object]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from perfgate.judging.report.sections.section import Section, Values
+from perfgate.judging.report.sections.section import Section
+from perfgate.judging.report.text.templates import Values
 from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.checklist import other_notes
 from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, worded_failures

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from typing import Literal
+from typing import Any, Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -28,6 +28,8 @@ from perfgate.locale import Language, current_language, gap_between, translate
 _PLACE = re.compile(r"%\((\w+)\)s")
 _CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 Medium = Literal["markdown", "plain", "html"]
+# What a template shows, by the names that it uses.
+Values = Mapping[str, Any]
 # An address is linked only when it is plain http(s) without anything that ends a Markdown link or an attribute.
 _URL_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?#[]@!$&*+,;=%")
 

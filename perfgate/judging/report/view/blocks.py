@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 
 import msgspec
 
@@ -14,8 +13,8 @@ from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import place
+from perfgate.judging.report.text.templates import Values
 from perfgate.judging.report.text.words import Words, say
-from perfgate.judging.report.view.records import CauseBlock, CauseView
 from perfgate.judging.report.view.rows import worded_cause
 from perfgate.judging.report.view.summary import Summary
 
@@ -23,12 +22,12 @@ _COMMIT_LENGTH = 9
 _MOST_BLOCKS = 3
 
 
-def blocks(summary: Summary) -> list[CauseBlock]:
+def blocks(summary: Summary) -> list[Values]:
     """The numbered regressions of the report; none if the verdict is about something else."""
     return [_block(number, one, summary) for number, one in enumerate(listed_regressions(summary), 1)]
 
 
-def blocks_with_more(summary: Summary) -> tuple[list[CauseBlock], int]:
+def blocks_with_more(summary: Summary) -> tuple[list[Values], int]:
     """The blocks, and how many regressions have none although others do."""
     listed = blocks(summary)
     return listed, len(summary.decision.regressions) - len(listed) if listed else 0
@@ -50,7 +49,17 @@ def block_numbers(summary: Summary) -> dict[int, int]:
     }
 
 
-def _block(number: int, regression: Regression, summary: Summary) -> CauseBlock:
+def _block(number: int, regression: Regression, summary: Summary) -> Values:
+    """The values of ``shared/block.j2``: the regressions of one cause; if no cause was found, ``worst`` gives the name.
+
+    ``also`` are its effects on other lines. ``unexplained`` is whether times got worse and a search found no cause; jobs have
+    no such search. ``accept`` is the command that accepts exactly this regression, ``accept_here`` the short form for readers
+    with the check's folder, and ``order`` the comment that accepts it, on a forge with comment orders. ``suggestion`` is
+    the decision's without its parts that the cause already shows.
+
+    The block does not repeat the title: with ``in_title`` the title is about this block, and ``counts`` are the other metrics.
+    With ``names_cause`` the title of the comment names the cause and its line too.
+    """
     decision, worst = summary.decision, summary.worst
     causes = [decision.causes[at] for at in regression.causes]
     comparisons = [decision.comparisons[at] for at in regression.comparisons]
@@ -58,30 +67,29 @@ def _block(number: int, regression: Regression, summary: Summary) -> CauseBlock:
     in_title = any(c is worst for c in comparisons)
     has_slower = bool(set(regression.slower) & set(regression.comparisons))
     tip = None if regression.suggestion is None else decision.suggestions[regression.suggestion]
-    return CauseBlock(
-        cause=_short(causes[0], summary) if causes else None,
-        also=_elsewhere(causes, summary),
-        in_title=in_title,
-        names_cause=bool(in_title and worst and causes and causes[0].line and summary.cause_of(worst) is causes[0]),
-        unexplained=has_slower and not causes and any(c.method != "turns" for c in slower),
-        worst=comparisons[0],
-        places=tuple(dict.fromkeys(place(c.workload, c.shape) for c in comparisons)),
-        slower=_told(_worst_shapes(slower), worst if in_title else None),
-        apart=None if regression.apart is None else formats.quantity(regression.apart, "s"),
-        of_job=any(c.method == "turns" for c in comparisons),
-        at_most=None if regression.at_most is None else numbers.percent(regression.at_most),
-        counts=[
+    return {
+        "cause": _short(causes[0], summary) if causes else None,
+        "also": _elsewhere(causes, summary),
+        "in_title": in_title,
+        "names_cause": bool(in_title and worst and causes and causes[0].line and summary.cause_of(worst) is causes[0]),
+        "unexplained": has_slower and not causes and any(c.method != "turns" for c in slower),
+        "worst": comparisons[0],
+        "places": tuple(dict.fromkeys(place(c.workload, c.shape) for c in comparisons)),
+        "slower": _told(_worst_shapes(slower), worst if in_title else None),
+        "apart": None if regression.apart is None else formats.quantity(regression.apart, "s"),
+        "of_job": any(c.method == "turns" for c in comparisons),
+        "at_most": None if regression.at_most is None else numbers.percent(regression.at_most),
+        "counts": [
             (c, _holding(c, summary))
             for c in _worst_shapes(_counts(regression, causes, comparisons))
             if not (in_title and worst and c.metric == worst.metric)
         ],
-        tip=tip,
-        suggestion=None if tip is None else _beside(causes, tip),
-        accepted=comparisons[0].accepted,
-        accept=_accept_command(regression.accepts, summary),
-        accept_here=_accept_here(number, regression.accepts, summary),
-        order=_accept_order(number, regression.accepts, summary),
-    )
+        "suggestion": None if tip is None else _beside(causes, tip),
+        "accepted": comparisons[0].accepted,
+        "accept": _accept_command(regression.accepts, summary),
+        "accept_here": _accept_here(number, regression.accepts, summary),
+        "order": _accept_order(number, regression.accepts, summary),
+    }
 
 
 def _counts(regression: Regression, causes: Sequence[Cause], comparisons: Iterable[Comparison]) -> list[Comparison]:
@@ -105,18 +113,18 @@ def _beside(causes: Collection[Cause], tip: Suggestion) -> Suggestion:
     )
 
 
-def _short(cause: Cause, summary: Summary) -> CauseView:
+def _short(cause: Cause, summary: Summary) -> Values:
     worded = worded_cause(cause, linked=summary.linked)
-    return replace(worded, time=None) if worded.here else worded
+    return {**worded, "time": None} if worded["here"] else worded
 
 
-def _elsewhere(causes: Sequence[Cause], summary: Summary) -> list[CauseView]:
+def _elsewhere(causes: Sequence[Cause], summary: Summary) -> list[Values]:
     """The cause's effects on lines other than its first, one per line."""
     by_line = {cause.line: cause for cause in reversed(causes) if cause.line}
     first = causes[0].line if causes else None
     also = [_short(cause, summary) for line, cause in reversed(by_line.items()) if line != first]
     # The block has already named the change behind them.
-    return [replace(cause, origin=None) for cause in also]
+    return [{**cause, "origin": None} for cause in also]
 
 
 def _told(slower: Sequence[Comparison], titled: Comparison | None) -> list[tuple[Comparison, Words | None]]:
@@ -142,7 +150,7 @@ def _worst_shapes(comparisons: Iterable[Comparison]) -> list[Comparison]:
 def _holding(comparison: Comparison, summary: Summary) -> str | None:
     """The tensor that holds the additional memory; None if the comparison is not about memory held."""
     cause = summary.cause_of(comparison)
-    return worded_cause(cause).tensor if cause and cause.amount == "held" else None
+    return cause.sites[0].tensor if cause and cause.amount == "held" and cause.sites else None
 
 
 def _accept_command(keys: Sequence[str], summary: Summary) -> str | None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -22,10 +21,9 @@ from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.messages import word, word_findings
 from perfgate.judging.report.text.names import first_line, metric_name, place
-from perfgate.judging.report.text.templates import line
+from perfgate.judging.report.text.templates import Values, line
 from perfgate.judging.report.text.words import Words, phrase, say, translated
 from perfgate.judging.report.view.findings import new_of
-from perfgate.judging.report.view.records import Note, StepNumber, StepView
 from perfgate.judging.report.view.rows import stored_row
 from perfgate.judging.report.view.summary import Summary
 
@@ -173,7 +171,7 @@ def _interval(value: Value, unit: str) -> str:
     return f" ({numbers.reach(low, high)})"
 
 
-def step_numbers(summary: Summary) -> list[StepNumber]:
+def step_numbers(summary: Summary) -> list[Values]:
     """The numbers of the checklist, in step order; labelled ones only if they lead or are not zero on a side."""
     decision = summary.decision
     stored = {(s.workload, s.shape, s.metric, *sorted(s.labels.items())): s for s in decision.stored}
@@ -184,11 +182,11 @@ def step_numbers(summary: Summary) -> list[StepNumber]:
     ]
 
 
-def step_lines(summary: Summary) -> list[tuple[StepView, StepNumber | None]]:
+def step_lines(summary: Summary) -> list[tuple[Values, Values | None]]:
     """Every step of the head with its leading number."""
-    leading = {(number.step, number.workload): number for number in step_numbers(summary) if number.leads}
+    leading = {(number["step"], number["workload"]): number for number in step_numbers(summary) if number["leads"]}
     steps = worded_steps(summary.decision.steps)
-    return [(step, leading.get((step.number, step.workload))) for step in steps]
+    return [(step, leading.get((step["number"], step["workload"]))) for step in steps]
 
 
 def uncompared(warnings: Iterable[Message]) -> list[Message]:
@@ -216,9 +214,9 @@ def _is_on_turns(note: Message) -> bool:
     return isinstance(note, Message) and note.code == _NOT_IN_TURNS
 
 
-def quantile_rows(summary: Summary) -> list[Mapping[str, object]]:
+def quantile_rows(summary: Summary) -> list[Values]:
     """P50, P90 and P99 of all requests or steps of each job on both sides, with one unit per row."""
-    rows: list[Mapping[str, object]] = []
+    rows: list[Values] = []
     for row in summary.decision.quantiles:
         words = formats.quantities([*row.base, *row.head], "s", metric=row.metric)
         counts = Words(" / ".join(f"{count:,}" for count in row.counts))
@@ -229,30 +227,31 @@ def quantile_rows(summary: Summary) -> list[Mapping[str, object]]:
     return rows
 
 
-def _worded_number(row: StepComparison, main: StoredComparison | None) -> StepNumber:
+def _worded_number(row: StepComparison, main: StoredComparison | None) -> Values:
+    """A number of a step on both sides, beside main's; ``plot`` draws main's stored runs."""
     # Main's runs are timed as turns are, and not by the clock that may decide about pairs.
     beside = main if row.clock == "wall" or row.method == "repeated" else None
     ends = [row.bound] if row.bound is not None else []
     of_main = [beside.head, beside.typical, *(beside.interval or ())] if beside else []
     values = [row.base, row.head, *ends]
     base, head, *bound = formats.quantities([*values, *of_main], row.unit, metric=row.metric)[: len(values)]
-    return StepNumber(
-        step=row.step,
-        workload=row.workload,
-        leads=row.leads,
-        is_resolved=row.is_resolved,
-        title=translated(CARDS[row.step].title) if row.step in CARDS else Words(""),
-        name=metric_name(row.metric, row.clock),
-        labels=", ".join(f"{key} {text}" for key, text in sorted(row.labels.items())),
-        place=place(row.workload, row.shape),
-        base=base,
-        head=head,
-        span=numbers.span(base, head),
-        difference=_difference(row),
-        main=stored_row(beside, values) if beside else None,
-        limit=_limit_words(row, bound),
-        plot=svg.spark_line(beside.values, say("main's stored runs")) if beside else Markup(""),
-    )
+    return {
+        "step": row.step,
+        "workload": row.workload,
+        "leads": row.leads,
+        "is_resolved": row.is_resolved,
+        "title": translated(CARDS[row.step].title) if row.step in CARDS else Words(""),
+        "name": metric_name(row.metric, row.clock),
+        "labels": ", ".join(f"{key} {text}" for key, text in sorted(row.labels.items())),
+        "place": place(row.workload, row.shape),
+        "base": base,
+        "head": head,
+        "span": numbers.span(base, head),
+        "difference": _difference(row),
+        "main": stored_row(beside, values) if beside else None,
+        "limit": _limit_words(row, bound),
+        "plot": svg.spark_line(beside.values, say("main's stored runs")) if beside else Markup(""),
+    }
 
 
 def _difference(row: StepComparison) -> Words:
@@ -302,7 +301,7 @@ def tally(steps: list[StepSummary]) -> list[Words]:
     ]
 
 
-def worded_steps(steps: Iterable[StepSummary]) -> list[StepView]:
+def worded_steps(steps: Iterable[StepSummary]) -> list[Values]:
     """The steps in number order; an error of the whole workload is shown at its first step only."""
     first: dict[tuple[str, str], int] = {}
     worded = []
@@ -311,27 +310,28 @@ def worded_steps(steps: Iterable[StepSummary]) -> list[StepView]:
         if step.status == "error" and step.reason is not None:
             number = first.setdefault((step.workload, word(step.reason)), step.number)
         view = worded_step(step)
-        worded.append(
-            view if number == step.number else replace(view, reason=Message("notes.as-step", {"step": number}))
-        )
+        if number != step.number:
+            view = {**view, "reason": Message("notes.as-step", {"step": number})}
+        worded.append(view)
     return worded
 
 
-def worded_step(step: StepSummary) -> StepView:
+def worded_step(step: StepSummary) -> Values:
+    """A step of the checklist: its findings worth a look, each with whether the change introduced it, or its reason."""
     # Several shapes may have the same finding; new ones come first.
     judged = sorted(step.findings, key=lambda finding: finding.standing != "new")
-    notes = list(dict.fromkeys(Note(words, finding in new_of(step)) for finding, words in word_findings(judged)))
-    return StepView(
-        number=step.number,
-        title=translated(CARDS[step.number].title) if step.number in CARDS else step.slug,
-        workload=step.workload,
-        status=say(STATUS_NAMES[step.status]) if step.status in STATUS_NAMES else step.status,
-        key=Words(step.status) if step.status in STATUS_NAMES else Words("unknown"),
-        busy=busy_machine(step.waited),
-        notes=notes[:3],
-        more=say("{count} more", count=len(notes) - 3) if len(notes) > 3 else None,
-        reason=step.reason,
-    )
+    notes = list(dict.fromkeys((words, finding in new_of(step)) for finding, words in word_findings(judged)))
+    return {
+        "number": step.number,
+        "title": translated(CARDS[step.number].title) if step.number in CARDS else step.slug,
+        "workload": step.workload,
+        "status": say(STATUS_NAMES[step.status]) if step.status in STATUS_NAMES else step.status,
+        "key": Words(step.status) if step.status in STATUS_NAMES else Words("unknown"),
+        "busy": busy_machine(step.waited),
+        "notes": notes[:3],
+        "more": say("{count} more", count=len(notes) - 3) if len(notes) > 3 else None,
+        "reason": step.reason,
+    }
 
 
 def busy_machine(waited: float | None) -> Words | None:

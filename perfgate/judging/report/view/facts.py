@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from perfgate.catalogue.lookup import FAST_PATHS
 from perfgate.document.conditions import BUSY
@@ -12,10 +11,9 @@ from perfgate.document.message import Message
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import first_line
-from perfgate.judging.report.text.templates import Medium, line
+from perfgate.judging.report.text.templates import Medium, Values, line
 from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.headline import loaded_differences
-from perfgate.judging.report.view.records import FailureView, OutcomeCounts
 from perfgate.judging.report.view.summary import Summary
 
 _COMMIT_LENGTH = 9
@@ -60,26 +58,27 @@ def busy_line(summary: Summary, medium: Medium) -> Words | None:
     return line("shared/busy.j2", medium, {"busy": {"waited": numbers.percent(decision.waited), "clocks": clocks}})
 
 
-def counts(summary: Summary) -> OutcomeCounts:
+def counts(summary: Summary) -> Values:
+    """Counts of metrics by outcome, and the size of the measurement: pairs of functions, quads of jobs."""
     decision = summary.decision
     regressed = sum(comparison.outcome == "regressed" for comparison in summary.metrics)
-    return OutcomeCounts(
-        regressed=regressed,
-        improved=len(summary.improved),
-        unchanged=len(summary.unchanged),
-        inconclusive=len(summary.inconclusive),
-        not_comparable=len(summary.not_comparable),
-        moved=regressed + len(summary.improved),
-        total=len(summary.metrics),
-        floor=None if summary.floor is None else numbers.plus_minus(summary.floor.floor),
-        aa_pairs=max((floor.pairs for floor in decision.noise_floors), default=0),
-        pairs=decision.pairs,
-        quads=max((c.pairs or 0 for c in decision.comparisons if c.method == "turns"), default=0),
-        duration=numbers.duration(decision.duration),
-        device=decision.device,
-        recorded=decision.recorded,
-        rules=decision.comparing == "rules",
-    )
+    return {
+        "regressed": regressed,
+        "improved": len(summary.improved),
+        "unchanged": len(summary.unchanged),
+        "inconclusive": len(summary.inconclusive),
+        "not_comparable": len(summary.not_comparable),
+        "moved": regressed + len(summary.improved),
+        "total": len(summary.metrics),
+        "floor": None if summary.floor is None else numbers.plus_minus(summary.floor.floor),
+        "aa_pairs": max((floor.pairs for floor in decision.noise_floors), default=0),
+        "pairs": decision.pairs,
+        "quads": max((c.pairs or 0 for c in decision.comparisons if c.method == "turns"), default=0),
+        "duration": numbers.duration(decision.duration),
+        "device": decision.device,
+        "recorded": decision.recorded,
+        "rules": decision.comparing == "rules",
+    }
 
 
 def short(commit: str | None) -> str | None:
@@ -87,14 +86,14 @@ def short(commit: str | None) -> str | None:
     return None if commit is None else commit[:_COMMIT_LENGTH]
 
 
-def worded_failures(failures: Iterable[Failure]) -> list[FailureView]:
+def worded_failures(failures: Iterable[Failure]) -> list[Values]:
     """The failures for a template; one that both sides share is listed once, with both."""
     distinct: dict[tuple[object, ...], list[Failure]] = {}
     for failure in failures:
         key = (failure.workload, failure.what, failure.error.kind, word(_without_place(failure.error.message)))
         distinct.setdefault(key, []).append(failure)
     return [
-        replace(worded_failure(first), side=Words(" + ".join(dict.fromkeys(f.side for f in (first, *others)))))
+        {**worded_failure(first), "side": Words(" + ".join(dict.fromkeys(f.side for f in (first, *others))))}
         for first, *others in distinct.values()
     ]
 
@@ -110,15 +109,15 @@ def _without_place(message: Message | str) -> Message | str:
     return Message(message.code, {**message.values, "error": bare})
 
 
-def worded_failure(failure: Failure) -> FailureView:
+def worded_failure(failure: Failure) -> Values:
     """One failure for a template; ``text`` is its traceback, or the end of its log."""
     error = failure.error
-    return FailureView(
-        side=Words(failure.side),
-        workload=failure.workload,
-        what=failure.what,
-        kind=Words(error.kind),
-        signal=error.signal,
-        message=first_line(word(error.message)),
-        text=error.traceback or error.log_tail,
-    )
+    return {
+        "side": Words(failure.side),
+        "workload": failure.workload,
+        "what": failure.what,
+        "kind": Words(error.kind),
+        "signal": error.signal,
+        "message": first_line(word(error.message)),
+        "text": error.traceback or error.log_tail,
+    }

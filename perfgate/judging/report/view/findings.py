@@ -9,14 +9,14 @@ from perfgate.document.decision import JudgedFinding, StepSummary
 from perfgate.document.run import Finding
 from perfgate.judging.report.text.messages import word_findings
 from perfgate.judging.report.text.names import place
+from perfgate.judging.report.text.templates import Values
 from perfgate.judging.report.text.words import translated
 from perfgate.judging.report.view.blocks import listed_regressions
-from perfgate.judging.report.view.records import FindingView
 from perfgate.judging.report.view.summary import Summary
 
 
-def changed_findings(summary: Summary) -> tuple[list[FindingView], list[FindingView]]:
-    """New and gone findings in the order of steps."""
+def changed_findings(summary: Summary) -> tuple[list[Values], list[Values]]:
+    """New and gone findings in the order of steps; ``block`` is the number of the listed cause that one belongs to."""
     steps = sorted(summary.decision.steps, key=lambda step: (step.number, step.workload))
     new = [view for step in steps for view in _views(step, new_of(step), summary)]
     gone = [view for step in steps for view in _views(step, step.gone, summary)]
@@ -27,16 +27,16 @@ def new_of(step: StepSummary) -> list[JudgedFinding]:
     return [finding for finding in step.findings if finding.standing == "new"]
 
 
-def _views(step: StepSummary, findings: Iterable[Finding], summary: Summary) -> list[FindingView]:
+def _views(step: StepSummary, findings: Iterable[Finding], summary: Summary) -> list[Values]:
     return [
-        FindingView(
-            step=step.number,
-            title=translated(CARDS[step.number].title) if step.number in CARDS else step.slug,
-            place=place(step.workload, str(finding.evidence.get("shape") or "")),
-            words=words,
-            line=str(line) if (line := finding.evidence.get("line")) else None,
-            block=_block_of(finding, summary),
-        )
+        {
+            "step": step.number,
+            "title": translated(CARDS[step.number].title) if step.number in CARDS else step.slug,
+            "place": place(step.workload, str(finding.evidence.get("shape") or "")),
+            "words": words,
+            "line": str(line) if (line := finding.evidence.get("line")) else None,
+            "block": _block_of(finding, summary),
+        }
         for finding, words in word_findings(findings)
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from statistics import multimode
 
 from perfgate.catalogue.names import (
@@ -23,12 +23,8 @@ from perfgate.document.explanation import Replacement
 from perfgate.document.message import Message
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import metric_name, place
-from perfgate.judging.report.text.templates import Medium, line
+from perfgate.judging.report.text.templates import Medium, Values, line
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.records import (
-    FastPathView,
-    Headline,
-)
 from perfgate.judging.report.view.summary import Summary
 
 # The most significant fields of a different stack.
@@ -57,37 +53,40 @@ def headline(summary: Summary, medium: Medium) -> Words:
     return line("shared/headline.j2", medium, {"headline": headline_values(summary)})
 
 
-def headline_values(summary: Summary) -> Headline:
-    """The values of the headline template; ``kind`` picks the sentence."""
+def headline_values(summary: Summary) -> Values:
+    """The values of ``shared/headline.j2``; ``kind`` picks the sentence.
+
+    With ``placeless`` it names numbers without their place, because there is only one.
+    """
     kind = _kind(summary)
     worst = _named(summary, kind)
     differences = stack_differences(summary.decision)
-    return Headline(
-        upgrade=summary.decision.comparing == "stack",
-        rules=summary.decision.comparing == "rules",
-        kept=sum(comparison.method in RULE_METHODS for comparison in summary.unchanged),
-        difference=next(iter(differences), None),
-        more_differences=max(0, len(differences) - 1),
-        harness=next(iter(summary.telling_harness_changes), None),
-        verdict=say(_VERDICTS[summary.verdict]),
-        kind=kind,
-        worst=worst,
-        best=next(iter(summary.improved), None),
-        faster=_faster(summary),
-        placeless=kind in _NUMBERS and _is_only_place(summary),
-        failure=next(iter(summary.failures), None),
-        neither_runs=summary.neither_side_runs,
-        too_slow=next(iter(summary.too_slow), None),
-        differing=[difference.field for difference in summary.decision.testbed_differences],
-        invalid=summary.invalid,
-        missing=next(iter(summary.decision.missing), None),
-        more_missing=max(0, len(summary.decision.missing) - 1),
-        reason=next(iter(summary.decision.reasons), None),
-        unchanged=len(summary.unchanged),
-        undecided=len(summary.inconclusive),
-        fast=_fast_path(summary),
-        replaced=_replaced(summary.decision),
-    )
+    return {
+        "upgrade": summary.decision.comparing == "stack",
+        "rules": summary.decision.comparing == "rules",
+        "kept": sum(comparison.method in RULE_METHODS for comparison in summary.unchanged),
+        "difference": next(iter(differences), None),
+        "more_differences": max(0, len(differences) - 1),
+        "harness": next(iter(summary.telling_harness_changes), None),
+        "verdict": say(_VERDICTS[summary.verdict]),
+        "kind": kind,
+        "worst": worst,
+        "best": next(iter(summary.improved), None),
+        "faster": _faster(summary),
+        "placeless": kind in _NUMBERS and _is_only_place(summary),
+        "failure": next(iter(summary.failures), None),
+        "neither_runs": summary.neither_side_runs,
+        "too_slow": next(iter(summary.too_slow), None),
+        "differing": [difference.field for difference in summary.decision.testbed_differences],
+        "invalid": summary.invalid,
+        "missing": next(iter(summary.decision.missing), None),
+        "more_missing": max(0, len(summary.decision.missing) - 1),
+        "reason": next(iter(summary.decision.reasons), None),
+        "unchanged": len(summary.unchanged),
+        "undecided": len(summary.inconclusive),
+        "fast": _fast_path(summary),
+        "replaced": _replaced(summary.decision),
+    }
 
 
 def _is_only_place(summary: Summary) -> bool:
@@ -120,8 +119,11 @@ def _faster(summary: Summary) -> Comparison | None:
     return max(better, key=lambda c: abs(c.delta or 0.0), default=None)
 
 
-def _fast_path(summary: Summary) -> FastPathView | None:
-    """The deciding time that may have got worse by most: a call's fast path or a number of a job; None if none was compared."""
+def _fast_path(summary: Summary) -> Values | None:
+    """The deciding time that may have got worse by most: a call's fast path or a number of a job; None if none was compared.
+
+    Of jobs the places are numbers. ``wider`` are those for which only a slowdown larger than ``margin`` is excluded.
+    """
     timed = [
         (c.interval[0] if c.better == "higher" else c.interval[1], c.delta, c)
         for c in deciding_times(summary)
@@ -134,16 +136,16 @@ def _fast_path(summary: Summary) -> FastPathView | None:
     margins = [c.excluded for _, _, c in timed if c.excluded is not None]
     # The most frequent margin; of calls the largest, because they are one number in several places.
     margin = (min(multimode(margins)) if of_jobs else max(margins)) if margins else summary.decision.excluded
-    return FastPathView(
-        margin=numbers.setting(margin),
-        wider=_wider((c for _, _, c in timed), margin),
-        of_jobs=of_jobs,
-        metric=metric_name(worst.metric, worst.clock),
-        place=place(worst.workload, worst.shape),
-        places=len(timed),
-        change=numbers.signed_percent(delta),
-        at_most=numbers.signed_percent(worst_end),
-    )
+    return {
+        "margin": numbers.setting(margin),
+        "wider": _wider((c for _, _, c in timed), margin),
+        "of_jobs": of_jobs,
+        "metric": metric_name(worst.metric, worst.clock),
+        "place": place(worst.workload, worst.shape),
+        "places": len(timed),
+        "change": numbers.signed_percent(delta),
+        "at_most": numbers.signed_percent(worst_end),
+    }
 
 
 def _wider(timed: Iterable[Comparison], margin: float) -> list[tuple[Words, str]]:
@@ -154,7 +156,7 @@ def _wider(timed: Iterable[Comparison], margin: float) -> list[tuple[Words, str]
     return [(numbers.setting(excluded), name) for excluded, name in dict.fromkeys(wider)]
 
 
-def missing_values(summary: Summary) -> Mapping[str, object]:
+def missing_values(summary: Summary) -> Values:
     """The values of ``shared/missing_list.j2``."""
     # A workload that is too slow is already reported as unmeasured.
     told = {failure.workload for failure in summary.too_slow}

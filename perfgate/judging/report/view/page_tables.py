@@ -15,7 +15,7 @@ from perfgate.document.run import OUTSIDE_OPERATORS, OperatorRow, RunDocument
 from perfgate.document.samples import Replicate, unpack
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.names import metric_name, place
-from perfgate.judging.report.view.records import OperatorTable
+from perfgate.judging.report.text.templates import Values
 
 _MAX_TABLES = 40
 _MAX_ROWS = 2000
@@ -24,11 +24,12 @@ _Rows = Mapping[str, OperatorRow]
 _Times = dict[str, tuple[float | None, float | None]]
 
 
-def operator_tables(decision: DecisionDocument, base: RunDocument | None, head: RunDocument) -> list[OperatorTable]:
+def operator_tables(decision: DecisionDocument, base: RunDocument | None, head: RunDocument) -> list[Values]:
     """Per workload and shape the operators of both sides, those with the most self time first.
 
     The counts come from the trace of each side; the times come from the decision, because its pairs profiled both sides in
-    turns. Separate recordings have only their own times.
+    turns. Separate recordings have only their own times. ``largest`` is the most seconds of one of them, ``of_head`` the sum
+    over all of the head's.
     """
     before, after = _operators(base), _operators(head)
     times = _recorded_times(before, after) if decision.recorded else _paired_times(decision)
@@ -36,10 +37,10 @@ def operator_tables(decision: DecisionDocument, base: RunDocument | None, head: 
     return [_operator_table(key, before.get(key, {}), after.get(key, {}), times.get(key, {})) for key in keys]
 
 
-def counter_rows(base: RunDocument | None, head: RunDocument) -> list[Mapping[str, object]]:
+def counter_rows(base: RunDocument | None, head: RunDocument) -> list[Values]:
     """Every exact counter of both sides, changed ones marked."""
     before, after = _counters(base), _counters(head)
-    rows: list[Mapping[str, object]] = []
+    rows: list[Values] = []
     for key in list(dict.fromkeys([*after, *before]))[:_MAX_ROWS]:
         workload, shape, metric = key
         unit = METRICS[metric].unit if metric in METRICS else "1"
@@ -95,18 +96,18 @@ def _paired_times(decision: DecisionDocument) -> dict[_Key, _Times]:
     return times
 
 
-def _operator_table(key: _Key, before: _Rows, after: _Rows, times: _Times) -> OperatorTable:
+def _operator_table(key: _Key, before: _Rows, after: _Rows, times: _Times) -> Values:
     def most(operator: OperatorDelta) -> float:
         return max(operator.base or 0.0, operator.head or 0.0)
 
     operators = [_side_by_side(op, before, after, times) for op in {*before, *after, *times}]
     operators.sort(key=lambda operator: (-most(operator), operator.op))
-    return OperatorTable(
-        place=place(*key),
-        operators=operators,
-        largest=most(operators[0]) if operators else 0.0,
-        of_head=sum(head or 0.0 for _, head in times.values()),
-    )
+    return {
+        "place": place(*key),
+        "operators": operators,
+        "largest": most(operators[0]) if operators else 0.0,
+        "of_head": sum(head or 0.0 for _, head in times.values()),
+    }
 
 
 def _side_by_side(op: str, before: _Rows, after: _Rows, times: _Times) -> OperatorDelta:

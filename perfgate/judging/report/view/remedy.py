@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from perfgate.document.decision import RULE_METHODS, Comparison, Failure
 from perfgate.document.message import Message
 from perfgate.document.run import TIME_SPENT
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.names import evidence_of, metric_name, place
-from perfgate.judging.report.text.templates import Medium, ReadyHtml, render
+from perfgate.judging.report.text.templates import Medium, ReadyHtml, Values, render
 from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.headline import further_reasons, missing_values
-from perfgate.judging.report.view.records import WantedEvidence
 from perfgate.judging.report.view.summary import Summary
 
 _MOST_REASONS = 5
@@ -37,7 +34,7 @@ _WORDED = {
 }
 
 
-def remedy(summary: Summary) -> Mapping[str, object]:
+def remedy(summary: Summary) -> Values:
     """The values of ``shared/remedy.j2``."""
     decision = summary.decision
     open_ones = [c for c in summary.inconclusive if c.must_decide]
@@ -77,10 +74,10 @@ def remedy(summary: Summary) -> Mapping[str, object]:
     }
 
 
-def _wanted(open_ones: list[Comparison], last_look: int) -> WantedEvidence | None:
+def _wanted(open_ones: list[Comparison], last_look: int) -> Values | None:
     """The evidence missing from the first of these comparisons, which the title names; None if no known amount would decide.
 
-    The other undecided comparisons are listed beside it.
+    ``others`` need more too. ``looks_used_up``: the last look ended the measuring, so a larger budget alone gives no more pairs.
     """
     lacking = [
         (c, c.pairs, c.pairs_needed) for c in open_ones if c.pairs and c.pairs_needed and c.pairs_needed > c.pairs
@@ -89,16 +86,16 @@ def _wanted(open_ones: list[Comparison], last_look: int) -> WantedEvidence | Non
         return None
     (first, measured, needed), *others = lacking
     of_pairs = first.method != "turns"
-    return WantedEvidence(
-        metric=metric_name(first.metric, first.clock),
-        place=place(first.workload, first.shape),
-        needed=needed,
-        measured=measured,
-        evidence=evidence_of(first),
-        out_of_reach=of_pairs and needed > _FULL_JOBS * last_look,
-        looks_used_up=of_pairs and measured >= last_look,
-        others=[c for c, _, _ in others[:_MOST_REASONS]],
-    )
+    return {
+        "metric": metric_name(first.metric, first.clock),
+        "place": place(first.workload, first.shape),
+        "needed": needed,
+        "measured": measured,
+        "evidence": evidence_of(first),
+        "out_of_reach": of_pairs and needed > _FULL_JOBS * last_look,
+        "looks_used_up": of_pairs and measured >= last_look,
+        "others": [c for c, _, _ in others[:_MOST_REASONS]],
+    }
 
 
 def budget_of(failure: Failure) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -18,13 +18,8 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import metric_name, place, title_of
+from perfgate.judging.report.text.templates import Values
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.records import (
-    AccountView,
-    CauseView,
-    ComparisonRow,
-    StoredView,
-)
 from perfgate.judging.report.view.summary import Summary
 
 # Limit on the lines named for one cause.
@@ -50,6 +45,21 @@ _BOUNDS: Mapping[Bottleneck, str] = {
 }
 
 
+@dataclass(frozen=True)
+class ComparisonRow:
+    """One comparison as a row of a table, with several ``places`` if their rows are equal.
+
+    ``block`` is the number of the cause that is shown above the table.
+    """
+
+    comparison: Comparison
+    places: tuple[str, ...]
+    label: Words
+    cause: Values | None
+    listed_below: bool
+    block: int | None
+
+
 def row(comparison: Comparison, summary: Summary, block: int | None = None) -> ComparisonRow:
     cause = summary.cause_of(comparison)
     changed = any(other.place == (comparison.workload, comparison.shape) for other in summary.decision.causes)
@@ -69,7 +79,7 @@ def grouped(rows: Iterable[ComparisonRow]) -> list[ComparisonRow]:
     """The rows, with equal ones of several places merged, e.g. a counter of every input shape."""
     joined: dict[tuple[object, ...], ComparisonRow] = {}
     for entry in rows:
-        cause = entry.block or (entry.cause and (entry.cause.op, entry.cause.ranks, entry.cause.more, entry.cause.line))
+        cause = entry.block or (entry.cause and tuple(entry.cause[name] for name in ("op", "ranks", "more", "line")))
         one = entry.comparison
         words = (title_of(one), *formats.sides(one), formats.change(one), formats.limit(one), str(one.reason))
         key = (entry.label, *words, cause)
@@ -96,7 +106,7 @@ def label(comparison: Comparison, summary: Summary) -> Words:
     return Words("FAIL") if comparison.gating and summary.verdict == "FAIL" else say("worse")
 
 
-def worst_cause(summary: Summary) -> CauseView | None:
+def worst_cause(summary: Summary) -> Values | None:
     """The cause of the regression in the headline, worded for a title; None if the headline is about something else.
 
     Its total with other lines, and the change behind an unchanged line, are left to its block.
@@ -104,15 +114,16 @@ def worst_cause(summary: Summary) -> CauseView | None:
     if summary.worst is None or summary.verdict not in {"FAIL", "WARN"} or summary.is_about_harness:
         return None
     cause = row(summary.worst, summary).cause
-    return cause and replace(cause, in_all=None, origin=None)
+    return cause and {**cause, "in_all": None, "origin": None}
 
 
 def worded_cause(
     cause: Cause, places: tuple[str, ...] = (), *, linked: Callable[[str], str] = lambda line: line
-) -> CauseView:
-    """One operator's change in words, and the places with the same change; unchanged and unknown fields are None.
+) -> Values:
+    """The values of ``shared/cause.j2``: one operator's change, and the places with it; unchanged and unknown ones are None.
 
-    ``linked`` gives each line its address.
+    ``lines`` are those of the project that add to it, each with how much. ``origin`` is the changed place behind a line that is
+    itself unchanged; ``code`` is the text of the line that changed. ``linked`` gives each line its address.
     """
     unit = "B" if cause.amount in ("held", "copied", "kept") else "1"
     first = cause.sites[0] if cause.sites else None
@@ -122,38 +133,38 @@ def worded_cause(
     base, head = _sides(cause, unit) if is_counted else (numbers.DASH, numbers.DASH)
     base_input, head_input = _changed_input(cause)
     origin = None if cause.origin is None or cause.origin.reach == "line" else cause.origin
-    return CauseView(
-        amount=cause.amount,
-        here=formats.difference(0, at_line, unit) if at_line else None,
-        one_here=at_line == 1,
-        in_all=formats.quantity(more, unit) if at_line < more else None,
-        lines=_worded_lines(cause.sites, unit, linked),
-        more_lines=max(0, len(cause.sites) - _NAMED_LINES),
-        tensor=first.tensor if first else None,
+    return {
+        "amount": cause.amount,
+        "here": formats.difference(0, at_line, unit) if at_line else None,
+        "one_here": at_line == 1,
+        "in_all": formats.quantity(more, unit) if at_line < more else None,
+        "lines": _worded_lines(cause.sites, unit, linked),
+        "more_lines": max(0, len(cause.sites) - _NAMED_LINES),
+        "tensor": first.tensor if first else None,
         # The reason for a recompilation is a code if torch names no guard.
-        op=word(Message(cause.op)) if cause.compiling and cause.op in MESSAGES else cause.op,
-        familiar=_FAMILIAR.get(cause.op),
-        aspect=cause.also or cause.aspect,
-        ranks=cause.ranks,
-        compiling=cause.compiling,
-        places=places or (place(*cause.place),),
-        line=cause.line and linked(cause.line),
-        origin=None if origin is None else msgspec.structs.replace(origin, line=linked(origin.line)),
-        code=origin.code if origin else cause.code,
-        more=formats.difference(0, more, unit) if more else None,
-        one=abs(more) == 1,
-        base=base,
-        head=head,
-        time=formats.quantity(cause.more_time, "s") if cause.more_time is not None and cause.more_time > 0 else None,
-        kind=cause.kind,
-        inclusive=cause.inclusive,
-        function=cause.function,
-        base_input=base_input,
-        head_input=head_input,
-    )
+        "op": word(Message(cause.op)) if cause.compiling and cause.op in MESSAGES else cause.op,
+        "familiar": _FAMILIAR.get(cause.op),
+        "aspect": cause.also or cause.aspect,
+        "ranks": cause.ranks,
+        "compiling": cause.compiling,
+        "places": places or (place(*cause.place),),
+        "line": cause.line and linked(cause.line),
+        "origin": None if origin is None else msgspec.structs.replace(origin, line=linked(origin.line)),
+        "code": origin.code if origin else cause.code,
+        "more": formats.difference(0, more, unit) if more else None,
+        "one": abs(more) == 1,
+        "base": base,
+        "head": head,
+        "time": formats.quantity(cause.more_time, "s") if cause.more_time is not None and cause.more_time > 0 else None,
+        "kind": cause.kind,
+        "inclusive": cause.inclusive,
+        "function": cause.function,
+        "base_input": base_input,
+        "head_input": head_input,
+    }
 
 
-def worded_causes(placed: Iterable[tuple[Cause, tuple[str, ...]]]) -> list[CauseView]:
+def worded_causes(placed: Iterable[tuple[Cause, tuple[str, ...]]]) -> list[Values]:
     return [worded_cause(cause, places) for cause, places in placed]
 
 
@@ -205,23 +216,27 @@ _OUTSIDE = {
 }
 
 
-def stored_row(comparison: StoredComparison, beside: Sequence[float | None] = ()) -> StoredView:
-    """A value of the head beside main's level, with enough unit and digits for the values ``beside`` it too."""
+def stored_row(comparison: StoredComparison, beside: Sequence[float | None] = ()) -> Values:
+    """A value of the head beside main's level, with enough unit and digits for the values ``beside`` it too.
+
+    ``outside`` is set if it lies outside the range of one more run of main. If the level is not known, ``runs`` are the
+    incomparable ones.
+    """
     interval = comparison.interval
     numbers_of_row = [comparison.head, comparison.typical, *(interval or ()), *beside]
     values = formats.quantities(numbers_of_row, comparison.unit, metric=comparison.metric)
     outside = comparison.outside and _OUTSIDE[comparison.outside]
-    return StoredView(
-        name=metric_name(comparison.metric),
-        place=place(comparison.workload, comparison.shape),
-        head=values[0],
-        typical=values[1],
-        range=say("{low} to {high}", low=values[2], high=values[3]) if interval else numbers.DASH,
-        standing=_standing(comparison),
-        runs=numbers.counted(comparison.runs or comparison.left_out, "run"),
-        outside=say(outside, head=values[0], low=values[2], high=values[3]) if outside else None,
-        is_known=comparison.typical is not None,
-    )
+    return {
+        "name": metric_name(comparison.metric),
+        "place": place(comparison.workload, comparison.shape),
+        "head": values[0],
+        "typical": values[1],
+        "range": say("{low} to {high}", low=values[2], high=values[3]) if interval else numbers.DASH,
+        "standing": _standing(comparison),
+        "runs": numbers.counted(comparison.runs or comparison.left_out, "run"),
+        "outside": say(outside, head=values[0], low=values[2], high=values[3]) if outside else None,
+        "is_known": comparison.typical is not None,
+    }
 
 
 def _standing(comparison: StoredComparison) -> Words:
@@ -230,7 +245,7 @@ def _standing(comparison: StoredComparison) -> Words:
     return say(_STANDINGS[comparison.outside])
 
 
-def worded_account(summary: Summary) -> AccountView | None:
+def worded_account(summary: Summary) -> Values | None:
     """How the parts of the worst slower call add up to the measured difference, and its bottleneck; None unexplained."""
     explained = next((entry for entry in summary.decision.explanations if (entry.measured or 0.0) > 0), None)
     if explained is None or explained.measured is None or explained.metric is None or not explained.contributions:
@@ -239,18 +254,18 @@ def worded_account(summary: Summary) -> AccountView | None:
     saved = sum(-part.seconds for part in explained.contributions if part.seconds < 0)
     rest = explained.measured - explained.explained
     notable = abs(rest) >= _NOTABLE * explained.measured
-    return AccountView(
-        place=place(explained.workload, explained.shape),
-        metric=metric_name(explained.metric, _clock(summary, explained)),
-        measured=formats.quantity(explained.measured, "s"),
-        more=formats.quantity(more, "s"),
-        saved=formats.quantity(saved, "s") if saved >= _NOTABLE * explained.measured else None,
-        share=numbers.percent(explained.explained / explained.measured),
-        left=formats.quantity(rest, "s") if notable and rest > 0 else None,
-        over=formats.quantity(-rest, "s") if notable and rest < 0 else None,
-        bound=say(_BOUNDS[explained.head_bound]) if explained.head_bound else None,
-        base_bound=say(_BOUNDS[explained.base_bound]) if explained.base_bound else None,
-    )
+    return {
+        "place": place(explained.workload, explained.shape),
+        "metric": metric_name(explained.metric, _clock(summary, explained)),
+        "measured": formats.quantity(explained.measured, "s"),
+        "more": formats.quantity(more, "s"),
+        "saved": formats.quantity(saved, "s") if saved >= _NOTABLE * explained.measured else None,
+        "share": numbers.percent(explained.explained / explained.measured),
+        "left": formats.quantity(rest, "s") if notable and rest > 0 else None,
+        "over": formats.quantity(-rest, "s") if notable and rest < 0 else None,
+        "bound": say(_BOUNDS[explained.head_bound]) if explained.head_bound else None,
+        "base_bound": say(_BOUNDS[explained.base_bound]) if explained.base_bound else None,
+    }
 
 
 def _clock(summary: Summary, explained: Explanation) -> Clock:

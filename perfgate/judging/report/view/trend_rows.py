@@ -29,8 +29,8 @@ from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import metric_name
+from perfgate.judging.report.text.templates import Values
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.records import CauseView, CommitView, TrendCauseRow, TrendRow, TriageView
 from perfgate.judging.report.view.rows import worded_cause
 
 # The metric that shows whether calls got slower.
@@ -62,6 +62,7 @@ _SUGGESTIONS = {
 _CERTAIN = ("exact", "confirmed")
 _MOST_CERTAIN = 3
 _REQUEST = re.compile(r"[#!]\d{1,10}")
+_NO_COMMIT = {"subject": "", "author": "", "change_request": ""}
 _OUTCOMES: dict[str, Outcome] = {"worse": "regressed", "better": "improved", "changed": "inconclusive"}
 
 
@@ -103,42 +104,44 @@ def moved_by(cause: TrendCause, document: TrendDocument) -> list[MovedSeries]:
     return [MovedSeries(entry, entry.changes[change]) for entry, change in series]
 
 
-def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> TrendCauseRow:
-    """A cause with its leading change and at most ``most`` of the others."""
+def cause_row(cause: TrendCause, document: TrendDocument, *, most: int) -> Values:
+    """A cause with its leading change, at most ``most`` of the others, and the operators that run more often.
+
+    ``certain`` are exact counters among the others if the lead is only suspected; ``next`` are the commands to act on it.
+    """
     first, *others = moved_by(cause, document)
     others.sort(key=lambda moved: moved.change.evidence not in _CERTAIN)
     certain = [
         moved for moved in others if moved.change.evidence == "exact" and moved.change.direction == cause.direction
     ]
-    return TrendCauseRow(
-        lead=change_row(first),
-        standing=Words(cause.standing),
-        others=[change_row(moved) for moved in others[:most]],
-        other_count=len(others),
-        more=max(0, len(others) - most),
-        cause=_worded_operator(cause),
-        no_slowdown=_no_slowdown(cause, document),
-        certain=[change_row(moved) for moved in certain[:_MOST_CERTAIN]]
+    return {
+        "lead": change_row(first),
+        "standing": Words(cause.standing),
+        "others": [change_row(moved) for moved in others[:most]],
+        "other_count": len(others),
+        "more": max(0, len(others) - most),
+        "cause": _worded_operator(cause),
+        "no_slowdown": _no_slowdown(cause, document),
+        "certain": [change_row(moved) for moved in certain[:_MOST_CERTAIN]]
         if first.change.evidence == "suspected"
         else [],
-        next=[*_next_commands(cause, first), *_triage_commands(cause)],
-        triage=triage_view(cause.triage),
-        suggests=say(_SUGGESTIONS[cause.suggests]) if cause.suggests else None,
-        differences=cause.differences,
-    )
+        "next": [*_next_commands(cause, first), *_triage_commands(cause)],
+        "triage": triage_view(cause.triage),
+        "suggests": say(_SUGGESTIONS[cause.suggests]) if cause.suggests else None,
+        "differences": cause.differences,
+    }
 
 
-def triage_view(triage: Triage | None) -> TriageView | None:
+def triage_view(triage: Triage | None) -> Values | None:
     """The state that a person gave a regression; None if it has none, or was set back to new."""
     if triage is None or triage.state == "new":
         return None
-    return TriageView(
-        state=say(TRIAGE_STATES[triage.state]),
-        key=Words(triage.state),
-        author=triage.author,
-        when=day(triage.changed_at),
-        reason=triage.reason,
-    )
+    return {
+        "state": say(TRIAGE_STATES[triage.state]),
+        "author": triage.author,
+        "when": day(triage.changed_at),
+        "reason": triage.reason,
+    }
 
 
 def _is_certain(cause: TrendCause, document: TrendDocument) -> bool:
@@ -280,7 +283,7 @@ def _no_slowdown(cause: TrendCause, document: TrendDocument) -> Words | None:
     )
 
 
-def _worded_operator(cause: TrendCause) -> CauseView | None:
+def _worded_operator(cause: TrendCause) -> Values | None:
     if not cause.operators:
         return None
     change = cause.operators[0]
@@ -298,40 +301,44 @@ def _worded_operator(cause: TrendCause) -> CauseView | None:
     )
 
 
-def change_row(moved: MovedSeries) -> TrendRow:
+def change_row(moved: MovedSeries) -> Values:
+    """A change of main's histories. ``author`` and ``change_request`` are those of its commit, if it is one."""
     series, change = moved
     before, after = formats.quantities([change.before, change.after], series.unit, metric=series.metric)
-    one = _commit_view(change.commits[0]) if change.commit_count == 1 else None
-    return TrendRow(
-        metric=metric_name(series.metric),
-        place=place_of(series.workload, series.shape, series.labels),
-        change=change_words(moved),
-        span=numbers.span(before, after),
-        when=day(change.first_seen),
-        good=short(change.last_good),
-        bad=short(change.first_bad),
-        commits=[_commit_view(commit) for commit in change.commits],
-        commit_count=change.commit_count,
-        subject=one.subject if one else "",
-        author=one.author if one else "",
-        change_request=one.change_request if one else Words(""),
-        evidence=say(_EVIDENCE[change.evidence]),
-        evidence_key=Words(change.evidence),
-        doubted=change.evidence == "suspected" and change.confirmation is not None,
-        measured=_measured(moved),
-        standing=Words(change.standing),
-        accepted=change.accepted or "",
-        accepted_until=day(change.accepted_until) if change.accepted_until else Words(""),
-        resolved_by=short(change.resolved_by),
-        spark=sparkline([point.value for point in series.points]),
-    )
+    commits = [_worded_commit(commit) for commit in change.commits]
+    return {
+        "metric": metric_name(series.metric),
+        "place": place_of(series.workload, series.shape, series.labels),
+        "change": change_words(moved),
+        "span": numbers.span(before, after),
+        "when": day(change.first_seen),
+        "good": short(change.last_good),
+        "bad": short(change.first_bad),
+        "commits": commits,
+        "commit_count": change.commit_count,
+        **(commits[0] if change.commit_count == 1 else _NO_COMMIT),
+        "evidence": say(_EVIDENCE[change.evidence]),
+        "evidence_key": Words(change.evidence),
+        "doubted": change.evidence == "suspected" and change.confirmation is not None,
+        "measured": _measured(moved),
+        "standing": Words(change.standing),
+        "accepted": change.accepted or "",
+        "accepted_until": day(change.accepted_until) if change.accepted_until else Words(""),
+        "resolved_by": short(change.resolved_by),
+        "spark": sparkline([point.value for point in series.points]),
+    }
 
 
-def _commit_view(commit: CommitLabel) -> CommitView:
+def _worded_commit(commit: CommitLabel) -> Values:
     """A commit with the number of its change request, which a forge may turn into a link."""
     request = commit.change_request if _REQUEST.fullmatch(commit.change_request) else ""
     subject = commit.subject.removesuffix(f" ({request})") if request else commit.subject
-    return CommitView(commit.commit[:10], subject, commit.author, Words(request))
+    return {
+        "commit": commit.commit[:10],
+        "subject": subject,
+        "author": commit.author,
+        "change_request": Words(request),
+    }
 
 
 def change_words(moved: MovedSeries) -> Words:

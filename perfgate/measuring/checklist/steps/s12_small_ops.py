@@ -80,7 +80,7 @@ def _measure_shape(context: StepContext, shape: str, outcome: StepOutcome) -> No
     state = find_steady_state(call, context.device, cap_seconds=0.5 if context.quick else 5.0)
     summary = steady_summary(context, shape)
     tally = _dispatched(context, shape)
-    names = {name for name, op in tally.ops.items() if op.count and not op.view}
+    names = {name for name, count in tally.ops.items() if count} - tally.views
     launches = _launches_of(summary, context.limits, dispatched=names)
     if launches is None:
         return
