@@ -369,7 +369,6 @@ class SideSummary(msgspec.Struct, frozen=True, kw_only=True):
     reviewed: str | None = None
     branch: str | None = None
     subject: str | None = None
-    committed_at: str | None = None
     dirty: bool = False
     chosen_because: Message | None = None
     sha256: str | None = None

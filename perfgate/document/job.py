@@ -105,7 +105,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     requests, empty without any. Requests went ``without`` the features that a server does not accept, by name: a field of
     perfgate's own, or ``keep-alive``. ``resent`` of them met a connection that the server had closed, and were sent once more.
     ``cpu`` is the CPU time of the measured work; None for a command, as its CPU time is one of its values.
-    ``begun`` and ``seconds`` are when the turn began, by the job's clock, and how long it took.
+    ``seconds`` is how long the turn took.
     """
 
     workload: str
@@ -119,7 +119,6 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     samples: list[SampleSet] = []
     counts: list[RankCounts] = []
     counters: dict[str, int] = {}
-    begun: float
     seconds: float
     out_of_turn: float | None = None
     late: float | None = None

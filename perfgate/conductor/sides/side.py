@@ -40,7 +40,7 @@ class TurnResult(NamedTuple):
     resent: int = 0
     is_blurred: bool = False
 
-    def as_turn(self, workload: str, *, start: int, quad: int, place: int, begun: float, seconds: float) -> Turn:
+    def as_turn(self, workload: str, *, start: int, quad: int, place: int, seconds: float) -> Turn:
         """Its form in documents; the times are in seconds."""
         return Turn(
             workload=workload,
@@ -60,7 +60,6 @@ class TurnResult(NamedTuple):
             requests=self.requests,
             without=list(self.without),
             resent=self.resent,
-            begun=round(begun, 6),
             seconds=round(seconds, 6),
         )
 

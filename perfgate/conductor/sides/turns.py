@@ -298,7 +298,6 @@ class TurnTaker:
                 start=quad if own_process else self._start,
                 quad=quad,
                 place=place,
-                begun=began - self._began,
                 seconds=self.clock() - began,
             )
             turns[name].append(turn)

@@ -220,7 +220,7 @@ def test_trend__number_of_a_command__followed_with_its_own_unit_and_direction(pr
     runs = []
     for index, run in enumerate(main_runs(30, shapes=("long",))):
         values = {"number.rate": (700.0 if index >= 20 else 1000.0) * (1 + 0.001 * (index % 3))}
-        turn = Turn(workload="bench", start=0, quad=0, place=0, values=values, begun=0.0, seconds=1.0)
+        turn = Turn(workload="bench", start=0, quad=0, place=0, values=values, seconds=1.0)
         runs.append(msgspec.structs.replace(run, jobs=[job], turns=[turn]))
     project.record(runs)
     (series,) = [entry for entry in project.trend().series if entry.metric == "number.rate"]

@@ -28,7 +28,7 @@ def turn(
         for rank, seconds in enumerate(cpu)
     ]
     values = {"ranks.step": step, "ranks.cpu": sum(cpu), **({} if loss is None else {"ranks.loss": loss})}
-    return Turn(workload=NAME, start=quad // 8, quad=quad, place=0, values=values, samples=samples, begun=0, seconds=1)
+    return Turn(workload=NAME, start=quad // 8, quad=quad, place=0, values=values, samples=samples, seconds=1)
 
 
 def runs(base: list[Turn], head: list[Turn]) -> tuple[RunDocument, RunDocument]:

@@ -67,7 +67,6 @@ def runs(
                         values={TPOT: 0.01 * float(np.exp(shift)), CPU: 0.002},
                         work=work[index],
                         output=output[index],
-                        begun=float(quad),
                         seconds=0.2,
                         # The first turn of a start has none before it.
                         counters={"python_lines": 1000} if record.kind == "command" and quad == quads - 1 else {},
