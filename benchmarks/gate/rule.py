@@ -91,10 +91,10 @@ def decide_effects(metric: str, differences: Differences, ctx: dict[str, Any]) -
     policy = Policy()
     moved = bool(ctx.get("moved"))
     tolerated = tolerance(policy, metric, *_PLACE, moved=moved)
-    margins = margins_for_unchanged(policy, metric, *_PLACE, moved=moved)
+    sought, sufficient = margins_for_unchanged(policy, metric, *_PLACE, moved=moved)
     # While the gate may still measure it seeks the smaller margin and is surer of an alarm; at the end the larger is enough.
     is_last = bool(ctx.get("last"))
-    margin = margins.sufficient if is_last else margins.sought
+    margin = sufficient if is_last else sought
     limits = Limits(math.log1p(tolerated), math.log1p(margin))
     errors = Errors(policy.alpha * _share(metric), policy.alpha_ok, tuple(policy.looks))
     bounds = interval(differences, errors)

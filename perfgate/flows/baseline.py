@@ -72,14 +72,6 @@ class RecordedRun:
     not_kept: PerfgateError | None = None
 
 
-@dataclass(frozen=True)
-class Listed:
-    """The stored runs, newest first, and a line for each unreadable one."""
-
-    runs: list[StoredRun]
-    damaged: list[str]
-
-
 def record_file(config: Config, environ: Mapping[str, str], path: Path, *, allow_dirty: bool) -> RecordedRun:
     """Keep an existing run document. Raises UsageError for one of another project.
 
@@ -169,10 +161,11 @@ def record_measured(
 
 def list_baseline(
     config: Config, environ: Mapping[str, str], *, limit: int | None = None, before: str | None = None
-) -> Listed:
-    """The runs of the project; with ``before``, the beginning of an id, those that follow that run.
+) -> tuple[list[StoredRun], list[str]]:
+    """The runs of the project, newest first, and a line for each unreadable one.
 
-    Raises UnknownRunError if the project has no such run.
+    With ``before``, the beginning of an id, the runs that follow that one. Raises UnknownRunError if the project has no
+    such run.
     """
     store = open_project_store(config, environ)
     last = None
@@ -184,7 +177,7 @@ def list_baseline(
                 run_id=before,
                 project=config.project,
             )
-    return Listed(store.runs(config.project, limit=limit, before=last), store.damaged(config.project))
+    return store.runs(config.project, limit=limit, before=last), store.damaged(config.project)
 
 
 def show_baseline(config: Config, environ: Mapping[str, str], run_id: str) -> RunDocument:

@@ -34,19 +34,16 @@ _SETTINGS = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_PAGER":
 
 
 class GitResult(NamedTuple):
-    """How a git command ended: exit code, standard output without the last newline, its complaints on one line."""
+    """How a git command ended: exit code, standard output to the byte, its complaints on one line."""
 
     code: int
-    output: str
+    data: bytes
     errors: str
 
-
-class GitBytes(NamedTuple):
-    """The result of a git command with binary output: exit code, standard output to the byte, its complaints on one line."""
-
-    code: int
-    output: bytes
-    errors: str
+    @property
+    def output(self) -> str:
+        """The standard output as text without the last newline."""
+        return _text(self.data).rstrip("\n")
 
 
 def run_git(
@@ -61,10 +58,9 @@ def run_git(
 
     It runs in a session of its own, so that ctrl-C reaches us alone; then it is ended at the next safe point.
     """
-    result = exchange_with_git(
+    return exchange_with_git(
         folder, arguments, extra, stop_when_interrupted=stop_when_interrupted, limit_seconds=limit_seconds
     )
-    return GitResult(result.code, _text(result.output).rstrip("\n"), result.errors)
 
 
 def exchange_with_git(
@@ -75,7 +71,7 @@ def exchange_with_git(
     feed: bytes = b"",
     stop_when_interrupted: bool = True,
     limit_seconds: float | None = None,
-) -> GitBytes:
+) -> GitResult:
     """Run git as ``run_git`` does, with ``feed`` as its standard input, and return its output as it is."""
     git = _library()
     if not folder.is_dir():
@@ -106,7 +102,7 @@ def exchange_with_git(
     except BaseException:
         _kill(process)
         raise
-    return GitBytes(process.returncode, output, " ".join(_text(errors).split()))
+    return GitResult(process.returncode, output, " ".join(_text(errors).split()))
 
 
 @cache

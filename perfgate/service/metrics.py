@@ -109,7 +109,7 @@ class Metrics:
                 document = self._served.store().show(run.id)
                 with self._lock:
                     self._documents[run.id] = document
-            yield LabelledRun({"project": run.project, "testbed": run.fingerprint[:12]}, document)
+            yield {"project": run.project, "testbed": run.fingerprint[:12]}, document
         with self._lock:
             wanted = {run.id for run in latest}
             self._documents = {run_id: one for run_id, one in self._documents.items() if run_id in wanted}

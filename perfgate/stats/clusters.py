@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +15,8 @@ PRIOR_FREEDOM = 4.0
 _LEAST_ERROR = 1e-9
 
 
-class ClusterError(NamedTuple):
-    """The standard error of the mean over clusters, in the unit of the values, and its degrees of freedom."""
-
-    value: float
-    freedom: float
-
-
-def cluster_error(values: npt.NDArray[np.float64], clusters: npt.NDArray[np.int64]) -> ClusterError | None:
-    """The error of the mean of equally weighted clusters, their variance moderated; None for fewer than two clusters.
+def cluster_error(values: npt.NDArray[np.float64], clusters: npt.NDArray[np.int64]) -> tuple[float, float] | None:
+    """The standard error of the mean of equally weighted clusters, and its degrees of freedom; None for fewer than two.
 
     The variance between clusters is pooled with the one expected of them, from the spread within and ``START_LUCK``, each
     weighed by its degrees of freedom (the moderated t of Smyth, Linear models and empirical Bayes methods, Statistical
@@ -40,7 +32,7 @@ def cluster_error(values: npt.NDArray[np.float64], clusters: npt.NDArray[np.int6
     observed = float(means.var(ddof=1))
     freedom = PRIOR_FREEDOM + count - 1
     variance = (PRIOR_FREEDOM * expected + (count - 1) * observed) / freedom
-    return ClusterError(max(_LEAST_ERROR, math.sqrt(variance / count)), freedom)
+    return max(_LEAST_ERROR, math.sqrt(variance / count)), freedom
 
 
 def _variance_of_median(group: npt.NDArray[np.float64]) -> float:

@@ -164,20 +164,20 @@ def list_runs(limit: int | None, before: str | None, as_json: bool, directory: P
 
     config = _config(directory)
     shown = limit or NEWEST
-    listed = list_baseline(config, os.environ, limit=limit if as_json else shown + 1, before=before)
-    _say_damaged(listed.damaged)
+    runs, damaged = list_baseline(config, os.environ, limit=limit if as_json else shown + 1, before=before)
+    _say_damaged(damaged)
     if as_json:
-        print_json(listed.runs)
+        print_json(runs)
         return
-    if not listed.runs:
+    if not runs:
         if before is not None:
             click.echo(f"no run of {config.project} is older than {_clean(before)}")
-        elif not listed.damaged:
+        elif not damaged:
             click.echo(f"no run of {config.project} is kept yet; `perfgate baseline record` keeps one")
         return
-    click.echo("\n".join(line for run in listed.runs[:shown] for line in _run_lines(run)))
-    if len(listed.runs) > shown:
-        last = listed.runs[shown - 1].id[:12]
+    click.echo("\n".join(line for run in runs[:shown] for line in _run_lines(run)))
+    if len(runs) > shown:
+        last = runs[shown - 1].id[:12]
         click.echo(f"\n`perfgate baseline list --before {last}` lists older ones, `--limit N` more at once")
 
 

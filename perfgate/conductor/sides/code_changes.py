@@ -50,15 +50,6 @@ class Statement(NamedTuple):
     node: ast.stmt
 
 
-class StatementChange(NamedTuple):
-    """A run of statements that differ; ``at`` is the line of the first, or of the statement now in the place of removed
-    ones.
-    """
-
-    at: int
-    statements: Sequence[Statement]
-
-
 def code_changes(base: Path, head: Path, files: Iterable[str]) -> list[CodeChange]:
     """The changed places of head's files, file by file; tests are left out.
 
@@ -71,8 +62,8 @@ def code_changes(base: Path, head: Path, files: Iterable[str]) -> list[CodeChang
             continue
         functions = {_first_line(node): node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)}
         text = (head / file).read_text("utf-8", "replace").splitlines()
-        for change in changes(statements(base / file), statements(head / file)):
-            found += _places(file, change, functions, text)
+        for at, changed in changes(statements(base / file), statements(head / file)):
+            found += _places(file, at, changed, functions, text)
     return list(_with_text_of_the_first(found[:MAX_CHANGES]))
 
 
@@ -86,21 +77,22 @@ def _with_text_of_the_first(found: Iterable[CodeChange]) -> Iterator[CodeChange]
 
 def _places(
     file: str,
-    change: StatementChange,
+    at: int,
+    changed: Sequence[Statement],
     functions: Mapping[int, ast.FunctionDef | ast.AsyncFunctionDef],
     text: Sequence[str],
 ) -> Iterator[CodeChange]:
-    """Yield a change function by function; a changed definition counts as a change inside it."""
+    """Yield the changed statements function by function; a changed definition counts as a change inside it."""
     groups: dict[int | None, list[Statement]] = {}
-    for statement in change.statements:
+    for statement in changed:
         inside = statement.line if statement.defines else statement.function
         groups.setdefault(inside, []).append(statement)
     if not groups:
-        around = [line for line, node in functions.items() if line <= change.at <= (node.end_lineno or line)]
+        around = [line for line, node in functions.items() if line <= at <= (node.end_lineno or line)]
         groups[max(around, default=None)] = []
     for begins, inner in groups.items():
         function = functions.get(begins or 0)
-        first = inner[0].line if inner else change.at
+        first = inner[0].line if inner else at
         last = max((statement.last for statement in inner), default=first)
         yield CodeChange(
             file=file,
@@ -149,8 +141,8 @@ def touched_functions(base: Path, head: Path, files: Iterable[str]) -> dict[str,
         names = dict(_names(tree, ""))
         lines = {
             statement.function
-            for change in changes(statements(base / file), statements(head / file))
-            for statement in change.statements
+            for _, changed in changes(statements(base / file), statements(head / file))
+            for statement in changed
             if statement.function is not None
         }
         touched.update({f"{file}:{line}": names[line] for line in sorted(lines & names.keys())})
@@ -184,12 +176,15 @@ def _first_line(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
 
 
-def changes(before: Sequence[Statement], after: Sequence[Statement]) -> Iterator[StatementChange]:
-    """Yield the differences, in the order of the second version; nothing if it has no statements."""
+def changes(before: Sequence[Statement], after: Sequence[Statement]) -> Iterator[tuple[int, Sequence[Statement]]]:
+    """Yield the runs of statements that differ, in the order of the second version; nothing if it has no statements.
+
+    With each comes the line of its first statement, or of the one now in the place of removed ones.
+    """
     old, new = ([statement.code for statement in version] for version in (before, after))
     for tag, _, _, first, last in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag != "equal" and after:
-            yield StatementChange(after[min(first, len(after) - 1)].line, after[first:last])
+            yield after[min(first, len(after) - 1)].line, after[first:last]
 
 
 def statements(file: Path) -> list[Statement]:

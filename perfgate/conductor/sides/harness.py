@@ -113,9 +113,9 @@ def changed_lines(base: Path, head: Path, *, importable: tuple[Collection[Path],
     # A workload file may have been renamed.
     before[head.relative_to(head.parent)] = base
     return [
-        f"{name.as_posix()}:{change.at}"
+        f"{name.as_posix()}:{at}"
         for name, file in after.items()
-        for change in changes(statements(before.get(name, base.parent / name)), statements(file))
+        for at, _ in changes(statements(before.get(name, base.parent / name)), statements(file))
     ]
 
 

@@ -95,13 +95,6 @@ class Checkout:
         return _ServerKey(self.python, self.second_server)
 
 
-class TimedCall(NamedTuple):
-    """Seconds of a call of every shape, and the loaded workload."""
-
-    seconds: float
-    loaded: Loaded
-
-
 class Bench:
     """The source of workers. Those of one interpreter share a fork server, so that base and head share their memory layout.
 
@@ -375,8 +368,8 @@ class Bench:
         # A lack of memory may be the machine's fault.
         return Tried() if tried.error and tried.error.kind == "memory" else tried
 
-    def time_call(self, checkout: Checkout, reference: WorkloadReference) -> TimedCall | None:
-        """Time a warm call of every shape; None if that fails, which measuring then reports."""
+    def time_call(self, checkout: Checkout, reference: WorkloadReference) -> tuple[float, Loaded] | None:
+        """Seconds of a warm call of every shape, and the loaded workload; None if that fails, which measuring then reports."""
         doing = Activity("timing a call of {name}", name=reference.name)
         self.say(doing.shown)
         try:
@@ -385,7 +378,7 @@ class Bench:
                 loaded,
             ):
                 timed = worker.ask(TimeCallRequest(), CallTimed, timeout=self.config.measure.step_timeout, doing=doing)
-                return TimedCall(timed.seconds, loaded)
+                return timed.seconds, loaded
         except WorkerError:
             return None
 

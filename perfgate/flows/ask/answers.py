@@ -78,7 +78,7 @@ def explain(asked: ChangeArguments, sources: Sources) -> ChangeExplanation:
         raise UsageError(
             "no change of main begins at commit {commit!a}; ask for the open regressions", commit=asked.commit
         )
-    commands = [command for cause in found for command in cause_row(cause, trend, most=0).next]
+    commands = [command for cause in found for command in cause_row(cause, trend, most=0)["next"]]
     return ChangeExplanation(trend=narrowed(trend, found), next=list(dict.fromkeys(commands)))
 
 

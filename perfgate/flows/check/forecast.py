@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from perfgate.conductor.workers.foresight import Foresight, Part, SoFar
 from perfgate.flows.shared.doors import Progress
@@ -15,11 +14,6 @@ PARTS: tuple[Part, ...] = ("checklist", "pairs", "turns")
 _USUAL_SHARE = 0.7
 # The two sides run the checklist one after the other.
 _SIDES = 2
-
-
-class _Planned(NamedTuple):
-    part: Part
-    workload: str
 
 
 class Forecast:
@@ -40,8 +34,8 @@ class Forecast:
         self._progress, self._clock = progress, clock
         self._budgets = {"pairs": pairs_budget, "turns": turns_budget}
         self._began = self._part_began = clock()
-        self._to_come: list[_Planned] = []
-        self._running: _Planned | None = None
+        self._to_come: list[tuple[Part, str]] = []
+        self._running: tuple[Part, str] | None = None
         self._took: dict[Part, list[float]] = {part: [] for part in PARTS}
         self._sides_done = 0
         self._last_number = 0
@@ -49,18 +43,18 @@ class Forecast:
         self._so_far: SoFar | None = None
 
     def plan(self, workloads: Sequence[str], parts: Sequence[Part] = PARTS) -> None:
-        self._to_come = [_Planned(part, workload) for workload in workloads for part in parts]
+        self._to_come = [(part, workload) for workload in workloads for part in parts]
 
     def leave_out(self, workload: str) -> None:
         """Drop the parts still to come of a workload."""
-        self._to_come = [planned for planned in self._to_come if planned.workload != workload]
+        self._to_come = [(part, planned) for part, planned in self._to_come if planned != workload]
 
     def begin(self, part: Part, workload: str) -> None:
         """Start a part, which ends the one before."""
         now = self._clock()
         if self._running:
-            self._took[self._running.part].append(now - self._part_began)
-        self._running, self._part_began = _Planned(part, workload), now
+            self._took[self._running[0]].append(now - self._part_began)
+        self._running, self._part_began = (part, workload), now
         if self._running in self._to_come:  # parts planned before it were skipped
             self._to_come = self._to_come[self._to_come.index(self._running) + 1 :]
         self._sides_done = self._last_number = 0
@@ -78,7 +72,8 @@ class Forecast:
         """Report the forecast of the whole check, from the conductor's forecast of the running part."""
         if self._running is None:
             return
-        if self._running.part == "checklist" and foresight.number is not None:
+        part, workload = self._running
+        if part == "checklist" and foresight.number is not None:
             self._sides_done += foresight.number < self._last_number
             self._last_number = foresight.number
         now = self._clock()
@@ -87,8 +82,8 @@ class Forecast:
         self._progress.expect(
             replace(
                 foresight,
-                part=self._running.part,
-                workload=self._running.workload,
+                part=part,
+                workload=workload,
                 left=whole,
                 elapsed=now - self._began,
                 so_far=self._so_far,
@@ -97,7 +92,7 @@ class Forecast:
 
     def _left_of_part(self, foresight: Foresight, elapsed: float) -> float | None:
         assert self._running is not None, "asked while a part runs"
-        part = self._running.part
+        part, _ = self._running
         if part == "checklist":
             return self._left_of_checklist(foresight, elapsed)
         budget_left = self._budgets[part] - elapsed
@@ -121,9 +116,9 @@ class Forecast:
     def _later(self, this_part: float) -> float:
         assert self._running is not None, "asked while a part runs"
         seconds = {part: self._usual(part) for part in PARTS}
-        if self._running.part == "checklist":
+        if self._running[0] == "checklist":
             seconds["checklist"] = this_part
-        return sum(seconds[planned.part] for planned in self._to_come)
+        return sum(seconds[part] for part, _ in self._to_come)
 
     def _usual(self, part: Part) -> float:
         took = self._took[part]

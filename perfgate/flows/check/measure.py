@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from perfgate.catalogue.lookup import CARDS, measuring_step
 from perfgate.catalogue.names import STEADY_NUMBERS
@@ -32,7 +31,7 @@ from perfgate.flows.check.profiles import KeptProfiles
 from perfgate.flows.check.rerun import other_testbed, refuse_other_job
 from perfgate.flows.check.sealing import seal_notes
 from perfgate.flows.check.traces import keep_traces
-from perfgate.flows.check.trial import HeadTrial, is_left_out, loaded_packages, try_head
+from perfgate.flows.check.trial import is_left_out, loaded_packages, try_head
 from perfgate.flows.check.turns import JobMeasurement
 from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.options import AVAILABLE_STEPS, CheckOptions
@@ -75,7 +74,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 remove_traces(folder, [reference.name for reference in references])
         forecast.plan([reference.name for reference in references], ("pairs",) if job.earlier else PARTS)
         job.seals.begin("base", "head")
-        tried = HeadTrial() if job.earlier else try_head(bench, base, head, job, options)
+        notes, call_seconds = ([], {}) if job.earlier else try_head(bench, base, head, job, options)
         harnesses = ([], []) if job.earlier else _harnesses(bench, base, head, job, options)
         loaded = (None, None) if job.earlier else loaded_packages(bench, (base, head), job, options)
         measured = Measured(testbeds, harnesses, [], [], [], [], [], loaded=loaded, kept=KeptProfiles())
@@ -85,16 +84,16 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 measured.pairs.append(PairedMeasurement())
                 _measure_pairs(bench, reference, base, head, job, measured, forecast)
                 continue
-            if is_left_out(bench, reference, (base, head), tried.seconds.get(reference.name), measured):
+            if is_left_out(bench, reference, (base, head), call_seconds.get(reference.name), measured):
                 forecast.leave_out(reference.name)
                 continue
-            asked = _steps(job.policy, options)
+            deciding, informing, _ = _steps(job.policy, options)
             sides = [ChecklistSide(name, checkout, folders[name]) for name, checkout in zip(NAMES, (base, head))]
             turns = ChecklistTurns(
                 bench, reference, sides, begins=job.seals.begin, deadline=job.deadline, leave_out_waits=True
             )
             forecast.begin("checklist", reference.name)
-            turns.first(asked.deciding, asked.informing)
+            turns.first(deciding, informing)
             for side, findings in zip(sides, (measured.base, measured.head)):
                 findings.append(side.found)
             measured.pairs.append(PairedMeasurement())
@@ -109,7 +108,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
         job.seals.check()
     progress.expect(Foresight())
     _note_uncounted(measured, progress)
-    of_head = [*_notes_of_job(bench, job, options, refused), *tried.notes, *_notes_of_side(bench, job, head, "head")]
+    of_head = [*_notes_of_job(bench, job, options, refused), *notes, *_notes_of_side(bench, job, head, "head")]
     return measured._replace(notes=(_notes_of_side(bench, job, base, "base"), of_head), added_to=job.earlier)
 
 
@@ -155,14 +154,14 @@ def _measure_pairs_and_turns(
             traces=Path(traces),
             to_come=to_come,
         )
-        kept = keep_traces(measured.pairs[-1].traces, (base.found, head.found), (base.folder, head.folder))
-        measured.flames.extend(kept.flames)
+        flames, recorded = keep_traces(measured.pairs[-1].traces, (base.found, head.found), (base.folder, head.folder))
+        measured.flames.extend(flames)
         forecast.begin("turns", reference.name)
         head.found.warnings += turns.compare(
             _needs_turns,
-            long_steps=_steps(job.policy, options).long,
+            long_steps=_steps(job.policy, options)[2],
             budget=_checklist_budget(bench.config, options),
-            recorded=kept.turns,
+            recorded=recorded,
         )
 
 
@@ -298,15 +297,8 @@ def _checklist_budget(config: Config, options: CheckOptions) -> float:
     return config.gate.checklist_budget if options.checklist_budget is None else options.checklist_budget
 
 
-class _Steps(NamedTuple):
+def _steps(policy: Policy, options: CheckOptions) -> tuple[tuple[int, ...], tuple[int, ...], Mapping[int, float]]:
     """The steps of a check: deciding ones, informing ones, and the seconds per turn of the long ones."""
-
-    deciding: tuple[int, ...]
-    informing: tuple[int, ...]
-    long: Mapping[int, float]
-
-
-def _steps(policy: Policy, options: CheckOptions) -> _Steps:
     decides = deciding_steps(policy)
     asked = AVAILABLE_STEPS if options.steps is None else options.steps
     deciding = {_COUNTING_STEP, *(decides - DECIDING_STEPS), *(number for number in asked if number in decides)}
@@ -314,7 +306,7 @@ def _steps(policy: Policy, options: CheckOptions) -> _Steps:
     # A step selected by its number is measured, however long it takes.
     unasked = informing if options.steps is None else []
     long = {number: CARDS[number].long_seconds for number in unasked if CARDS[number].long_seconds}
-    return _Steps(tuple(sorted(deciding)), tuple(number for number in informing if number not in long), long)
+    return tuple(sorted(deciding)), tuple(number for number in informing if number not in long), long
 
 
 def _testbeds(bench: Bench, base: Checkout, head: Checkout) -> tuple[Testbed, Testbed]:

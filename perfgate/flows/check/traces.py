@@ -35,18 +35,13 @@ class _Traced(NamedTuple):
         return after - before
 
 
-class KeptTraces(NamedTuple):
-    """The flame graphs of a workload, and the folders with the recordings of each pair that traced all shapes."""
-
-    flames: list[PairFlame]
-    turns: list[Recorded]
-
-
-def keep_traces(traces: list[PairTrace], sides: tuple[Findings, Findings], folders: tuple[Path, Path]) -> KeptTraces:
+def keep_traces(
+    traces: list[PairTrace], sides: tuple[Findings, Findings], folders: tuple[Path, Path]
+) -> tuple[list[PairFlame], list[Recorded]]:
     """Draw the flame graphs of a workload's traced pairs; keep the recordings of the middle pair in the sides' folders.
 
-    On each side they replace the traces of the checklist. A pair with an unreadable recording is dropped. The folders for
-    turns lie beside the recordings.
+    On each side they replace the traces of the checklist. A pair with an unreadable recording is dropped. With the flame graphs
+    come the folders with the recordings of each pair that traced all shapes, for turns; they lie beside the recordings.
     """
     base, head = sides
     flames, readable = [], list[PairTrace]()
@@ -64,7 +59,7 @@ def keep_traces(traces: list[PairTrace], sides: tuple[Findings, Findings], folde
             findings.artifacts = [*older, artifact]
         tree = side_by_side(merged([pair.base for pair in pairs]), merged([pair.head for pair in pairs]))
         flames.append(PairFlame(head.workload.name, shape, tree))
-    return KeptTraces(flames, _turns(readable, head.workload))
+    return flames, _turns(readable, head.workload)
 
 
 def _turns(readable: Iterable[PairTrace], workload: WorkloadRecord) -> list[Recorded]:

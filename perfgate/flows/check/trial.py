@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import NamedTuple
 
 from perfgate.conductor.sides.checklist import not_measured
 from perfgate.conductor.sides.pairs import PairedMeasurement
@@ -27,22 +24,19 @@ ROOM = 1.2
 _NAMED_FUNCTIONS = 5
 
 
-class HeadTrial(NamedTuple):
-    """Result of the trial of the head: notes for its document, and by workload an upper bound of the seconds per call."""
+def try_head(
+    bench: Bench, base: Checkout, head: Checkout, job: Job, options: CheckOptions
+) -> tuple[list[Message], dict[str, float | None]]:
+    """Try the workloads on the head: notes for its document, and by workload an upper bound of the seconds per call.
 
-    notes: Sequence[Message] = ()
-    seconds: Mapping[str, float | None] = MappingProxyType({})
-
-
-def try_head(bench: Bench, base: Checkout, head: Checkout, job: Job, options: CheckOptions) -> HeadTrial:
-    """Try the workloads on the head; the notes name functions that the change touches and no workload runs.
+    The notes name functions that the change touches and no workload runs.
 
     Raises SetUpError if the head's workload is set up wrong; in CI the documents and the comment report that instead. The
     sides of ``perfgate upgrade`` are not tried: errors of the new stack are its result. If the workload's check rejects only
     the head's output, measuring goes on, because that is a finding about the change.
     """
     if job.session.command == "upgrade":
-        return HeadTrial()
+        return [], {}
     seconds: dict[str, float | None] = {}
     unseen = set(job.sides.touched)
     for reference in job.config.selected(options.workloads):
@@ -55,11 +49,11 @@ def try_head(bench: Bench, base: Checkout, head: Checkout, job: Job, options: Ch
         if trial.failed != "check" or bench.try_workload(base, reference).failed == "check":
             refuse_failed(reference, trial)
     if job.config.selected_jobs(options.workloads):  # the functions that jobs run are unknown
-        return HeadTrial(seconds=seconds)
+        return [], seconds
     names = [f"{job.sides.touched[place]} ({place})" for place in sorted(unseen)]
     more = [f"… ({len(names) - _NAMED_FUNCTIONS})"] if len(names) > _NAMED_FUNCTIONS else []
     shown = [*names[:_NAMED_FUNCTIONS], *more]
-    return HeadTrial([Message("notes.not-run", {"names": shown, "count": len(names)})] if names else [], seconds)
+    return [Message("notes.not-run", {"names": shown, "count": len(names)})] if names else [], seconds
 
 
 def loaded_packages(
@@ -95,21 +89,17 @@ def is_left_out(
     slow = _too_slow(bench, reference, checkouts[0], tried)
     if slow is None:
         return False
+    failed, loaded = slow
     for checkout, findings in zip(checkouts, (measured.base, measured.head)):
-        findings.append(not_measured(checkout, reference, slow.loaded))
-    measured.pairs.append(PairedMeasurement(failed=[slow.failed]))
+        findings.append(not_measured(checkout, reference, loaded))
+    measured.pairs.append(PairedMeasurement(failed=[failed]))
     return True
 
 
-class _Slow(NamedTuple):
-    """The reason not to measure a workload, and the loading that was timed to find out."""
-
-    failed: FailedPair
-    loaded: Loaded
-
-
-def _too_slow(bench: Bench, reference: WorkloadReference, base: Checkout, tried: float | None) -> _Slow | None:
-    """The reason why the pairs needed for a verdict do not fit the budget; None if they do.
+def _too_slow(
+    bench: Bench, reference: WorkloadReference, base: Checkout, tried: float | None
+) -> tuple[FailedPair, Loaded] | None:
+    """The reason why the pairs needed for a verdict do not fit the budget, and the loading that was timed; None if they do.
 
     The base's calls are timed, so that a much slower head is measured and fails. ``tried`` is an upper bound of the seconds
     of a call of the head.
@@ -121,15 +111,16 @@ def _too_slow(bench: Bench, reference: WorkloadReference, base: Checkout, tried:
     timed = bench.time_call(base, reference)
     if timed is None:
         return None
-    seconds = seconds_of_slow_pairs(gate, call_seconds=timed.seconds, start_seconds=timed.loaded.seconds)
+    call_seconds, loaded = timed
+    seconds = seconds_of_slow_pairs(gate, call_seconds=call_seconds, start_seconds=loaded.seconds)
     if seconds is None or seconds <= allowed:
         return None
     values: dict[str, MessageValue] = {
-        "call": round(timed.seconds, 2),
+        "call": round(call_seconds, 2),
         "pairs": sure_pairs(gate),
         "seconds": round(seconds),
         "allowed": allowed,
         "budget": math.ceil(seconds * ROOM / 10) * 10,
     }
     error = ErrorDetail(kind="timeout", message=Message(TOO_SLOW, values))
-    return _Slow(FailedPair(pair=0, arm="ab", workload=reference.name, error=error), timed.loaded)
+    return (FailedPair(pair=0, arm="ab", workload=reference.name, error=error), loaded)

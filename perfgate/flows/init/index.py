@@ -10,7 +10,7 @@ from configparser import ConfigParser
 from configparser import Error as ConfigParserError
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import requests
@@ -24,20 +24,13 @@ _AT_ONCE = 8
 _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.2"
 
 
-class FoundHashes(NamedTuple):
-    """``hashes`` of all files of a version, by package name; ``complaint`` describes the first failure of an index."""
+def find_hashes(wanted: Collection[tuple[str, str, str]]) -> tuple[Mapping[str, Sequence[str]], str]:
+    """The hashes of all files of each (name, version, index), by package name; an empty index means the one pip would use.
 
-    hashes: Mapping[str, Sequence[str]]
-    complaint: str
-
-
-def find_hashes(wanted: Collection[tuple[str, str, str]]) -> FoundHashes:
-    """Query the indexes for the files of each (name, version, index); an empty index means the one pip would use.
-
-    The search stops at the first index that fails.
+    The search stops at the first index that fails; the text describes that failure.
     """
     if os.environ.get("PIP_NO_INDEX"):
-        return FoundHashes({}, "PIP_NO_INDEX is set, so no index was asked")
+        return {}, "PIP_NO_INDEX is set, so no index was asked"
     by_index: dict[str, list[tuple[str, str]]] = {default_index(): []}
     for name, version, index in sorted(wanted):
         by_index.setdefault(index or default_index(), []).append((name, version))
@@ -50,10 +43,8 @@ def find_hashes(wanted: Collection[tuple[str, str, str]]) -> FoundHashes:
                     hashes.update({name: answer.result() for name, answer in asked.items()})
                 except (requests.RequestException, ValueError, KeyError, TypeError) as error:
                     pool.shutdown(cancel_futures=True)
-                    return FoundHashes(
-                        hashes, f"the index {urlsplit(index).hostname} gave none ({type(error).__name__})"
-                    )
-    return FoundHashes(hashes, "")
+                    return hashes, f"the index {urlsplit(index).hostname} gave none ({type(error).__name__})"
+    return hashes, ""
 
 
 def default_index() -> str:

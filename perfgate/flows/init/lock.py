@@ -239,10 +239,10 @@ def _why_unhashed(pins: Iterable[Pin], python: str) -> str:
 
 def _hashed(pins: Sequence[Pin]) -> tuple[list[Pin], str]:
     """The pins with the hashes of their files, and the reason if hashes are missing."""
-    found = find_hashes({(pin.name, pin.version, pin.index) for pin in pins if not pin.hashes})
-    hashed = [pin if pin.hashes else replace(pin, hashes=found.hashes.get(pin.name, ())) for pin in pins]
+    hashes, complaint = find_hashes({(pin.name, pin.version, pin.index) for pin in pins if not pin.hashes})
+    hashed = [pin if pin.hashes else replace(pin, hashes=hashes.get(pin.name, ())) for pin in pins]
     missing = [pin.name for pin in hashed if not pin.hashes]
-    return hashed, found.complaint or (f"the index has no hash of {missing[0]}" if missing else "")
+    return hashed, complaint or (f"the index has no hash of {missing[0]}" if missing else "")
 
 
 def _remedy() -> Activity:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
 from perfgate import trace
-from perfgate.config import CONFIG_NAME, load_config
+from perfgate.config import CONFIG_NAME, Config, load_config
 from perfgate.document.files import write_run
 from perfgate.document.message import Message, english, together
 from perfgate.document.run import FROM_PROFILE, RunDocument, Source, StepResult, Value, WorkloadRecord
@@ -58,13 +57,6 @@ class ProfileOptions:
     keep: bool = False
 
 
-class _Project(NamedTuple):
-    name: str
-    limits: Mapping[str, float]
-    expected_kernels: Sequence[str] = ()
-    graph_spans: Sequence[str] = ()
-
-
 def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunDocument:
     """Read a recording and write ``run.json``.
 
@@ -78,7 +70,7 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
         )
     _refuse_out_inside(options)
     session = start_session(FROM_PROFILE, 0, ci_context(os.environ))
-    project = _project(directory)
+    config = _config(directory)
     say(sentence("reading {name}", name=options.profile.name))
     recording = trace.read(options.profile)
     summaries = summarize(recording.timelines)
@@ -91,13 +83,13 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
     incomplete = [why for part, why in recording.absent.items() if part.startswith(_INCOMPLETE)] + contradicted
     testbed = recorded_testbed(recording, summaries)
     context = RecordingContext(
-        recording, summaries, options.workload, project.limits, project.expected_kernels, project.graph_spans
+        recording, summaries, options.workload, config.limit_values, config.expect.kernels, config.graph.spans
     )
     checklist = recorded_checklist(context)
     advised = advise_profile(options.profile, options.workload, say)
     run = RunDocument(
         perfgate_version=__version__,
-        project=project.name,
+        project=config.project,
         session=msgspec.structs.replace(session, finished_at=now()),
         source=Source(subject=f"recording {options.profile.resolve().name}"),
         testbed=testbed,
@@ -133,12 +125,12 @@ def _refuse_out_inside(options: ProfileOptions) -> None:
         )
 
 
-def _project(directory: Path) -> _Project:
-    if (directory / CONFIG_NAME).exists():
-        config = load_config(directory, needs_workload=False)
-        add_communication(config.trace.communication)
-        return _Project(config.project, config.limit_values, config.expect.kernels, config.graph.spans)
-    return _Project(directory.resolve().name or "recording", {})
+def _config(directory: Path) -> Config:
+    if not (directory / CONFIG_NAME).exists():
+        return Config(root=directory, project=directory.resolve().name or "recording")
+    config = load_config(directory, needs_workload=False)
+    add_communication(config.trace.communication)
+    return config
 
 
 def _refuse_silent(recording: Recording, summaries: Sequence[DeviceSummary]) -> None:

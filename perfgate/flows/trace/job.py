@@ -33,7 +33,7 @@ from perfgate.flows.trace.choice import Choice
 from perfgate.trace.analysis.fillers import gap_groups
 from perfgate.trace.analysis.gaps import CAUSES, DeviceGaps, Gaps, device_gaps
 from perfgate.trace.analysis.phases import FORWARD, Batch, batches
-from perfgate.trace.analysis.rows import top
+from perfgate.trace.analysis.rows import TopOperator, top
 from perfgate.trace.cache import recall
 from perfgate.trace.model.recording import ProfilerStep, Recording, Timeline
 from perfgate.trace.model.steps import profiler_steps
@@ -178,21 +178,23 @@ def format_of(chosen: Sequence[ChosenTimeline]) -> str:
     return ", ".join(sorted({pick.recording.format for pick in chosen}))
 
 
+def top_row(row: TopOperator, base_ns: int) -> TopRow:
+    """An operator with its share of a time."""
+    return TopRow(
+        name=row.name,
+        kind=row.kind,
+        count=row.count,
+        total=row.total_ns / _NS,
+        share=row.total_ns / base_ns if base_ns else None,
+        shapes=row.shapes,
+        operator=row.operator,
+    )
+
+
 def top_timeline(pick: ChosenTimeline, choice: Choice, by: TopKey, host: bool, longer: float | None) -> TopTimeline:
     table = top(pick.timeline, by=by, host=host, longer_ns=None if longer is None else round(longer * _NS))
     nothing = _NOTHING if longer is None else Message("trace.none-longer", {"seconds": longer})
-    rows = [
-        TopRow(
-            name=row.name,
-            kind=row.kind,
-            count=row.count,
-            total=row.total_ns / _NS,
-            share=row.total_ns / table.base_ns if table.base_ns else None,
-            shapes=row.shapes,
-            operator=row.operator,
-        )
-        for row in table.rows[: choice.limit]
-    ]
+    rows = [top_row(row, table.base_ns) for row in table.rows[: choice.limit]]
     return TopTimeline(
         path=str(pick.recording.path),
         rank=pick.timeline.rank,

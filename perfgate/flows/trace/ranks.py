@@ -73,21 +73,21 @@ def ranks_document(
     return RanksDocument(
         path=path,
         slow_ranks=[
-            SlowRankRow(rank=slow.table.rank, device=slow.table.device, behind=slow.behind - 1.0, part=slow.part)
-            for slow in slow_ranks(tables)
+            SlowRankRow(rank=table.rank, device=table.device, behind=behind - 1.0, part=part)
+            for table, behind, part in slow_ranks(tables)
         ],
         slow_links=[
             SlowLinkRow(
-                source=slow.link.source,
-                target=slow.link.target,
-                link=slow.link.link,
-                operation=slow.link.operation,
-                group=slow.link.group,
-                size=slow.link.size,
-                bandwidth=slow.link.bandwidth,
-                middle=slow.middle,
+                source=link.source,
+                target=link.target,
+                link=link.link,
+                operation=link.operation,
+                group=link.group,
+                size=link.size,
+                bandwidth=link.bandwidth,
+                middle=middle,
             )
-            for slow in slow_links(links)
+            for link, middle in slow_links(links)
         ],
         links=len(links),
         collectives=len(arrived.names),
@@ -104,8 +104,8 @@ def ranks_document(
         ranks=[_row(table, *_arrival(arrived, place)) for place, table in enumerate(tables)],
         delays=[_delay_row(delay) for delay in delays(tables, arrived)],
         slow_stages=[
-            SlowStageRow(stage=slow.stage, behind=slow.behind - 1.0, computing=slow.computing / _NS)
-            for slow in slow_stages(tables)
+            SlowStageRow(stage=stage, behind=behind - 1.0, computing=computing / _NS)
+            for stage, behind, computing in slow_stages(tables)
         ],
         unjoined=arrived.unjoined,
         left_out=list(left_out),

@@ -56,7 +56,8 @@ def _chosen(tables: Sequence[RankTable], arrived: Arrivals, chosen: Sequence[int
         raise UsageError("rank {rank} was not recorded; `perfgate trace ranks` lists those that were", rank=missing[0])
     if chosen:
         return [place for place, table in enumerate(tables) if table.rank in chosen]
-    slow = {id(one.table) for one in delays(tables, arrived) or slow_ranks(tables)}
+    late = [delay.table for delay in delays(tables, arrived)] or [table for table, *_ in slow_ranks(tables)]
+    slow = {id(table) for table in late}
     return sorted(sorted(range(len(tables)), key=lambda place: id(tables[place]) not in slow)[:_DRAWN])
 
 

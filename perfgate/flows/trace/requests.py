@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from perfgate.document.message import Message
-from perfgate.document.trace import RequestDocument, RequestRow, RequestTimeline, TopRow
+from perfgate.document.trace import RequestDocument, RequestRow, RequestTimeline
 from perfgate.errors import UsageError
 from perfgate.flows.trace.choice import Choice
-from perfgate.flows.trace.job import ChosenTimeline, choose, format_of, notes_of
+from perfgate.flows.trace.job import ChosenTimeline, choose, format_of, notes_of, top_row
 from perfgate.trace.analysis import requests
 
 _NS = 1e9
@@ -37,6 +37,8 @@ def _timeline(pick: ChosenTimeline, choice: Choice, request: str | None) -> Requ
     found = requests.Requests(timeline.events)
     origin = int(timeline.events.start.min()) if len(timeline.events) else None
     named = [one for one in found.all() if request in (None, one.name)]
+    rows = (found.rows(request) or []) if request is not None else []
+    total_ns = sum(row.total_ns for row in rows)
     return RequestTimeline(
         path=str(pick.recording.path),
         rank=timeline.rank,
@@ -55,20 +57,6 @@ def _timeline(pick: ChosenTimeline, choice: Choice, request: str | None) -> Requ
             )
             for one in named[: choice.limit]
         ],
-        rows=_rows(found.rows(request) or [], choice.limit) if request is not None else [],
+        rows=[top_row(row, total_ns) for row in rows[: choice.limit]],
         reason=None if named else _NONE,
     )
-
-
-def _rows(rows: Sequence[requests.RequestWork], limit: int | None) -> list[TopRow]:
-    total = sum(row.total for row in rows)
-    return [
-        TopRow(
-            name=row.name,
-            kind=row.kind,
-            count=row.runs,
-            total=row.total / _NS,
-            share=row.total / total if total else None,
-        )
-        for row in rows[:limit]
-    ]

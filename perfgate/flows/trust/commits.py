@@ -78,7 +78,7 @@ def git_bytes(folder: Path, arguments: Sequence[str], environ: Mapping[str, str]
         raise RepositoryError(
             "git {command}: {errors}", command=arguments[0], errors=result.errors[:300] or f"exit code {result.code}"
         )
-    return result.output
+    return result.data
 
 
 class BaseConfig(NamedTuple):
@@ -121,11 +121,6 @@ _MODIFIED = re.compile(rb":(\d{6}) (\d{6}) ([0-9a-f]+) ([0-9a-f]+) M\0([^\0]+)\0
 _REGULAR = (b"100644", b"100755")
 
 
-class _Modified(NamedTuple):
-    before: bytes
-    after: bytes
-
-
 def same_code_between(root: Path, base: str, head: str, files: Sequence[str], access: GitAccess | None = None) -> bool:
     """Whether these files have the same code in both commits; False if their contents are not available.
 
@@ -156,10 +151,11 @@ def _same_code(repository: Path, base: str, head: str, files: Sequence[str], env
     )
 
 
-def _modified(repository: Path, base: str, head: str, environ: Mapping[str, str]) -> dict[str, _Modified]:
+def _modified(repository: Path, base: str, head: str, environ: Mapping[str, str]) -> dict[str, tuple[bytes, bytes]]:
+    """The ids of the contents of the regular files that differ, before and after."""
     listing = ["diff", "--raw", "-z", "--no-abbrev", "--no-renames", "--diff-filter=M", base, head, "--"]
     return {
-        path.decode(errors="surrogateescape"): _Modified(before, after)
+        path.decode(errors="surrogateescape"): (before, after)
         for old_mode, new_mode, before, after, path in _MODIFIED.findall(git_bytes(repository, listing, environ))
         if old_mode == new_mode and new_mode in _REGULAR
     }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from perfgate.document.samples import BlockColumns
 
@@ -17,14 +17,8 @@ LEAST_CLEAN = 0.4  # of the quads of a pair, and of the pairs of a shape
 Taint = Literal["throttled", "slow_clock", "foreign_process"]
 
 
-class CleanPair(NamedTuple):
+def clean_pair(first: BlockColumns, second: BlockColumns) -> tuple[frozenset[int] | None, Counter[Taint]]:
     """The quads of a pair undisturbed on both sides, None if too few are left; and the number of quads by disturbance."""
-
-    quads: frozenset[int] | None
-    taints: Counter[Taint]
-
-
-def clean_pair(first: BlockColumns, second: BlockColumns) -> CleanPair:
     quads = set(first.quad) & set(second.quad)
     tainted: dict[int, Taint] = {}
     for columns in (first, second):
@@ -32,7 +26,7 @@ def clean_pair(first: BlockColumns, second: BlockColumns) -> CleanPair:
             if taint := _taint(columns, index):
                 tainted.setdefault(quad, taint)
     clean = frozenset(quads - tainted.keys())
-    return CleanPair(clean if len(clean) >= LEAST_CLEAN * len(quads) else None, Counter(tainted.values()))
+    return (clean if len(clean) >= LEAST_CLEAN * len(quads) else None, Counter(tainted.values()))
 
 
 def _taint(columns: BlockColumns, index: int) -> Taint | None:

@@ -121,19 +121,15 @@ def configured_tolerance(policy: Policy, metric: str, workload: str, shape: str)
     return policy.tolerances[max(keys, key=specificity)] if keys else None
 
 
-class Margins(NamedTuple):
-    """The slowdown that "unchanged" excludes: pairs are added until it is ``sought``, but in the end the other is enough."""
-
-    sought: float
-    sufficient: float
-
-
-def margins_for_unchanged(policy: Policy, metric: str, workload: str, shape: str, *, moved: bool = True) -> Margins:
+def margins_for_unchanged(
+    policy: Policy, metric: str, workload: str, shape: str, *, moved: bool = True
+) -> tuple[float, float]:
+    """The slowdowns that "unchanged" excludes: pairs are added until it is the first, but in the end the second is enough."""
     scale = METRICS[metric].ok_margin_scale if metric in METRICS else 1.0
     sufficient = scale * (OK_MARGIN if policy.ok_margin is None else policy.ok_margin)
     seeks_less = policy.ok_margin is None and moved and scale == 1
     allowed = tolerance(policy, metric, workload, shape, moved=moved)
-    return Margins(max(SOUGHT_OK_MARGIN if seeks_less else sufficient, allowed), max(sufficient, allowed))
+    return (max(SOUGHT_OK_MARGIN if seeks_less else sufficient, allowed), max(sufficient, allowed))
 
 
 def key_matches(key: str, metric: str, workload: str, shape: str) -> bool:

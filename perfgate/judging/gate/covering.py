@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -66,28 +65,21 @@ def waited_where_cpu_is_fair(base: Sequence[Turn], head: Sequence[Turn]) -> floa
     wanted = [_wanted(turns) for turns in (base, head)]
     if any(side is None for side in wanted):
         return None
-    before, after = (side for side in wanted if side is not None)
-    waited = (before.waited + after.waited) / 2
-    computes = min(before.cpus, after.cpus) >= COMPUTES
-    are_alike = abs(after.cpus - before.cpus) <= ALIKE * max(1.0, before.cpus, after.cpus)
+    (before, waited_before), (after, waited_after) = (side for side in wanted if side is not None)
+    waited = (waited_before + waited_after) / 2
+    computes = min(before, after) >= COMPUTES
+    are_alike = abs(after - before) <= ALIKE * max(1.0, before, after)
     return waited if computes and are_alike and waited >= WAITED else None
 
 
 def waited_of_jobs(evidence: Evidence) -> float | None:
     """The share of the CPU time that the threads of a job wanted and did not get, of the job that waited most."""
     sides = [_wanted(turns) for job in evidence.head.run.jobs for turns in evidence.turns(job.name)]
-    return max((side.waited for side in sides if side is not None), default=None)
+    return max((waited for _, waited in filter(None, sides)), default=None)
 
 
-class _Wanted(NamedTuple):
-    """The CPUs that a process of a side wanted on average, and the share of that it waited for."""
-
-    cpus: float
-    waited: float
-
-
-def _wanted(turns: Sequence[Turn]) -> _Wanted | None:
-    """None if a turn lacks the data."""
+def _wanted(turns: Sequence[Turn]) -> tuple[float, float] | None:
+    """The CPUs that a process wanted on average, and the share of that it waited for; None if a turn lacks the data."""
     times = [turn.cpu for turn in turns if turn.cpu is not None and turn.cpu.waited is not None]
     if not times or len(times) < len(turns):
         return None
@@ -98,4 +90,4 @@ def _wanted(turns: Sequence[Turn]) -> _Wanted | None:
     )
     if not 0 < seconds < math.inf or not 0 < used + waited < math.inf:
         return None
-    return _Wanted((used + waited) / seconds / processes, waited / (used + waited))
+    return (used + waited) / seconds / processes, waited / (used + waited)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -234,12 +233,6 @@ def _document(
     )
 
 
-class _Compared(NamedTuple):
-    comparisons: list[Comparison]
-    floors: list[NoiseFloor]
-    invalid: list[Invalid]
-
-
 def _compare(
     evidence: Evidence,
     policy: Policy,
@@ -247,7 +240,7 @@ def _compare(
     *,
     elsewhere: Elsewhere = NOTHING_ELSEWHERE,
     interim: bool = False,
-) -> _Compared:
+) -> tuple[list[Comparison], list[NoiseFloor], list[Invalid]]:
     """Compare everything that one session measured on both sides; times that prove nothing are set aside.
 
     ``numbers`` are those of the jobs that the trusted side knows. The correction for multiple tests includes those
@@ -275,7 +268,7 @@ def _compare(
         *judge_subroutines(evidence, policy, invalid=invalid, elsewhere=elsewhere),
         *(c for c in turns if c.method != "turns"),
     ]
-    return _Compared(with_costless(comparisons, policy), floors, invalid)
+    return with_costless(comparisons, policy), floors, invalid
 
 
 def _base_differs(floors: list[NoiseFloor]) -> list[Invalid]:
@@ -382,7 +375,7 @@ class Look:
         if comparison.excluded is None:
             return comparison.outcome == "inconclusive"
         place = comparison.workload, comparison.shape
-        sought = margins_for_unchanged(self._policy, comparison.metric, *place, moved=self._moved).sought
+        sought, _ = margins_for_unchanged(self._policy, comparison.metric, *place, moved=self._moved)
         return comparison.excluded > sought or (
             comparison.outcome == "unchanged"
             and comparison.is_better

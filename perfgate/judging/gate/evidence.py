@@ -102,11 +102,8 @@ def _by_place(entries: Iterable[_Entry]) -> dict[ShapePlace, _Entry]:
     return {ShapePlace(entry.workload, entry.shape): entry for entry in entries}
 
 
-class Pair(NamedTuple):
-    """Two processes that took turns."""
-
-    first: Replicate
-    second: Replicate
+# Two processes that took turns.
+Pair = tuple[Replicate, Replicate]
 
 
 class Evidence:
@@ -149,7 +146,7 @@ class Evidence:
         for first in self.base.run.replicates:
             second = heads.get((first.workload, first.pair))
             if first.arm == "ab" and second:
-                pairs.setdefault(first.workload, []).append(Pair(first, second))
+                pairs.setdefault(first.workload, []).append((first, second))
         return pairs
 
     def effects(self, place: ShapePlace, arm: Arm = "ab") -> dict[str, PairedEffect]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import NamedTuple
 
 import msgspec
 
@@ -75,8 +74,12 @@ def unmatched(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[list
     return list(chain.from_iterable(left.values())), list(chain.from_iterable(right.values()))
 
 
-def _nearest(line: _Line, lines: Sequence[_Line]) -> int:
-    return min(range(len(lines)), key=lambda at: (lines[at].file != line.file, abs(lines[at].number - line.number)))
+def _nearest(line: tuple[str, int], lines: Sequence[tuple[str, int]]) -> int:
+    def distance(at: int) -> tuple[bool, int]:
+        file, number = lines[at]
+        return file != line[0], abs(number - line[1])
+
+    return min(range(len(lines)), key=distance)
 
 
 def _about(finding: Finding) -> bytes:
@@ -85,14 +88,9 @@ def _about(finding: Finding) -> bytes:
     return msgspec.json.encode([finding.rule, *(finding.evidence.get(name) for name in (*_ABOUT, operator))])
 
 
-class _Line(NamedTuple):
-    file: str
-    number: int
-
-
-def _line(finding: Finding) -> _Line:
+def _line(finding: Finding) -> tuple[str, int]:
     file, _, number = str(finding.evidence.get("line") or "").rpartition(":")
-    return _Line(file, int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else 0)
+    return file, int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else 0
 
 
 def _cause_of(finding: Finding, workload: str, causes: Sequence[Cause]) -> int | None:

@@ -384,7 +384,7 @@ def sampled_effects(base: RunDocument, head: RunDocument, place: ShapePlace, clo
     tables: dict[str, list[tuple[float, float]]] = {}
     for first, second in _by_pair(base.replicates, head.replicates, place, "ab"):
         lanes = first.shapes[place.shape], second.shapes[place.shape]
-        if (quads := clean_pair(*lanes).quads) is None:
+        if (quads := clean_pair(*lanes)[0]) is None:
             continue
         before, after = (_host_utilization(one, lane, quads) for one, lane in zip((first, second), lanes))
         if of_calls is not None:
@@ -456,7 +456,7 @@ def _preprocess_lanes(pairs: Iterable[tuple[Replicate, Replicate]], shape: str) 
 def _summarise_pairs(lanes: Iterable[_Lanes], clock: Clock | None) -> list[_StatisticsPair]:
     pairs = []
     for first, second in lanes:
-        quads = clean_pair(first, second).quads
+        quads, _ = clean_pair(first, second)
         if quads is not None:
             by = clock or "wall"
             pairs.append((statistics(first, quads, clock=by), statistics(second, quads, clock=by)))

@@ -50,10 +50,8 @@ class _Time(NamedTuple):
         return (self.cpu * math.sqrt(1 - share) + self.waited) ** 2 / self.samples if self.samples else 0.0
 
 
-class _Growth(NamedTuple):
-    function: _Function
-    seconds: float
-    line: str
+# A function, the seconds that it takes longer, and its line that grew most.
+_Growth = tuple[_Function, float, str]
 
 
 def explain_jobs(evidence: Evidence, comparisons: Sequence[Comparison]) -> list[Explanation]:
@@ -93,8 +91,8 @@ def _explain(base: JobProfile, head: JobProfile, changes: Sequence[CodeChange]) 
     # Background waits last longer if the work takes longer.
     stretch = max(1.0, head.seconds / base.seconds) if base.seconds > 0 else 1.0
     grown = _grown(base, head, stretch, changes)
-    total = max(head.cpu - base.cpu, math.fsum(growth.seconds for growth in grown))
-    leading = [growth for growth in grown if growth.seconds >= EXPLAINS * total][:_MOST_FUNCTIONS]
+    total = max(head.cpu - base.cpu, math.fsum(seconds for _, seconds, _ in grown))
+    leading = [growth for growth in grown if growth[1] >= EXPLAINS * total][:_MOST_FUNCTIONS]
     operators = grown_operators(base, head, changes)
     parts = _parts(leading, operators)
     if not parts:
@@ -105,7 +103,7 @@ def _explain(base: JobProfile, head: JobProfile, changes: Sequence[CodeChange]) 
             shape="",
             measured=rounded(max(total, *(part.seconds for part in parts))),
             explained=rounded(
-                math.fsum(growth.seconds for growth in leading) or math.fsum(part.seconds for part in parts)
+                math.fsum(seconds for _, seconds, _ in leading) or math.fsum(part.seconds for part in parts)
             ),
             contributions=parts,
         )
@@ -123,19 +121,12 @@ def _parts(functions: Sequence[_Growth], operators: Sequence[OperatorGrowth]) ->
     if not functions or on_device:
         return (on_device or [growth.contribution() for growth in leading])[:_MOST_FUNCTIONS]
     parts = []
-    for function in functions:
-        parts.append(
-            OperatorDelta(
-                op=function.function[1],
-                kind="slower",
-                seconds=rounded(function.seconds),
-                function=function.function[1],
-                line=function.line,
-            )
-        )
-        called = [growth for growth in operators if growth.function == function.function]
+    for function, seconds, line in functions:
+        name = function[1]
+        parts.append(OperatorDelta(op=name, kind="slower", seconds=rounded(seconds), function=name, line=line))
+        called = [growth for growth in operators if growth.function == function]
         of_function = math.fsum(growth.seconds for growth in called)
-        parts += [growth.contribution(function.line) for growth in called if growth.seconds >= EXPLAINS * of_function]
+        parts += [growth.contribution(line) for growth in called if growth.seconds >= EXPLAINS * of_function]
     return parts
 
 
@@ -159,8 +150,8 @@ def _grown(base: JobProfile, head: JobProfile, stretch: float, changes: Sequence
         seconds = _growth(before, after, stretch)
         error = math.sqrt(before.variance(base.cpu) + after.variance(head.cpu))
         if seconds > (_SURE_OF_CHANGED if is_expected else _SURE) * error:
-            grown.append(_Growth(function, seconds, _line(lines_before.get(function, ()), lines, stretch)))
-    return sorted(grown, key=lambda growth: (-growth.seconds, growth.function))
+            grown.append((function, seconds, _line(lines_before.get(function, ()), lines, stretch)))
+    return sorted(grown, key=lambda growth: (-growth[1], growth[0]))
 
 
 def _is_called_by_change(code: ChangedCode, line: str) -> bool:

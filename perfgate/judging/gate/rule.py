@@ -152,18 +152,15 @@ def answer(differences: Differences, limits: Limits, errors: Errors, *, p_adjust
     return "unchanged" if excludes(differences, limits.excluded, errors) else "inconclusive"
 
 
-class AlikeMargin(NamedTuple):
-    """Standard errors added to the estimated correlation of neighbours, and the correlation from which all are added."""
-
-    errors: float
-    full_from: float
+# Standard errors added to the estimated correlation of neighbours, and the correlation from which all are added.
+AlikeMargin = tuple[float, float]
 
 
 def alarm_margin(pairs: int, looks: Sequence[int], *, interim: bool) -> AlikeMargin:
     """The margin of an alarm after so many pairs, if more can be had (``interim``) or not."""
     if interim and pairs < looks[-1]:
-        return AlikeMargin(INTERIM_MARGIN, 0.0)
-    return AlikeMargin(FINAL_MARGIN * min(1.0, pairs / MARGIN_PAIRS), LOOKS_CORRELATED)
+        return INTERIM_MARGIN, 0.0
+    return FINAL_MARGIN * min(1.0, pairs / MARGIN_PAIRS), LOOKS_CORRELATED
 
 
 def p_slower(
@@ -190,8 +187,11 @@ def _p_of_starts(differences: Differences, margin: float) -> float:
     """A p-value with the start, not the pair, as the unit of evidence; 0 if every pair is a start of its own."""
     if differences.starts is None:
         return 0.0
-    error = cluster_error(differences.values, differences.starts)
-    return 1.0 if error is None else float(stdtr(error.freedom, (margin - differences.estimate) / error.value))
+    found = cluster_error(differences.values, differences.starts)
+    if found is None:
+        return 1.0
+    error, freedom = found
+    return float(stdtr(freedom, (margin - differences.estimate) / error))
 
 
 def excludes(differences: Differences, slowdown: float, errors: Errors) -> bool:
@@ -211,8 +211,9 @@ def correlated_error(differences: Differences, alike_margin: AlikeMargin | None 
         correlation = neighbour_correlation(differences.values - differences.estimate)
         corrected, most = correlation + (1 + 3 * correlation) / pairs, MOST_ALIKE
         if alike_margin is not None:
-            share = min(1.0, max(0.0, corrected) / alike_margin.full_from) if alike_margin.full_from else 1.0
-            corrected += share * alike_margin.errors * math.sqrt(max(0.0, 1 - correlation**2) / pairs)
+            errors, full_from = alike_margin
+            share = min(1.0, max(0.0, corrected) / full_from) if full_from else 1.0
+            corrected += share * errors * math.sqrt(max(0.0, 1 - correlation**2) / pairs)
             most = MOST_ALIKE_OF_ALARMS
         alike = min(most, max(0.0, corrected))
     return max(_NO_SPREAD, spread(differences)) * math.sqrt(math.pi / 3 / pairs) * error_factor(alike)
@@ -242,8 +243,8 @@ def _interval(differences: Differences, level: float, planned: Differences) -> I
     low, high = (bound(differences.values, level, differences.weights) for bound in (lower_bound, upper_bound))
     reach = -float(ndtri(level)) * correlated_error(planned)
     if differences.starts is not None:
-        error = cluster_error(differences.values, differences.starts)
-        reach = max(reach, math.inf if error is None else -float(stdtrit(error.freedom, level)) * error.value)
+        error, freedom = cluster_error(differences.values, differences.starts) or (math.inf, 1.0)
+        reach = max(reach, -float(stdtrit(freedom, level)) * error)
     low, high = min(low, differences.estimate - reach), max(high, differences.estimate + reach)
     return Interval(low, high, 1 - 2 * level) if math.isfinite(low) and math.isfinite(high) else None
 

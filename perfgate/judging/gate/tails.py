@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,11 +32,6 @@ _FEWEST_GAPS = 20
 _Gaps = npt.NDArray[np.int64]
 
 
-class _Stalls(NamedTuple):
-    number: int
-    gaps: int
-
-
 def stalls_of(place: ShapePlace, quads: Mapping[int, Quad], policy: Policy) -> Tested | None:
     """The stalls of both sides, quad by quad; None if turns have too few gaps between tokens, or no stall at all."""
     counted = [
@@ -45,14 +39,14 @@ def stalls_of(place: ShapePlace, quads: Mapping[int, Quad], policy: Policy) -> T
         for quad in quads.values()
         if min(_gaps(quad.base).size, _gaps(quad.head).size) >= _FEWEST_GAPS
     ]
-    if len(counted) < len(quads) or not any(before.number + after.number for _, before, after in counted):
+    if len(counted) < len(quads) or not any(before + after for _, (before, _), (after, _) in counted):
         return None
     logs = [
-        math.log((after.number + _HALF) / (after.gaps + 1)) - math.log((before.number + _HALF) / (before.gaps + 1))
-        for _, before, after in counted
+        math.log((after + _HALF) / (gaps_after + 1)) - math.log((before + _HALF) / (gaps_before + 1))
+        for _, (before, gaps_before), (after, gaps_after) in counted
     ]
     base, head = (
-        sum(side.number for side in sides) / sum(side.gaps for side in sides) for sides in list(zip(*counted))[1:]
+        sum(stalls for stalls, _ in sides) / sum(gaps for _, gaps in sides) for sides in list(zip(*counted))[1:]
     )
     configured = configured_tolerance(policy, STALLS, *place)
     allowed = (metric(STALLS).tolerance or 0.0) if configured is None else configured
@@ -70,5 +64,6 @@ def _gaps(turns: Iterable[Turn]) -> _Gaps:
     return np.concatenate(columns) if columns else np.zeros(0, dtype=np.int64)
 
 
-def _stalls(gaps: _Gaps) -> _Stalls:
-    return _Stalls(int(np.count_nonzero(gaps > STALL_FACTOR * np.median(gaps))), int(gaps.size))
+def _stalls(gaps: _Gaps) -> tuple[int, int]:
+    """How many gaps are stalls, and of how many."""
+    return int(np.count_nonzero(gaps > STALL_FACTOR * np.median(gaps))), int(gaps.size)

@@ -102,7 +102,7 @@ def noise_floors(evidence: Evidence, policy: Policy) -> list[NoiseFloor]:
             if not effect.fair:
                 continue
             differences = effect.differences
-            margin = margins_for_unchanged(policy, name, *place, moved=moved).sufficient
+            _, margin = margins_for_unchanged(policy, name, *place, moved=moved)
             floors.append(
                 NoiseFloor(
                     workload=place.workload,

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from perfgate.document.decision import Invalid, InvalidKind
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.samples import STOPPED, BlockColumns, Replicate, unpack
-from perfgate.judging.gate.clean import LEAST_CLEAN, RATED_CLOCK_SHARE, CleanPair, Taint, clean_pair
+from perfgate.judging.gate.clean import LEAST_CLEAN, RATED_CLOCK_SHARE, Taint, clean_pair
 from perfgate.judging.gate.comparison import ShapePlace, rounded
 from perfgate.judging.gate.evidence import Evidence, Pair
 
@@ -66,17 +66,17 @@ def _changed_code(evidence: Evidence) -> Iterator[Invalid]:
 
 
 def _disturbed(evidence: Evidence) -> Iterator[Invalid]:
-    places: dict[tuple[str, str], list[CleanPair]] = {}
+    places: dict[tuple[str, str], list[tuple[frozenset[int] | None, Counter[Taint]]]] = {}
     for workload, replicates in evidence.pairs.items():
         for first, second in replicates:
             for shape in first.shapes.keys() & second.shapes.keys():
                 pair = clean_pair(first.shapes[shape], second.shapes[shape])
                 places.setdefault((workload, shape), []).append(pair)
     for (workload, shape), pairs in sorted(places.items()):
-        clean = sum(pair.quads is not None for pair in pairs)
+        clean = sum(quads is not None for quads, _ in pairs)
         if clean >= LEAST_CLEAN * len(pairs):
             continue
-        taints: Counter[Taint] = sum((pair.taints for pair in pairs), Counter())
+        taints: Counter[Taint] = sum((taints for _, taints in pairs), Counter())
         (most, count), total = taints.most_common(1)[0], sum(taints.values())
         kind: InvalidKind = most if count > total / 2 else "too_few_clean"
         values: dict[str, MessageValue] = {"what": _TAINTS[most], "few": len(pairs) - clean, "pairs": len(pairs)}
@@ -176,14 +176,14 @@ def _changed_settings(pairs: list[Pair]) -> Iterator[Invalid]:
 
 
 def _out_of_turn(pairs: list[Pair]) -> Iterator[Invalid]:
-    shares = [(_out_of_turn_share(pair.first), _out_of_turn_share(pair.second)) for pair in pairs]
+    shares = [[_out_of_turn_share(member) for member in pair] for pair in pairs]
     base, head = np.median(np.array(shares), axis=0)
     if abs(head - base) <= OUT_OF_TURN_SHARE + min(base, head):
         return
     busy, idle = ("head", "base") if head > base else ("base", "head")
     shares_used = {"share": rounded(max(base, head)), "other_share": rounded(min(base, head))}
     message = Message("gate.works-out-of-turn", {"busy": busy, "other": idle, **shares_used})
-    yield from _every_shape(pairs[0].first, "out_of_turn", message)
+    yield from _every_shape(pairs[0][0], "out_of_turn", message)
 
 
 def _out_of_turn_share(replicate: Replicate) -> float:
@@ -193,11 +193,11 @@ def _out_of_turn_share(replicate: Replicate) -> float:
 
 
 def _unsteady(pairs: list[Pair]) -> Iterator[Invalid]:
-    for side, members in (("base", [pair.first for pair in pairs]), ("head", [pair.second for pair in pairs])):
+    for side, members in zip(("base", "head"), zip(*pairs)):
         unsteady = sum(not member.steady for member in members)
         if unsteady > STEADY_SHARE * len(members):
             message = Message("gate.still-warming-up", {"side": side, "unsteady": unsteady, "members": len(members)})
-            yield from _every_shape(pairs[0].first, "not_steady", message)
+            yield from _every_shape(pairs[0][0], "not_steady", message)
 
 
 def _total(replicate: Replicate, column: str) -> int:

@@ -30,19 +30,13 @@ class VerdictRule(NamedTuple):
     names: Sequence[Message | str]
 
 
-class VerdictReasons(NamedTuple):
-    """A verdict and its reasons."""
-
-    verdict: Verdict
-    reasons: list[Message]
-
-
-def verdict_of(rules: list[VerdictRule]) -> VerdictReasons:
+def verdict_of(rules: list[VerdictRule]) -> tuple[Verdict, list[Message]]:
+    """The verdict and its reasons."""
     for rule in rules:
         if rule.names:
             reasons = [Message(f"verdict.{rule.code}", {"name": name}) for name in rule.names]
-            return VerdictReasons(rule.verdict, reasons)
-    return VerdictReasons("PASS", [])
+            return rule.verdict, reasons
+    return "PASS", []
 
 
 def verdict_rules(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfgate.errors import RepositoryError, StoreError, StoreRefusedError
-from perfgate.git.commands import GitBytes, exchange_with_git
+from perfgate.git.commands import GitResult, exchange_with_git
 from perfgate.judging.store.remote import REMOTE, RemoteBranch
 from perfgate.locale import Activity
 from perfgate.system.interrupts import held_back
@@ -209,9 +209,9 @@ class Scratch:
         result = self._git(*arguments, feed=feed)
         if result.code:
             raise self._refusal(Activity("cannot be used: git {command} failed", command=arguments[0]), result)
-        return result.output
+        return result.data
 
-    def _git(self, *arguments: str, feed: bytes = b"", seconds: float = LOCAL_SECONDS) -> GitBytes:
+    def _git(self, *arguments: str, feed: bytes = b"", seconds: float = LOCAL_SECONDS) -> GitResult:
         try:
             return exchange_with_git(self._folder, arguments, self._environment, feed=feed, limit_seconds=seconds)
         except RepositoryError as error:
@@ -219,9 +219,9 @@ class Scratch:
                 "{name} cannot be used: {error}; is the server reachable from here?", name=self._link.name, error=error
             ) from error
 
-    def _refusal(self, action: str, result: GitBytes) -> StoreError:
+    def _refusal(self, action: str, result: GitResult) -> StoreError:
         self._refuse_old_git()
-        words = self._link.scrub(" ".join((result.output.decode(errors="replace") + " " + result.errors).split()))
+        words = self._link.scrub(" ".join((result.data.decode(errors="replace") + " " + result.errors).split()))
         words = "".join(character if character.isprintable() else " " for character in words)[:600]
         lower = words.lower()
         remedy = next((remedy for signs, remedy in _REMEDIES if any(sign in lower for sign in signs)), _OFFLINE)
@@ -236,7 +236,7 @@ class Scratch:
 
     def _refuse_old_git(self) -> None:
         """Raise StoreError for a git older than OLDEST_GIT; checked only after a failure."""
-        output = self._git("version").output.decode(errors="replace").strip()
+        output = self._git("version").data.decode(errors="replace").strip()
         match = re.search(r"(\d+)\.(\d+)", output)
         if match is None or (int(match[1]), int(match[2])) < OLDEST_GIT:
             raise StoreError(

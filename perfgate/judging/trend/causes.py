@@ -28,11 +28,8 @@ _DIRECTIONS: tuple[Direction, ...] = ("worse", "better", "changed")
 _ORDER = {name: place for place, name in enumerate(sorted(METRICS, key=lambda name: not METRICS[name].leading))}
 
 
-class _Where(NamedTuple):
-    """The versions between which a series moved."""
-
-    last_good: str | None
-    first_bad: str | None
+# The versions between which a series moved: the last good one and the first bad one.
+_Where = tuple[str | None, str | None]
 
 
 class _Member(NamedTuple):
@@ -57,12 +54,12 @@ def align(series: Sequence[TrendSeries]) -> list[TrendSeries]:
         entry = aligned[index]
         anchors = known.setdefault((entry.workload, entry.fingerprint), [])
         change = entry.changes[at]
-        where = _Where(change.last_good, change.first_bad)
+        where = (change.last_good, change.first_bad)
         if entry.kind != "exact" and where not in anchors:
             moved = _moved(entry, at, anchors)
             changes = [*entry.changes[:at], moved, *entry.changes[at + 1 :]]
             aligned[index] = msgspec.structs.replace(entry, changes=changes)
-            where = _Where(moved.last_good, moved.first_bad)
+            where = (moved.last_good, moved.first_bad)
         if where not in anchors:
             anchors.append(where)
     return aligned
@@ -73,7 +70,7 @@ def causes(series: Sequence[TrendSeries]) -> list[TrendCause]:
     members: dict[object, list[_Member]] = {}
     for index, entry in enumerate(series):
         for number, change in enumerate(entry.changes if entry.current else []):
-            where = _Where(change.last_good, change.first_bad)
+            where = (change.last_good, change.first_bad)
             key = where if change.first_bad else (entry.key, change.first_seen)
             members.setdefault(key, []).append(_Member(TrendPlace(series=index, change=number), entry, change))
     grouped = [(_cause(group), max(_size(member.change) for member in group)) for group in members.values()]
@@ -100,7 +97,7 @@ def _moved(series: TrendSeries, at: int, anchors: Sequence[_Where]) -> TrendChan
     levels = scaled_levels(series, change)
     possible = []
     for place in range(max(earliest, change.at - NEAR), min(latest, change.at + NEAR) + 1):
-        where = _Where(series.points[place - 1].commit, series.points[place].commit)
+        where = (series.points[place - 1].commit, series.points[place].commit)
         if where in anchors:
             possible.append((_worse_by(levels, change.at, place), abs(place - change.at), place))
     if not possible or min(possible)[0] > _LOCATION_80:

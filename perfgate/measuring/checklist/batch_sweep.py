@@ -128,8 +128,8 @@ def _measure_once(context: StepContext, shape: str, size: int, effort: SweepEffo
     call = context.workload.caller(shape, batch=size)
     call()
     device.synchronize()
-    throughput = measure_throughput(call, device, items=size, window_seconds=window, windows=1)
-    sweep.rates.setdefault(size, []).append(float(throughput.rates[0]))
+    (rate,), _ = measure_throughput(call, device, items=size, window_seconds=window, windows=1)
+    sweep.rates.setdefault(size, []).append(float(rate))
     if context.workload.workload.sla.p99 is not None:
         times = time_calls(call, device, CallBudget(calls=3, seconds=window))
         sweep.latencies.setdefault(size, []).extend((times.wall / 1e9).tolist())

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from perfgate.document.message import Message
 from perfgate.errors import PerfgateError
-from perfgate.measuring.checklist.symptoms import Hint, hint_on
+from perfgate.measuring.checklist.symptoms import hint_on
 from perfgate.measuring.counting.tally import SourceLines
 from perfgate.measuring.workload.bound import BoundWorkload, answered_no
 from perfgate.system.folders import PACKAGE
@@ -69,9 +69,9 @@ def explained(error: BaseException, project: ProjectCode | None) -> Message | st
     place = _place(error, SourceLines(project.root))
     hint = _hint(error, project, at_call=place is None)
     if place or hint:  # a sentence follows
-        line = _telling(line, hint.words if hint else None).rstrip(" .:!")
+        line = _telling(line, hint[1] if hint else None).rstrip(" .:!")
     message: Message | str = Message("mistake.at", {"error": line, "place": place}) if place else line
-    return Message("mistake.hint", {"error": message, "hint": hint.advice}) if hint else message
+    return Message("mistake.hint", {"error": message, "hint": hint[0]}) if hint else message
 
 
 def _telling(line: str, words: str | None) -> str:
@@ -98,9 +98,10 @@ def _place(error: BaseException, lines: SourceLines) -> str | None:
 # --- hints
 
 
-def _hint(error: BaseException, project: ProjectCode, *, at_call: bool) -> Hint | None:
+def _hint(error: BaseException, project: ProjectCode, *, at_call: bool) -> tuple[Message, str | None] | None:
+    """The remedy, and the words of the error that identify the mistake; None for any words."""
     if own := _hint_on_project(error, project):
-        return Hint(own)
+        return own, None
     return hint_on(error, device_kind=project.device_kind, at_call=at_call)
 
 

@@ -32,6 +32,7 @@ def add_rate(outcome: StepOutcome, metric: str, readings: Readings, window: Busy
     if traffic is None:
         outcome.missing(metric, _READ_SELDOM)
         return None
-    for of, rate in (("mean", traffic.mean), ("highest", traffic.highest)):
-        outcome.under(of=of).number(metric, rate, count=traffic.readings)
-    return traffic.mean
+    mean, highest, count = traffic
+    for of, rate in (("mean", mean), ("highest", highest)):
+        outcome.under(of=of).number(metric, rate, count=count)
+    return mean

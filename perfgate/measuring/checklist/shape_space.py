@@ -21,19 +21,12 @@ _CALLS = 5
 Arguments = Mapping[str, Any]
 
 
-class Proposal(NamedTuple):
-    """An unconfigured shape: ``name`` is the argument that differs from the first shape, with its value."""
-
-    name: str
-    kind: str
-    arguments: Arguments
-
-
-def propose(shapes: Mapping[str, Arguments]) -> Iterator[Proposal]:
+def propose(shapes: Mapping[str, Arguments]) -> Iterator[tuple[str, str, Arguments]]:
     """For every integer argument: one, the neighbours beyond both ends, a power of two plus one, and twice the largest.
 
     Integers in lists and tuples, such as image sizes or the lengths of a batch, change one at a time; all other arguments
-    stay as in the first shape. The smallest possible shape, with every size one, comes last.
+    stay as in the first shape. The smallest possible shape, with every size one, comes last. Each has a name, which is the
+    argument that differs from the first shape with its value, and a kind.
     """
     typical = next(iter(shapes.values()))
     smallest: dict[str, Any] = {}
@@ -49,16 +42,16 @@ def propose(shapes: Mapping[str, Arguments]) -> Iterator[Proposal]:
                     changed = list(typical[argument])
                     changed[place] = size
                     again = type(typical[argument])(changed)
-                    yield Proposal(f"{argument}[{place}]={size}", kind, {**typical, argument: again})
+                    yield (f"{argument}[{place}]={size}", kind, {**typical, argument: again})
         else:
             if _is_size(typical[argument]):
                 smallest[argument] = 1
             for size, kind in _beyond(values):
-                yield Proposal(f"{argument}={size}", kind, {**typical, argument: size})
+                yield (f"{argument}={size}", kind, {**typical, argument: size})
     ones = {**typical, **smallest}
     # With a single size it was among those above.
     if sum(before != after for before, after in zip(_sizes(typical), _sizes(ones))) > 1 and ones not in shapes.values():
-        yield Proposal("1 everywhere", "extreme", ones)
+        yield ("1 everywhere", "extreme", ones)
 
 
 def _is_size(value: Any) -> bool:
@@ -105,13 +98,11 @@ def measure_shape_space(context: StepContext, outcome: StepOutcome) -> None:
     shapes = context.workload.workload.shapes
     configured = [_time_calls(context, arguments) for arguments in shapes.values()]
     costs: list[tuple[float, StepOutcome]] = []
-    for proposal in propose(shapes):
-        of_shape = outcome.under(proposed=proposal.name, kind=proposal.kind)
-        context.progress(f"trying the {proposal.kind} shape {proposal.name}")
+    for name, kind, arguments in propose(shapes):
+        of_shape = outcome.under(proposed=name, kind=kind)
+        context.progress(f"trying the {kind} shape {name}")
         compiled = _compilations()
-        timed = experiment(
-            context, partial(_time_calls, context, proposal.arguments), failing="operators.shape-refused"
-        )
+        timed = experiment(context, partial(_time_calls, context, arguments), failing="operators.shape-refused")
         if isinstance(timed, FailedExperiment):
             of_shape.missing(_COST, timed.reason)
             continue

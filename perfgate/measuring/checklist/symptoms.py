@@ -181,15 +181,11 @@ SYMPTOMS = (
 _DEVICES = {"nvidia": "cuda"}
 
 
-class Hint(NamedTuple):
-    """The remedy for an error, and the words of its text that identify the mistake; None for any text."""
+def hint_on(error: BaseException, *, device_kind: str | None, at_call: bool) -> tuple[Message, str] | None:
+    """The remedy for the first mistake that the error shows, and the words of its text that identify the mistake.
 
-    advice: Message
-    words: str | None = None
-
-
-def hint_on(error: BaseException, *, device_kind: str | None, at_call: bool) -> Hint | None:
-    """The hint on the first mistake that the error shows; None if it is none of the common ones."""
+    None if it is none of the common ones.
+    """
     text = str(error)
     for symptom in SYMPTOMS:
         found = symptom.match(error, text, at_call=at_call)
@@ -201,5 +197,5 @@ def hint_on(error: BaseException, *, device_kind: str | None, at_call: bool) -> 
             values = {"device": device_kind or "", "other": _DEVICES.get(other, other)}
             if device_kind is None or values["other"] == device_kind:
                 continue
-        return Hint(Message(symptom.advice, values), found.group())
+        return Message(symptom.advice, values), found.group()
     return None

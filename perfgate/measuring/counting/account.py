@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,36 +39,33 @@ _GAP_PARTS: dict[GapCause, CallPart] = {
 _DEVICE_PARTS: tuple[CallPart, ...] = ("compute", "fused", "communication", "copy", *_GAP_PARTS.values())
 
 
-@dataclass(frozen=True)
-class AccountOf:
-    """The subject of an account: workload, shape, the operators in dispatch order, the checkout, the device's roof."""
-
-    workload: str
-    shape: str
-    order: Sequence[Dispatched]
-    root: Path
-    roof: Roof | None = None
-
-
-def account_for(trace: CallTrace, of: AccountOf) -> CallAccount:
-    """Of the faster half of the traced calls."""
+def account_for(
+    trace: CallTrace,
+    workload: str,
+    shape: str,
+    *,
+    order: Sequence[Dispatched],
+    root: Path,
+    roof: Roof | None = None,
+) -> CallAccount:
+    """Of the faster half of the traced calls, whose operators were dispatched in ``order``; ``roof`` is the device's."""
     calls, (chosen, _) = trace.spans(), trace.by_length()
     stacks = stacks_of(trace.events)
-    lines = CallLines(stacks, calls, of.order, of.root)
+    lines = CallLines(stacks, calls, order, root)
     on_device = bool(stacks.on_device.any())
     parts = _device_parts(trace, calls, chosen) if on_device else _host_parts(stacks, calls, chosen)
-    rows = _rows(stacks, calls, chosen, lines, of.root, on_device=on_device)
+    rows = _rows(stacks, calls, chosen, lines, root, on_device=on_device)
     return CallAccount(
-        workload=of.workload,
-        shape=of.shape,
+        workload=workload,
+        shape=shape,
         calls=trace.calls,
         wall=sum(int(calls.end[call] - calls.start[call]) for call in chosen) / len(chosen) / 1e9,
         parts={part: ns / len(chosen) / 1e9 for part, ns in parts.items()},
         rows=rows[:MAX_ROWS],
         more_time=sum(row.self_time for row in rows[MAX_ROWS:]),
         no_lines=lines.missing or (_NOT_JOINED if on_device and not attributed_share(stacks) else None),
-        roof=of.roof,
-        work=work_of(of.order),
+        roof=roof,
+        work=work_of(order),
     )
 
 

@@ -55,10 +55,10 @@ def with_kept_bytes(workload: BoundWorkload, counted: CounterSet, *, root: Path)
     with quiet():
         # Drivers of accelerators take memory of the host whenever they like.
         malloc = _malloc_in_use() if "own_memory" not in workload.device.capabilities else None
-        run_round = _round(workload, counted.shape)
-        looks = [_look(run_round, 1, malloc, kept_in_tensors, SourceLines(root))]
+        calls, run_round = _round(workload, counted.shape)
+        looks = [_look(run_round, calls, 1, malloc, kept_in_tensors, SourceLines(root))]
         if looks[0] is not None and not _is_steady(looks[0]):
-            looks.append(_look(run_round, _FRAMES, malloc, kept_in_tensors, SourceLines(root)))
+            looks.append(_look(run_round, calls, _FRAMES, malloc, kept_in_tensors, SourceLines(root)))
     growths = [look for look in looks if look is not None]
     if len(growths) < len(looks):
         return msgspec.structs.replace(counted, uncounted=[*counted.uncounted, KEPT_PYTHON, KEPT_NATIVE])
@@ -86,12 +86,8 @@ def with_kept_bytes(workload: BoundWorkload, counted: CounterSet, *, root: Path)
     )
 
 
-class _Round(NamedTuple):
-    calls: int
-    run: Callable[[], None]
-
-
-def _round(workload: BoundWorkload, shape: str) -> _Round:
+def _round(workload: BoundWorkload, shape: str) -> tuple[int, Callable[[], None]]:
+    """The number of calls of a round, and a function that makes them."""
     pool, device = workload.pool(shape), workload.device
     device.synchronize()
     began = device.clock_ns()
@@ -106,46 +102,45 @@ def _round(workload: BoundWorkload, shape: str) -> _Round:
         device.synchronize()
         collect()
 
-    return _Round(calls, run)
+    return calls, run
 
 
 def _look(
-    calls: _Round, frames: int, malloc: Callable[[], int] | None, kept_in_tensors: int, lines: SourceLines
+    run: Callable[[], None],
+    calls: int,
+    frames: int,
+    malloc: Callable[[], int] | None,
+    kept_in_tensors: int,
+    lines: SourceLines,
 ) -> _Growth | None:
-    """Run two rounds and return the growth of the second; None if the calls traced, or stopped the tracing."""
+    """Run two rounds of some calls and return the growth of the second; None if the calls traced, or stopped the tracing."""
     if tracemalloc.is_tracing():
         return None
     tracemalloc.start(frames)
     try:
         traced = object()
-        calls.run()
+        run()
         # A snapshot's own memory is traced too, so the first is taken before the round and the second after it.
         snapshot = tracemalloc.take_snapshot() if frames > 1 else None
-        before = _held(malloc)
-        calls.run()
-        after = _held(malloc)
+        python_before, malloc_before = _held(malloc)
+        run()
+        python_after, malloc_after = _held(malloc)
         if tracemalloc.get_object_traceback(traced) is None:
             return None
         by_line = _by_line(snapshot, tracemalloc.take_snapshot(), lines) if snapshot else Counter[str]()
     finally:
         tracemalloc.stop()
-    python = max(0, after.python - before.python) // calls.calls
+    python = max(0, python_after - python_before) // calls
     native = None
-    if before.malloc is not None and after.malloc is not None:
-        native = max(0, (after.malloc - before.malloc) // calls.calls - python - kept_in_tensors)
-    return _Growth(python, native, Counter({line: size // calls.calls for line, size in by_line.items()}))
+    if malloc_before is not None and malloc_after is not None:
+        native = max(0, (malloc_after - malloc_before) // calls - python - kept_in_tensors)
+    return _Growth(python, native, Counter({line: size // calls for line, size in by_line.items()}))
 
 
-class _Held(NamedTuple):
+def _held(malloc: Callable[[], int] | None) -> tuple[int, int | None]:
     """Bytes held in Python's blocks and by malloc, without those of tracing itself."""
-
-    python: int
-    malloc: int | None
-
-
-def _held(malloc: Callable[[], int] | None) -> _Held:
     in_use = None if malloc is None else malloc() - tracemalloc.get_tracemalloc_memory()
-    return _Held(tracemalloc.get_traced_memory()[0], in_use)
+    return tracemalloc.get_traced_memory()[0], in_use
 
 
 def _is_steady(look: _Growth) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -36,13 +36,6 @@ LOW_QUANTILE = 0.25
 
 # One call: for each operator the nanoseconds of self time of its events, in order; OUTSIDE_OPERATORS is the rest of the call.
 CallTimes = dict[str, list[float]]
-
-
-class _Tags(NamedTuple):
-    """The profiler's marks of operators, and those of users' own names; looked up once, not per event."""
-
-    operator: Any
-    named_by_user: Any
 
 
 class OperatorProfile:
@@ -136,7 +129,8 @@ def _host_calls(results: Any) -> list[CallTimes]:
     """The operators of each call, those of other threads with the call in which they began."""
     from torch._C._profiler import RecordScope, _EventType
 
-    tags = _Tags(operator=_EventType.TorchOp, named_by_user=RecordScope.USER_SCOPE)
+    # Looked up once, not per event.
+    marks = _EventType.TorchOp, RecordScope.USER_SCOPE
     calls: list[CallTimes] = []
     outside: list[int] = []
     for root in sorted(results.experimental_event_tree(), key=lambda root: int(root.start_time_ns)):
@@ -145,18 +139,22 @@ def _host_calls(results: Any) -> list[CallTimes]:
             outside.append(int(root.duration_time_ns))
         if calls:
             # While operators of the backward pass run on a thread of their own, the calling one waits for them.
-            outside[-1] -= _add_operators(root, calls[-1], tags)
+            outside[-1] -= _add_operators(root, calls[-1], marks)
     for call, rest in zip(calls, outside):
         call[OUTSIDE_OPERATORS] = [float(max(0, rest))]
     return calls
 
 
-def _add_operators(node: Any, times: CallTimes, tags: _Tags) -> int:
-    """Add the self time of every operator at a node and below it; return the nanoseconds they cover."""
+def _add_operators(node: Any, times: CallTimes, marks: tuple[Any, Any]) -> int:
+    """Add the self time of every operator at a node and below it; return the nanoseconds they cover.
+
+    ``marks`` are the profiler's of operators, and of users' own names.
+    """
+    operator, named_by_user = marks
     inner = 0
     for child in node.children:
-        inner += _add_operators(child, times, tags)
-    if node.tag != tags.operator or node.extra_fields.scope == tags.named_by_user:
+        inner += _add_operators(child, times, marks)
+    if node.tag != operator or node.extra_fields.scope == named_by_user:
         return inner
     covered = int(node.duration_time_ns)
     times.setdefault(node.name, []).append(max(0, covered - inner))

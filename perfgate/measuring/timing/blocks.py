@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
 from perfgate.document.samples import BlockColumns, StageTimes, pack
 from perfgate.document.telemetry import DeviceState
 from perfgate.measuring.devices.device import Device
-from perfgate.measuring.timing.calls import Ints, timed_call
+from perfgate.measuring.timing.calls import Ints, SteadyState, timed_call
 from perfgate.measuring.timing.hardware import HardwareCounters, HardwareCounts, counted, shared_counters
 from perfgate.measuring.timing.preprocessing import Preprocessing
 from perfgate.measuring.workload.bound import BoundWorkload, line_of
@@ -144,12 +144,8 @@ def _as_ns(values: list[int]) -> Ints:
     return np.asarray(values, dtype=np.int64)
 
 
-class _Recorded(NamedTuple):
-    """A block, its quad and its place in the sequence."""
-
-    quad: int
-    sequence: int
-    block: BlockTimes
+# A block, its quad and its place in the sequence.
+_Recorded = tuple[int, int, BlockTimes]
 
 
 class BlockRecorder:
@@ -169,7 +165,7 @@ class BlockRecorder:
 
     def record(self, shape: str, *, calls: int, quad: int, sequence: int) -> BlockTimes:
         block = run_block(self._callers[shape], self._device, calls=calls, counters=self._counters)
-        self._recorded[shape].append(_Recorded(quad, sequence, block))
+        self._recorded[shape].append((quad, sequence, block))
         return block
 
     def record_preprocessing(self, shape: str, *, calls: int, quad: int, sequence: int) -> BlockTimes:
@@ -177,7 +173,7 @@ class BlockRecorder:
         block = run_block(preprocessing, self._device, calls=calls, on_host=True, counters=self._counters)
         stages = preprocessing.taken(calls)
         block = replace(block, wall=stages.sum(axis=1), stages=stages)
-        self._preprocessed[shape].append(_Recorded(quad, sequence, block))
+        self._preprocessed[shape].append((quad, sequence, block))
         return block
 
     @property
@@ -297,13 +293,7 @@ def _freeze() -> None:
     gc.freeze()
 
 
-class _Settled(NamedTuple):
-    calls: int
-    steady: bool
-    call_ns: float
-
-
-def _settle(call: Callable[[], Any], *, device: Device, block_ns: int, settling_ns: int, cap_ns: int) -> _Settled:
+def _settle(call: Callable[[], Any], *, device: Device, block_ns: int, settling_ns: int, cap_ns: int) -> SteadyState:
     # The first call may compile for longer than all the rest may take.
     first_ns = timed_call(call, device)
     started = device.clock_ns()
@@ -318,11 +308,11 @@ def _settle(call: Callable[[], Any], *, device: Device, block_ns: int, settling_
         block_calls = max(1, math.ceil(block_ns / call_ns))
         elapsed = device.clock_ns() - started
         if _is_slow(call_ns) and fastest[-1] >= (1 - AGREEMENT) * ([first_ns, *fastest][-2]):
-            return _Settled(used, steady=True, call_ns=call_ns)
+            return SteadyState(used, True, first_ns, call_ns)
         if _agree(fastest) or (elapsed >= settling_ns and _stopped_falling(fastest)):
-            return _Settled(used, steady=True, call_ns=call_ns)
+            return SteadyState(used, True, first_ns, call_ns)
         if elapsed >= cap_ns:
-            return _Settled(used, steady=False, call_ns=call_ns)
+            return SteadyState(used, False, first_ns, call_ns)
 
 
 def _agree(fastest: list[float]) -> bool:

@@ -68,14 +68,6 @@ def time_calls(call: Callable[[], Any], device: Device, budget: CallBudget) -> C
             return CallTimes(np.asarray(wall, dtype=np.int64), np.asarray(cpu, dtype=np.int64))
 
 
-@dataclass(frozen=True)
-class Throughput:
-    """Items per second of each window, and the calls they hold."""
-
-    rates: Floats
-    calls: int
-
-
 def measure_throughput(
     call: Callable[[], Any],
     device: Device,
@@ -84,8 +76,8 @@ def measure_throughput(
     window_seconds: float,
     windows: int = WINDOWS,
     depth: int = DEPTH,
-) -> Throughput:
-    """Measure items per second with at most ``depth`` calls in flight, over ``windows`` windows.
+) -> tuple[Floats, int]:
+    """Items per second of each of ``windows`` windows with at most ``depth`` calls in flight, and the calls they hold.
 
     On a device without a queue a call returns when it is done, so one call is in flight for any ``depth``, and the
     device's timer measures the windows.
@@ -97,7 +89,7 @@ def measure_throughput(
     depth = depth if "queue" in device.capabilities else 1
     marks, ends = _window_marks(call, device, depth=depth, span_ns=int(window_seconds * 1e9), windows=windows)
     rates: Floats = items * np.diff(ends) / (np.diff(marks) / 1e9)
-    return Throughput(rates=rates, calls=ends[-1])
+    return rates, ends[-1]
 
 
 def _window_marks(

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from perfgate.document.message import Message, WorkloadError, quote
 from perfgate.measuring.counting.compiled import has_compiled
@@ -25,14 +25,6 @@ from perfgate.measuring.workload.output import UnreadOutputError
 
 # How long calls on more inputs may take, for functions that only some inputs reach.
 _SEEKING_SECONDS = 1.0
-
-
-class FailedTrial(NamedTuple):
-    """The first failure."""
-
-    part: Literal["call", "check"]
-    shape: str
-    error: BaseException
 
 
 class Seeker:
@@ -62,10 +54,13 @@ class Seeker:
             self._codes.add(frame.f_code)
 
 
-def try_calls(workload: BoundWorkload, device: Device, root: Path) -> FailedTrial | None:
-    """Call every shape once and have the output checked, until something fails."""
+TrialPart = Literal["call", "check"]
+
+
+def try_calls(workload: BoundWorkload, device: Device, root: Path) -> tuple[TrialPart, str, BaseException] | None:
+    """Call every shape once and have the output checked; the part, the shape and the error of the first failure."""
     for shape in workload.shapes:
-        part: Literal["call", "check"] = "call"
+        part: TrialPart = "call"
         try:
             inputs = workload.host_inputs(shape)
             output = device.to_host(workload.invoke(device.to_device(inputs)))
@@ -78,7 +73,7 @@ def try_calls(workload: BoundWorkload, device: Device, root: Path) -> FailedTria
                 at_place = Message("mistake.at", {"error": refused, "place": place}) if place else quote(refused)
                 raise WorkloadError(at_place)
         except BaseException as error:  # noqa: BLE001 - user code may raise anything, SystemExit included
-            return FailedTrial(part, shape, error)
+            return part, shape, error
     return None
 
 

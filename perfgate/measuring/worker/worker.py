@@ -191,8 +191,9 @@ class WorkerLoop:
         if failed is None:
             unseen = unseen_functions(self._loaded, self._opened, self.seeker) if self.seeker else []
             return protocol.Tried(unseen=unseen, seconds=seconds, packages=packages)
-        error = describe_error(failed.error, self.device, self.project)
-        return protocol.Tried(failed=failed.part, shape=failed.shape, error=error, packages=packages)
+        part, shape, raised = failed
+        error = describe_error(raised, self.device, self.project)
+        return protocol.Tried(failed=part, shape=shape, error=error, packages=packages)
 
     def _time_call(self, _: protocol.TimeCallRequest) -> protocol.CallTimed:
         workload, device, total_ns = self._loaded, self._opened, 0

@@ -60,26 +60,19 @@ class Delay(NamedTuple):
         return self.total / self.of if self.of else None
 
 
-class _Blame(NamedTuple):
-    """Per row of the arrivals: nanoseconds that the rank is blamed for, and the part of its excess spent not computing."""
-
-    time: IntColumn
-    free: IntColumn
-
-
 def delays(tables: Sequence[RankTable], arrived: Arrivals) -> list[Delay]:
     """The ranks that the others wait for, the costliest first; empty if all are alike or no collectives were joined."""
     if not arrived.names:
         return []
     columns = [table.shares.unpacked() for table in tables]
-    blame = _blame(columns, arrived)
-    totals = np.bincount(arrived.rank, weights=blame.time, minlength=len(tables))
+    blamed, idle = _blame(columns, arrived)
+    totals = np.bincount(arrived.rank, weights=blamed, minlength=len(tables))
     job = _length(columns)
     named = np.flatnonzero(
         (totals >= LEAST * job) & (totals >= TIMES_THE_MIDDLE * np.quantile(totals, 0.5, method="lower"))
     )
-    stands_out = _stands_out(arrived, blame.time, named, len(tables))
-    found = [_delay(int(rank), tables, columns, arrived, blame, job) for rank in named[stands_out]]
+    stands_out = _stands_out(arrived, blamed, named, len(tables))
+    found = [_delay(int(rank), tables, columns, arrived, blamed, idle, job) for rank in named[stands_out]]
     return sorted(found, key=lambda one: -one.total)
 
 
@@ -107,7 +100,8 @@ def _tail(least: int, trials: int, chance: float) -> float:
     )
 
 
-def _blame(columns: Sequence[ShareColumns], arrived: Arrivals) -> _Blame:
+def _blame(columns: Sequence[ShareColumns], arrived: Arrivals) -> tuple[IntColumn, IntColumn]:
+    """Per row of the arrivals: nanoseconds that the rank is blamed for, and the part of its excess spent not computing."""
     own, computed = (_of_rows(columns, arrived, field) for field in ("own", "computed"))
     known = own != NO_NUMBER
     order = np.argsort(arrived.collective, kind="stable")
@@ -123,7 +117,7 @@ def _blame(columns: Sequence[ShareColumns], arrived: Arrivals) -> _Blame:
         time[rows] = np.maximum(blamed, 0)
         idle = own[rows] - computed[rows]
         free[rows] = idle - _middle(idle)
-    return _Blame(time, free)
+    return time, free
 
 
 def _middle(values: IntColumn) -> int:
@@ -148,16 +142,17 @@ def _delay(
     tables: Sequence[RankTable],
     columns: Sequence[ShareColumns],
     arrived: Arrivals,
-    blame: _Blame,
+    blamed: IntColumn,
+    idle: IntColumn,
     job: float,
 ) -> Delay:
-    rows = np.flatnonzero((arrived.rank == rank) & (blame.time > 0))
-    time, collective = blame.time[rows], arrived.collective[rows]
+    rows = np.flatnonzero((arrived.rank == rank) & (blamed > 0))
+    time, collective = blamed[rows], arrived.collective[rows]
     step = columns[rank].step[arrived.share[rows]]
     marked = np.unique(np.concatenate([column.step for column in columns]))
     by_name: dict[str, int] = {}
-    for number, blamed in zip(collective.tolist(), time.tolist()):
-        by_name[arrived.names[number]] = by_name.get(arrived.names[number], 0) + blamed
+    for number, ns in zip(collective.tolist(), time.tolist()):
+        by_name[arrived.names[number]] = by_name.get(arrived.names[number], 0) + ns
     worst = int(np.argmax(time))
     # A rank counts as late in a step if its delay there is at least a quarter of its worst.
     late_steps = np.unique(step[time >= time.max() / 4])
@@ -169,7 +164,7 @@ def _delay(
         of=int((marked != NO_NUMBER).sum()),
         collective=max(by_name, key=lambda name: by_name[name]),
         waiting=int(np.bincount(arrived.collective)[collective].max()),
-        why="free" if 2 * int(blame.free[rows].sum()) > int(time.sum()) else "computing",
+        why="free" if 2 * int(idle[rows].sum()) > int(time.sum()) else "computing",
         worst=int(time[worst]),
         step=None if step[worst] == NO_NUMBER else int(step[worst]),
     )

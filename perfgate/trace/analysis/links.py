@@ -10,9 +10,10 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
-from perfgate.trace.analysis.rank_table import LinkTotal, RankTable
+import msgspec
+
+from perfgate.trace.analysis.rank_table import LinkTraffic, RankTable
 
 # Perfgate's own thresholds: a link at half of the median bandwidth of comparable ones. Fewer links have no meaningful median,
 # smaller transfers are dominated by latency, and sizes are comparable within a factor of four.
@@ -20,35 +21,8 @@ SLOW_LINK, FEWEST_LINKS, SMALLEST, ALIKE = 0.5, 3, 1e6, 4.0
 LOCAL = "LOCAL"  # a rank's copies to itself
 
 
-class LinkTraffic(NamedTuple):
-    """Traffic from one rank to another over one kind of link in operations of one sort: bytes and nanoseconds.
-
-    ``source`` and ``target`` are global ranks; if the recordings do not contain those, positions in ``group``, else None.
-    """
-
-    source: int
-    target: int
-    link: str
-    operation: str
-    group: str | None
-    size: float
-    transit: int
-
-    @property
-    def bandwidth(self) -> float:
-        """Bytes per second."""
-        return self.size / self.transit * 1e9
-
-
-class SlowLink(NamedTuple):
-    """A link and the median bandwidth of comparable ones, bytes per second."""
-
-    link: LinkTraffic
-    middle: float
-
-
 def links_between(tables: Sequence[RankTable]) -> list[LinkTraffic]:
-    """All links between different ranks with traffic, positions in groups replaced by global ranks."""
+    """All links between different ranks with traffic, positions in groups replaced by global ranks if those are known."""
     members = _members(tables)
     found = []
     for table in tables:
@@ -61,13 +35,13 @@ def links_between(tables: Sequence[RankTable]) -> list[LinkTraffic]:
                 known = source is not None and target is not None
                 ends = (source, target) if source is not None and target is not None else (link.source, link.target)
                 group = None if known else link.group
-                found.append(LinkTraffic(*ends, link.link, link.operation, group, link.size, link.transit))
+                found.append(msgspec.structs.replace(link, source=ends[0], target=ends[1], group=group))
     return found
 
 
-def _members(tables: Iterable[RankTable]) -> dict[tuple[str, int], int]:
+def _members(tables: Iterable[RankTable]) -> dict[tuple[str | None, int], int]:
     """The global rank at each position of a group, from the ranks' own recordings; empty if they contradict each other."""
-    told: dict[tuple[str, int], set[int]] = defaultdict(set)
+    told: dict[tuple[str | None, int], set[int]] = defaultdict(set)
     for table in tables:
         if table.rank is not None:
             for link in table.links:
@@ -75,7 +49,7 @@ def _members(tables: Iterable[RankTable]) -> dict[tuple[str, int], int]:
     return {place: next(iter(ranks)) for place, ranks in told.items() if len(ranks) == 1}
 
 
-def _by_lists(table: RankTable, link: LinkTotal) -> int | None:
+def _by_lists(table: RankTable, link: LinkTraffic) -> int | None:
     """The only rank at the target's position in the groups that have this rank at the source's; None if there are several."""
     fits = {
         ranks[link.target]
@@ -85,18 +59,21 @@ def _by_lists(table: RankTable, link: LinkTotal) -> int | None:
     return next(iter(fits)) if len(fits) == 1 else None
 
 
-def slow_links(links: Iterable[LinkTraffic], *, share: float = SLOW_LINK) -> list[SlowLink]:
-    """The links far slower than others of their kind in the same sort of operation at similar size, the slowest first."""
+def slow_links(links: Iterable[LinkTraffic], *, share: float = SLOW_LINK) -> list[tuple[LinkTraffic, float]]:
+    """The links far slower than others of their kind in the same sort of operation at similar size, the slowest first.
+
+    With each comes the median bandwidth of the others, bytes per second.
+    """
     kinds: dict[tuple[str, str], list[LinkTraffic]] = defaultdict(list)
     for link in links:
         if link.size >= SMALLEST:
             kinds[link.link, link.operation].append(link)
     slow = [one for kind in kinds.values() for one in _slow_of_kind(kind, share)]
-    return sorted(slow, key=lambda one: one.link.bandwidth / one.middle)
+    return sorted(slow, key=lambda one: one[0].bandwidth / one[1])
 
 
-def _slow_of_kind(links: Sequence[LinkTraffic], share: float) -> Iterator[SlowLink]:
+def _slow_of_kind(links: Sequence[LinkTraffic], share: float) -> Iterator[tuple[LinkTraffic, float]]:
     for link in links:
         alike = [other.bandwidth for other in links if link.size / ALIKE <= other.size <= link.size * ALIKE]
         if len(alike) >= FEWEST_LINKS and link.bandwidth < share * (middle := statistics.median(alike)):
-            yield SlowLink(link, middle)
+            yield link, middle

@@ -66,19 +66,24 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True):
     idle: int | None = None
 
 
-class LinkTotal(msgspec.Struct, frozen=True, array_like=True):
+class LinkTraffic(msgspec.Struct, frozen=True, array_like=True):
     """Traffic from one rank to another over one kind of link in operations of one sort: bytes and nanoseconds.
 
-    Source and target are positions in ``group``; the source is the rank of the table.
+    ``source`` and ``target`` are positions in ``group``, or global ranks if that is None; in a table the source is its rank.
     """
 
     source: int
     target: int
     link: str
     operation: str
-    group: str
+    group: str | None
     size: float
     transit: int
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes per second."""
+        return self.size / self.transit * 1e9
 
 
 class ShareColumns(NamedTuple):
@@ -132,7 +137,7 @@ class RankTable(msgspec.Struct, frozen=True, kw_only=True):
     device: int | None
     steps: list[StepParts]
     waiting: Waiting
-    links: list[LinkTotal]
+    links: list[LinkTraffic]
     shares: RankShares
     busy: tuple[bytes, bytes]
     groups: list[tuple[int, ...]] = []
@@ -194,7 +199,7 @@ def reduce_timeline(timeline: Timeline, path: str, *, world: int | None = None) 
         device=timeline.device,
         steps=list(_steps(timeline)),
         waiting=_waiting(timeline),
-        links=[LinkTotal(*key, size=size, transit=int(transit)) for key, (size, transit) in totals.items()],
+        links=[LinkTraffic(*key, size=size, transit=int(transit)) for key, (size, transit) in totals.items()],
         shares=_shares(timeline, busy),
         busy=(_bytes(busy.start), _bytes(busy.end)),
         groups=sorted(set(timeline.groups.values())),

@@ -19,14 +19,6 @@ FEWEST_RANKS = 2
 _ANY = 1 << 62  # ranks of a group of unknown size
 
 
-class SlowRank(NamedTuple):
-    """A rank, its own time as a ratio to that of the middle rank, and the part that grew most."""
-
-    table: RankTable
-    behind: float
-    part: str
-
-
 class Arrivals(NamedTuple):
     """The arrival of each rank at each collective.
 
@@ -50,7 +42,11 @@ class Arrivals(NamedTuple):
     unjoined: int = 0
 
 
-def ranks_by_lag(tables: Iterable[RankTable]) -> list[SlowRank]:
+# A rank, its own time as a ratio to that of the middle rank, and the part that grew most.
+ComparedRank = tuple[RankTable, float, str]
+
+
+def ranks_by_lag(tables: Iterable[RankTable]) -> list[ComparedRank]:
     """Every rank compared with the middle one of its stage, the furthest behind first; empty if too few are comparable.
 
     All ranks of a job take equally long, because the early ones wait in collectives. Times without that wait are compared.
@@ -60,44 +56,37 @@ def ranks_by_lag(tables: Iterable[RankTable]) -> list[SlowRank]:
         if (own := table.own) is not None:
             stages[table.stage].append((table, own))
     ranks = [rank for timed in stages.values() for rank in _behind_the_middle(timed)]
-    return sorted(ranks, key=lambda rank: -rank.behind)
+    return sorted(ranks, key=lambda rank: -rank[1])
 
 
-def _behind_the_middle(timed: Sequence[tuple[RankTable, float]]) -> Iterator[SlowRank]:
+def _behind_the_middle(timed: Sequence[tuple[RankTable, float]]) -> Iterator[ComparedRank]:
     # Of two ranks, the faster one is the reference.
     middle = statistics.median_low([own for _, own in timed]) if len(timed) >= FEWEST_RANKS else 0.0
     if middle:
         parts = {name: _middle(getattr(table, name) for table, _ in timed) for name in ("computing", "free")}
         for table, own in timed:
             part = max(parts, key=lambda name: (getattr(table, name) or 0.0) - parts[name])
-            yield SlowRank(table, own / middle, part)
+            yield table, own / middle, part
 
 
-class SlowStage(NamedTuple):
-    """A stage of the pipeline that computes longer than the middle one: the ratio, and the nanoseconds per step."""
+def slow_stages(tables: Iterable[RankTable], *, behind: float = SLOW_RANK) -> list[tuple[int, float, float]]:
+    """The stages that hold the pipeline up, the slowest first; empty if they are alike or fewer than two were recorded.
 
-    stage: int
-    behind: float
-    computing: float
-
-
-def slow_stages(tables: Iterable[RankTable], *, behind: float = SLOW_RANK) -> list[SlowStage]:
-    """The stages that hold the pipeline up, the slowest first; empty if they are alike or fewer than two were recorded."""
+    Each computes longer than the middle one: with it come the ratio, and its nanoseconds per step.
+    """
     times: dict[int, list[float]] = defaultdict(list)
     for table in tables:
         if table.stage is not None and table.computing:
             times[table.stage].append(table.computing)
     computing = {stage: statistics.median(found) for stage, found in times.items()}
     middle = statistics.median_low(computing.values()) if len(computing) >= FEWEST_RANKS else 0.0
-    slow = [
-        SlowStage(stage, time / middle, time) for stage, time in computing.items() if middle and time > behind * middle
-    ]
-    return sorted(slow, key=lambda one: -one.behind)
+    slow = [(stage, time / middle, time) for stage, time in computing.items() if middle and time > behind * middle]
+    return sorted(slow, key=lambda one: -one[1])
 
 
-def slow_ranks(tables: Iterable[RankTable], *, behind: float = SLOW_RANK) -> list[SlowRank]:
+def slow_ranks(tables: Iterable[RankTable], *, behind: float = SLOW_RANK) -> list[ComparedRank]:
     """The ranks that the others wait for, the slowest first; empty if all are alike or too few can be compared."""
-    return [rank for rank in ranks_by_lag(tables) if rank.behind > behind]
+    return [rank for rank in ranks_by_lag(tables) if rank[1] > behind]
 
 
 def arrivals(tables: Sequence[RankTable]) -> Arrivals:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.document.trace import TopKind
+from perfgate.trace.analysis.rows import TopOperator
 from perfgate.trace.analysis.stacks import requests_served, stacks_of
 from perfgate.trace.model.arithmetic import (
     counts_by_name,
@@ -35,15 +36,6 @@ class TracedRequest(NamedTuple):
     host: int
     device: int
     kernels: int
-
-
-class RequestWork(NamedTuple):
-    """The events of one name that served a request: their count and their self time in nanoseconds."""
-
-    name: str
-    kind: TopKind
-    runs: int
-    total: int
 
 
 class Requests:
@@ -72,8 +64,8 @@ class Requests:
         )
         return self._events.select(np.arange(begin, end))
 
-    def rows(self, name: str) -> list[RequestWork] | None:
-        """The work of a request, most time first; None if the request was not recorded."""
+    def rows(self, name: str) -> list[TopOperator] | None:
+        """The events that served a request, by name, with their self time, most first; None if it was not recorded."""
         if name not in self._codes:
             return None
         begin, end = self._bounds[self._codes[name]]
@@ -82,10 +74,10 @@ class Requests:
         totals = totals_by_name(row, self._own[begin:end], first.size)
         columns = events.group[first], events.kind[first], counts_by_name(row, first.size), totals
         rows = [
-            RequestWork(events.names[group], _ROW_KINDS.get(KINDS[kind], "host"), count, total)
+            TopOperator(events.names[group], _ROW_KINDS.get(KINDS[kind], "host"), count, total)
             for group, kind, count, total in zip(*(column.tolist() for column in columns))
         ]
-        return sorted(rows, key=lambda row: -row.total)
+        return sorted(rows, key=lambda row: -row.total_ns)
 
     def _request(self, name: str) -> TracedRequest:
         begin, end = self._bounds[self._codes[name]]

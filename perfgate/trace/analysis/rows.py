@@ -137,7 +137,7 @@ def _top_of_device(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top
         return Top("device", union_length(work.intervals), _top_rows(work, work.duration, by, longer_ns))
     if by == "type" and timeline.types:
         _require_single_runs(longer_ns)
-        rows = [TopOperator(total.type, "compute", total.count, total.total_ns) for total in timeline.types]
+        rows = [TopOperator(total.name, "compute", total.count, total.total_ns) for total in timeline.types]
         return Top("device", sum(row.total_ns for row in rows), _most_time_first(rows))
     return None
 
@@ -149,7 +149,7 @@ def _top_of_host(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top:
         raise UsageError("the recording has tables alone, and they name no lines; use --by type")
     if not len(calls) and by != "shape" and timeline.operators:
         _require_single_runs(longer_ns)
-        rows = [TopOperator(total.name, "host", total.count, total.host_self_ns) for total in timeline.operators]
+        rows = [TopOperator(total.name, "host", total.count, total.total_ns) for total in timeline.operators]
         return Top("host", sum(row.total_ns for row in rows), _most_time_first(rows))
     own = self_times(calls.start, calls.duration, calls.track)
     if by == "line":

@@ -18,17 +18,15 @@ from perfgate.trace.model.packed import Columns, Packed, PackedReals
 from perfgate.trace.model.readings import Readings
 from perfgate.trace.model.recording import (
     AllocationTotal,
-    CallTotal,
     Collective,
     CollectiveKernel,
-    OperatorTime,
+    NamedTotal,
     ProfilerStep,
     RankLink,
     Recording,
     Shapes,
     TabledStep,
     Timeline,
-    TypeTotal,
 )
 from perfgate.trace.model.steps import MarkedSteps, StepMark
 
@@ -76,9 +74,9 @@ class _StoredTimeline(msgspec.Struct, frozen=True, array_like=True):
     collective_kernels: tuple[CollectiveKernel, ...] | None
     memory: dict[str, float]
     rank_links: tuple[RankLink, ...] | None
-    types: tuple[TypeTotal, ...] | None
-    calls: tuple[CallTotal, ...] | None
-    operators: tuple[OperatorTime, ...] | None
+    types: tuple[NamedTotal, ...] | None
+    calls: tuple[NamedTotal, ...] | None
+    operators: tuple[NamedTotal, ...] | None
     allocations: tuple[AllocationTotal, ...] | None
     groups: dict[str, tuple[int, ...]]
     readings: dict[str, _StoredReadings]

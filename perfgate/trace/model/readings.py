@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, Literal, get_args
 
 import numpy as np
 
@@ -41,14 +41,6 @@ def lost_packets(link: Link) -> str:
 def accelerator_level(number: int, level: Level) -> str:
     """The counter of the traffic of an accelerator beside a device's cores, by a level without a unit."""
     return f"Accelerator {number}/{level}"
-
-
-class Mean(NamedTuple):
-    """The mean and the highest of the readings that cover a window, and their number."""
-
-    mean: float
-    highest: float
-    readings: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,15 +82,18 @@ class Readings:
         lowest: FloatColumn = np.minimum.reduceat(np.append(self.value, np.inf), ends)[::2] if ends.size else ends[::2]
         return lowest
 
-    def mean_within(self, start: int, end: int) -> Mean | None:
-        """The mean of rates in a window, each the mean since the reading before; None if none lies in it entirely."""
+    def mean_within(self, start: int, end: int) -> tuple[float, float, int] | None:
+        """The mean of rates in a window, each the mean since the reading before; the highest of them, and how many there are.
+
+        None if none lies in it entirely.
+        """
         begins, ends = self.time[:-1], self.time[1:]
         overlap = np.minimum(ends, end) - np.maximum(begins, start)
         inside = overlap > 0
         if not ((begins >= start) & (ends <= end) & inside).any():
             return None
         values = self.value[1:][inside]
-        return Mean(float(np.average(values, weights=overlap[inside])), float(values.max()), int(inside.sum()))
+        return float(np.average(values, weights=overlap[inside])), float(values.max()), int(inside.sum())
 
     def risen_within(self, start: int, end: int) -> float | None:
         """By how much a running total rose in a window, from the reading in force at its begin; None without two readings.

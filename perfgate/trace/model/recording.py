@@ -192,43 +192,17 @@ class RankLink(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TypeTotal:
-    """All kernels of one type on one unit, as the profiler itself adds them up; ``share`` of all that are listed, 0 to 1."""
+class NamedTotal:
+    """Everything of one name in a table that the profiler itself adds up: how often it ran, and its nanoseconds.
 
-    type: str
-    core: str | None
-    count: int
-    total_ns: int
-    shortest_ns: int | None
-    longest_ns: int | None
-    share: float | None
-
-
-@dataclass(frozen=True)
-class CallTotal:
-    """All calls of one function of the host's libraries; ``level`` is acl, node, hccl, runtime or model.
-
-    For a node that the device's own CPU ran it is ``aicpu``.
+    ``level`` is that of a function of the host's libraries: acl, node, hccl, runtime or model; ``aicpu`` for a node that the
+    device's own CPU ran.
     """
 
-    level: str
     name: str
     count: int
     total_ns: int
-    shortest_ns: int | None
-    longest_ns: int | None
-
-
-@dataclass(frozen=True)
-class OperatorTime:
-    """All calls of one framework operator: on the host with and without callees, and the device time of its kernels."""
-
-    name: str
-    count: int
-    host_self_ns: int
-    host_total_ns: int
-    device_self_ns: int
-    device_total_ns: int
+    level: str = ""
 
 
 @dataclass(frozen=True)
@@ -247,7 +221,9 @@ class Timeline:
     """One device of one rank, and its host; ``rank`` and ``device`` are None if the recording names none.
 
     ``events`` holds the host's events and those of this device alone. A table that was not collected is None; ``steps`` are
-    derived from the available data, ``step_table`` is the profiler's own table of them. ``groups`` are the ranks that this one
+    derived from the available data, ``step_table`` is the profiler's own table of them. ``types`` are
+    the kernels by type, ``calls`` those of the host's libraries, ``operators`` the host's self time in operators of the
+    framework. ``groups`` are the ranks that this one
     works with, by the framework's name for them (``tp``, ``pp``, ``dp``). ``readings`` are the device's counters over time.
     ``stacks`` keeps its call stacks, if the recording is kept.
     """
@@ -262,9 +238,9 @@ class Timeline:
     collective_kernels: tuple[CollectiveKernel, ...] | None = None
     memory: Mapping[str, float] = field(default_factory=dict)  # peak bytes by component, e.g. PTA.allocated
     rank_links: tuple[RankLink, ...] | None = None
-    types: tuple[TypeTotal, ...] | None = None
-    calls: tuple[CallTotal, ...] | None = None
-    operators: tuple[OperatorTime, ...] | None = None
+    types: tuple[NamedTotal, ...] | None = None
+    calls: tuple[NamedTotal, ...] | None = None
+    operators: tuple[NamedTotal, ...] | None = None
     allocations: tuple[AllocationTotal, ...] | None = None
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     readings: Mapping[str, Readings] = field(default_factory=dict)

@@ -126,7 +126,7 @@ def device_steps(
     known = [window for window in windows if window.start_ns is not None]
     parts = iter(_parts(work, windows_of(known), copies=copies))
     return tuple(
-        ProfilerStep(window.number) if window.start_ns is None else _step(window, next(parts), copies=copies)
+        ProfilerStep(window.number) if window.start_ns is None else _in_window(next(parts), window)
         for window in windows
     )
 
@@ -149,25 +149,14 @@ def _start(mark: StepMark, before: _Window | None) -> int | None:
     return None if mark.start_ns is None else max(mark.start_ns, before.end_ns)
 
 
-class _Parts(NamedTuple):
-    """The device's time in a window by activity, in nanoseconds; all but ``communication`` add up to the window."""
-
-    computing: int
-    fused: int
-    communication: int
-    exposed_communication: int
-    exposed_copies: int
-    preparing: int
-    free: int
-
-
-def _parts(work: EventTable, windows: Intervals, *, copies: bool) -> Iterator[_Parts]:
+def _parts(work: EventTable, windows: Intervals, *, copies: bool) -> Iterator[ProfilerStep]:
+    """The device's time in each window by activity; all but ``communication`` add up to the window."""
     kernels = _covered(work, *KERNEL_KINDS)
     first, of_kernels = _first_inside(kernels.intervals, windows), kernels.within(windows)
     before = copied = np.zeros_like(first)
-    if copies and (copying := _covered(work, "copy").intervals).start.size:
-        before = Covered(copying).within(Intervals(windows.start, first))
-        copied = Covered(joined(kernels.intervals, copying)).within(windows) - of_kernels
+    if copies and (intervals := _covered(work, "copy").intervals).start.size:
+        before = Covered(intervals).within(Intervals(windows.start, first))
+        copied = Covered(joined(kernels.intervals, intervals)).within(windows) - of_kernels
     del kernels
     communication, computed, with_fused = _covered(work, "comm").within(windows), of_kernels, of_kernels
     is_fused = work.is_kind("fused").any()
@@ -185,7 +174,17 @@ def _parts(work: EventTable, windows: Intervals, *, copies: bool) -> Iterator[_P
         preparing,
         windows.end - windows.start - of_kernels - copied - preparing,
     )
-    return (_Parts(*row) for row in zip(*(column.tolist() for column in columns)))
+    for computing, fused, in_collectives, exposed, copying, lead, free in zip(*(column.tolist() for column in columns)):
+        yield ProfilerStep(
+            None,
+            computing_ns=computing,
+            fused_ns=fused,
+            communication_ns=in_collectives,
+            exposed_communication_ns=exposed,
+            exposed_copies_ns=copying if copies else None,
+            preparing_ns=lead,
+            free_ns=free,
+        )
 
 
 def _covered(work: EventTable, *kinds: EventKind) -> Covered:
@@ -203,19 +202,9 @@ def _first_inside(kernels: Intervals, windows: Intervals) -> IntColumn:
     return np.where((place < kernels.start.size) & (begin < windows.end), begin, windows.start)
 
 
-def _step(window: _Window, parts: _Parts, *, copies: bool) -> ProfilerStep:
-    return ProfilerStep(
-        number=window.number,
-        start_ns=window.start_ns if window.begins else None,
-        end_ns=window.end_ns,
-        computing_ns=parts.computing,
-        fused_ns=parts.fused,
-        communication_ns=parts.communication,
-        exposed_communication_ns=parts.exposed_communication,
-        exposed_copies_ns=parts.exposed_copies if copies else None,
-        preparing_ns=parts.preparing if window.begins else None,
-        free_ns=parts.free,
-    )
+def _in_window(parts: ProfilerStep, window: _Window) -> ProfilerStep:
+    step = parts._replace(number=window.number, start_ns=window.start_ns, end_ns=window.end_ns)
+    return step if window.begins else step._replace(start_ns=None, preparing_ns=None)
 
 
 def steps_of_tables(

@@ -31,7 +31,7 @@ def _of_types(timeline: Timeline) -> Iterator[Message]:
     )
     totals: Counter[str] = Counter()
     for total in timeline.types:
-        totals[total.type] += total.count
+        totals[total.name] += total.count
     differing = sorted(kind for kind in totals if totals[kind] != counted[kind])
     if differing:
         examples = ", ".join(f"{kind} {totals[kind]} and {counted[kind]}" for kind in differing[:_EXAMPLES])

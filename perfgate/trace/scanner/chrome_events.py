@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -102,13 +102,6 @@ class ChromeEvent(msgspec.Struct, gc=False):  # of millions, none in a cycle
 _Event = TypeVar("_Event", bound=ChromeEvent)
 
 
-class _Cut(NamedTuple):
-    """The end of the complete members in a buffer, and whether the list ends there too."""
-
-    end: int
-    closed: bool
-
-
 def event_lists(
     path: Path,
     kind: type[_Event],
@@ -130,7 +123,7 @@ def event_lists(
     while True:
         guess = _guessed(buffer, decoder, first=not count) if may_guess else None
         try:
-            events, cut = guess or _whole_members(buffer, decoder, path, first=not count)
+            events, end, is_last = guess or _whole_members(buffer, decoder, path, first=not count)
         except _NOT_EVENTS as error:
             raise DocumentError(
                 "{path}: events after number {count} are not trace events: {error}; {advice}",
@@ -143,8 +136,8 @@ def event_lists(
         if count > MAX_EVENTS:
             raise DocumentError("{path}: more than {limit} events; record fewer calls", path=path, limit=MAX_EVENTS)
         yield events
-        buffer = buffer[cut.end :]
-        if cut.closed:
+        buffer = buffer[end:]
+        if is_last:
             rest = buffer
             # Reading to the end lets the sums of a compressed file be checked.
             for block in read:
@@ -303,7 +296,7 @@ def header_and_rest(path: Path, blocks: Iterator[bytes]) -> tuple[bytes, bytes]:
     )
 
 
-def _guessed(buffer: bytes, decoder: Any, *, first: bool) -> tuple[list[Any], _Cut] | None:
+def _guessed(buffer: bytes, decoder: Any, *, first: bool) -> tuple[list[Any], int, bool] | None:
     """Cut at a place that looks like the border of two events; if the part decodes as a list, the guess was right.
 
     That saves counting the brackets, which takes longer than everything else. Returns None if there is no such place, or the
@@ -314,15 +307,15 @@ def _guessed(buffer: bytes, decoder: Any, *, first: bool) -> tuple[list[Any], _C
         return None
     end = borders[-1].start() + 1
     try:
-        return decoder.decode(_members(buffer, end, first=first)), _Cut(end=end, closed=False)
+        return decoder.decode(_members(buffer, end, first=first)), end, False
     except _NOT_EVENTS:
         return None
 
 
-def _whole_members(buffer: bytes, decoder: Any, path: Path, *, first: bool) -> tuple[list[Any], _Cut]:
+def _whole_members(buffer: bytes, decoder: Any, path: Path, *, first: bool) -> tuple[list[Any], int, bool]:
     """Cut at the end of the last complete member, found by counting brackets."""
-    cut = _cut(buffer, path)
-    return (decoder.decode(_members(buffer, cut.end, first=first)) if cut.end else []), cut
+    end, is_last = _cut(buffer, path)
+    return (decoder.decode(_members(buffer, end, first=first)) if end else []), end, is_last
 
 
 def _members(buffer: bytes, end: int, *, first: bool) -> bytes:
@@ -333,8 +326,8 @@ def _members(buffer: bytes, end: int, *, first: bool) -> bytes:
     return b"[" + buffer[start:end] + b"]"
 
 
-def _cut(buffer: bytes, path: Path) -> _Cut:
-    """Find the end of the last whole member: brackets outside strings, counted with numpy over the whole buffer."""
+def _cut(buffer: bytes, path: Path) -> tuple[int, bool]:
+    """The end of the last whole member, and whether the list ends there: brackets outside strings, counted with numpy."""
     text = np.frombuffer(buffer, dtype=np.uint8)
     outside = ~_in_string(text)
     opens = np.isin(text, _OPEN) & outside
@@ -346,9 +339,9 @@ def _cut(buffer: bytes, path: Path) -> _Cut:
             raise DocumentError(
                 "{path}: the list of events ends with a brace; the file is damaged, record it again", path=path
             )
-        return _Cut(end=list_ends, closed=True)
+        return list_ends, True
     member_ends = np.flatnonzero(closes & (depth == 0))
-    return _Cut(end=int(member_ends[-1]) + 1 if member_ends.size else 0, closed=False)
+    return int(member_ends[-1]) + 1 if member_ends.size else 0, False
 
 
 def _in_string(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:

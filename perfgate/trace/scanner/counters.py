@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,23 +26,12 @@ _ID = re.compile(r"(^|[ _])id$", re.IGNORECASE)
 _ARGUMENTS = msgspec.json.Decoder(dict[str, Any])
 
 
-class CounterSeries(NamedTuple):
-    """One series of values of a process, as recorded."""
-
-    process: str
-    name: str
-    readings: Readings
+# A process, the name of one series of its values, and these, as recorded.
+CounterSeries = tuple[str, str, Readings]
 
 
-class ReadCounters(NamedTuple):
-    """The series of a file, and which of the events hold no number or no plain time."""
-
-    series: list[CounterSeries]
-    unread: Mask
-
-
-def read_counters(counters: ScannedEvents) -> ReadCounters:
-    """The series of events of phase C, in the order in which they begin."""
+def read_counters(counters: ScannedEvents) -> tuple[list[CounterSeries], Mask]:
+    """The series of events of phase C, in the order in which they begin, and which events hold no number or no plain time."""
     process, _ = counters.process_and_thread()
     texts = counters.of.texts
     unread = np.ones(len(counters), dtype=bool)
@@ -65,8 +54,8 @@ def read_counters(counters: ScannedEvents) -> ReadCounters:
     found = []
     for (owner, name, key, ids), (times, values) in series.items():
         label, unit = _label(word(name), key, alone=len(keys[owner, name]) == 1)
-        found.append(CounterSeries(word(owner), label + ids, Readings.of(np.array(times), np.array(values), unit)))
-    return ReadCounters(found, unread)
+        found.append((word(owner), label + ids, Readings.of(np.array(times), np.array(values), unit)))
+    return found, unread
 
 
 def _values(arguments: bytes) -> Iterator[tuple[str, str, float]]:

@@ -11,7 +11,7 @@ import torch
 
 from perfgate.document.message import Message
 from perfgate.document.run import CallAccount, CallRow
-from perfgate.measuring.counting.account import AccountOf, account_for, measure_roof
+from perfgate.measuring.counting.account import account_for, measure_roof
 from perfgate.measuring.counting.collect import CallTrace, record_calls
 from perfgate.measuring.counting.counters import count_in_order
 from perfgate.measuring.counting.tally import Dispatched
@@ -58,7 +58,7 @@ def made(workload: Workload, device: Device, folder: Path, *, order: bool = True
     bound = BoundWorkload("model", workload, device, seed=1)
     trace = record_calls(device, bound.caller("default"), calls=6, folder=folder, name="trace")
     _, counted = count_in_order(bound, device, "default", root=HERE) if order else (None, ())
-    return account_for(trace, AccountOf("model", "default", counted, HERE))
+    return account_for(trace, "model", "default", order=counted, root=HERE)
 
 
 def rows_of(account: CallAccount, op: str) -> Sequence[CallRow]:
@@ -164,7 +164,7 @@ def test_account_for__kernels_that_a_queue_launched__the_line_of_the_operator_th
         Dispatched("aten::sigmoid", "model.py:4", "float32[8]", None, 64, view=False),
     ]
 
-    account = account_for(trace, AccountOf("model", "default", order, HERE))
+    account = account_for(trace, "model", "default", order=order, root=HERE)
 
     assert [(row.op, row.line, row.inputs) for row in account.rows] == [
         ("Relu", "model.py:3", "float32[4]"),

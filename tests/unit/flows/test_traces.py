@@ -43,16 +43,16 @@ def test_keep_traces__pairs__the_middle_one_stays_and_each_with_all_shapes_gives
     damaged.head.write_bytes(b"\x1f\x8b")
     sides = findings(), findings()
 
-    kept = keep_traces(traces, sides, (base_folder, head_folder))
+    flames, turns = keep_traces(traces, sides, (base_folder, head_folder))
 
-    assert [flame.shape for flame in kept.flames] == SHAPES
+    assert [flame.shape for flame in flames] == SHAPES
     assert [note.code for note in sides[1].warnings] == ["notes.pair-without-flame"]
     files = ["trace-net-long.json.gz", "trace-net-short.json.gz"]
     assert [sorted(path.name for path in folder.iterdir()) for folder in (base_folder, head_folder)] == [files, files]
     assert [sorted(artifact.path for artifact in side.artifacts) for side in sides] == [files, files]
     assert kernel_ns(head_folder / files[1]) == 3000
-    assert [kernel_ns(turn["head"] / files[0]) for turn in kept.turns] == [3000, 2000]
-    assert [kernel_ns(turn["base"] / files[1]) for turn in kept.turns] == [1000, 1000]
+    assert [kernel_ns(turn["head"] / files[0]) for turn in turns] == [3000, 2000]
+    assert [kernel_ns(turn["base"] / files[1]) for turn in turns] == [1000, 1000]
 
 
 def kernel_ns(file: Path) -> int:

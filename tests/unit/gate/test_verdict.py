@@ -149,8 +149,8 @@ def test_rows__rules_that_are_asked__all_of_them_and_no_other(comparing: Compari
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
 def test_verdict__one_rule_applies__it_gives_the_verdict(comparing: Comparing, row: Row) -> None:
-    said = verdict_of(rules_for(row, comparing=comparing))
-    assert (said.verdict, {reason.code for reason in said.reasons if isinstance(reason, Message)}) == (
+    verdict, reasons = verdict_of(rules_for(row, comparing=comparing))
+    assert (verdict, {reason.code for reason in reasons if isinstance(reason, Message)}) == (
         row.verdict,
         {f"verdict.{row.reason}"},
     )
@@ -164,9 +164,9 @@ def test_verdict__one_rule_applies__it_gives_the_verdict(comparing: Comparing, r
 def test_verdict__two_rules_apply__the_one_that_outranks_the_other(
     comparing: Comparing, first: Row, second: Row
 ) -> None:
-    said = verdict_of(rules_for(first, second, comparing=comparing))
+    verdict, reasons = verdict_of(rules_for(first, second, comparing=comparing))
     winner = expected(first, second, ORDERS[comparing])
-    assert (said.verdict, {reason.code for reason in said.reasons if isinstance(reason, Message)}) == (
+    assert (verdict, {reason.code for reason in reasons if isinstance(reason, Message)}) == (
         winner.verdict,
         {f"verdict.{winner.reason}"},
     )
@@ -191,12 +191,12 @@ def test_verdict__calls_are_faster_and_another_metric_is_undecided__only_what_mu
 ) -> None:
     faster = make_comparison(outcome="improved", delta=-0.06, interval=(-0.08, -0.04))
     rows = Row("PASS", "faster", {"comparisons": [faster, make_comparison(undecided, outcome="inconclusive")]})
-    assert verdict_of(rules_for(rows, comparing="code")).verdict == verdict
+    assert verdict_of(rules_for(rows, comparing="code"))[0] == verdict
 
 
 def test_verdict__testbed_differs_in_an_upgrade_report__that_is_the_question_and_no_obstacle() -> None:
     testbed = next(row for row in OF_CODE if row.reason == "testbed")
-    assert verdict_of(rules_for(testbed, comparing="stack")).verdict == "PASS"
+    assert verdict_of(rules_for(testbed, comparing="stack"))[0] == "PASS"
 
 
 def test_decide__slower_and_one_pair_failed__fail_that_names_the_regression() -> None:

@@ -22,7 +22,7 @@ def test_exchange_with_git__slower_to_read_than_we_look__gets_all_of_it(
 ) -> None:
     monkeypatch.setattr(git, "TICK_SECONDS", 0.001)
     done = exchange_with_git(tmp_path, ["hash-object", "--stdin"], {}, feed=b"x" * 30_000_000, limit_seconds=20)
-    assert done.output == b"676ae57b2eec067e51dd14112845c5afd48f7331\n"
+    assert done.data == b"676ae57b2eec067e51dd14112845c5afd48f7331\n"
 
 
 def test_exchange_with_git__ends_before_it_has_read_all__its_own_words(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from perfgate.document.message import Message
 from perfgate.document.run import CodeChange
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.terminal import render_terminal
-from perfgate.judging.report.view.blocks import blocks
 from perfgate.judging.report.text.templates import Values
+from perfgate.judging.report.view.blocks import blocks
 from perfgate.judging.report.view.summary import Summary
 from tests.fakes.documents import make_comparison, make_counter, make_decision
 

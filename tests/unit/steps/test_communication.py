@@ -20,7 +20,6 @@ from perfgate.document.run import Finding
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.collectives import job
 from perfgate.measuring.checklist.collectives.job import (
-    Meeting,
     OperationSamples,
     Plan,
     RankReport,
@@ -113,7 +112,8 @@ def report(
             OperationSamples(operation="all_reduce", size=size, nanoseconds=ns, right=right)
             for size, ns in nanoseconds.items()
         ],
-        meetings=[Meeting(arrived_ns=at, worked_ns=MS) for at in arrived or [0]],
+        arrived_ns=arrived or [0],
+        worked_ns=[MS] * len(arrived or [0]),
     )
 
 

@@ -461,16 +461,16 @@ def test_fusion_result__documented_form__counts_of_every_pass(tmp_path):
     }
     (tmp_path / "fusion_result.json").write_text(json.dumps({"session_and_graph_id_0_0": graph}))
 
-    found = read_fusion_result(tmp_path / "nowhere", tmp_path)
-    assert found.took_effect == {"ABatchNormFusionPass": 3, "TbeConvReluFusionPass": 0}
-    assert found.matched == {"ABatchNormFusionPass": 4, "TbeConvReluFusionPass": 1}
+    matched, took_effect = read_fusion_result(tmp_path / "nowhere", tmp_path)
+    assert took_effect == {"ABatchNormFusionPass": 3, "TbeConvReluFusionPass": 0}
+    assert matched == {"ABatchNormFusionPass": 4, "TbeConvReluFusionPass": 1}
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"a": {"effect_times": "x"}}', "1", "[" * 100_000])
 def test_fusion_result__broken_or_empty__nothing(tmp_path, text):
     (tmp_path / "fusion_result.json").write_text(text)
     found = read_fusion_result(tmp_path)
-    assert found is None or not any(found.matched.values())
+    assert found is None or not any(found[0].values())
 
 
 def test_fusion__graph_engine_left_its_report__fusions_and_the_pass_without_effect(tmp_path, monkeypatch):

@@ -17,18 +17,18 @@ from tests.wording import finding_text
 def test_propose__two_lengths__edges_and_extremes_of_the_whole_number_alone() -> None:
     shapes = {"short": {"length": 16, "causal": True}, "long": {"length": 64, "causal": True}}
     proposals = list(propose(shapes))
-    assert [(proposal.name, proposal.kind) for proposal in proposals] == [
+    assert [(name, kind) for name, kind, _ in proposals] == [
         ("length=1", "extreme"),
         ("length=15", "boundary"),
         ("length=65", "boundary"),
         ("length=129", "boundary"),
         ("length=128", "extreme"),
     ]
-    assert {proposal.arguments["causal"] for proposal in proposals} == {True}
+    assert {arguments["causal"] for *_, arguments in proposals} == {True}
 
 
 def test_propose__sizes_in_a_tuple__one_at_a_time() -> None:
-    proposals = {proposal.name: proposal.arguments["size"] for proposal in propose({"default": {"size": (8, 4)}})}
+    proposals = {name: arguments["size"] for name, _, arguments in propose({"default": {"size": (8, 4)}})}
     assert len(proposals) == 11
     assert proposals["1 everywhere"] == (1, 1)
     assert proposals["size[0]=9"] == (9, 4)
@@ -38,12 +38,12 @@ def test_propose__sizes_in_a_tuple__one_at_a_time() -> None:
 
 def test_propose__several_sizes__last_the_shape_with_all_of_them_one_unless_configured() -> None:
     image = {"size": [1, 3, 8, 8], "classes": 10, "flip": True, "name": "a"}
-    *_, last = propose({"image": image})
-    assert (last.name, last.kind) == ("1 everywhere", "extreme")
-    assert last.arguments == {"size": [1, 1, 1, 1], "classes": 1, "flip": True, "name": "a"}
+    *_, (name, kind, arguments) = propose({"image": image})
+    assert (name, kind) == ("1 everywhere", "extreme")
+    assert arguments == {"size": [1, 1, 1, 1], "classes": 1, "flip": True, "name": "a"}
 
     ones = {**image, "size": [1, 1, 1, 1], "classes": 1}
-    assert "1 everywhere" not in [proposal.name for proposal in propose({"image": image, "ones": ones})]
+    assert "1 everywhere" not in [name for name, *_ in propose({"image": image, "ones": ones})]
 
 
 def test_propose__no_whole_numbers__nothing() -> None:

@@ -20,7 +20,6 @@ from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
 from perfgate.measuring.checklist.steps.s19_thermal import (
     STEP,
-    Sensed,
     Slice,
     Soak,
     SoakEffort,
@@ -181,7 +180,7 @@ def reading(at: float, **fields: Any) -> TelemetryReading:
 
 
 def told(readings: list[TelemetryReading]) -> dict[str, float | None]:
-    add_sensed(outcome := of_shape(), Sensed(readings), SOAKED, items=600)
+    add_sensed(outcome := of_shape(), readings, SOAKED, items=600)
     return {value.metric: value.value for value in outcome.values}
 
 
@@ -215,7 +214,7 @@ def test_sensor_values__driver_says_that_it_slowed_down__believed() -> None:
 
 def test_sensor_values__readings_outside_the_soak__do_not_count() -> None:
     outside = [reading(-1.0, power=1.0), reading(5.95, power=1.0), reading(2.0, power=1.0)]
-    add_sensed(outcome := of_shape(), Sensed(outside), SOAKED, items=600)
+    add_sensed(outcome := of_shape(), outside, SOAKED, items=600)
 
     assert {reason_of(value) for value in outcome.values} == {
         "the sensor answered 1 times in 6 s of calls; 2 are needed"
@@ -237,7 +236,7 @@ def sampled(monkeypatch: pytest.MonkeyPatch, folder: Path, **switches: str) -> l
 
 def judged(readings: list[TelemetryReading]) -> tuple[dict[str, float | None], list[Finding]]:
     soaked = Soak(readings[0].began_ns, (Slice(readings[-1].ended_ns, 1.0, None),), calls=10)
-    add_sensed(outcome := of_shape(), Sensed(readings), soaked, items=10)
+    add_sensed(outcome := of_shape(), readings, soaked, items=10)
     judge_throttling(outcome)
     return {value.metric: value.value for value in outcome.values}, outcome.findings
 

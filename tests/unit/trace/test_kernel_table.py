@@ -88,10 +88,10 @@ COUNTERS: dict[str, Kind] = {"aic_mac_time(us)": "counter", "cube_utilization(%)
 
 def described(columns: TableColumns) -> object:
     """All that is known of the kernels of each device, and of the hardware's counters."""
-    rows = kernel_rows(columns, CounterColumns())
-    kernels = {device: tuple(kernels) for device, kernels in rows.by_device.items()}
+    by_device, incomplete = kernel_rows(columns, CounterColumns())
+    kernels = {device: tuple(kernels) for device, kernels in by_device.items()}
     counters = [[None if math.isnan(cell) else cell for cell in columns.real(name).tolist()] for name in COUNTERS]
-    return kernels, list(kernels), rows.incomplete, counters
+    return kernels, list(kernels), incomplete, counters
 
 
 def table(folder: Path, text: bytes) -> Path:
@@ -171,16 +171,15 @@ def test_read_kernels__recorded_table__the_same_with_and_without_the_library(
 ) -> None:
     path = recorded(sample)
     assert scan_columns(path, KINDS) is not None
-    scanned = read_kernels(path)
+    scanned, incomplete = read_kernels(path)
     found = {
-        device: [kernel._replace(counters=dict(kernel.counters)) for kernel in own]
-        for device, own in scanned.by_device.items()
+        device: [kernel._replace(counters=dict(kernel.counters)) for kernel in own] for device, own in scanned.items()
     }
     monkeypatch.setattr(scanned_table, "load", lambda: None)
     assert scan_columns(path, KINDS) is None
-    read = read_kernels(path)
-    assert {device: list(own) for device, own in read.by_device.items()} == found
-    assert read.incomplete == scanned.incomplete
+    read, incomplete_of_module = read_kernels(path)
+    assert {device: list(own) for device, own in read.items()} == found
+    assert incomplete_of_module == incomplete
 
 
 @needs_library
@@ -189,7 +188,7 @@ def test_read_kernels__longer_than_a_window__every_row(tmp_path: Path) -> None:
     last = '2,Add,Add,AI_VECTOR_CORE,1736408883704902.250,2.5,N/A,40,NO,N/A,"""8""",FLOAT,0,N/A,1\n'
     path = table(tmp_path, (HEADER + "\n" + row * 60_000 + last).encode())
     assert path.stat().st_size > 4 << 20
-    (kernels,) = read_kernels(path).by_device.values()
+    (kernels,) = read_kernels(path)[0].values()
     assert len(kernels) == 60_001
     assert kernels[59_999] == kernels[0] == next(iter(kernels))
     assert (kernels[0].duration_ns, kernels[0].counters["aic_mac_time(us)"]) == (1500, 0.5)
@@ -201,14 +200,14 @@ def test_read_kernels__longer_than_a_window__every_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["0.1", "123456789.123456", "2.2250738585072014e-308", "1e400", "0.30000000000000004"])
 def test_read_kernels__counter__the_nearest_number(tmp_path: Path, text: str) -> None:
     path = table(tmp_path, f"Name,Duration(us),some_counter\nAdd,1,{text}\n".encode())
-    (kernel,) = read_kernels(path).by_device[None]
+    (kernel,) = read_kernels(path)[0][None]
     number = float(text)
     assert kernel.counters.get("some_counter") == (number if math.isfinite(number) else None)
 
 
 def test_read_kernels__table_written_again_before_its_counters_are_asked_for__refused(tmp_path: Path) -> None:
     path = table(tmp_path, b"Name,Duration(us),some_counter\nAdd,1,2\nMul,2,3\n")
-    kernels = read_kernels(path).by_device[None]
+    kernels = read_kernels(path)[0][None]
     table(tmp_path, b"Name,Duration(us),some_counter\nAdd,1,2\n")
     assert [kernel.duration_ns for kernel in kernels] == [1000, 2000]
     with pytest.raises(DocumentError, match="was written again while it was read"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from perfgate.trace.analysis.requests import Requests, RequestWork, TracedRequest
+from perfgate.trace.analysis.requests import Requests, TracedRequest
+from perfgate.trace.analysis.rows import TopOperator
 from perfgate.trace.model.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
 
 HOST, STREAM = ("python", "main"), ("device 0", "stream 7")
@@ -39,10 +40,10 @@ def test_requests__kernel_long_after_the_span__is_the_request_s_and_the_rest_is_
 def test_rows__of_a_request__own_times_add_up_to_what_ran() -> None:
     found = Requests(TWO)
     assert found.rows("a") == [
-        RequestWork("request#a", "host", 1, 50),
-        RequestWork("aten::mm", "host", 1, 40),
-        RequestWork("gemm", "compute", 1, 40),
-        RequestWork("launch", "host", 1, 10),
+        TopOperator("request#a", "host", 1, 50),
+        TopOperator("aten::mm", "host", 1, 40),
+        TopOperator("gemm", "compute", 1, 40),
+        TopOperator("launch", "host", 1, 10),
     ]
     assert found.rows("c") is None
 

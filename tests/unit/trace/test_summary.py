@@ -9,7 +9,7 @@ import pytest
 from perfgate import trace
 from perfgate.trace.analysis.summary import StepTotals, shape_names, summarize
 from perfgate.trace.model.events import NO_CORRELATION, EventTable, EventTableBuilder
-from perfgate.trace.model.recording import Collective, Kernel, ProfilerStep, Timeline, TypeTotal
+from perfgate.trace.model.recording import Collective, Kernel, NamedTotal, ProfilerStep, Timeline
 from perfgate.trace.model.spans import WorkItem
 from perfgate.trace.model.steps import profiler_steps
 from tests.fakes.recordings import ADD, ALL_REDUCE, GEMM, STEP, TO_NHWC, UPLOAD, kineto_recording
@@ -169,7 +169,7 @@ def test_summarize__nothing_of_a_device__the_operators_of_the_host() -> None:
 
 
 def test_summarize__host_beside_totals_of_kernels__not_a_recording_of_a_host_alone() -> None:
-    totals = (TypeTotal("MatMulV2", "AI_CORE", 8, 921_000, None, None, None),)
+    totals = (NamedTotal("MatMulV2", 8, 921_000),)
     (found,) = summarize([timeline(events=host(("host_op", "aten::mm", 0, 10)), types=totals)])
 
     assert not found.on_host

@@ -9,7 +9,7 @@ import pytest
 from perfgate.errors import UsageError
 from perfgate.trace.analysis.rows import TopOperator, top
 from perfgate.trace.model.events import EventTable, EventTableBuilder
-from perfgate.trace.model.recording import Kernel, OperatorTime, Timeline, TypeTotal
+from perfgate.trace.model.recording import Kernel, NamedTotal, Timeline
 
 
 def table(*events: dict[str, Any]) -> EventTable:
@@ -85,7 +85,7 @@ def test_top__longer_in_a_table_of_kernels__by_their_durations() -> None:
 
 
 def test_top__longer_of_totals_alone__says_that_no_single_run_is_known() -> None:
-    timeline = Timeline(0, 0, table(), types=(TypeTotal("MatMulV2", "AI_CORE", 2, 40, None, None, None),))
+    timeline = Timeline(0, 0, table(), types=(NamedTotal("MatMulV2", 2, 40),))
 
     with pytest.raises(UsageError, match="no single runs"):
         top(timeline, by="type", host=False, longer_ns=1)
@@ -117,11 +117,8 @@ def test_top__kernels_without_times__base_is_their_sum() -> None:
 
 
 def test_top__only_the_profilers_totals__by_type_from_them() -> None:
-    totals = (
-        TypeTotal("Cast", "AI_CORE", 3, 20, None, None, None),
-        TypeTotal("MatMulV2", "AI_CORE", 2, 40, None, None, None),
-    )
-    operators = (OperatorTime("aten::mm", 2, 30, 50, 0, 0),)
+    totals = (NamedTotal("Cast", 3, 20), NamedTotal("MatMulV2", 2, 40))
+    operators = (NamedTotal("aten::mm", 2, 30),)
     timeline = Timeline(0, 0, table(), types=totals, operators=operators)
 
     found = top(timeline, by="type", host=False)

@@ -56,7 +56,7 @@ def workload(code: str, arguments: str = "") -> Mistake:
         device = open_device("cpu")
         bound = BoundWorkload("net", load_workload(file, "net", root=root, python_path=[]), device, seed=0)
         if failed := try_calls(bound, device, root):
-            raise failed.error
+            raise failed[2]
 
     return measure
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import NamedTuple
 
 from perfgate.document.history import StoredRun
 from perfgate.document.kept import KeptOfRun
@@ -36,7 +35,6 @@ from perfgate.judging.report.render.site.gates import render_gates
 from perfgate.judging.report.render.site.open_page import render_open
 from perfgate.judging.report.render.site.overview import render_overview
 from perfgate.judging.report.render.site.runs import (
-    RunNeighbours,
     page_count,
     render_run,
     render_runs,
@@ -65,11 +63,6 @@ _WITHOUT_DETAILS = {
     FLEET: render_fleet,
     ALL_SERIES: render_series_list,
 }
-
-
-class _SeriesPage(NamedTuple):
-    series: TrendSeries
-    branch: str
 
 
 def _keeps_none(_: str) -> KeptOfRun:
@@ -123,11 +116,11 @@ class SitePages:
         return self._run(run, recording_of) if run else None
 
     @cached_property
-    def _series(self) -> dict[str, _SeriesPage]:
-        """The pages of all series, those of all branches together first."""
-        pages = {series_address(entry): _SeriesPage(entry, "") for entry in self._content.trend.series if entry.points}
+    def _series(self) -> dict[str, tuple[TrendSeries, str]]:
+        """The pages of all series, each with its branch; those of all branches together first."""
+        pages = {series_address(entry): (entry, "") for entry in self._content.trend.series if entry.points}
         for branch, entries in self._content.branches.items():
-            pages |= {series_address(entry, branch): _SeriesPage(entry, branch) for entry in entries if entry.points}
+            pages |= {series_address(entry, branch): (entry, branch) for entry in entries if entry.points}
         return pages
 
     def unreadable(self, address: str, reason: str) -> str:
@@ -155,9 +148,7 @@ class SitePages:
         recording = recording_of(run) if recording_of is not None and has_trace else ""
         of_testbed = [other for other in self._content.runs if other.fingerprint == run.fingerprint]
         at = of_testbed.index(run)
-        neighbours = RunNeighbours(
-            before=of_testbed[at + 1] if at + 1 < len(of_testbed) else None, after=of_testbed[at - 1] if at else None
-        )
+        neighbours = (of_testbed[at + 1] if at + 1 < len(of_testbed) else None, of_testbed[at - 1] if at else None)
         placed = beside_main(run, document, self._content.trend.series)
         kept = self._kept(run.id)
         return render_run(

@@ -48,21 +48,17 @@ class _Repository(msgspec.Struct):
     full_name: str = ""
 
 
-class _Head(msgspec.Struct):
+class _Ref(msgspec.Struct):
     sha: str
+    ref: str
     # Null once the fork is deleted.
     repo: _Repository | None = None
 
 
-class _Base(msgspec.Struct):
-    sha: str
-    ref: str
-
-
 class _Pull(msgspec.Struct):
     number: int
-    head: _Head
-    base: _Base
+    head: _Ref
+    base: _Ref
     state: str
     merge_commit_sha: str | None = None
     user: User | None = None

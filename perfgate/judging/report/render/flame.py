@@ -142,26 +142,6 @@ def collapsed_stacks(tree: FlameTree) -> Iterator[str]:
             yield f"{paths[node]} {' '.join(map(str, spent))}"
 
 
-class _Frame(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A frame of speedscope's schema."""
-
-    name: str
-    file: str = ""
-    line: int = 0
-
-
-class _Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """A sampled profile of speedscope's schema."""
-
-    type: str = "sampled"
-    name: str
-    unit: str = "nanoseconds"
-    startValue: int = 0  # noqa: N815 - the schema's name
-    endValue: int  # noqa: N815 - the schema's name
-    samples: list[list[int]]
-    weights: list[int]
-
-
 def speedscope(trees: Sequence[FlameTree]) -> bytes:
     """The trees in the format of speedscope: a profile for each thread and stream of each side, frames shared.
 
@@ -179,7 +159,7 @@ def speedscope(trees: Sequence[FlameTree]) -> bytes:
     )
 
 
-def _profiles(tree: FlameTree, frames: dict[tuple[str, str], int]) -> Iterator[_Profile]:
+def _profiles(tree: FlameTree, frames: dict[tuple[str, str], int]) -> Iterator[Mapping[str, object]]:
     stacks, roots = _stacks(tree, frames)
     for side, costs in (("base", tree.base), ("head", tree.head)):
         if costs is None:
@@ -189,12 +169,15 @@ def _profiles(tree: FlameTree, frames: dict[tuple[str, str], int]) -> Iterator[_
             spent = [node for node in range(len(roots)) if roots[node] == root and totals[node].own > 0]
             weights = [round(totals[node].own * 1e9) for node in spent]
             words = [tree.label, side if len(tree.sides) > 1 else "", tree.texts[tree.name[root]]]
-            yield _Profile(
-                name=" · ".join(_plain(word) for word in words if word),
-                endValue=sum(weights),
-                samples=[stacks[node] for node in spent],
-                weights=weights,
-            )
+            yield {
+                "type": "sampled",
+                "name": " · ".join(_plain(word) for word in words if word),
+                "unit": "nanoseconds",
+                "startValue": 0,
+                "endValue": sum(weights),
+                "samples": [stacks[node] for node in spent],
+                "weights": weights,
+            }
 
 
 def _stacks(tree: FlameTree, frames: dict[tuple[str, str], int]) -> tuple[list[list[int]], list[int]]:
@@ -211,9 +194,10 @@ def _stacks(tree: FlameTree, frames: dict[tuple[str, str], int]) -> tuple[list[l
     return stacks, roots
 
 
-def _speedscope_frame(name: str, place: str) -> _Frame:
+def _speedscope_frame(name: str, place: str) -> Mapping[str, object]:
     file, _, line = place.rpartition(":")
-    return _Frame(_plain(name), _plain(file), int(line)) if file and line.isdecimal() else _Frame(_plain(name))
+    at = {"file": _plain(file), "line": int(line)} if file and line.isdecimal() else {}
+    return {"name": _plain(name), **at}
 
 
 @dataclass

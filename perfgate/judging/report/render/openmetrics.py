@@ -29,15 +29,9 @@ _UNITS = {
 _LABEL = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
 _OTHER = re.compile(r"[^a-zA-Z0-9_]")
 
-
 _Labels = tuple[tuple[str, str], ...]
-
-
-class LabelledRun(NamedTuple):
-    """A run whose values carry further labels, such as its project."""
-
-    labels: Mapping[str, str]
-    run: RunDocument
+# A run whose values carry further labels, such as its project.
+LabelledRun = tuple[Mapping[str, str], RunDocument]
 
 
 class ServiceFamily(NamedTuple):
@@ -50,14 +44,9 @@ class ServiceFamily(NamedTuple):
     values: Mapping[tuple[str, ...], float]
 
 
-class _Sample(NamedTuple):
-    labels: _Labels
-    value: float
-
-
 def openmetrics(run: RunDocument, steps: Iterable[int]) -> str:
     """The values of some steps, and the exact counters, one gauge per metric; unavailable values are left out."""
-    return "".join(_families([LabelledRun({}, run)], frozenset(steps))) + END
+    return "".join(_families([({}, run)], frozenset(steps))) + END
 
 
 def openmetrics_of_runs(runs: Iterable[LabelledRun], others: Iterable[ServiceFamily]) -> str:
@@ -79,20 +68,20 @@ def family_name(metric: Metric) -> str:
 def _families(runs: Iterable[LabelledRun], steps: frozenset[int] | None) -> Iterator[str]:
     families: dict[str, dict[_Labels, float]] = {}
     for labels, run in runs:
-        for name, sample in _samples(run, steps, labels):
+        for name, of_value, value in _samples(run, steps):
             # A series may occur only once in a text: if a document has two values, the first counts.
-            families.setdefault(name, {}).setdefault(sample.labels, sample.value)
+            series = tuple(sorted((label, clean(text)) for label, text in {**of_value, **labels}.items()))
+            families.setdefault(name, {}).setdefault(series, value)
     return (_family(METRICS[name], families[name]) for name in sorted(families))
 
 
-def _samples(run: RunDocument, steps: frozenset[int] | None, more: Mapping[str, str]) -> Iterator[tuple[str, _Sample]]:
+def _samples(run: RunDocument, steps: frozenset[int] | None) -> Iterator[tuple[str, dict[str, str], float]]:
     for row in own_numbers(rows_of_run(run)):
         described = METRICS.get(row.metric)
         is_wanted = described is not None and (steps is None or row.step in steps or described.counted)
         if is_wanted and row.value is not None and all(map(_LABEL.fullmatch, row.labels)):
             place = {"workload": row.workload, **({"shape": row.shape} if row.shape else {})}
-            labels = {**place, **row.labels, **more}
-            yield row.metric, _Sample(tuple(sorted((name, clean(text)) for name, text in labels.items())), row.value)
+            yield row.metric, {**place, **row.labels}, row.value
 
 
 def _other_family(family: ServiceFamily) -> str:

@@ -11,7 +11,7 @@ from perfgate.judging.report.sections.verdict import SIGNS, title_values
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.names import place, title_of
 from perfgate.judging.report.text.numbers import DASH
-from perfgate.judging.report.text.templates import line, render
+from perfgate.judging.report.text.templates import Values, line, render
 from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.headline import deciding_times
 from perfgate.judging.report.view.rows import label
@@ -27,24 +27,8 @@ _HEAD = 9_000
 _READING_ORDER: tuple[Verdict, ...] = ("FAIL", "INCONCLUSIVE", "WARN", "PASS", "SKIPPED")
 
 
-class _Number(NamedTuple):
-    """A metric that several testbeds have in common, as the table names it."""
-
-    metric: str
-    place: str
-    is_rule: bool
-
-
-class _Cell(NamedTuple):
-    """A metric on one testbed. ``moved`` marks a regressed or improved one, ``decides`` a time that decides a verdict.
-
-    ``label`` is None if the change says it all.
-    """
-
-    label: Words | None
-    change: Words
-    moved: bool
-    decides: bool
+# A metric that several testbeds have in common, as the table names it: its name, its place, and whether it is a rule.
+_Number = tuple[str, str, bool]
 
 
 class MatrixColumn(NamedTuple):
@@ -55,7 +39,7 @@ class MatrixColumn(NamedTuple):
     device: str | None
     headline: Words
     section: str | None
-    cells: dict[_Number, _Cell]
+    cells: dict[_Number, Values]
 
 
 def render_column(name: str, decision: DecisionDocument, context: CommentContext, *, budget: int) -> MatrixColumn:
@@ -132,16 +116,20 @@ def _ordered(columns: Sequence[MatrixColumn]) -> list[MatrixColumn]:
 def _numbers(columns: Sequence[MatrixColumn]) -> list[_Number]:
     """The metrics that moved on any testbed, in the reading order of the testbeds; without any, those that decide."""
     cells = [entry for column in _ordered(columns) for entry in column.cells.items()]
-    moved = [number for number, cell in cells if cell.moved]
-    return list(dict.fromkeys(moved or [number for number, cell in cells if cell.decides]))
+    moved = [number for number, cell in cells if cell["moved"]]
+    return list(dict.fromkeys(moved or [number for number, cell in cells if cell["decides"]]))
 
 
 def _number(comparison: Comparison) -> _Number:
     where = place(comparison.workload, comparison.shape)
-    return _Number(title_of(comparison), where, comparison.method in RULE_METHODS)
+    return title_of(comparison), where, comparison.method in RULE_METHODS
 
 
-def _cell(comparison: Comparison, summary: Summary, *, decides: bool) -> _Cell:
+def _cell(comparison: Comparison, summary: Summary, *, decides: bool) -> Values:
+    """A metric on one testbed. ``moved`` marks a regressed or improved one, ``decides`` a time that decides a verdict.
+
+    ``label`` is None if the change says it all.
+    """
     named = None if comparison.outcome == "unchanged" else label(comparison, summary)
     moved = comparison.outcome in ("regressed", "improved")
-    return _Cell(named, formats.change(comparison), moved, decides)
+    return {"label": named, "change": formats.change(comparison), "moved": moved, "decides": decides}

@@ -54,8 +54,8 @@ def render_ranks(document: RanksDocument, console: TerminalOutput, *, shown: int
     """Print the answer first, then the ranks, the slowest first."""
     from perfgate.judging.report.text.ranks import rank_answers, rank_name  # no other question needs their sentences
 
-    for answer in rank_answers(document, shown=shown):
-        console.print(Text(answer.words, "bold" if answer.bad else ""))
+    for words, is_bad in rank_answers(document, shown=shown):
+        console.print(Text(words, "bold" if is_bad else ""))
     columns = ["rank", "own>", "computing>", "free>", "exposed>", "waits>", "late>"]
     optional = [name for name in _OF_SOME_JOBS if any(getattr(row, name) for row in document.ranks)]
     table = grid(*columns, *(f"{name}>" for name in optional))

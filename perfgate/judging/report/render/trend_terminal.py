@@ -74,7 +74,7 @@ def _table(document: TrendDocument, rows: Sequence[tuple[str, TrendCause]], *, b
         moved, *others = moved_by(cause, document)
         row = change_row(moved)
         history = Text(sparkline([point.value for point in moved.series.points], blocks))
-        name = Text(clean(row["metric"])).append(f"\n{clean(row["place"])}", "dim")
+        name = Text(clean(row["metric"])).append(f"\n{clean(row['place'])}", "dim")
         if others:
             name.append(f"\n{say('and {count}', count=counted(len(others), 'more metric'))}", "dim")
         change = Text(row["change"], _STYLES[moved.change.direction]).append(f"\n{row['span']}", "dim")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from perfgate.document.trace import DelayRow, RanksDocument
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.numbers import amount, counted, percent, whole
@@ -53,15 +51,11 @@ _WHY = {
 }
 
 
-class RankSentence(NamedTuple):
-    """A sentence, and whether it names something slow."""
+def rank_answers(document: RanksDocument, *, shown: int) -> list[tuple[str, bool]]:
+    """Which rank the others wait for and why, which stage or link is slow, and which parts of the recordings are missing.
 
-    words: str
-    bad: bool
-
-
-def rank_answers(document: RanksDocument, *, shown: int) -> list[RankSentence]:
-    """Which rank the others wait for and why, which stage or link is slow, and which parts of the recordings are missing."""
+    With each sentence comes whether it names something slow.
+    """
     return [
         *_of_ranks(document, shown),
         *[
@@ -80,7 +74,7 @@ def rank_answers(document: RanksDocument, *, shown: int) -> list[RankSentence]:
     ]
 
 
-def _of_ranks(document: RanksDocument, shown: int) -> list[RankSentence]:
+def _of_ranks(document: RanksDocument, shown: int) -> list[tuple[str, bool]]:
     if document.delays:
         return [_delay(row) for row in document.delays[:shown]]
     timed = sum(row.own is not None for row in document.ranks)
@@ -101,7 +95,7 @@ def _of_ranks(document: RanksDocument, shown: int) -> list[RankSentence]:
     ]
 
 
-def _delay(row: DelayRow) -> RankSentence:
+def _delay(row: DelayRow) -> tuple[str, bool]:
     common = {
         "rank": rank_name(row.rank, row.device),
         "share": percent(row.share),
@@ -117,7 +111,7 @@ def _delay(row: DelayRow) -> RankSentence:
     return _answer(_DELAYS_STEP, bad=True, time=amount(row.per_step, "s"), **common)
 
 
-def _of_links(document: RanksDocument, shown: int) -> list[RankSentence]:
+def _of_links(document: RanksDocument, shown: int) -> list[tuple[str, bool]]:
     if not document.slow_links:
         return [_answer(_LINKS_ALIKE, links=counted(document.links, "link")) if document.links else _answer(_NO_LINKS)]
     return [
@@ -137,7 +131,7 @@ def _of_links(document: RanksDocument, shown: int) -> list[RankSentence]:
     ]
 
 
-def _of_collectives(document: RanksDocument) -> list[RankSentence]:
+def _of_collectives(document: RanksDocument) -> list[tuple[str, bool]]:
     answers = []
     if document.skew is not None:
         worst = document.skews[0]
@@ -157,7 +151,7 @@ def _of_collectives(document: RanksDocument) -> list[RankSentence]:
     return answers
 
 
-def _of_recordings(document: RanksDocument) -> list[RankSentence]:
+def _of_recordings(document: RanksDocument) -> list[tuple[str, bool]]:
     """Gaps in the recordings, which may be why no rank is named."""
     answers = []
     if document.left_out:
@@ -176,8 +170,8 @@ def _of_recordings(document: RanksDocument) -> list[RankSentence]:
     return answers
 
 
-def _answer(sentence: str, *, bad: bool = False, **values: object) -> RankSentence:
-    return RankSentence(translate(sentence).format(**values), bad)
+def _answer(sentence: str, *, bad: bool = False, **values: object) -> tuple[str, bool]:
+    return translate(sentence).format(**values), bad
 
 
 def rank_name(rank: int | None, device: int | None) -> str:

@@ -77,7 +77,7 @@ def remedy(summary: Summary) -> Values:
 def _wanted(open_ones: list[Comparison], last_look: int) -> Values | None:
     """The evidence missing from the first of these comparisons, which the title names; None if no known amount would decide.
 
-    ``others`` need more too. ``looks_used_up``: the last look ended the measuring, so a larger budget alone gives no more pairs.
+    ``others`` need more too. ``looks_used_up``: the last look ended the measuring, so a larger budget gives no more pairs.
     """
     lacking = [
         (c, c.pairs, c.pairs_needed) for c in open_ones if c.pairs and c.pairs_needed and c.pairs_needed > c.pairs

@@ -52,19 +52,17 @@ class OperationSamples(msgspec.Struct, frozen=True, kw_only=True):
     right: bool
 
 
-class Meeting(msgspec.Struct, frozen=True, kw_only=True):
-    """One round: when a rank finished its work, by the clock that a machine's processes share, and how long that took."""
-
-    arrived_ns: int
-    worked_ns: int
-
-
 class RankReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The measurements of one rank. ``refused`` maps an operation that the backend lacks to the reason."""
+    """The measurements of one rank. ``refused`` maps an operation that the backend lacks to the reason.
+
+    ``arrived_ns`` is when it finished its work in each round, by the clock that a machine's processes share, ``worked_ns`` how
+    long that took.
+    """
 
     rank: int
     timed: list[OperationSamples]
-    meetings: list[Meeting]
+    arrived_ns: list[int]
+    worked_ns: list[int]
     refused: dict[str, str] = {}
 
 

@@ -24,7 +24,6 @@ import torch.distributed as dist
 from perfgate.measuring.checklist.collectives.job import (
     OPERATIONS,
     PLAN_FILE,
-    Meeting,
     Operation,
     OperationSamples,
     Plan,
@@ -112,7 +111,8 @@ def _report(rank: _Rank) -> RankReport:
             refused[operation] = why
         else:
             timed += _time_sizes(rank, operation, sizes)
-    return RankReport(rank=rank.number, timed=timed, meetings=_meet(rank), refused=refused)
+    arrived, worked = _meet(rank)
+    return RankReport(rank=rank.number, timed=timed, arrived_ns=arrived, worked_ns=worked, refused=refused)
 
 
 def _refusal(rank: _Rank, operation: Operation) -> str:
@@ -195,10 +195,10 @@ _PREPARE: dict[Operation, Callable[[_Rank, int], _Prepared]] = {
 }
 
 
-def _meet(rank: _Rank) -> list[Meeting]:
-    """Let all ranks do the same work and then meet, again and again, and note when this one was through."""
+def _meet(rank: _Rank) -> tuple[list[int], list[int]]:
+    """Let all ranks do the same work and then meet, again and again; note when this one was through and how long it worked."""
     ones = torch.ones(_WORK_SIZE, _WORK_SIZE, device=rank.device)
-    meetings = []
+    arrived_ns, worked_ns = [], []
     for _ in range(rank.plan.rounds):
         dist.barrier()
         rank.synchronize()
@@ -209,8 +209,9 @@ def _meet(rank: _Rank) -> list[Meeting]:
         arrived = perf_counter_ns()
         dist.all_reduce(rank.met)
         rank.synchronize()
-        meetings.append(Meeting(arrived_ns=arrived, worked_ns=arrived - started))
-    return meetings
+        arrived_ns.append(arrived)
+        worked_ns.append(arrived - started)
+    return arrived_ns, worked_ns
 
 
 def end_with_job() -> None:

@@ -17,19 +17,20 @@ def judge_ranks(outcome: StepOutcome, summaries: Sequence[DeviceSummary]) -> Non
     if len(summaries) < 2:
         return
     tables = [reduce_timeline(summary.timeline, summary.shape) for summary in summaries]
-    for rank in ranks_by_lag(tables):
-        shape, behind = rank.table.path, rank.behind - 1.0
-        outcome.under(shape=shape).number("communication.behind", behind, count=len(rank.table.steps))
-        outcome.above("communication.behind", behind, {"rank": shape, "behind": behind, "part": rank.part})
-    for slow in slow_links(links_between(tables), share=limit("communication.slow_link.warning", outcome.limits)):
-        share = slow.link.bandwidth / slow.middle
+    for table, lag, part in ranks_by_lag(tables):
+        shape, behind = table.path, lag - 1.0
+        outcome.under(shape=shape).number("communication.behind", behind, count=len(table.steps))
+        outcome.above("communication.behind", behind, {"rank": shape, "behind": behind, "part": part})
+    slow = slow_links(links_between(tables), share=limit("communication.slow_link.warning", outcome.limits))
+    for link, middle in slow:
+        share = link.bandwidth / middle
         evidence: MaybeEvidence = {
-            "link": slow.link.link,
-            "source": slow.link.source,
-            "target": slow.link.target,
-            "group": slow.link.group,
+            "link": link.link,
+            "source": link.source,
+            "target": link.target,
+            "group": link.group,
             "share": share,
-            "bandwidth [B/s]": slow.link.bandwidth,
-            "middle bandwidth [B/s]": slow.middle,
+            "bandwidth [B/s]": link.bandwidth,
+            "middle bandwidth [B/s]": middle,
         }
         outcome.below("communication.slow_link", share, evidence)

@@ -123,7 +123,7 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str, effor
     before = _memory(device)
     times = time_calls(call, device, _call_budget(context, shape, effort))
     after = _memory(device)
-    rates = measure_throughput(call, device, items=batch, window_seconds=effort.window_seconds, windows=_WINDOWS).rates
+    rates, _ = measure_throughput(call, device, items=batch, window_seconds=effort.window_seconds, windows=_WINDOWS)
     seconds = times.wall / 1e9
     outcome.number("latency.first_call", steady.first_call_ns / 1e9, count=1)
     outcome.number("latency.warm_up_calls", float(steady.calls))
@@ -260,41 +260,34 @@ def _judge_sla(outcome: StepOutcome, sla: SLA, shape: str) -> None:
         outcome.note("sla.p99.few_calls", "info", evidence)
 
 
-class _Offered(NamedTuple):
-    """An arrival process: calls per second, and the time of each."""
-
-    rate: float
-    arrivals: npt.NDArray[np.float64]
-
-
 def _measure_open_loop(outcome: StepOutcome, context: StepContext, shape: str, pace: _Pace) -> None:
     """Measure the latency of calls that arrive at a fixed rate, from the intended start of each.
 
     The rates are those of the SLA, of budgets and of the traffic; without any of them nothing is measured.
     """
-    for offered in _offered(context, shape, pace):
-        rate = f"{offered.rate:g}"
+    for calls_per_second, arrivals in _offered(context, shape, pace):
+        rate = f"{calls_per_second:g}"
         context.progress(f"{rate} calls a second of shape {shape}, sent whether or not earlier ones are done")
         at_rate = outcome.under(rate=rate)
-        if offered.arrivals.size < _FEWEST_ARRIVALS:
+        if arrivals.size < _FEWEST_ARRIVALS:
             seconds = Message("times.time-allowed" if context.quick else "times.time-of-full-run")
             reason = Message(
-                "times.rate-too-low", {"rate": offered.rate, "fewest": _FEWEST_ARRIVALS, "seconds": seconds}
+                "times.rate-too-low", {"rate": calls_per_second, "fewest": _FEWEST_ARRIVALS, "seconds": seconds}
             )
             at_rate.missing(_OPEN_LOOP_QUANTILES, reason)
             continue
-        loop = run_open_loop(context.workload.caller(shape), context.device, offered.arrivals)
+        loop = run_open_loop(context.workload.caller(shape), context.device, arrivals)
         outcome.values += [_open_loop_quantile(metric, loop, at_rate.labels) for metric in _OPEN_LOOP_QUANTILES]
         if loop.saturated:
             calls = int(loop.latencies.size)
             served_ns = (loop.intended_ns + loop.latencies).max() - loop.intended_ns[0]
-            promised = offered.rate == context.workload.workload.sla.rate
+            promised = calls_per_second == context.workload.workload.sla.rate
             evidence: MaybeEvidence = {"rate": rate, "calls": calls, "served": float(calls / (served_ns / 1e9))}
             at_rate.note("latency.saturated", "severe" if promised else "warning", evidence)
 
 
-def _offered(context: StepContext, shape: str, pace: _Pace) -> Iterator[_Offered]:
-    """Yield the rates to measure: those of the SLA and of budgets, each once, and that of the traffic.
+def _offered(context: StepContext, shape: str, pace: _Pace) -> Iterator[tuple[float, npt.NDArray[np.float64]]]:
+    """Yield the rates to measure, each with the times of the calls: those of the SLA and of budgets, and that of the traffic.
 
     A promised rate gets the full pace, long enough to be judged. Traffic consists of items: a call arrives when its batch
     is full.
@@ -305,9 +298,9 @@ def _offered(context: StepContext, shape: str, pace: _Pace) -> Iterator[_Offered
     budgets = [budget.rate for metric in _OPEN_LOOP_QUANTILES for budget in context.budgets_on(metric, shape)]
     promised = list(dict.fromkeys(rate for rate in (workload.sla.rate, *budgets) if rate is not None))
     for rate in promised:
-        yield _Offered(rate, draw(rate, burstiness=burstiness, count=_count(rate, _FULL.open_loop), seed=seed))
+        yield (rate, draw(rate, burstiness=burstiness, count=_count(rate, _FULL.open_loop), seed=seed))
     if traffic is not None and (rate := rate_of(traffic) / workload.batch) not in promised:
-        yield _Offered(rate, calls_of(traffic, workload.batch, count=_count(rate, pace), seed=seed))
+        yield (rate, calls_of(traffic, workload.batch, count=_count(rate, pace), seed=seed))
 
 
 def _count(rate: float, pace: _Pace) -> int:

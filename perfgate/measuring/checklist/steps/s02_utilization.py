@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -90,22 +90,23 @@ def _add_accelerators(outcome: StepOutcome, summary: DeviceSummary) -> None:
 
 def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> None:
     call = context.workload.caller(shape)
-    plain = _time_back_to_back(call, context.device, calls=_warm_up(context, call))
-    host = plain.cpu_ns / (plain.wall_ns * max(context.threads, 1))
+    calls = _warm_up(context, call)
+    wall_ns, cpu_ns = _time_back_to_back(call, context.device, calls=calls)
+    host = cpu_ns / (wall_ns * max(context.threads, 1))
     if not context.shows_kernels:
         outcome.missing(_TIMELINE_METRICS, Message("times.no-own-timeline"))
-        outcome.number("utilization.host", host, count=plain.calls)
+        outcome.number("utilization.host", host, count=calls)
         # Other processes use the CPUs too, so a low share is not the workload's fault alone.
         outcome.below("utilization.host", host)
         return
     if not context.quick:
         _add_reported(outcome, context, call)
     trace = steady_calls(context, shape)
-    busy_ns = union_length(trace.kernels().intervals) / trace.calls * plain.calls
+    busy_ns = union_length(trace.kernels().intervals) / trace.calls * calls
     # Kernels of the traced run may take slightly longer than those of the plain run; a share ends at 1.
-    busy = min(busy_ns / plain.wall_ns, 1.0)
-    gap = max(plain.wall_ns - busy_ns, 0) / plain.calls / 1e9
-    outcome.numbers({"utilization.busy": busy, "utilization.gap": gap, "utilization.host": host}, count=plain.calls)
+    busy = min(busy_ns / wall_ns, 1.0)
+    gap = max(wall_ns - busy_ns, 0) / calls / 1e9
+    outcome.numbers({"utilization.busy": busy, "utilization.gap": gap, "utilization.host": host}, count=calls)
     outcome.below("utilization.busy", busy)
 
 
@@ -118,23 +119,15 @@ def _warm_up(context: StepContext, call: Callable[[], Any]) -> int:
     return calls_within(state.call_ns, seconds=2.0, fewest=_FEWEST_CALLS, most=most)
 
 
-class _PlainCalls(NamedTuple):
-    """Back-to-back calls without a profiler: their time by the timer and the CPU time of the whole process."""
-
-    calls: int
-    wall_ns: int
-    cpu_ns: int
-
-
-def _time_back_to_back(call: Callable[[], Any], device: Device, *, calls: int) -> _PlainCalls:
-    """Wait for the device once, at the end."""
+def _time_back_to_back(call: Callable[[], Any], device: Device, *, calls: int) -> tuple[int, int]:
+    """The time of calls without a profiler by the timer, and the CPU time of the whole process; waits once, at the end."""
     device.synchronize()
     cpu_started, started = device.process_cpu_ns(), device.timer_ns()
     for _ in range(calls):
         call()
     device.synchronize()
     # A coarse clock may not have moved, and the time is a divisor.
-    return _PlainCalls(calls, max(device.timer_ns() - started, 1), device.process_cpu_ns() - cpu_started)
+    return max(device.timer_ns() - started, 1), device.process_cpu_ns() - cpu_started
 
 
 def _add_reported(outcome: StepOutcome, context: StepContext, call: Callable[[], Any]) -> None:
@@ -153,27 +146,19 @@ def _add_reported(outcome: StepOutcome, context: StepContext, call: Callable[[],
         outcome.number("utilization.reported", statistics.median(shares), count=len(shares))
 
 
-class _Rest(NamedTuple):
-    """Time that a device does not spend computing: its rule, the name of its share in evidence, and its length."""
-
-    rule: str
-    name: str
-    ns: int
-
-
 def _judge_parts(outcome: StepOutcome, parts: StepTotals) -> None:
     """Judge the share of the steps in which kernels ran; the largest other part decides the rule of the finding."""
-    largest = max(
-        _Rest("utilization.communication", "exposed communication", parts.exposed_communication_ns),
-        _Rest("utilization.copies", "exposed copies", parts.exposed_copies_ns or 0),
-        _Rest("utilization.preparing", "preparing", parts.preparing_ns),
-        _Rest("utilization.busy", "free", parts.free_ns),
-        key=lambda rest: rest.ns,
+    rule, name, rest_ns = max(
+        ("utilization.communication", "exposed communication", parts.exposed_communication_ns),
+        ("utilization.copies", "exposed copies", parts.exposed_copies_ns or 0),
+        ("utilization.preparing", "preparing", parts.preparing_ns),
+        ("utilization.busy", "free", parts.free_ns),
+        key=lambda rest: rest[2],
     )
     busy = (parts.computing_ns + parts.fused_ns + parts.exposed_communication_ns) / parts.length_ns
     evidence: MaybeEvidence = {
         "computing": parts.computing_ns / parts.length_ns,
-        largest.name: largest.ns / parts.length_ns,
+        name: rest_ns / parts.length_ns,
     }
     if outcome.below("utilization.busy", busy, evidence):
-        outcome.findings[-1] = msgspec.structs.replace(outcome.findings[-1], rule=largest.rule)
+        outcome.findings[-1] = msgspec.structs.replace(outcome.findings[-1], rule=rule)

@@ -17,7 +17,7 @@ from perfgate.measuring.checklist.operator_cases import measure_cases
 from perfgate.measuring.checklist.recorded import or_absent
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
 from perfgate.measuring.checklist.traces import steady_calls
-from perfgate.measuring.counting.account import AccountOf, account_for, measure_roof
+from perfgate.measuring.counting.account import account_for, measure_roof
 from perfgate.measuring.counting.collect import CallTrace
 from perfgate.measuring.counting.compiled import with_compilations
 from perfgate.measuring.counting.counters import (
@@ -78,7 +78,7 @@ class TopOpsStep:
             of_shape, trace = outcome.under(shape=shape), steady_calls(context, shape)
             events = trace.device_work() if context.shows_kernels else trace.host_ops()
             totals = operator_totals(events, calls=trace.calls)
-            _judge_operators(of_shape, totals, _Calls(context.workload.name, shape, trace.calls, counted=len(events)))
+            _judge_operators(of_shape, totals, context.workload.name, shape, calls=trace.calls, counted=len(events))
             if not context.brief:  # counts are exact, so one turn has them all
                 context.progress(f"counting operators with inputs of shape {shape}")
                 _count(outcome, context, shape, trace, roof)
@@ -108,7 +108,12 @@ class TopOpsStep:
                 rank.missing(("ops.coverage", "ops.kernel_time"), Message("times.no-operators-recorded"))
                 continue
             _judge_operators(
-                rank, summary.totals, _Calls(context.workload, summary.shape, summary.spans, summary.counted)
+                rank,
+                summary.totals,
+                context.workload,
+                summary.shape,
+                calls=summary.spans,
+                counted=summary.counted,
             )
             _judge_ai_cpu(rank, summary)
             _judge_unstable(outcome, counters)
@@ -129,7 +134,7 @@ STEP = TopOpsStep()
 def _count(outcome: StepOutcome, context: StepContext, shape: str, trace: CallTrace, roof: Roof | None) -> None:
     """Add the exact counters of a shape, and the account of its call line by line."""
     counters, order = count_in_order(context.workload, context.device, shape, root=context.root)
-    account = account_for(trace, AccountOf(context.workload.name, shape, order, context.root, roof))
+    account = account_for(trace, context.workload.name, shape, order=order, root=context.root, roof=roof)
     dispatched = with_kernel_lines(_with_device_counts(context, counters, trace), account.rows)
     worked = with_python_work(context.workload, dispatched, root=context.root)
     outcome.accounts.append(account)
@@ -148,36 +153,29 @@ def _judge_counters(context: StepContext, outcome: StepOutcome) -> None:
     outcome.counters[:] = [with_steady(counter_set) for counter_set in counters]
 
 
-@dataclass(frozen=True)
-class _Calls:
-    """Traced calls of a workload on a shape; their operators are made of ``counted`` events."""
-
-    workload: str
-    shape: str
-    calls: int
-    counted: int
-
-
-def _judge_operators(outcome: StepOutcome, totals: Sequence[OperatorTotal], traced: _Calls) -> None:
+def _judge_operators(
+    outcome: StepOutcome, totals: Sequence[OperatorTotal], workload: str, shape: str, *, calls: int, counted: int
+) -> None:
+    """Judge the operators of some calls of a workload on a shape, which are made of ``counted`` events."""
     busy_ns = sum(total.typical_ns for total in totals)
     if not busy_ns:
         outcome.missing("ops.coverage", _NO_OPERATOR)
         return
     outcome.operators += [
         OperatorRow(
-            workload=traced.workload,
-            shape=traced.shape,
+            workload=workload,
+            shape=shape,
             op=total.name,
             kind=total.kind,
             self_time=total.typical_ns / 1e9,
-            count=total.count / traced.calls,
+            count=total.count / calls,
             share=total.typical_ns / busy_ns,
         )
         for total in totals[:_MOST_ROWS]
     ]
     coverage = sum(total.typical_ns for total in totals[:_MOST_ROWS]) / busy_ns
     shares = _class_shares(totals)
-    outcome.number("ops.coverage", coverage, count=traced.counted)
+    outcome.number("ops.coverage", coverage, count=counted)
     for op, share in shares.items():
         outcome.under(**{"class": op}).number("ops.share", share)
     for total in totals[:_TOP_OPS]:

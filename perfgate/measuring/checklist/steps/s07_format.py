@@ -50,12 +50,8 @@ class _Conversion(NamedTuple):
     number: int = 1
 
 
-class _Conversions(NamedTuple):
-    """The conversions of a number of calls, and the busy time of these calls."""
-
-    conversions: Sequence[_Conversion]
-    busy_ns: int
-    calls: int
+# The conversions of a number of calls, the busy time of these calls, and their number.
+_Conversions = tuple[Sequence[_Conversion], int, int]
 
 
 class FormatStep:
@@ -70,7 +66,7 @@ class FormatStep:
             context.progress(f"looking for format conversions with inputs of shape {shape}")
             audit = audit_shape(context, shape, calls=5 if context.quick else 20)
             conversions = _of_trace(context, shape, audit) if context.shows_kernels else _of_operators(audit)
-            busy_ns += conversions.busy_ns
+            busy_ns += conversions[1]
             of_shape = outcome.under(shape=shape)
             _judge(of_shape, conversions)
             _judge_orders(of_shape, audit)
@@ -105,7 +101,7 @@ def _of_kernels(kernels: KernelTable, *, calls: int) -> _Conversions:
             shapes = "; ".join(",".join(map(str, shape)) for shape in kernel.input_shapes)[:_MOST_SHAPES]
             pair = _pair_of(kernel)
             conversions.append(_Conversion(pair, name, total_ns, longest_ns, shapes, number=number))
-    return _Conversions(conversions, busy_ns, calls)
+    return conversions, busy_ns, calls
 
 
 def _pair_of(kernel: Kernel) -> str:
@@ -124,9 +120,9 @@ def _pair_of(kernel: Kernel) -> str:
 def _of_trace(context: StepContext, shape: str, audit: Sequence[AuditedOp]) -> _Conversions:
     """The conversions of the run's trace, with the line of an explicit cast."""
     summary = steady_summary(context, shape)
-    traced = _of_kernels(kernels_of(summary.timeline), calls=summary.spans)
+    conversions, busy_ns, calls = _of_kernels(kernels_of(summary.timeline), calls=summary.spans)
     line = next((op.line for op in audit if "format_cast" in op.name and op.line), None)
-    return traced._replace(conversions=[conversion._replace(line=line) for conversion in traced.conversions])
+    return [conversion._replace(line=line) for conversion in conversions], busy_ns, calls
 
 
 def _of_operators(audit: Sequence[AuditedOp]) -> _Conversions:
@@ -136,7 +132,7 @@ def _of_operators(audit: Sequence[AuditedOp]) -> _Conversions:
         pairs += [op.reorder] if op.reorder else []
         each_ns = op.host_ns // len(pairs) if pairs else 0
         conversions += [_Conversion(pair, op.name, each_ns, each_ns, op.inputs, op.line) for pair in pairs]
-    return _Conversions(conversions, sum(op.host_ns for op in audit), calls=1)
+    return conversions, sum(op.host_ns for op in audit), 1
 
 
 def _judge(outcome: StepOutcome, measured: _Conversions) -> None:

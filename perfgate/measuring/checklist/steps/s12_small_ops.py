@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -86,11 +86,11 @@ def _measure_shape(context: StepContext, shape: str, outcome: StepOutcome) -> No
         return
     # Operators on little data; views move none and launch nothing.
     loops = Counter(
-        _Site(op.op, op.line)
+        (op.op, op.line)
         for op in tally.order or []
         if 0 < op.moved_bytes <= _SMALL_BYTES and (op.flops or 0) <= _SMALL_FLOPS
     )
-    line = next((site.line for site, _ in loops.most_common(1)), None)
+    line = next((line for (_, line), _ in loops.most_common(1)), None)
     _judge_launches(outcome, launches, summary, line=line)
     _judge_loops(outcome, loops)
     if (reason := _no_launch_bound(context, tally)) is not None:
@@ -285,16 +285,9 @@ def _judge_contention(outcome: StepOutcome, summary: DeviceSummary) -> None:
         outcome.above("small_ops.contention", times, evidence)
 
 
-class _Site(NamedTuple):
-    """One operator on little data, dispatched by one line."""
-
-    op: str
-    line: str | None
-
-
-def _judge_loops(outcome: StepOutcome, loops: Counter[_Site]) -> None:
+def _judge_loops(outcome: StepOutcome, loops: Counter[tuple[str, str | None]]) -> None:
     """Add a finding for each operator that one line dispatches more often than the limit allows."""
     most = limit("small_ops.loop.warning", outcome.limits)
-    for site, count in loops.most_common(_MOST_LOOPS):
+    for (op, line), count in loops.most_common(_MOST_LOOPS):
         if count > most:
-            outcome.note("small_ops.loop", "warning", {**site._asdict(), "count": count, "limit": most})
+            outcome.note("small_ops.loop", "warning", {"op": op, "line": line, "count": count, "limit": most})

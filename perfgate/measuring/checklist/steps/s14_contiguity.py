@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
@@ -69,38 +69,33 @@ class ContiguityStep:
 STEP = ContiguityStep()
 
 
-class _Site(NamedTuple):
-    op: str
-    cause: Cause
-    line: str | None
-
-
 def _judge_copies(outcome: StepOutcome, audit: Sequence[AuditedOp]) -> None:
     """Copies and bytes of a call by cause; the share of copies that change the layout or nothing is judged."""
     written = sum(op.written for op in audit)
     if not written:
         return
-    counts: Counter[_Site] = Counter()
-    sizes: Counter[_Site] = Counter()
+    counts: Counter[tuple[str, Cause, str | None]] = Counter()
+    sizes: Counter[tuple[str, Cause, str | None]] = Counter()
     for op in audit:
         for copy in op.copies:
-            site = _Site(op.name, copy.cause, op.line)
+            site = (op.name, copy.cause, op.line)
             counts[site] += 1
             sizes[site] += copy.size
     outcome.number("contiguity.strided_inputs", sum(op.strided for op in audit))
     for cause in CAUSES:
         of_cause = outcome.under(cause=cause)
-        copies = sum(count for site, count in counts.items() if site.cause == cause)
-        size = sum(size for site, size in sizes.items() if site.cause == cause)
+        copies = sum(count for (_, why, _), count in counts.items() if why == cause)
+        size = sum(size for (_, why, _), size in sizes.items() if why == cause)
         of_cause.numbers({"contiguity.copies": copies, "contiguity.copy_share": size / written})
-    judged = Counter({site: size for site, size in sizes.items() if site.cause in _JUDGED})
+    judged = Counter({site: size for site, size in sizes.items() if site[1] in _JUDGED})
     for largest, size in judged.most_common(1):
+        name, why, line = largest
         evidence: MaybeEvidence = {
-            "op": largest.op,
-            "cause": largest.cause,
+            "op": name,
+            "cause": why,
             "copies": counts[largest],
             "bytes": size,
-            "line": largest.line,
+            "line": line,
         }
         outcome.above("contiguity.copy_share", sum(judged.values()) / written, evidence)
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from itertools import cycle
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -67,10 +67,10 @@ class CacheStep:
         for summary in context.summaries:
             rank = outcome.under(**profiled(summary))
             rates = _hit_rates(summary.kernels())[:_TOP_RATES]
-            for hit in rates:
-                rank.under(op=hit.op, access=hit.access).number("cache.hit_rate", hit.rate)
-                if hit.time_share >= _HEAVY and hit.access != "write":
-                    rank.below("cache.hit_rate", hit.rate, {"op": hit.op})
+            for op, access, rate, time_share in rates:
+                rank.under(op=op, access=access).number("cache.hit_rate", rate)
+                if time_share >= _HEAVY and access != "write":
+                    rank.below("cache.hit_rate", rate, {"op": op})
             if not rates:
                 rank.missing("cache.hit_rate", _NO_COUNTERS)
             _judge_traffic(rank, summary)
@@ -189,17 +189,11 @@ Access = Literal["read", "write", "all"]
 _ACCESSES: tuple[Access, ...] = ("read", "write")
 
 
-class _HitRate(NamedTuple):
-    """The hit rate of all kernels of one type; ``time_share`` is their share of the time of all kernels."""
+def _hit_rates(kernels: KernelTable) -> list[tuple[str, Access, float, float]]:
+    """The rate of each access of all kernels of a type, and their share of the time of all kernels, most time first.
 
-    op: str
-    access: Access
-    rate: float
-    time_share: float
-
-
-def _hit_rates(kernels: KernelTable) -> list[_HitRate]:
-    """The rates by type of kernel, most time first; none if no cache counter was collected."""
+    None if no cache counter was collected.
+    """
     times: Counter[str] = Counter()
     types: dict[str, int] = {}
     # The number of the type of each group of identical kernels; -1 for collectives.
@@ -211,7 +205,7 @@ def _hit_rates(kernels: KernelTable) -> list[_HitRate]:
     total = sum(times.values()) or 1
     rates = _rates(kernels.counters, np.array(type_of, dtype=np.int64)[kernels.alike_number], len(types))
     return [
-        _HitRate(op, access, rate, times[op] / total)
+        (op, access, rate, times[op] / total)
         for op in sorted(types, key=lambda op: (-times[op], op))
         for access, rate in rates[types[op]].items()
     ]

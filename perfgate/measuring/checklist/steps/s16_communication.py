@@ -374,8 +374,8 @@ def operation_times(reports: Sequence[RankReport]) -> list[OperationTimes]:
 
 def skew(reports: Sequence[RankReport]) -> Skew:
     """The skew over all rounds."""
-    arrived = np.array([[meeting.arrived_ns for meeting in report.meetings] for report in reports])
-    worked = np.array([[meeting.worked_ns for meeting in report.meetings] for report in reports])
+    arrived = np.array([report.arrived_ns for report in reports])
+    worked = np.array([report.worked_ns for report in reports])
     rounds = arrived.shape[1]
     times_last = np.bincount(arrived.argmax(axis=0), minlength=len(reports))
     last = int(times_last.argmax())

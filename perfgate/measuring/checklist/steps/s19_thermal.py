@@ -135,14 +135,6 @@ def _judge_recorded_clock(outcome: StepOutcome, summary: DeviceSummary, context:
 
 
 @dataclass(frozen=True)
-class Sensed:
-    """The readings of the sensor, or the reason if there are none."""
-
-    readings: Sequence[TelemetryReading]
-    reason: Message | None = None
-
-
-@dataclass(frozen=True)
 class Slice:
     """One slice: its end, the workload's items per second, and matrix products per second, None without a canary."""
 
@@ -172,7 +164,10 @@ class Soak:
         return (self.ended_ns - self.began_ns) / 1e9
 
 
-def _soak_and_sense(context: StepContext, shape: str, effort: SoakEffort) -> tuple[Soak, Sensed]:
+def _soak_and_sense(
+    context: StepContext, shape: str, effort: SoakEffort
+) -> tuple[Soak, Sequence[TelemetryReading] | Message]:
+    """The soak and the readings during it, or the reason why there are none."""
     device, call = context.device, context.workload.caller(shape)
     with ExitStack() as stack:
         sampler, reason = None, Message("system.nothing-tells", {"kind": device.kind})
@@ -184,19 +179,17 @@ def _soak_and_sense(context: StepContext, shape: str, effort: SoakEffort) -> tup
         with quiet():
             find_steady_state(call, device, cap_seconds=_WARM_UP_SECONDS)
             soaked = soak(call, device, items=context.workload.batch, effort=effort)
-        return soaked, Sensed(sampler.readings()) if sampler else Sensed((), reason)
+        return soaked, sampler.readings() if sampler else reason
 
 
-def add_sensed(outcome: StepOutcome, sensed: Sensed, soaked: Soak, *, items: int) -> None:
+def add_sensed(outcome: StepOutcome, sensed: Sequence[TelemetryReading] | Message, soaked: Soak, *, items: int) -> None:
     """Add the readings within a soak; a value without any reading is missing, with the reason."""
-    within = [
-        reading
-        for reading in sensed.readings
-        if reading.began_ns >= soaked.began_ns and reading.ended_ns <= soaked.ended_ns
-    ]
-    if sensed.reason:
-        outcome.missing(_SENSED, sensed.reason)
+    if isinstance(sensed, Message):
+        outcome.missing(_SENSED, sensed)
         return
+    within = [
+        reading for reading in sensed if reading.began_ns >= soaked.began_ns and reading.ended_ns <= soaked.ended_ns
+    ]
     if len(within) < _FEWEST_READINGS:
         reason = Message(
             "system.too-few-readings",
@@ -326,10 +319,10 @@ def _rate(call: Callable[[], Any], device: Device, items: int, seconds: float) -
     Other processes cost wall time but not CPU time; a lower clock costs both.
     """
     cpu_before = device.process_cpu_ns()
-    throughput = measure_throughput(call, device, items=items, window_seconds=seconds, windows=1)
+    (rate,), calls = measure_throughput(call, device, items=items, window_seconds=seconds, windows=1)
     if "queue" in device.capabilities:
-        return float(throughput.rates[0])
-    return items * throughput.calls / (max(device.process_cpu_ns() - cpu_before, 1) / 1e9)
+        return float(rate)
+    return items * calls / (max(device.process_cpu_ns() - cpu_before, 1) / 1e9)
 
 
 def _canary_rate(canary: Callable[[], Any], device: Device) -> float:

@@ -112,19 +112,18 @@ def scan_columns(path: Path, wanted: Mapping[str, Kind]) -> TableColumns | None:
     header = plain_header(path)
     if header is None:
         return None
-    present = {name: kind for name, kind in wanted.items() if name in header.names}
-    cells: list[CellKind] = ["skipped"] * header.size
+    names, size, skip = header
+    present = {name: kind for name, kind in wanted.items() if name in names}
+    cells: list[CellKind] = ["skipped"] * size
     for name, kind in present.items():
-        cells[header.names[name]] = _CELLS[kind]
-    table = scan_table(path, cells, skip=header.bytes, most_rows=MAX_ROWS)
+        cells[names[name]] = _CELLS[kind]
+    table = scan_table(path, cells, skip=skip, most_rows=MAX_ROWS)
     if table is None:
         return None
-    columns = {
-        name: (table.reals if kind in _REALS else table.numbers)[header.names[name]] for name, kind in present.items()
-    }
+    columns = {name: (table.reals if kind in _REALS else table.numbers)[names[name]] for name, kind in present.items()}
     if any(_is_wrong(columns[name], kind, table) for name, kind in present.items()):
         return None
-    return TableColumns(tuple(header.names), table.rows, columns, table.texts)
+    return TableColumns(tuple(names), table.rows, columns, table.texts)
 
 
 def _is_wrong(column: Any, kind: Kind, table: ScannedTable) -> bool:

@@ -65,16 +65,11 @@ _COMMUNICATION = "COMMUNICATION"
 _Value = TypeVar("_Value", bound=Hashable)
 
 
-class Export(NamedTuple):
-    """Timelines by device, and the metadata of the database."""
+def read_export(path: Path) -> tuple[list[Timeline], dict[str, str], dict[str, str]]:
+    """Timelines by device, and the environment and settings that the database names.
 
-    timelines: list[Timeline]
-    environment: dict[str, str]
-    settings: dict[str, str]
-
-
-def read_export(path: Path) -> Export:
-    """Raises DocumentError, which names the fault, for a damaged or foreign database."""
+    Raises DocumentError, which names the fault, for a damaged or foreign database.
+    """
     with open_database(path) as database:
         if not (database.has("STRING_IDS") and (database.has("TASK") or database.has("PYTORCH_API"))):
             raise database.wrong(
@@ -121,14 +116,14 @@ class _Export:
         self._devices: list[Device] = [None if device == NO_NUMBER else device for device in devices]
         self._readings = ExportReadings(self._tables, alone=len(devices) == 1)
 
-    def read(self) -> Export:
+    def read(self) -> tuple[list[Timeline], dict[str, str], dict[str, str]]:
         rows, whole = self._database.rows, self._database.whole
         metadata = {str(name): str(value) for name, value in rows("META_DATA", ("name", "value"))}
         schema = metadata.get("SCHEMA_VERSION")
         ranks = {whole(device): whole(rank) for rank, device in rows("RANK_DEVICE_MAP", ("rankId", "deviceId"))}
         python = [self._python_calls(), self._ranges()]
         timelines = [self._timeline(device, ranks.get(device), python) for device in self._devices]
-        return Export(timelines, _environment(metadata), {"schema": schema} if schema else {})
+        return timelines, _environment(metadata), {"schema": schema} if schema else {}
 
     def _timeline(self, device: Device, rank: int | None, python: Sequence[_Events]) -> Timeline:
         tasks, collectives = (self._owned(columns, device) for columns in (self._tasks, self._collectives))

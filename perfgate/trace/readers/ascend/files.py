@@ -137,16 +137,11 @@ def clean_cell(raw: str) -> str | None:
     return None if text in _ABSENT else text
 
 
-class Header(NamedTuple):
-    """The first line of a table: positions by the names of this module, the number of columns, and its bytes."""
+def plain_header(path: Path) -> tuple[dict[str, int], int, int] | None:
+    """The first line of a table: positions by the names of this module, the number of columns, and its bytes.
 
-    names: dict[str, int]
-    size: int
-    bytes: int
-
-
-def plain_header(path: Path) -> Header | None:
-    """None if the first line needs the csv module or the table is too large. Raises OSError."""
+    None if it needs the csv module or the table is too large. Raises OSError.
+    """
     if path.stat().st_size > MAX_TABLE_BYTES:
         return None
     with path.open("rb") as stream:
@@ -156,7 +151,7 @@ def plain_header(path: Path) -> Header | None:
     if not line.endswith(b"\n") or {"\0", '"'} & set(text) or "\r" in text[:-2]:
         return None
     cells = next(csv.reader([text]), [])
-    return Header(_columns(cells), len(cells), len(line)) if cells else None
+    return (_columns(cells), len(cells), len(line)) if cells else None
 
 
 def rows_of(path: Path, *, limit: int | None = None) -> Iterator[TableRow]:

@@ -103,12 +103,12 @@ def _files(output: Path, *names: str) -> list[Path]:
 
 def _rank_of_export(about: RecordingAbout, tables: Tables, database: Path) -> Rank:
     """The database, which has exact times, with the tables for values it lacks."""
-    export = read_export(database)
+    exported, environment, settings = read_export(database)
     timelines = []
-    for own in export.timelines:
+    for own in exported:
         events = DeviceEvents(own.device, own.events, own.readings)
         rank = own.rank if about.rank is None else about.rank
-        tabled = tables.timeline(rank, events, alone=len(export.timelines) == 1)
+        tabled = tables.timeline(rank, events, alone=len(exported) == 1)
         timelines.append(
             replace(
                 tabled,
@@ -127,8 +127,8 @@ def _rank_of_export(about: RecordingAbout, tables: Tables, database: Path) -> Ra
     }
     for name in (name for name, table in tables_of.items() if table):
         tables.absent.pop(name, None)
-    settings = {**export.settings, **about.settings}
-    return Rank(timelines, tables.absent, about.software, settings, about.environment or export.environment)
+    settings = {**settings, **about.settings}
+    return Rank(timelines, tables.absent, about.software, settings, about.environment or environment)
 
 
 def _devices(views: Sequence[Path], tables: Tables) -> list[DeviceEvents]:

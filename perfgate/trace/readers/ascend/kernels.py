@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -52,15 +51,8 @@ KINDS: dict[str, Kind] = {
 _NO_COUNTERS = frozenset((*KINDS, "model name", "infer id", "context id", "batch id", "subtask id", "index id"))
 
 
-class KernelRows(NamedTuple):
-    """The kernels of a table by device, and the number of rows that lack a required cell."""
-
-    by_device: dict[Device, KernelTable]
-    incomplete: int
-
-
-def read_kernels(path: Path) -> KernelRows:
-    """The kernels of a table in the order of the file. Raises DocumentError for any other file."""
+def read_kernels(path: Path) -> tuple[dict[Device, KernelTable], int]:
+    """The kernels of a table in the order of the file, as ``kernel_rows``. Raises DocumentError for any other file."""
     counters = _TableCounters(path)
     columns = columns_of(path, KINDS, leave_short=True)
     if columns.names and not {"name", "duration(us)"} <= set(columns.names):
@@ -68,8 +60,8 @@ def read_kernels(path: Path) -> KernelRows:
     return kernel_rows(columns, counters.of(columns))
 
 
-def kernel_rows(columns: TableColumns, counters: CounterColumns) -> KernelRows:
-    """The rows of a table as kernels; a row without a duration is left out."""
+def kernel_rows(columns: TableColumns, counters: CounterColumns) -> tuple[dict[Device, KernelTable], int]:
+    """The kernels of a table by device, without rows that lack a duration, and the number of rows that lack a required cell."""
     texts: dict[str, int] = {}
     shapes: dict[Shapes, int] = {}
     words: dict[tuple[str, ...], int] = {}
@@ -88,7 +80,7 @@ def kernel_rows(columns: TableColumns, counters: CounterColumns) -> KernelRows:
         None if number == NO_NUMBER else number: every.select(whole & (owner.unpacked() == number))
         for number in owner.select(whole).distinct()
     }
-    return KernelRows(by_device, columns.rows - int(whole.sum()) + len(columns.short))
+    return by_device, columns.rows - int(whole.sum()) + len(columns.short)
 
 
 def of_graph(models: IntColumn) -> IntColumn:

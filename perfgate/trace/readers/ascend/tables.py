@@ -18,15 +18,13 @@ from perfgate.trace.model.packed import NO_NUMBER, Packed, alike_rows
 from perfgate.trace.model.readings import Readings
 from perfgate.trace.model.recording import (
     AllocationTotal,
-    CallTotal,
     Collective,
     Kernel,
-    OperatorTime,
+    NamedTotal,
     ProfilerStep,
     RankLink,
     TabledStep,
     Timeline,
-    TypeTotal,
 )
 from perfgate.trace.model.steps import profiler_steps, shows_copies, steps_of_tables
 from perfgate.trace.readers.ascend.cache_rates import with_cache_rates
@@ -42,7 +40,6 @@ _ByDevice = dict[Device, tuple[_Item, ...]]
 _NO_DEVICE = Message("notes.no-device-recorded")
 _LEVEL1 = Message("notes.table-needs-level-1")
 _MEMORY = Message("notes.table-needs-memory")
-_PERCENT = 100.0
 # Binary units: 1452.0 MB of memory_record.csv are 1522532352 bytes in the database of the same run, 18816.5 KB are 19268096.
 _MEBIBYTE, _KIBIBYTE = 1 << 20, 1 << 10
 _PARTS = {
@@ -59,12 +56,7 @@ _TASKS: dict[str, Kind] = {
 }
 _OWNER: dict[str, Kind] = {"device type": "text", "device": "text", "device_id": "whole"}
 _HELD = ("allocation time(us)", "release time(us)")
-_OPERATOR_TIMES = (
-    "host self duration(us)",
-    "host total duration(us)",
-    "device self duration(us)",
-    "device total duration(us)",
-)
+_SELF_TIME = "host self duration(us)"
 
 
 class Tables:
@@ -144,10 +136,10 @@ class Tables:
 
     def _read_kernels(self, stem: str) -> dict[Device, KernelTable]:
         parts = [read_kernels(path) for path in self._files(stem, "kernels", _NO_DEVICE)]
-        if incomplete := sum(part.incomplete for part in parts):
+        if incomplete := sum(rows for _, rows in parts):
             self.absent["kernels, some"] = Message("notes.rows-incomplete", {"rows": incomplete, "table": stem})
         tables: dict[Device, list[KernelTable]] = {}
-        for device, kernels in (pair for part in parts for pair in part.by_device.items()):
+        for device, kernels in (pair for tables_of, _ in parts for pair in tables_of.items()):
             tables.setdefault(device, []).append(kernels)
         rates = self._find("l2_cache")
         return {
@@ -211,64 +203,45 @@ def read_steps(path: Path) -> Iterator[tuple[Device, TabledStep]]:
         yield None if device is None or device < 0 else device, step
 
 
-def read_types(path: Path) -> Iterator[tuple[Device, TypeTotal]]:
+def read_types(path: Path) -> Iterator[tuple[Device, NamedTotal]]:
     """op_statistic.csv, which excludes collectives."""
     for row in rows_of(path, limit=MAX_ROWS):
         kind, total, count = row.text("type"), row.duration("total time(us)"), row.whole("count")
         if kind is None or total is None or count is None:
             continue
-        share = row.number("ratio(%)")
-        yield (
-            row.whole("device_id"),
-            TypeTotal(
-                type=kind,
-                core=row.text("core type"),
-                count=count,
-                total_ns=total,
-                shortest_ns=row.duration("min time(us)"),
-                longest_ns=row.duration("max time(us)"),
-                share=None if share is None else share / _PERCENT,
-            ),
-        )
+        yield row.whole("device_id"), NamedTotal(kind, count, total)
 
 
-def read_calls(path: Path) -> Iterator[tuple[Device, CallTotal]]:
+def read_calls(path: Path) -> Iterator[tuple[Device, NamedTotal]]:
     """api_statistic.csv; its Device_id is the word host."""
     for row in rows_of(path, limit=MAX_ROWS):
         name, total, count = row.text("api name"), row.duration("time(us)"), row.whole("count")
         if name is None or total is None or count is None:
             continue
-        level = row.text("level") or ""
-        yield None, CallTotal(level, name, count, total, row.duration("min(us)"), row.duration("max(us)"))
+        yield None, NamedTotal(name, count, total, row.text("level") or "")
 
 
-def read_cpu_nodes(path: Path) -> Iterator[tuple[Device, CallTotal]]:
+def read_cpu_nodes(path: Path) -> Iterator[tuple[Device, NamedTotal]]:
     """data_preprocess.csv, summed by node and device: the work of the device's own CPU."""
     columns = columns_of(path, {"node": "text", "total_time(us)": "duration", "device_id": "whole"})
     names: dict[str, int] = {}
     node, device = columns.coded("node", clean_cell, names), columns.number("device_id")
     name, owner, time = node.unpacked(), device.unpacked(), columns.wholes("total_time(us)")
     for rows in alike_rows((name != NO_TEXT) & (time != NO_NUMBER), device, node):
-        own = time[rows]
-        total, shortest, longest = int(own.sum()), int(own.min()), int(own.max())
-        yield (
-            _device(owner[rows[0]]),
-            CallTotal("aicpu", list(names)[name[rows[0]]], rows.size, total, shortest, longest),
-        )
+        total = NamedTotal(list(names)[name[rows[0]]], rows.size, int(time[rows].sum()), "aicpu")
+        yield _device(owner[rows[0]]), total
 
 
-def read_operators(path: Path) -> Iterator[tuple[Device, OperatorTime]]:
-    """operator_details.csv, summed by operator; it has one row per call, and multi-line call stacks."""
-    columns = columns_of(path, {"name": "text", **dict.fromkeys(_OPERATOR_TIMES, "time")})
+def read_operators(path: Path) -> Iterator[tuple[Device, NamedTotal]]:
+    """The host's self times of operator_details.csv by operator; it has one row per call, and multi-line call stacks."""
+    columns = columns_of(path, {"name": "text", _SELF_TIME: "time"})
     names: dict[str, int] = {}
-    name = columns.coded("name", clean_cell, names).unpacked()
+    name, time = columns.coded("name", clean_cell, names).unpacked(), columns.wholes(_SELF_TIME)
     named = name != NO_TEXT
-    sums = [counts_by_name(name[named], len(names))]
-    for column in _OPERATOR_TIMES:
-        # Self times are differences, which are slightly below zero in older builds.
-        time = columns.wholes(column)
-        sums.append(totals_by_name(name[named], np.where(time == NO_NUMBER, 0, time)[named], len(names)))
-    return ((None, OperatorTime(*row)) for row in zip(names, *(column.tolist() for column in sums)))
+    # Self times are differences, which are slightly below zero in older builds.
+    totals = totals_by_name(name[named], np.where(time == NO_NUMBER, 0, time)[named], len(names))
+    counts = counts_by_name(name[named], len(names))
+    return ((None, NamedTotal(*row)) for row in zip(names, counts.tolist(), totals.tolist()))
 
 
 def read_allocations(path: Path) -> Iterator[tuple[Device, AllocationTotal]]:

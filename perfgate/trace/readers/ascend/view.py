@@ -162,7 +162,7 @@ def _readings(counters: ScannedEvents) -> dict[str, dict[str, Readings]]:
             rates = _numbers(traffic, argument) * _MEBIBYTE
             readings.setdefault(pid, {})[name] = Readings.summed(time, rates, traffic.name.astype(np.int64), "B/s")
     left = ~(clock & (counters.argument(_MEGAHERTZ) != NO_TEXT) | read)
-    for pid, name, recorded in read_counters(counters.select(left)).series:
+    for pid, name, recorded in read_counters(counters.select(left))[0]:
         readings.setdefault(pid, {}).setdefault(name, _with_unit(name, recorded))
     for of_process in readings.values():
         of_process.update(dict(_to_host(of_process)))

@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -74,9 +73,9 @@ def read(path: Path) -> Recording:
     named = _track_names(file.others)
     table, device_of = _table(spans.with_others(pairs) if len(pairs) else spans, named)
     is_counter = file.others.is_phase("C")
-    counters = read_counters(file.others.select(is_counter))
-    is_counter[is_counter] = ~counters.unread
-    timelines = _with_readings(timelines_by_device(path, table, device_of, rank=None), counters.series, named)
+    counters, unread = read_counters(file.others.select(is_counter))
+    is_counter[is_counter] = ~unread
+    timelines = _with_readings(timelines_by_device(path, table, device_of, rank=None), counters, named)
     absent = dict(absent_device(timelines))
     if unended:
         absent["spans"] = Message("notes.unended-spans", {"spans": unended})
@@ -89,27 +88,20 @@ def _with_readings(
     """The timelines with their counters: those of a device that has no timeline, and of the host, belong to all."""
     devices = {timeline.device for timeline in timelines}
     owners = []
-    for counter in series:
-        number = _track(named, counter.process, "").device
+    for process, *_ in series:
+        number, _ = _track(named, process, "")
         owners.append(None if number < 0 else number)
     return tuple(
         replace(
             timeline,
             readings={
-                counter.name: counter.readings
-                for counter, owner in zip(series, owners)
+                name: readings
+                for (_, name, readings), owner in zip(series, owners)
                 if owner in (timeline.device, None) or owner not in devices
             },
         )
         for timeline in timelines
     )
-
-
-class _Track(NamedTuple):
-    """A track classified by its process and thread names: the device, HOST or UNNAMED, and whether it holds collectives."""
-
-    device: int
-    collectives: bool
 
 
 def _pairs(others: ScannedEvents) -> tuple[ScannedEvents, int]:
@@ -162,7 +154,7 @@ def _table(spans: ScannedEvents, named: Mapping[_Key, Mapping[str, str]]) -> tup
         names=all_names,
         tracks=tuple(keys),
     )
-    devices = np.array([one.device for one in tracks] or [HOST], dtype=np.int64)[track]
+    devices = np.array([device for device, _ in tracks] or [HOST], dtype=np.int64)[track]
     return table, np.where(table.is_kind(*DEVICE_KINDS) & (devices == HOST), UNNAMED, devices)
 
 
@@ -180,26 +172,28 @@ def _track_names(others: ScannedEvents) -> dict[_Key, dict[str, str]]:
     return named
 
 
-def _track(named: Mapping[_Key, Mapping[str, str]], process: str, thread: str) -> _Track:
+def _track(named: Mapping[_Key, Mapping[str, str]], process: str, thread: str) -> tuple[int, bool]:
+    """A track classified by its process and thread names: the device, HOST or UNNAMED, and whether it holds collectives."""
     names = named.get((process, ""), {})
     process_name = " ".join(filter(None, (names.get("process_name"), names.get("process_labels"))))
     thread_name = named.get((process, thread), {}).get("thread_name") or thread
     if not (_DEVICE.search(process_name) or _DEVICE.search(process) or _STREAM.search(thread_name)):
-        return _Track(HOST, collectives=False)
+        return HOST, False
     number = _NUMBER.search(process_name)
     collectives = _COLLECTIVE_TRACK.search(f"{process_name} {thread_name}") is not None
-    return _Track(int(number[1]) if number else UNNAMED, collectives)
+    return int(number[1]) if number else UNNAMED, collectives
 
 
-def _kind(track: _Track, name: str, category: str) -> EventKind:
+def _kind(track: tuple[int, bool], name: str, category: str) -> EventKind:
+    device, holds_collectives = track
     if STEP_NAME.fullmatch(name):
         return "annotation"
     kind = KIND_OF_CATEGORY.get(category)
     if kind is not None and kind != "compute":
         return kind
-    if kind is None and track.device == HOST:
+    if kind is None and device == HOST:
         return "other"
-    if track.collectives:
+    if holds_collectives:
         return "comm"
     by_name = kernel_kind(name)
     return "copy" if by_name == "compute" and _COPY.search(name) else by_name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,7 +40,7 @@ from perfgate.trace.scanner.chrome_events import (
     timelines_by_device,
 )
 from perfgate.trace.scanner.compressed import is_json, named
-from perfgate.trace.scanner.counters import ReadCounters, read_counters
+from perfgate.trace.scanner.counters import CounterSeries, read_counters
 from perfgate.trace.scanner.library import COUNTER_ARGUMENTS
 from perfgate.trace.scanner.scan import scan
 from perfgate.trace.scanner.scanned import NO_NUMBER, Names, ScannedEvents, ScannedTexts, requests_named
@@ -167,8 +167,8 @@ def _spans(path: Path) -> _Spans:
     by_category[on_device] = KIND_CODES["compute"]
     correlation = _correlations(spans, read_arrows, np.flatnonzero(_LAUNCHING[by_category]))
     is_counter = others.is_phase("C")
-    counters = read_counters(others.select(is_counter))
-    is_counter[is_counter] = ~counters.unread
+    counters, unread = read_counters(others.select(is_counter))
+    is_counter[is_counter] = ~unread
     ignored = others.select(~is_counter) if is_counter.any() else others
     notes = (*ignored.ignored("BEbenC"), *_not_understood(path, spans, unknown & ~on_device))
     readings = _readings(allocations, counters)
@@ -196,7 +196,7 @@ def _spans(path: Path) -> _Spans:
     return _Spans(events, devices, _collective_kernels(events, spans, devices), readings, around, notes)
 
 
-def _readings(allocations: ScannedEvents, counters: ReadCounters) -> dict[int, dict[str, Readings]]:
+def _readings(allocations: ScannedEvents, counters: Sequence[CounterSeries]) -> dict[int, dict[str, Readings]]:
     """The memory that allocators held, and the counters as recorded, by the device that they belong to, else by HOST."""
     time, _ = allocations.times(durations=False)
     kind, number = allocations.argument(_DEVICE_TYPE), allocations.argument(_DEVICE_ID)
@@ -209,7 +209,7 @@ def _readings(allocations: ScannedEvents, counters: ReadCounters) -> dict[int, d
             if held[own].any():
                 named = f"host {name}" if device == HOST else name
                 readings.setdefault(device, {})[named] = Readings.of(time[own], held[own], "B")
-    for process, name, recorded in counters.series:
+    for process, name, recorded in counters:
         is_number = process.isdigit() and len(process) < _PROCESS_DIGITS
         readings.setdefault(int(process) if is_number else HOST, {}).setdefault(name, recorded)
     return readings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from urllib.parse import quote
 
 from perfgate.catalogue.lookup import CARDS, metric
@@ -29,14 +28,6 @@ RUNS_A_PAGE = 200
 _MAX_ROWS, _MAX_OPERATORS, _MAX_WARNINGS = 400, 15, 60
 # The state of the device, of step 19.
 _DEVICE_METRICS = ("thermal.temperature", "thermal.clock", "thermal.throttled", "thermal.power", "thermal.derating")
-
-
-@dataclass(frozen=True)
-class RunNeighbours:
-    """The runs of the same testbed before and after a run."""
-
-    before: StoredRun | None = None
-    after: StoredRun | None = None
 
 
 def page_count(content: SiteContent) -> int:
@@ -67,7 +58,7 @@ def render_run(
     listed: StoredRun,
     run: RunDocument,
     numbers_of_run: Sequence[BesideLevel],
-    neighbours: RunNeighbours,
+    neighbours: tuple[StoredRun | None, StoredRun | None],
     kept: KeptOfRun,
     content: SiteContent,
     links: SiteLinks,
@@ -75,7 +66,11 @@ def render_run(
     *,
     recording: str = "",
 ) -> str:
-    """``recording`` is the name under which a service shows the traces of the run."""
+    """The page of a run, with links to its ``neighbours``: the runs of its testbed before and after it.
+
+    ``recording`` is the name under which a service shows the traces of the run.
+    """
+    before, after = neighbours
     with speaking(language):
         address = run_address(listed.id)
         root = links.root(address)
@@ -88,8 +83,8 @@ def render_run(
             "sha256": listed.id,
             "facts": _facts(listed, run),
             "recording": Words(quote(recording, safe="")),
-            "before": _neighbour(neighbours.before, listed, links, root, is_earlier=True),
-            "after": _neighbour(neighbours.after, listed, links, root, is_earlier=False),
+            "before": _neighbour(before, listed, links, root, is_earlier=True),
+            "after": _neighbour(after, listed, links, root, is_earlier=False),
             "errors": _errors(run),
             "warnings": [*clock_notes(run, listed.recorded_at), *run.warnings][:_MAX_WARNINGS],
             "apart": apart,

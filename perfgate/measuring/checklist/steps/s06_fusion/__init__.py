@@ -189,7 +189,8 @@ def _judge_graph_fusions(outcome: StepOutcome, folders: Sequence[Path], *, since
     counts = read_fusion_result(*folders, since=since)
     if counts is None:
         return
-    outcome.number("fusion.graph_fusions", float(sum(counts.took_effect.values())))
-    for name, matched in sorted(counts.matched.items()):
-        if matched and not counts.took_effect[name]:
+    matches, effects = counts
+    outcome.number("fusion.graph_fusions", float(sum(effects.values())))
+    for name, matched in sorted(matches.items()):
+        if matched and not effects[name]:
             outcome.note("fusion.pass_without_effect", "info", {"name": name, "matched": matched})

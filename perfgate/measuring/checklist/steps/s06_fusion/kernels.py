@@ -147,15 +147,8 @@ def _may_hand_on(shapes: Sequence[Shapes], outputs: int, inputs: int) -> bool:
     return NO_TEXT in (outputs, inputs) or bool(set(shapes[outputs]) & set(shapes[inputs]))
 
 
-class PassCounts(NamedTuple):
-    """How often each pass matched and took effect, over all graphs."""
-
-    matched: Counter[str]
-    took_effect: Counter[str]
-
-
-def read_fusion_result(*folders: Path, since: float = 0.0) -> PassCounts | None:
-    """The counts of the first folder with a readable file of passes, None if there is none.
+def read_fusion_result(*folders: Path, since: float = 0.0) -> tuple[Counter[str], Counter[str]] | None:
+    """How often each pass matched and took effect, by the first folder with a readable file of passes; None without one.
 
     A file last written before ``since`` belongs to another process.
     """
@@ -169,11 +162,11 @@ def read_fusion_result(*folders: Path, since: float = 0.0) -> PassCounts | None:
         except (OSError, ValueError, RecursionError):  # a broken file is ignored
             continue
         if passes:
-            counts = PassCounts(Counter(), Counter())
+            matched, took_effect = Counter[str](), Counter[str]()
             for name, fields in passes:
-                counts.matched[name] += _number(fields.get("match_times"))
-                counts.took_effect[name] += _number(fields.get("effect_times"))
-            return counts
+                matched[name] += _number(fields.get("match_times"))
+                took_effect[name] += _number(fields.get("effect_times"))
+            return matched, took_effect
     return None
 
 

@@ -58,7 +58,7 @@ def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> N
             lengths = [None if window is None else float(window.end - window.start) for window in windows]
             times: NodeTimes | None = NodeTimes(lengths, total)
         else:
-            times = _kernel_times(kernels, windows)
+            times = _kernel_times(*kernels, windows)
         if times is None:
             return None
         measured.append(times)
@@ -104,27 +104,20 @@ def _outermost(ops: EventTable, variants: frozenset[str]) -> tuple[list[str], li
     return names, windows
 
 
-class _LaunchedKernels(NamedTuple):
-    """When the operator that launched each kernel began, and the kernel's nanoseconds."""
-
-    launched: IntColumn
-    durations: IntColumn
-
-
-def _launched_kernels(trace: CallTrace) -> _LaunchedKernels:
-    """The kernels that an operator of the host launched, on its own thread or over a queue."""
+def _launched_kernels(trace: CallTrace) -> tuple[IntColumn, IntColumn]:
+    """The kernels that an operator launched, on its own thread or over a queue: when the operator began, and nanoseconds."""
     stacks = stacks_of(trace.events)
     operators = operators_above(stacks)
     kernels = np.isin(stacks.events.kind, [KIND_CODES[kind] for kind in KERNEL_KINDS])
     rows = np.flatnonzero(kernels & (operators != NOTHING_AROUND))
-    return _LaunchedKernels(stacks.events.start[operators[rows]], stacks.events.duration[rows])
+    return stacks.events.start[operators[rows]], stacks.events.duration[rows]
 
 
-def _kernel_times(kernels: _LaunchedKernels, windows: Sequence[_Window | None]) -> NodeTimes | None:
+def _kernel_times(launched: IntColumn, durations: IntColumn, windows: Sequence[_Window | None]) -> NodeTimes | None:
     """Assign each kernel to the node during which the host launched it."""
     ran = [(at, window) for at, window in enumerate(windows) if window is not None]
-    of_call = (kernels.launched >= ran[0][1].start) & (kernels.launched <= ran[-1][1].end)
-    launched, durations = kernels.launched[of_call], kernels.durations[of_call]
+    of_call = (launched >= ran[0][1].start) & (launched <= ran[-1][1].end)
+    launched, durations = launched[of_call], durations[of_call]
     starts = np.asarray([window.start for _, window in ran])
     ends = np.asarray([window.end for _, window in ran])
     at = np.maximum(np.searchsorted(starts, launched, side="right") - 1, 0)

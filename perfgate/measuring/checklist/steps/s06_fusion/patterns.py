@@ -323,13 +323,13 @@ def _affine(graph: _Graph, at: int) -> list[int]:
 def _after_products(graph: _Graph) -> Iterator[Pattern]:
     """A convolution or matrix product and the operators on its result alone: normalization by constants, bias, activation."""
     for product in graph.free("product"):
-        following, behind = _epilogue(graph, product)
+        following, behind, by = _epilogue(graph, product)
         if following:
             yield graph.pattern(_kind(graph, product, following[-1]), {product, *following}, remaining={product})
-        elif behind is not None:
+        elif behind:
             # Nothing is claimed, so that other patterns may still use these operators.
-            ops = tuple(sorted(behind.ops))
-            yield Pattern("broken", (product, *ops), ops, broken_by=behind.by)
+            ops = tuple(sorted(behind))
+            yield Pattern("broken", (product, *ops), ops, broken_by=by)
 
 
 def _kind(graph: _Graph, product: int, last: int) -> PatternKind:
@@ -338,17 +338,11 @@ def _kind(graph: _Graph, product: int, last: int) -> PatternKind:
     return "matmul_activation" if _is_product(graph.nodes[product]) else "conv_norm_activation"
 
 
-class _Behind(NamedTuple):
-    """Operators separated from a product by a change of its result's layout."""
-
-    by: str
-    ops: list[int]
-
-
-def _epilogue(graph: _Graph, product: int) -> tuple[list[int], _Behind | None]:
-    """The operators that could run in the product's epilogue, and those that a layout change keeps out of it."""
+def _epilogue(graph: _Graph, product: int) -> tuple[list[int], list[int], str | None]:
+    """The operators that could run in the product's epilogue, those that a change of layout keeps out of it, and which."""
     following: list[int] = []
-    behind: _Behind | None = None
+    behind: list[int] = []
+    separated_by: str | None = None
     at = product
     while len(takers := graph.down(at)) == 1 and takers[0] not in graph.claimed:
         before, at = at, takers[0]
@@ -359,15 +353,13 @@ def _epilogue(graph: _Graph, product: int) -> tuple[list[int], _Behind | None]:
             break
         by = node.reshapes[node.inputs.index(before)] if node.reshapes else None
         by = node.plain if by is None and reorders else by
-        if behind is None and by is not None:
-            behind = _Behind(by, [])
-        (following if behind is None else behind.ops).append(at)
+        separated_by = separated_by or by
+        (behind if separated_by else following).append(at)
         if ends:
             break
     _without_mere_arithmetic(graph, following)
-    if behind is not None:
-        _without_mere_arithmetic(graph, behind.ops)
-    return following, behind if behind is not None and behind.ops else None
+    _without_mere_arithmetic(graph, behind)
+    return following, behind, separated_by
 
 
 def _ends_epilogue(node: Node, product: Node) -> bool:

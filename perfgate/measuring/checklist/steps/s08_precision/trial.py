@@ -35,13 +35,8 @@ class PrecisionTrial(NamedTuple):
     memory_ratio: float | None
 
 
-class _Ways(NamedTuple):
-    """One call in full and in low precision, each on an input of its own pool."""
-
-    full: Callable[[Any], Any]
-    full_pool: list[Any]
-    low: Callable[[Any], Any]
-    low_pool: list[Any]
+# A call in one precision, and the pool of its inputs.
+_Way = tuple[Callable[[Any], Any], list[Any]]
 
 
 def try_autocast(context: StepContext, shape: str, *, seconds: float) -> PrecisionTrial | FailedExperiment:
@@ -71,24 +66,23 @@ def _under_autocast(context: StepContext, shape: str, seconds: float) -> Precisi
             return workload.invoke(inputs)
 
     pool = workload.pool(shape)
-    ways = _Ways(workload.invoke, pool, under_autocast, pool)
-    word = str(dtype).rpartition(".")[2]
-    return _trial(context, shape, ways, dtype=word, against="as_is", seconds=seconds)
+    full, low = (workload.invoke, pool), (under_autocast, pool)
+    return _trial(context, shape, full, low, dtype=str(dtype).rpartition(".")[2], against="as_is", seconds=seconds)
 
 
 def _beside_full_copy(context: StepContext, shape: str, dtype: str, seconds: float) -> PrecisionTrial:
     workload = context.workload
-    full = workload.around(copy_of_model(context).float())
+    copy = workload.around(copy_of_model(context).float())
     low_pool = workload.pool(shape)
     full_pool = [
         each_tensor(inputs, lambda tensor: tensor.float() if tensor.is_floating_point() else tensor)
         for inputs in low_pool
     ]
-    audit = audit_call(context, lambda: full.invoke(full_pool[0]))
+    audit = audit_call(context, lambda: copy.invoke(full_pool[0]))
     if any(op.product is not None and op.product.low for op in audit):
         raise ExperimentError(Message("operators.autocast-inside"))
-    ways = _Ways(full.invoke, full_pool, workload.invoke, low_pool)
-    return _trial(context, shape, ways, dtype=dtype, against="full", seconds=seconds)
+    full, low = (copy.invoke, full_pool), (workload.invoke, low_pool)
+    return _trial(context, shape, full, low, dtype=dtype, against="full", seconds=seconds)
 
 
 def low_dtype(kind: str) -> Any:
@@ -117,20 +111,15 @@ def rounding_switches(kind: str, *, multiplies: bool, convolves: bool) -> list[s
 
 
 def _trial(
-    context: StepContext, shape: str, ways: _Ways, *, dtype: str, against: Against, seconds: float
+    context: StepContext, shape: str, full: _Way, low: _Way, *, dtype: str, against: Against, seconds: float
 ) -> PrecisionTrial:
     context.progress(f"comparing precisions with inputs of shape {shape}")
-    agreed = compare_outputs(lambda: ways.full(ways.full_pool[0]), lambda: ways.low(ways.low_pool[0]), context.device)
-    refused = _refused(context, shape, ways.low)
-    ratio = _memory_ratio(context, ways)
+    (call, pool), (low_call, low_pool) = full, low
+    agreed = compare_outputs(lambda: call(pool[0]), lambda: low_call(low_pool[0]), context.device)
+    refused = _refused(context, shape, low_call)
+    ratio = _memory_ratio(context, full, low)
     with quiet():
-        versus = compare(
-            rotating(ways.full, ways.full_pool),
-            rotating(ways.low, ways.low_pool),
-            context.device,
-            seconds=seconds,
-            seed=context.seed,
-        )
+        versus = compare(rotating(*full), rotating(*low), context.device, seconds=seconds, seed=context.seed)
     return PrecisionTrial(dtype, against, versus, agreed, refused, ratio)
 
 
@@ -142,11 +131,11 @@ def _refused(context: StepContext, shape: str, low: Callable[[Any], Any]) -> str
     return refusal(context.workload, output, inputs)
 
 
-def _memory_ratio(context: StepContext, ways: _Ways) -> float | None:
+def _memory_ratio(context: StepContext, *ways: _Way) -> float | None:
     """The peak memory of a low call over that of a full one, None if the device does not count or nothing is allocated."""
     peaks = []
-    for way, pool in ((ways.full, ways.full_pool), (ways.low, ways.low_pool)):
+    for call, pool in ways:
         # The first of two calls includes allocations that libraries keep.
-        counts = context.device.count_memory([partial(way, pool[0])] * 2)
+        counts = context.device.count_memory([partial(call, pool[0])] * 2)
         peaks.append(counts[-1].peak_bytes if counts else 0)
     return peaks[1] / peaks[0] if all(peaks) else None

@@ -28,7 +28,6 @@ from perfgate.measuring.checklist.steps.s10_batching.serving import (
     Candidate,
     PolicyReplay,
     ServiceModel,
-    Speedup,
     candidates,
     measure_service,
     replay,
@@ -39,7 +38,7 @@ from perfgate.measuring.devices.batches import each_tensor, tensors
 from perfgate.measuring.timing.open_loop import arrivals, rate_of
 from perfgate.measuring.workload.workload import Traffic
 from perfgate.stats.batching import BatchingPolicy
-from perfgate.stats.summary import P99_FLOOR, dependent_quantile
+from perfgate.stats.summary import P99_FLOOR, SampleEstimate, dependent_quantile
 from perfgate.system.garbage import quiet
 
 _QUICK_REQUESTS = 4_000
@@ -95,9 +94,9 @@ class BatchingStep:
         outcome = context.outcome()
         for summary in context.summaries:
             if (scheduled := scheduling(summary.timeline.events)) is not None:
-                rank = outcome.under(**profiled(summary))
-                rank.number(_SCHEDULING, scheduled.share)
-                rank.above(_SCHEDULING, scheduled.share, {"op": scheduled.op})
+                (op, share), rank = scheduled, outcome.under(**profiled(summary))
+                rank.number(_SCHEDULING, share)
+                rank.above(_SCHEDULING, share, {"op": op})
         return outcome if outcome.values else not_applicable(Message("times.calls-needed"))
 
     def _measure_requests(self, context: StepContext) -> StepOutcome:
@@ -161,8 +160,7 @@ def _judge(outcome: StepOutcome, simulation: _Simulation, replays: list[PolicyRe
     outcome.under(**simulation.labels(best, "simulated")).number("batching.gain", simulation.gain)
     on_replay = outcome.under(**simulation.labels(best, "replayed"))
     if speedup is not None:
-        interval = (speedup.low, speedup.high)
-        on_replay.number("batching.speedup", speedup.value, count=speedup.blocks, interval=interval)
+        on_replay.number("batching.speedup", speedup.value, count=speedup.size, interval=speedup.interval)
     else:
         few = Message("times.replay-too-slow", {"rate": simulation.rate})
         on_replay.missing("batching.speedup", Message("times.static-soonest") if replays else few)
@@ -175,8 +173,8 @@ def _add_candidate(outcome: StepOutcome, candidate: Candidate, simulation: _Simu
     if simulation.promised is not None:
         simulated.number("batching.goodput", served.goodput(simulation.promised))
     if candidate.at_most is not None:
-        at_most = outcome.under(**simulation.labels(candidate.at_most.policy, "simulated"))
-        at_most.number("batching.max_rate", candidate.at_most.rate)
+        policy, rate = candidate.at_most
+        outcome.under(**simulation.labels(policy, "simulated")).number("batching.max_rate", rate)
 
 
 def _add_replay(outcome: StepOutcome, replayed: PolicyReplay, error: float, simulation: _Simulation) -> None:
@@ -197,7 +195,9 @@ def _add_latencies(outcome: StepOutcome, latencies: npt.NDArray[np.float64], fil
     outcome.number("batching.fill", fill)
 
 
-def _judge_gain(outcome: StepOutcome, simulation: _Simulation, speedup: Speedup | None, agree: bool | None) -> None:
+def _judge_gain(
+    outcome: StepOutcome, simulation: _Simulation, speedup: SampleEstimate | None, agree: bool | None
+) -> None:
     """Recommend a policy if its simulated gain exceeds the limit, the replay confirms it, and outputs stay the same."""
     policy = simulation.best.policy
     too_little = simulation.gain <= limit("batching.gain.warning", outcome.limits)
@@ -218,7 +218,7 @@ def _judge_gain(outcome: StepOutcome, simulation: _Simulation, speedup: Speedup 
     }
     if agree is False:
         outcome.note("batching.differs", "warning", {**evidence, "outputs": Message("output.another")})
-    elif speedup is None or speedup.low <= 1:
+    elif speedup is None or speedup.low is None or speedup.low <= 1:
         outcome.note("batching.unconfirmed", "info", evidence)
     else:
         outcome.note("batching.gain", "warning", evidence)

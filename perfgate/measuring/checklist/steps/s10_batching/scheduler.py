@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from perfgate.trace.model.arithmetic import overlap_length, totals_by_name, union_length
 from perfgate.trace.model.events import DEVICE_KINDS, EventTable
@@ -15,15 +14,11 @@ _SCHEDULING = re.compile(
 )
 
 
-class Scheduling(NamedTuple):
-    """The function of a scheduler that takes most time, and the share of the recording in which any does and no kernel runs."""
+def scheduling(events: EventTable) -> tuple[str, float] | None:
+    """The function of a scheduler that takes most time, and the share of the recording in which any does and no kernel runs.
 
-    op: str
-    share: float
-
-
-def scheduling(events: EventTable) -> Scheduling | None:
-    """None if the recording has no function of a scheduler."""
+    None if the recording has no such function.
+    """
     on_host = ~events.is_kind(*DEVICE_KINDS, "device_annotation", "memory")
     own = events.select(on_host & events.is_named(_SCHEDULING.search))
     if not len(own):
@@ -32,4 +27,4 @@ def scheduling(events: EventTable) -> Scheduling | None:
     exposed = union_length(own.intervals) - overlap_length(own.intervals, device.intervals)
     totals = totals_by_name(own.name, own.duration, len(own.names))
     length = int(events.end.max() - events.start.min())
-    return Scheduling(op=own.names[int(totals.argmax())], share=exposed / length if length else 0.0)
+    return own.names[int(totals.argmax())], exposed / length if length else 0.0

@@ -7,7 +7,6 @@ import random
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,7 @@ from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.timing.calls import CallBudget, time_calls
 from perfgate.stats.batching import BatchingPolicy, Served, continuous, highest_rate, serve, simulate, static, time_out
 from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
-from perfgate.stats.summary import CONFIDENCE
+from perfgate.stats.summary import CONFIDENCE, SampleEstimate
 
 # Of a stable queue all but the last few requests are answered when the last comes in.
 _KEEPS_UP = 0.95
@@ -77,20 +76,17 @@ def measure_service(context: StepContext, shape: str) -> ServiceModel:
     return ServiceModel({size: float(np.median(times)) for size, times in seconds.items()})
 
 
-class PolicyRate(NamedTuple):
-    """The highest rate in requests per second that keeps the P99, and the policy that reaches it; 0 if there is none."""
-
-    policy: BatchingPolicy
-    rate: float
-
-
 @dataclass(frozen=True)
 class Candidate:
-    """A policy and the result of its simulation; ``at_most``, the highest rate for its kind, requires an SLA."""
+    """A policy and the result of its simulation.
+
+    ``at_most`` is the highest rate in requests per second at which its kind keeps the P99 of the SLA, 0 if there is none, and
+    the policy that reaches it; None without an SLA.
+    """
 
     policy: BatchingPolicy
     served: Served
-    at_most: PolicyRate | None = None
+    at_most: tuple[BatchingPolicy, float] | None = None
 
     @property
     def p99(self) -> float:
@@ -126,8 +122,8 @@ def candidates(
     fewer = arrivals[: arrivals.size // _PART_FOR_RATES]
     rated = []
     for candidate, policies in zip(best, kinds):
-        rates = [PolicyRate(policy, _rate_kept(service, fewer, policy, promised)) for policy in policies]
-        rated.append(replace(candidate, at_most=max(rates, key=lambda highest: highest.rate)))
+        rates = [(policy, _rate_kept(service, fewer, policy, promised)) for policy in policies]
+        rated.append(replace(candidate, at_most=max(rates, key=lambda highest: highest[1])))
     return rated
 
 
@@ -151,16 +147,6 @@ def _rate_kept(service: ServiceModel, arrivals: Floats, policy: BatchingPolicy, 
         return bool(np.quantile(served.latencies, 0.99) <= promised)
 
     return highest_rate(keeps, most=service.capacity(policy.batch), steps=8, halvings=6)
-
-
-@dataclass(frozen=True)
-class Speedup:
-    """How many times as fast requests are answered, with its interval at ``CONFIDENCE``, over so many blocks of requests."""
-
-    value: float
-    low: float
-    high: float
-    blocks: int
 
 
 @dataclass(frozen=True)
@@ -189,8 +175,11 @@ class PolicyReplay:
         simulated = [simulate(served.arrivals, self.policy, service).latencies for served in self.stretches]
         return float(self.latencies.mean() / np.concatenate(simulated).mean() - 1)
 
-    def speedup_over(self, other: PolicyReplay) -> Speedup:
-        """Compare the mean latencies of blocks of the same consecutive requests; neighbours share a queue, blocks hardly."""
+    def speedup_over(self, other: PolicyReplay) -> SampleEstimate:
+        """How many times as fast requests are answered: the mean latencies of blocks of the same consecutive requests.
+
+        Neighbours share a queue, blocks hardly. The interval is one at ``CONFIDENCE``.
+        """
         per_segment = math.ceil(_BLOCKS / len(self.stretches))
         differences = [
             math.log(before.mean() / after.mean())
@@ -201,7 +190,7 @@ class PolicyReplay:
         ]
         values, alpha = np.asarray(differences), (1 - CONFIDENCE) / 2
         low, high = lower_bound(values, alpha), upper_bound(values, alpha)
-        return Speedup(math.exp(estimate(values)), math.exp(low), math.exp(high), len(differences))
+        return SampleEstimate(math.exp(estimate(values)), math.exp(low), math.exp(high), len(differences))
 
 
 class _WorkloadServer:
