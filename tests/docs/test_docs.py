@@ -54,6 +54,8 @@ NOT_RUN = {
     "installs from a repository",
     "needs a cluster; tests/cluster starts Slurm and runs what Kubernetes would",
     "needs stored runs of main; tests/unit/service/test_ask.py asks every question",
+    "needs a mail server and eight stored versions of main; tests/unit/report/test_trend.py reads the file",
+    "measures the whole checklist; tests/unit/trend/test_uplifts.py has such a commit",
 }
 
 

@@ -169,6 +169,8 @@ def test_publish__record__the_verdict_of_each_testbed_is_kept(github: Job, root:
     kept = {one.testbed: (one.verdict, one.change, one.commit) for one in store.gates("model")}
     head = github.project.head
     assert kept == {"910b": ("PASS", 7, head), "a3": ("FAIL", 7, head), "cpu-x86": ("PASS", 7, head)}
+    job = f"{github.environ['GITHUB_SERVER_URL']}/team/model/actions/runs/50/attempts/1"
+    assert {one.link for one in store.gates("model")} == {job}
 
 
 def test_publish__record_and_the_store_refuses__the_verdict_stands(github: Job, root: Path) -> None:
