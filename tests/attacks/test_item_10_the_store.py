@@ -406,11 +406,11 @@ def test_keep__slower_than_mains_earlier_runs__kept_for_the_trend_but_no_level_f
     config = load_config(project.root)
     fast = [0.00200, 0.00201, 0.00199, 0.00202, 0.00198, 0.00200]
     for number, value in enumerate(fast):
-        keep(config, {}, project.run(session=f"s{number}", value=value, day=number + 1), allow_dirty=False)
+        keep(config, {}, project.run(session=f"s{number}", value=value, day=number + 1), [], allow_dirty=False)
     git(project.root, "commit", "-q", "--allow-empty", "-m", "slower")
     project.head = git(project.root, "rev-parse", "HEAD")
     slower = project.run(session="s6", value=0.0026, day=7)
-    kept = keep(config, {}, slower, allow_dirty=False)
+    kept = keep(config, {}, slower, [], allow_dirty=False)
     assert kept.suspected == ("latency.p50 of encoder/short (30.0 %)",)
 
     store = open_project_store(config, {})

@@ -23,6 +23,7 @@ INPUT = re.compile(r"\$\[\[ inputs\.([\w-]+) ]]")
 TRUSTED = {
     "perfgate-publish": "perfgate-publish",
     "perfgate-baseline": "perfgate-main",
+    "perfgate-command": "perfgate-main",
     "perfgate-weekly": "perfgate-main",
 }
 UNTRUSTED = {"perfgate-measure", "perfgate-confirm"}
@@ -134,7 +135,7 @@ def test_template__inputs__are_described_and_used_and_name_no_package_that_nobod
     assert body
 
 
-def test_template__jobs__are_these_and_the_token_is_in_three_of_them() -> None:
+def test_template__jobs__are_these_and_the_token_is_in_four_of_them() -> None:
     jobs = expanded()
     assert set(jobs) == {*TRUSTED, *UNTRUSTED}
     environments = {name: job["environment"]["name"] for name, job in jobs.items() if "environment" in job}
@@ -145,7 +146,7 @@ def test_template__jobs__are_these_and_the_token_is_in_three_of_them() -> None:
 
 
 @pytest.mark.parametrize(("token", "code"), [("", 80), ("glpat-x", 0)])
-@pytest.mark.parametrize("name", ["perfgate-baseline", "perfgate-weekly"])
+@pytest.mark.parametrize("name", ["perfgate-baseline", "perfgate-command", "perfgate-weekly"])
 def test_job_of_the_default_branch__no_token_yet__warns_and_does_not_fail(name: str, token: str, code: int) -> None:
     guard = expanded()[name]["script"][0]
     done = subprocess.run(["sh", "-c", guard], env={"PERFGATE_TOKEN": token}, capture_output=True, check=False)
@@ -199,7 +200,9 @@ def test_job__script__is_one_that_the_shell_reads(name: str, shell: str) -> None
 def test_job__perfgate_commands__are_ones_with_these_options() -> None:
     text = "\n".join(line for job in expanded().values() for line in job["script"]).replace("\\\n", "")
     found = re.findall(r"(?:gate|set --|-m perfgate) ([a-z]+(?: record)?) ([^\n|]*)", text)
-    assert {command for command, _ in found} == {"check", "run", "report", "publish", "baseline record", "trend"}
+    assert {command for command, _ in found} == {
+        "check", "run", "report", "publish", "baseline record", "command", "trend"
+    }  # fmt: skip
     for command, rest in found:
         group, _, member = command.partition(" ")
         known = cli.get_command(None, group)  # type: ignore[arg-type]
