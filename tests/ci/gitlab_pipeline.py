@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 
@@ -89,15 +89,23 @@ class Project:
         self.tokens = {"perfgate-publish": BOT_TOKEN, "perfgate-main": BOT_TOKEN}
         self._pipelines = 800
 
-    def start(self, *, settings: str = "", own: dict[str, object] | None = None, **inputs: object) -> None:
+    def start(
+        self,
+        *,
+        settings: str = "",
+        own: dict[str, object] | None = None,
+        testbeds: Sequence[dict[str, object]] = ({},),
+        **inputs: object,
+    ) -> None:
         """Commit main with the template, and push it to the forge's repository.
 
-        ``settings`` are further ones of perfgate.toml, ``own`` is the project's own part of .gitlab-ci.yml.
+        ``settings`` are further ones of perfgate.toml, ``own`` is the project's own part of .gitlab-ci.yml. The template is
+        included once for each of the ``testbeds``, with their inputs besides those of all.
         """
         self.clone.git("checkout", "-q", "main")
         shutil.copytree(ROOT / "templates", self.root / "templates")
         (self.root / ".gitignore").write_text(IGNORED)
-        self.configure(own or {}, **inputs)
+        self.configure(own or {}, testbeds, **inputs)
         config = self.root / "perfgate.toml"
         config.write_text(config.read_text() + '[store]\npath = "branch://perfgate-data"\n' + settings)
         self.clone.commit("perfgate in the pipeline")
@@ -112,13 +120,13 @@ class Project:
         # It clones; what it may not do is this fake's matter in the dialects, where nothing is written with it.
         self.forge.accounts[JOB_TOKEN] = PERSON
 
-    def configure(self, own: dict[str, object], **inputs: object) -> None:
+    def configure(self, own: dict[str, object], testbeds: Sequence[dict[str, object]], **inputs: object) -> None:
         """Write .gitlab-ci.yml."""
         given = {
             "tags": ["npu"], "publish-tags": ["docker"], "python": sys.executable, "package": "perfgate", **inputs,
         }  # fmt: skip
-        include = {"local": "templates/perfgate.yml", "inputs": given}
-        (self.root / ".gitlab-ci.yml").write_text(json.dumps({"include": [include], **own}))
+        includes = [{"local": "templates/perfgate.yml", "inputs": {**given, **testbed}} for testbed in testbeds]
+        (self.root / ".gitlab-ci.yml").write_text(json.dumps({"include": includes, **own}))
 
     def preview(self) -> str:
         """Return .gitlab-ci.yml with everything it includes."""

@@ -23,7 +23,13 @@ pytestmark = [
 ]
 SLOWER = ("y = self.layer(x)\n", "y = self.layer(x)\n        y = y + 0\n        y = y + 0\n")
 MARKER = marker("default")
-
+NPU_PYTHON, NPU_SETUP = ROOT / ".venv-npu" / "bin" / "python", ROOT / "build" / "softnpu" / "set_env.sh"
+SOFTWARE_NPU = pytest.param(
+    [{"name": "soft-npu", "python": str(NPU_PYTHON), "setup": f". {NPU_SETUP}"}],
+    marks=pytest.mark.skipif(
+        not (NPU_PYTHON.exists() and NPU_SETUP.exists()), reason="make test-npu builds a software NPU"
+    ),
+)
 
 # A workflow of somebody's own that goes by the gate's word.
 OWN_CALLER = """
@@ -262,18 +268,23 @@ def test_ci_file__action_validator__finds_nothing(path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_matrix__two_testbeds_and_one_that_has_no_runner__one_comment_with_three_columns(hub: Hub) -> None:
+@pytest.mark.parametrize("more", [[], SOFTWARE_NPU], ids=["cpu", "and-npu"])
+def test_matrix__testbeds_and_one_that_has_no_runner__one_comment_with_a_column_each(
+    hub: Hub, more: list[dict[str, str]]
+) -> None:
     config = hub.clone.root / "perfgate.toml"
     hub.clone.git("checkout", "-q", "main")
-    config.write_text(config.read_text() + '[testbeds]\none-cpu = "cpu"\ntwo-cpus = "cpu"\nabsent = "npu"\n')
-    testbeds = [{"name": "one-cpu"}, {"name": "two-cpus", "setup": "export OMP_NUM_THREADS=2"}]
+    testbeds = [{"name": "one-cpu"}, {"name": "two-cpus", "setup": "export OMP_NUM_THREADS=2"}, *more]
+    names = [testbed["name"] for testbed in testbeds]
+    kinds = {name: "npu" if "npu" in name else "cpu" for name in names} | {"absent": "npu"}
+    config.write_text(config.read_text() + "[testbeds]\n" + "".join(f'{name} = "{kinds[name]}"\n' for name in kinds))
     hub.start(testbeds=json.dumps(testbeds))
     head = hub.change("slower", model=SLOWER)
     done = hub.pull_request("opened")
     assert done.outputs("publish") == {"verdict": "FAIL", "exit-code": "1"}, done.log
     (comment,) = hub.comments()
-    assert "## ❌ perfgate: FAIL – on 2 of 3 testbeds: one-cpu, two-cpus" in comment
-    assert "| | one-cpu | two-cpus | absent |" in comment
+    assert f"## ❌ perfgate: FAIL – on {len(names)} of {len(kinds)} testbeds: {', '.join(names)}" in comment
+    assert f"| | {' | '.join(kinds)} |" in comment
     assert "- **absent**: INCONCLUSIVE – " in comment
     assert hub.statuses() == [(head, "failure")]
     names = {one.name for one in hub.artifacts}

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,43 @@ def test_merge_request_of_a_fork__its_own_pipeline_posts_nothing_and_a_members_d
     assert project.statuses() == []
     assert list(project.folder.rglob("pwn")) == []
     assert "pwn" not in note
+
+
+def test_plan__mistake_in_perfgate_toml__ends_the_pipeline_before_a_device_is_taken(project: Project) -> None:
+    project.start(plan=True)
+    project.clone.git("checkout", "-q", "-B", "feature", "main")
+    config = project.root / "perfgate.toml"
+    config.write_text(config.read_text().replace("looks = [8]", "looks = 8"))
+    done = project.merge_request(project.change("a mistake"))
+    # GitLab goes on to perfgate-publish, which runs always; gitlab-ci-local waits for the skipped job that it needs.
+    assert done.jobs == {"perfgate-plan": 2}, done.log
+    assert "looks" in done.of("perfgate-plan")
+
+
+def test_record__of_a_store_that_the_token_may_write__verdict_kept_for_the_trend(project: Project) -> None:
+    # The project's own rules leave a change of prose out of the queue for the device.
+    own: dict[str, object] = {"perfgate-measure": {"rules": [{"if": "$KIND != 'prose'"}]}}
+    project.start(own=own, plan=True, record=True)
+    done = project.merge_request(project.change("slower", model=SLOWER))
+    assert done.jobs == {"perfgate-plan": 0, "perfgate-measure": 1, "perfgate-publish": 1}, done.log
+    assert "The verdict was kept for `perfgate trend`." in done.of("perfgate-publish")
+    assert project.forge.repository is not None
+    assert "gates/" in git(project.forge.repository, "ls-tree", "-r", "--name-only", "perfgate-data")
+
+    (project.root / "README.md").write_text("prose\n")
+    head = project.change("prose")
+    project.forge.changes[:] = [replace(project.forge.changes[0], files=("README.md",))]
+    done = project.merge_request(head, KIND="prose")
+    assert done.jobs == {"perfgate-plan": 0, "perfgate-publish": 0}, done.log
+    (note, *_) = project.notes()
+    assert " perfgate: SKIPPED" in note
+
+
+def test_drafts__left_out__no_job(project: Project) -> None:
+    project.start(**{"skip-drafts": True, "plan": True})
+    head = project.change("slower", model=SLOWER)
+    done = project.merge_request(head, CI_MERGE_REQUEST_DRAFT="true")
+    assert done.jobs == {}, done.log
 
 
 def test_merged_results__compared_with_what_it_was_merged_into(project: Project) -> None:

@@ -217,7 +217,7 @@ def test_testbeds__example_of_the_page__has_what_the_workflows_the_template_and_
     page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
     (toml,) = re.findall(r"^```toml\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
     names = list(tomllib.loads(toml)["testbeds"])
-    github, gitlab = (
+    github, gitlab, _ = (
         YAML(typ="safe").load(block)
         for block in re.findall(r"^```yaml\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
     )

@@ -27,6 +27,8 @@ TRUSTED = {
     "perfgate-weekly": "perfgate-main",
 }
 UNTRUSTED = {"perfgate-measure", "perfgate-confirm"}
+PLAN = "perfgate-plan"
+ALL = {*TRUSTED, *UNTRUSTED, PLAN}
 
 
 class Reference(list[str]):
@@ -110,7 +112,7 @@ def test_own_pipeline__includes_the_template_with_inputs_it_has() -> None:
     (include,) = yaml.safe_load(OWN.read_text(encoding="utf-8"))["include"]
     assert include["local"] == "templates/perfgate.yml"
     jobs = expanded(**include["inputs"])
-    assert set(jobs) == {*TRUSTED, *UNTRUSTED}
+    assert set(jobs) == ALL
     assert (ROOT / include["inputs"]["directory"] / "perfgate.toml").is_file()
 
 
@@ -137,11 +139,11 @@ def test_template__inputs__are_described_and_used_and_name_no_package_that_nobod
 
 def test_template__jobs__are_these_and_the_token_is_in_four_of_them() -> None:
     jobs = expanded()
-    assert set(jobs) == {*TRUSTED, *UNTRUSTED}
+    assert set(jobs) == ALL
     environments = {name: job["environment"]["name"] for name, job in jobs.items() if "environment" in job}
     assert environments == TRUSTED
     # PERFGATE_TOKEN is given by environment: no job passes it on, and those without one do not name it.
-    assert all("PERFGATE_TOKEN" not in json.dumps(jobs[name]) for name in UNTRUSTED)
+    assert all("PERFGATE_TOKEN" not in json.dumps(jobs[name]) for name in {*UNTRUSTED, PLAN})
     assert all("PERFGATE_TOKEN" not in job["variables"] for job in jobs.values())
 
 
@@ -153,8 +155,8 @@ def test_job_of_the_default_branch__no_token_yet__warns_and_does_not_fail(name: 
     assert (done.returncode, b"no PERFGATE_TOKEN" in done.stdout) == (code, code != 0)
 
 
-@pytest.mark.parametrize("name", sorted(TRUSTED))
-def test_job_with_a_token__runs_nothing_but_perfgate(name: str) -> None:
+@pytest.mark.parametrize("name", sorted({*TRUSTED, PLAN}))
+def test_job_with_a_token_or_before_it__runs_nothing_but_perfgate(name: str) -> None:
     job = expanded(setup=["of-the-change"], python="of-the-change-too")[name]
     assert job["inherit"] == {"default": False, "variables": False}
     assert job["after_script"] == []
@@ -189,7 +191,7 @@ def test_template__scripts__take_nothing_that_a_change_names() -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "sh"])
-@pytest.mark.parametrize("name", sorted({*TRUSTED, *UNTRUSTED}))
+@pytest.mark.parametrize("name", sorted(ALL))
 def test_job__script__is_one_that_the_shell_reads(name: str, shell: str) -> None:
     job = expanded()[name]
     script = "\n".join([*job.get("before_script", []), *job["script"]])
@@ -201,7 +203,7 @@ def test_job__perfgate_commands__are_ones_with_these_options() -> None:
     text = "\n".join(line for job in expanded().values() for line in job["script"]).replace("\\\n", "")
     found = re.findall(r"(?:gate|set --|-m perfgate) ([a-z]+(?: record)?) ([^\n|]*)", text)
     assert {command for command, _ in found} == {
-        "check", "run", "report", "publish", "baseline record", "command", "trend"
+        "check", "run", "plan", "report", "publish", "baseline record", "command", "trend"
     }  # fmt: skip
     for command, rest in found:
         group, _, member = command.partition(" ")
