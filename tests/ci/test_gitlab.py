@@ -190,6 +190,20 @@ def test_record__of_a_store_that_the_token_may_write__verdict_kept_for_the_trend
     assert " perfgate: SKIPPED" in note
 
 
+def test_matrix__two_testbeds_and_one_that_has_no_runner__one_note_with_three_columns(project: Project) -> None:
+    one = {"name": "perfgate", "testbed": "one-cpu", "publish": "all"}
+    two = {
+        "name": "two-cpus", "testbed": "two-cpus", "publish": "none", "weekly": False, "setup": ["export OMP_NUM_THREADS=2"],
+    }  # fmt: skip
+    project.start(settings='[testbeds]\none-cpu = "cpu"\ntwo-cpus = "cpu"\nabsent = "npu"\n', testbeds=[two, one])
+    done = project.merge_request(project.change("slower", model=SLOWER))
+    assert done.jobs == {"two-cpus-measure": 1, "perfgate-measure": 1, "perfgate-publish": 1}, done.log
+    (note,) = project.notes()
+    assert "perfgate: FAIL – on 2 of 3 testbeds: one-cpu, two-cpus" in note
+    assert "| | one-cpu | two-cpus | absent |" in note
+    assert "- **absent**: INCONCLUSIVE – " in note
+
+
 def test_drafts__left_out__no_job(project: Project) -> None:
     project.start(**{"skip-drafts": True, "plan": True})
     head = project.change("slower", model=SLOWER)
