@@ -68,10 +68,10 @@ def COMMAND(context: click.Context, mcp: bool, location: str | None, directory: 
 
 
 def _command(question: Question[Any, Any]) -> click.Command:
-    def answer(directory: Path, as_json: bool, location: str | None = None, **given: object) -> None:  # noqa: ARG001
+    def answer(directory: Path, as_json: bool, **given: Any) -> None:  # noqa: ARG001
         from perfgate.flows.ask.sources import local_sources
 
-        sources = local_sources(location, directory, os.environ)
+        sources = local_sources(given.pop("location", None), directory, os.environ)
         print_json(question.ask({name: value for name, value in given.items() if value is not None}, sources))
 
     schema = question.schema()
