@@ -28,8 +28,8 @@ from perfgate.errors import (
     UnknownRunError,
     UsageError,
 )
-from perfgate.flows.shared.artifact import DEFAULT_KEY, fetch_artifact, fetch_traces
 from perfgate.flows.shared.artifacts import KeptFolder, keep_artifacts, open_artifacts
+from perfgate.flows.shared.ci_artifact import DEFAULT_KEY, fetch_artifact, fetch_traces
 from perfgate.flows.shared.options import exit_code
 from perfgate.flows.shared.results import USUAL_FOLDERS, newest_result
 from perfgate.flows.shared.session import now

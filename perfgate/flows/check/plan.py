@@ -12,7 +12,7 @@ from perfgate.document.plan import MeasurementPlan
 from perfgate.errors import UsageError
 from perfgate.flows.check.project import project_of_change
 from perfgate.flows.check.sides import choose_sides, configuration_of, skipped_decision
-from perfgate.flows.shared.artifact import DEFAULT_KEY, status_name
+from perfgate.flows.shared.ci_artifact import DEFAULT_KEY, status_name
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.trust.commits import config_at

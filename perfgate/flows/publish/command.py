@@ -10,7 +10,7 @@ from perfgate.config import load_config
 from perfgate.errors import ForgeError, UsageError
 from perfgate.flows.publish.job import publish
 from perfgate.flows.publish.request import PublishRequest
-from perfgate.flows.shared.artifact import DEFAULT_KEY
+from perfgate.flows.shared.ci_artifact import DEFAULT_KEY
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.trust.acceptance import (
     UnknownCauseError,

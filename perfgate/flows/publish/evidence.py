@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from perfgate.document.decision import ArtifactLink
 from perfgate.errors import ForgeError
-from perfgate.flows.shared.artifact import newest
+from perfgate.flows.shared.ci_artifact import newest
 from perfgate.judging.forge.forge import CiEvent, Forge
 
 # The folder of the measuring job that GitLab stores file by file.

@@ -28,7 +28,7 @@ from perfgate.flows.publish.published import JudgedArtifact, Published
 from perfgate.flows.publish.record import record_verdicts
 from perfgate.flows.publish.request import PublishPlace, PublishRequest
 from perfgate.flows.publish.testbeds import check_below, expected_testbeds, read_artifacts
-from perfgate.flows.shared.artifact import DEFAULT_KEY, fetch_artifact, key_of
+from perfgate.flows.shared.ci_artifact import DEFAULT_KEY, fetch_artifact, key_of
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.trust.grounds import Grounds
 from perfgate.git.commands import COMMIT_ID

@@ -13,8 +13,8 @@ from perfgate.document.kept import set_of_check
 from perfgate.errors import ConfigError, PerfgateError, StoreRefusedError
 from perfgate.flows.publish.judging import PublishCase, ReadArtifact
 from perfgate.flows.publish.request import PublishPlace
-from perfgate.flows.shared.artifact import fetch_traces, key_of
 from perfgate.flows.shared.artifacts import keep_artifacts, open_artifacts
+from perfgate.flows.shared.ci_artifact import fetch_traces, key_of
 from perfgate.flows.shared.doors import Doors
 from perfgate.judging.forge.runner import log_lines
 from perfgate.judging.store.artifacts import ArtifactStore, Sending

@@ -8,7 +8,7 @@ from perfgate.errors import ForgeError, ForgeHasNoStatusesError
 from perfgate.flows.publish.judging import PublishCase
 from perfgate.flows.publish.published import Published
 from perfgate.flows.publish.request import FailOn, PublishRequest
-from perfgate.flows.shared.artifact import status_name
+from perfgate.flows.shared.ci_artifact import status_name
 from perfgate.flows.shared.doors import Doors
 from perfgate.judging.forge.comment import Decided, PostTexts, marker, post, state_of
 from perfgate.judging.forge.forge import (

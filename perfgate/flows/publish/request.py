@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from perfgate.flows.shared.artifact import DEFAULT_KEY
+from perfgate.flows.shared.ci_artifact import DEFAULT_KEY
 from perfgate.judging.forge.forge import CiEvent
 from perfgate.locale import Language
 
