@@ -331,10 +331,12 @@ def test_page_fault_churn(bench: Bench, project: Path) -> set[str]:
     with bench.worker(checkout, reference, cpus=cpus, layout_seed=1, log_name="trap") as (worker, _):
         warm_up = WarmUpRequest(block_seconds=0.001, cap_seconds=0.1)
         worker.ask(warm_up, WarmedUp, timeout=60, doing="warming up")
-        block = BlockRequest(shape="wide", calls=3, quad=0, sequence=0)
-        worker.ask(block, BlockDone, timeout=60, doing="measuring")
+        for number in range(3):
+            block = BlockRequest(shape="wide", calls=3, quad=0, sequence=number)
+            worker.ask(block, BlockDone, timeout=60, doing="measuring")
         columns = worker.ask(CollectRequest(), Collected, timeout=60, doing="collecting").shapes["wide"]
-    faults = sum(columns.minor_faults) / sum(columns.calls)
+    # The heap may still grow in the first block, if a busy machine ended the warm-up after few calls.
+    faults = min(faults / calls for faults, calls in zip(columns.minor_faults, columns.calls))
     return {"fewer than ten page faults a call"} if faults < 10 else {f"{faults:.0f} page faults a call"}
 
 
