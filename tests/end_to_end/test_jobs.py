@@ -327,6 +327,7 @@ def test_server__of_the_head_fails__exit_4_with_its_own_sentence_and_nothing_lef
     assert left_in_the_end(perfgate.processes) == []
 
 
+@pytest.mark.slow
 def test_server__of_the_head_writes_more_tokens__is_not_the_same_work(perfgate: Perfgate, clone: Clone) -> None:
     project(clone, SERVER)
     shutil.copy(DATA / "fake_server.py", clone.root)

@@ -34,6 +34,7 @@ def _undecidable(clone: Clone) -> None:
     clone.commit("only words")
 
 
+@pytest.mark.slow
 def test_check__append_to_an_undecided_job__pairs_of_both_jobs_one_decision_that_gate_repeats(
     perfgate: Perfgate, clone: Clone, tmp_path: Path
 ) -> None:

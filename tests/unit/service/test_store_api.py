@@ -196,6 +196,7 @@ def test_health__without_a_token__says_only_that_it_runs(service: Service) -> No
     assert client.get("/api/v1/projects").status_code == 401
 
 
+@pytest.mark.slow
 def test_openapi__requests_of_every_kind__none_fails_and_every_response_fits(service: Service) -> None:
     schemathesis.serializer.alias("application/x-ndjson", "text/plain")
     upload(service, minimal_run())
