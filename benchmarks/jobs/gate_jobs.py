@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import importlib.util
 import json
 import math
 import os
@@ -75,7 +76,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="add a line of JSON for each gate to this file")
     options = parser.parse_args()
     rows, began = [], time.monotonic()
-    trials = list(trials_of(options.only.split(","), options.servers.split(","), options.times))
+    servers = [server for server in options.servers.split(",") if is_installed(server)]
+    trials = list(trials_of(options.only.split(","), servers, options.times))
     for number, trial in enumerate(trial for trial in trials if (options.change or "") in trial.change):
         # The last gate too is to end in time.
         if time.monotonic() - began > 60 * (options.minutes - _GATE_MINUTES):
@@ -92,6 +94,14 @@ def main() -> int:
                 print(json.dumps(row._asdict()), file=out)
     print_table(rows)
     return 0
+
+
+def is_installed(server: str) -> bool:
+    """Whether a server can be started; prints what it lacks."""
+    lacks = server == "transformers" and importlib.util.find_spec("transformers") is None
+    if lacks:
+        print(f"{server} is left out: pip install -r {ROOT / 'examples' / 'serving' / 'requirements.txt'}", flush=True)
+    return not lacks
 
 
 def trials_of(parts: list[str], servers: list[str], times: int) -> Iterator[Trial]:

@@ -6,8 +6,11 @@ are recorded, each under the Python functions that ran it (torch before 2.7: tho
 
 from __future__ import annotations
 
+import gzip
 import importlib
+import json
 import os
+import shutil
 import sys
 import threading
 import time
@@ -20,6 +23,9 @@ from perfgate.system.profiling import OPERATORS, OPERATORS_SWITCH, PROFILE_SIGNA
 # A recording grows by tens of megabytes a second of work. A turn that takes longer is recorded in part; some of the time the
 # other processes take to begin.
 _MOST_SECONDS = 10.0
+# torch itself compresses line by line at level 9, which takes fifteen times as long and saves a tenth of the bytes.
+_COMPRESSION = 5
+_CHUNK = 1 << 20
 
 _recorder: OperatorRecorder | None = None
 
@@ -66,33 +72,61 @@ class OperatorRecorder:
         self._timer.cancel()
         if self._profiler is None:
             return
-        written = self._folder / f"{self.pid}.writing.json.gz"
+        plain, packed = (self._folder / f"{self.pid}.writing.json{suffix}" for suffix in ("", ".gz"))
         with suppress(OSError, RuntimeError):
-            self._profiler.stop()
-            self._profiler.export_chrome_trace(str(written))
-            written.replace(self._folder / f"{self.pid}{OPERATORS}")
+            self._profiler.__exit__(None, None, None)
+            self._profiler.export_chrome_trace(str(plain))
+            with plain.open("rb") as trace, gzip.open(packed, "wb", compresslevel=_COMPRESSION) as into:
+                shutil.copyfileobj(trace, into, _CHUNK)
+            plain.unlink()
+            packed.replace(self._folder / f"{self.pid}{OPERATORS}")
 
 
 def started_profiler(*, with_stack: bool = False, record_shapes: bool = False, all_threads: bool = False) -> Any:
-    """A profiler of torch that has been started; None where there is no torch, or the program profiles itself.
+    """A profiler of torch whose context has begun; None where there is no torch, or the program profiles itself.
 
     It looks at the host, and at CUDA devices: torch.profiler sees no kernels of an NPU, and by itself would ask for them.
     """
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "cuda"):  # it is being imported
         return None
-    profiler = importlib.import_module("torch.profiler")
-    kinds = profiler.ProfilerActivity
-    activities = [kinds.CPU, *([kinds.CUDA] if torch.cuda.is_initialized() else [])]
-    settings = {"experimental_config": config} if all_threads and (config := _all_threads()) is not None else {}
+    settings: dict[str, Any] = {"with_stack": with_stack, "record_shapes": record_shapes}
+    if all_threads and (config := _all_threads()) is not None:
+        settings["experimental_config"] = config
     try:
-        profile = profiler.profile(
-            activities=activities, with_stack=with_stack, record_shapes=record_shapes, **settings
-        )
-        profile.start()
+        profiler = _on_device(**settings) if torch.cuda.is_initialized() else _on_host(**settings)
+        profiler.__enter__()
     except RuntimeError:
         return None
-    return profile
+    _note_rank(torch)
+    return profiler
+
+
+def _on_device(**settings: Any) -> Any:
+    profiler = importlib.import_module("torch.profiler")
+    kinds = profiler.ProfilerActivity
+    return profiler.profile(activities=[kinds.CPU, kinds.CUDA], **settings)
+
+
+def _on_host(**settings: Any) -> Any:
+    """The profiler inside torch.profiler.profile: that one imports hundreds of modules when it starts, a second of CPU time."""
+    return importlib.import_module("torch.autograd.profiler").profile(use_cpu=True, **settings)
+
+
+def _note_rank(torch: Any) -> None:
+    """Write into the recording whose it is, as torch.profiler.profile does."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return
+    about = {
+        "backend": distributed.get_backend(),
+        "rank": distributed.get_rank(),
+        "world_size": distributed.get_world_size(),
+    }
+    with suppress(AttributeError, TypeError):  # not public
+        about["pg_config"] = distributed.distributed_c10d._get_all_pg_configs()
+    with suppress(AttributeError, TypeError):
+        torch.autograd._add_metadata_json("distributedInfo", json.dumps(about))
 
 
 def _all_threads() -> Any:

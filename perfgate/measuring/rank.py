@@ -75,7 +75,7 @@ class _Rank:
         self._ends.append(time.perf_counter())
         cpu = time.process_time() - self._cpu_began
         if self._profile is not None:
-            self._profile.stop()
+            self._profile.__exit__(None, None, None)
             self._profile.export_chrome_trace(self._trace)
         self._send(
             {

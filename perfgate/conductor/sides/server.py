@@ -46,7 +46,7 @@ PLAN = SidePlan(turns=4, fewest=4, most=32)
 # Bursts of the warm-up: two that follow each other agree so far, or there have been so many.
 SETTLED = 0.1
 MOST_WARM_UPS = 12
-_POLL_SECONDS = 0.1
+_POLL_SECONDS = 0.02
 _PROBE_SECONDS = 5.0
 # Connections break before the server's end is known, so its processes and their children are waited for.
 _DEATH_SECONDS = 2.0

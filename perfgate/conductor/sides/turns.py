@@ -75,7 +75,8 @@ class TurnTaker:
     layouts, and the difference between the halves cancels out. ``looks`` are the numbers of quads after which
     ``is_decided`` is asked. After ``ends`` (of the monotonic clock) no quad begins, unless ``quads_needed``, about so many
     as decide, can be there by ``latest``: then those are taken. ``announce`` is called after the first few quads, when it
-    is known how long one takes. ``begin`` is called with the sides that are about to have processes.
+    is known how long one takes. ``begin`` is called with the sides that are about to have processes. After the last turn both
+    sides are profiled if ``needs_causes`` is true then.
     """
 
     layouts: Sequence[Sides]
@@ -90,6 +91,7 @@ class TurnTaker:
     begin: Callable[[Sequence[SideName]], None] = lambda _: None
     latest: float = -math.inf
     quads_needed: Callable[[], int | None] = lambda: None
+    needs_causes: Callable[[], bool] = lambda: True
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
@@ -140,7 +142,7 @@ class TurnTaker:
                     break
             if len(self._names) > 1:
                 self._count_runs()
-                if self.measured.base:
+                if self.measured.base and self.needs_causes():
                     self._profile()
         except SideError as error:
             self._fail(error.detail, self._acting if len(self._names) > 1 else None)
@@ -171,7 +173,7 @@ class TurnTaker:
         quads_before = self._quad
         while not self._time_is_up():
             taken = self._quad - quads_before
-            if self.plan.most and (taken >= self.plan.most or self._is_worth_its_start(taken, started)):
+            if self.plan.most and (taken >= self.plan.most or self._is_over(taken, started)):
                 break
             self._keep(self._quad_turns(self._quad))
             if self._quad in self.looks and self.is_decided():
@@ -245,6 +247,16 @@ class TurnTaker:
     def _stop_sides(self) -> None:
         for side in self._sides.values():
             side.stop()
+
+    def _is_over(self, quads: int, started: float) -> bool:
+        """Whether the next quad belongs to another start. The last ones before a look do not, if another start takes longer.
+
+        The first look needs several starts, however long they take.
+        """
+        next_look = next(look for look in self.looks if look > self._quad)
+        seconds_to_look = (next_look - self._quad) * self._quad_seconds / max(1, self._taken)
+        is_near_look = self._start + 1 >= FEWEST_STARTS and seconds_to_look < self._start_seconds
+        return self._is_worth_its_start(quads, started) and not is_near_look
 
     def _is_worth_its_start(self, quads: int, started: float) -> bool:
         worth = _worth_of(self._start - self.measured.before.starts)

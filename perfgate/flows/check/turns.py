@@ -120,6 +120,7 @@ class JobMeasurement:
             begin=lambda sides: self.seals.begin(*sides),
             latest=min(began + (1 + OVERRUN) * budget, self.deadline),
             quads_needed=lambda: look().quads_needed(),
+            needs_causes=lambda: look().names_would_help(),
         )
         self.note(_plan(reference, plan, looks, budget, fits, self.tolerated))
         with keep_off(cpus):

@@ -89,6 +89,7 @@ def taken(
     decides_at: int = 10**9,
     before: Reach = Reach(),  # noqa: B008 - a tuple
     needed: int | None = None,
+    needs_causes: bool = True,
     record: JobRecord = RECORD,
     **fields: Any,
 ) -> tuple[MeasuredJob, list[tuple[str, str, int]], list[int]]:
@@ -109,6 +110,7 @@ def taken(
         clock=clock,
         latest=ends * (1 + OVERRUN),
         quads_needed=lambda: needed,
+        needs_causes=lambda: needs_causes,
     )
     taker.take()
     assert not any(side.running for side in sides.values())
@@ -209,6 +211,18 @@ def test_added_turns__quads_and_starts_go_on_where_the_earlier_ended() -> None:
     assert [t.place for t in first.base] != [t.place for t in measured.base], "another lot than that of the first turns"
 
 
+@pytest.mark.parametrize(
+    ("look", "quads"), [(14, [6, 8]), (16, [6, 10]), (17, [6, 6, 5])], ids=["near", "nearer than a start", "far"]
+)
+def test_start__a_look_is_nearer_than_another_start__goes_on_to_it(look: int, quads: list[int]) -> None:
+    # A start takes 20 s and so six quads of 4 s.
+    measured, _, _ = taken(SidePlan(turns=4, fewest=2, most=32), looks=(look,))
+    assert [sum(turn.start == start for turn in measured.base) // 2 for start in range(len(quads))] == quads
+    # One start decides nothing, however near its look is.
+    first, _, _ = taken(SidePlan(turns=4, fewest=2, most=32), looks=(8,))
+    assert {turn.start for turn in first.base} == {0, 1}
+
+
 def test_added_turns__no_time__nothing_is_added_and_nothing_fails() -> None:
     measured, _, _ = taken(SidePlan(turns=4, fewest=2, most=4), ends=-1.0, before=Reach(quads=9, starts=3))
     assert (measured.base, measured.failed) == ([], [])
@@ -223,6 +237,12 @@ def test_profile__after_the_last_turn__no_process_of_the_head_lives_while_base_i
         ("base", "stop", 0),
     ]
     assert measured.stacks.keys() == {"base", "head"}
+
+
+def test_profile__nothing_to_explain__no_side_is_profiled() -> None:
+    measured, calls, _ = taken(SidePlan(turns=4, fewest=2, most=4), looks=(8,), needs_causes=False)
+    assert (len(measured.base), measured.stacks) == (16, {})
+    assert "profile" not in {what for _, what, _ in calls}
 
 
 def test_profile__a_side_fails_while_it_is_profiled__its_turns_count() -> None:
