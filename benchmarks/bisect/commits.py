@@ -5,10 +5,10 @@
     python benchmarks/bisect/commits.py --table bisect.jsonl
 
 Each search is a whole `perfgate bisect` in a repository of its own: 30 of the 200 commits are broken, noisy or irrelevant. The
-regression is four more operators in a hundred, which exact counters show, or with ``--cause time`` 4 % more of a loop that only
-the clock shows. An answer is right if it is the planted commit, or a row of broken ones that ends with it. A build is a commit
-that was measured or could not be; the goal is 1.5 log2(n). One line of JSON a search goes to --out. The exit code is 0 if every
-answer was right within the goal.
+regression is four more operators in a hundred, which exact counters show, or with ``--cause time`` 4 % more rounds of a loop
+in C that only the clock shows. An answer is right if it is the planted commit, or a row of broken ones that ends with it. A
+build is a commit that was gated, counted or could not be; the goal is 1.5 log2(n). One line of JSON a search goes to --out,
+with its clock and CPU time and the load of the machine. The exit code is 0 if every answer was right within the goal.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import argparse
 import json
 import math
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -59,14 +60,29 @@ def _search(seed: int, options: argparse.Namespace) -> dict[str, Any]:
         out, began = folder / "out", time.monotonic()
         command = [sys.executable, "-m", "perfgate", "bisect", "--good", history.commits[0], "--out", str(out)]
         environment = {**os.environ, "PERFGATE_STORE": str(folder / "store.db")}
+        load, cpu = os.getloadavg()[1], _cpu_seconds()
         done = subprocess.run(command, cwd=history.root, env=environment, capture_output=True, text=True, check=False)
-        seconds = time.monotonic() - began
+        seconds, cpu = time.monotonic() - began, _cpu_seconds() - cpu
+        load = (load + os.getloadavg()[1]) / 2
         written = out / "bisection.json"
         document = json.loads(written.read_text()) if written.exists() else None
-    found = {"seed": seed, "cause": options.cause, "seconds": round(seconds, 1), "code": done.returncode}
+    found = {
+        "seed": seed,
+        "cause": options.cause,
+        "seconds": round(seconds, 1),
+        "cpu": round(cpu, 1),
+        "load": round(load, 1),
+        "code": done.returncode,
+    }
     if document is None:
         return {**found, "right": False, "builds": 0, "gates": 0, "outcome": done.stderr[-300:]}
     return {**found, **_judged(document, history), "goal": round(1.5 * math.log2(options.commits), 1)}
+
+
+def _cpu_seconds() -> float:
+    """The CPU time of all processes of the searches that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _judged(document: dict[str, Any], history: History) -> dict[str, Any]:
@@ -76,7 +92,8 @@ def _judged(document: dict[str, Any], history: History) -> dict[str, Any]:
     others = {history.kinds[place] for place in named if place != history.culprit}
     # Of a broken commit nobody can tell whether it was slow already.
     right = document["outcome"] == "found" and history.culprit in named and others <= {"broken"}
-    built = {max(trial["changes"]) for trial in document["tried"] if trial["answered_by"] == "gate" or trial["reason"]}
+    by = {"gate", "count"}
+    built = {max(trial["changes"]) for trial in document["tried"] if trial["answered_by"] in by or trial["reason"]}
     trials = [*document["tried"], *([document["confirmation"]] if document["confirmation"] else [])]
     return {
         "right": right,
@@ -85,6 +102,7 @@ def _judged(document: dict[str, Any], history: History) -> dict[str, Any]:
         "named": named,
         "builds": len(built) + 1,
         "gates": sum(1 + trial["repeated"] for trial in trials if trial["answered_by"] == "gate"),
+        "counts": sum(trial["answered_by"] == "count" for trial in document["tried"]),
         "skipped": sum(trial["answer"] == "impossible" for trial in document["tried"]),
         "irrelevant": document["irrelevant"],
         "error": document["error"],
@@ -95,7 +113,8 @@ def _line(record: dict[str, Any]) -> str:
     word = "right" if record["right"] else "WRONG" if record["outcome"] == "found" else record["outcome"]
     return (
         f"{record['seed']:4} {record['cause']:10} {word:10} {record['builds']:3} builds {record['gates']:3} gates "
-        f"{record.get('skipped', 0):2} skipped {record['seconds']:7.1f} s"
+        f"{record.get('counts', 0):3} counts {record.get('skipped', 0):2} skipped {record['seconds']:7.1f} s, "
+        f"{record['cpu']:.0f} s of CPU at load {record['load']:g}"
     )
 
 
@@ -110,7 +129,8 @@ def _report(out: Path) -> int:
         print(
             f"{cause}: right {right} of {len(mine)}, wrong {sum(one['outcome'] == 'found' for one in mine) - right}; "
             f"builds {min(builds)} to {max(builds)}, median {statistics.median(builds):g}, within the goal {within} of "
-            f"{len(mine)}; median {statistics.median(record['seconds'] for record in mine):.0f} s"
+            f"{len(mine)}; median {statistics.median(record['seconds'] for record in mine):.0f} s, "
+            f"{statistics.median(record['cpu'] for record in mine):.0f} s of CPU"
         )
         good &= right == within == len(mine)
     return 0 if good else 1

@@ -12,11 +12,12 @@ from typing import Literal, NamedTuple
 Cause = Literal["operators", "time"]
 Kind = Literal["plain", "slow", "broken", "noisy", "irrelevant"]
 SPECIAL: tuple[Kind, ...] = ("broken", "noisy", "irrelevant")
-# Operators of a call, and turns of a loop in Python that no counter of operators sees.
-OPERATORS, TURNS = 100, 12_000
+# Operators of a call, and rounds of a key derivation: a loop in C of which no counter sees how often it turns.
+OPERATORS, ROUNDS = 100, 1_000
 SLOWER = 1.04
 
 MODEL = """
+import hashlib
 import random
 
 import torch
@@ -28,11 +29,12 @@ class Net(torch.nn.Module):
     def forward(self, x):
         for _ in range({operators}):
             x = x + 1
-        for _ in range({turns}):
-            pass
+        {rounds}
 {noise}        return x
 """
-NOISE = "        for _ in range(random.randrange(4000)):\n            pass\n"
+DERIVE = 'hashlib.pbkdf2_hmac("sha256", b"key", b"salt", {rounds})'
+# Every fourth call takes longer by a third or so: the fast path stays.
+NOISE = "        if random.random() < 0.25:\n            for _ in range(10_000):\n                pass\n"
 BROKEN = 'raise RuntimeError("commit {number} does not build")\n'
 WORKLOAD = """
 import torch
@@ -126,8 +128,8 @@ def _model(number: int, kind: Kind, culprit: int, cause: Cause) -> str:
         return BROKEN.format(number=number)
     more = SLOWER if number >= culprit else 1.0
     operators = round(OPERATORS * more) if cause == "operators" else 1
-    turns = round(TURNS * more) if cause == "time" else 0
-    return MODEL.format(number=number, operators=operators, turns=turns, noise=NOISE if kind == "noisy" else "")
+    rounds = DERIVE.format(rounds=round(ROUNDS * more)) if cause == "time" else "pass"
+    return MODEL.format(number=number, operators=operators, rounds=rounds, noise=NOISE if kind == "noisy" else "")
 
 
 def _git(root: Path, *arguments: str, feed: str | None = None) -> str:

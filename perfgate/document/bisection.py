@@ -13,8 +13,9 @@ BISECTION_SCHEMA_VERSION = 1
 # The name of the document in the folder of a bisection.
 BISECTION_FILE = "bisection.json"
 
-# The source of a trial's answer: a gate of its own, exact counters of stored runs, or nothing if the state could not be made.
-AnsweredBy = Literal["gate", "store", "nothing"]
+# The source of a trial's answer: a gate of its own, exact counters without a gate, those of stored runs, or nothing if the
+# state could not be made.
+AnsweredBy = Literal["gate", "count", "store", "nothing"]
 
 
 class PackageChange(msgspec.Struct, frozen=True, kw_only=True, tag="package", tag_field="kind"):

@@ -51,6 +51,14 @@ def test_bisect__slow_commit_after_a_broken_one__both_named_with_the_comment(
     assert "the commits between cannot be tried" in output
     assert "aten::add" in output
     assert len(document["tried"]) <= 7
+    # The ends, and the smallest slow state for its comment; exact counters tell the rest.
+    deciding = document["tried"][document["deciding"]]
+    assert [trial["answered_by"] for trial in document["tried"]].count("gate") == 2
+    assert document["tried"][0]["answered_by"] == deciding["answered_by"] == "gate"
+    decision = json.loads((clone.root / "out" / deciding["folder"] / "decision.json").read_text())
+    assert any(compared["method"] == "paired" for compared in decision["comparisons"])
+    first = json.loads((clone.root / "out" / "gates" / "01" / "decision.json").read_text())
+    assert (first["verdict"], first["pairs"]) == ("FAIL", 0)
 
 
 @pytest.mark.slow

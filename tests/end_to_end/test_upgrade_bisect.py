@@ -75,6 +75,7 @@ def test_upgrade__bisect_sixteen_packages__the_slow_one_named_after_six_gates_wi
     change = {"kind": "package", "package": "part10", "before": "1.0", "after": "2.0"}
     assert document["changes"][10] == change
     assert len(document["tried"]) <= 6
+    assert sum(trial["answered_by"] == "gate" for trial in document["tried"]) == 2
     deciding = document["tried"][document["deciding"]]
     assert (deciding["changes"], deciding["answer"]) == ([10], "slow")
     assert "`part10` `1.0` → `2.0`" in (clone.root / "out" / deciding["folder"] / "comment.md").read_text()

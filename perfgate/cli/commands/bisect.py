@@ -147,16 +147,17 @@ def _search(directory: Path, wanted: CommitSearch | StackSearch) -> BisectionDoc
     from perfgate.cli.progress import TerminalProgress
     from perfgate.cli.streams import make_streams_harmless
     from perfgate.document.bisection import BISECTION_FILE
+    from perfgate.flows.bisect.counting import StateCounter
     from perfgate.flows.bisect.job import CommitSearch, bisect_commits, bisect_stack
     from perfgate.flows.check.job import check_change
     from perfgate.judging.report.render.bisection import render_bisection
     from perfgate.judging.report.render.terminal import render_terminal
 
-    with TerminalProgress() as progress:
+    with TerminalProgress() as progress, StateCounter(directory, wanted.check, progress) as counter:
         if isinstance(wanted, CommitSearch):
-            found = bisect_commits(directory, wanted, check_change, progress)
+            found = bisect_commits(directory, wanted, check_change, progress, counter)
         else:
-            found = bisect_stack(directory, wanted, check_change, progress)
+            found = bisect_stack(directory, wanted, check_change, progress, counter)
     # The table contains commit subjects.
     make_streams_harmless(os.environ)
     render_bisection(found.document, Console(), wanted.check.language)

@@ -91,6 +91,7 @@ def COMMAND(
     from perfgate.cli.streams import people_on_stderr, print_json
     from perfgate.config import report_language
     from perfgate.document.bisection import BISECTION_FILE
+    from perfgate.flows.bisect.counting import StateCounter
     from perfgate.flows.bisect.job import StackSearch, bisect_stack
     from perfgate.flows.bisect.request import parse_bisect
     from perfgate.flows.check.job import check_change
@@ -111,8 +112,8 @@ def COMMAND(
     with people_on_stderr(as_json):
         if bisect is not None:
             wanted = StackSearch(parse_bisect(bisect), request)
-            with TerminalProgress() as progress:
-                found = bisect_stack(directory, wanted, check_change, progress)
+            with TerminalProgress() as progress, StateCounter(directory, request, progress) as counter:
+                found = bisect_stack(directory, wanted, check_change, progress, counter)
             render_bisection(found.document, Console(), spoken)
             if found.decision:
                 render_terminal(found.decision, Console(), spoken)

@@ -1,8 +1,9 @@
-"""The answer of one gate of a bisection: whether the new state is slow, with the probability of error."""
+"""The answer of one gate or count of a bisection: whether the new state is slow, with the probability of error."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from statistics import NormalDist
@@ -12,7 +13,9 @@ from perfgate.catalogue.lookup import METRICS
 from perfgate.document.budget import PlacePattern
 from perfgate.document.decision import RULE_METHODS, Comparison, DecisionDocument
 from perfgate.errors import MeasuringError
+from perfgate.judging.gate.rule import SHAPE
 from perfgate.stats.culprits import Answer
+from perfgate.stats.error_control import sequential_p
 
 _NORMAL = NormalDist()
 
@@ -34,8 +37,15 @@ class Signal(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        followed = self.counters or ([self.time] if self.time else [])
-        return sorted(f"{place.workload}/{place.shape} {place.metric}".replace("/ ", " ") for place in followed)
+        return sorted(f"{place.workload}/{place.shape} {place.metric}".replace("/ ", " ") for place in self.places)
+
+    @property
+    def places(self) -> frozenset[PlacePattern]:
+        return self.counters or frozenset([self.time] if self.time else [])
+
+    @property
+    def workloads(self) -> frozenset[str]:
+        return frozenset(place.workload for place in self.places)
 
 
 class TrialReading(NamedTuple):
@@ -88,34 +98,47 @@ def read_first(
 
 
 def read_next(decision: DecisionDocument, signal: Signal, allowed: float) -> TrialReading:
-    """Whether the new state is slow, by the signal alone; a time decides if its probability of error is at most ``allowed``.
-
-    For a time, slow means that at least half of the slowdown is there. Raises as ``read_first`` does.
-    """
-    by_place = {place_of(one): one for one in decision.comparisons if one.method not in RULE_METHODS}
+    """Whether the new state is slow, by the signal alone. Raises as ``read_first`` does."""
     if signal.counters:
-        found = {place: by_place[place].outcome for place in signal.counters if place in by_place}
-        if "regressed" in found.values():
-            return TrialReading("slow")
-        if set(found) == signal.counters and set(found.values()) <= {"unchanged", "improved"}:
-            return TrialReading("fast")
-        return _unanswered(decision)
-    compared = by_place.get(signal.time) if signal.time else None
-    size, spread = (_size(compared), _standard_error(compared)) if compared else (None, None)
+        answer = read_counters(decision.comparisons, signal)
+        return TrialReading(answer) if answer else _unanswered(decision)
+    reading = read_time(decision.comparisons, signal, decision.policy.looks, allowed)
+    return reading or _unanswered(decision)
+
+
+def read_counters(comparisons: Iterable[Comparison], signal: Signal) -> Answer | None:
+    """Whether any of the followed counters regressed; None if that is not known of all of them."""
+    outcomes = {place: one.outcome for place, one in _measured(comparisons).items() if place in signal.counters}
+    if "regressed" in outcomes.values():
+        return "slow"
+    is_known = set(outcomes) == signal.counters and set(outcomes.values()) <= {"unchanged", "improved"}
+    return "fast" if is_known else None
+
+
+def read_time(
+    comparisons: Iterable[Comparison], signal: Signal, looks: Sequence[int], allowed: float
+) -> TrialReading | None:
+    """Whether at least half of the slowdown is there, if the probability of error is at most ``allowed``.
+
+    The error covers all ``looks`` at the pairs of one gate. None if the time was not measured, or proves nothing.
+    """
+    compared = _measured(comparisons).get(signal.time) if signal.time else None
+    if compared is None or compared.outcome == "not_comparable":
+        return None
+    size, spread = _size(compared), _standard_error(compared)
     if size is None or not spread:
-        return _unanswered(decision)
+        return None
     beyond_half = (size - signal.size / 2) / spread * math.copysign(1.0, signal.size)
-    error = _NORMAL.cdf(-abs(beyond_half))
-    return (
-        TrialReading("slow" if beyond_half > 0 else "fast", error)
-        if error <= allowed
-        else TrialReading("undecided", 1.0)
-    )
+    once = _NORMAL.cdf(-abs(beyond_half))
+    error = sequential_p(once, looks, compared.pairs, shape=SHAPE) if compared.pairs else once
+    if error > allowed:
+        return TrialReading("undecided", 1.0)
+    return TrialReading("slow" if beyond_half > 0 else "fast", error)
 
 
 def read_last(decision: DecisionDocument, signal: Signal, allowed: float) -> TrialReading:
     """The answer if more time did not show which half is slow: with several slowdowns, the search goes for the first."""
-    compared = next((one for one in decision.comparisons if place_of(one) == signal.time), None)
+    compared = _measured(decision.comparisons).get(signal.time) if signal.time else None
     if compared is not None and compared.outcome == "regressed" and (chance := _chance(compared, decision)) <= allowed:
         return TrialReading("slow", chance)
     return TrialReading("undecided", 1.0)
@@ -123,6 +146,11 @@ def read_last(decision: DecisionDocument, signal: Signal, allowed: float) -> Tri
 
 def place_of(comparison: Comparison) -> PlacePattern:
     return PlacePattern(comparison.metric, comparison.workload, comparison.shape)
+
+
+def _measured(comparisons: Iterable[Comparison]) -> dict[PlacePattern, Comparison]:
+    """The comparisons by their places, without those with a bound: a broken budget is no comparison with the old state."""
+    return {place_of(one): one for one in comparisons if one.method not in RULE_METHODS}
 
 
 def _matches(comparison: Comparison, pattern: PlacePattern) -> bool:

@@ -26,7 +26,7 @@ from perfgate.flows.bisect.environments import states_between as environments_be
 from perfgate.flows.bisect.packages import PackageStates
 from perfgate.flows.bisect.packages import states_between as packages_between
 from perfgate.flows.bisect.request import EnvironmentList, NewPackages, ReleaseRange
-from perfgate.flows.bisect.search import Search
+from perfgate.flows.bisect.search import Counting, Search, may_be_counted
 from perfgate.flows.bisect.stacks import StackMaker
 from perfgate.flows.shared.doors import Check, Progress
 from perfgate.flows.shared.options import CheckOptions
@@ -75,7 +75,9 @@ class Bisection:
     decision: DecisionDocument | None
 
 
-def bisect_commits(directory: Path, wanted: CommitSearch, check: Check, progress: Progress) -> Bisection:
+def bisect_commits(
+    directory: Path, wanted: CommitSearch, check: Check, progress: Progress, counter: Counting | None = None
+) -> Bisection:
     """Find the commit that makes a workload slower, and write ``bisection.json``; each gate has a folder in ``gates``.
 
     Raises UsageError if there is nothing to bisect, RepositoryError for unknown commits, and MeasuringError if the good commit
@@ -88,10 +90,20 @@ def bisect_commits(directory: Path, wanted: CommitSearch, check: Check, progress
     config = load_config(directory, device=wanted.check.device)
     states = commits_between(repository, directory, config, good, bad, always=wanted.check.always, say=progress.status)
     search = Search(
-        directory, options, check, progress, states, stored=states, pattern=wanted.metric, error=wanted.error
+        directory,
+        options,
+        check,
+        progress,
+        states,
+        stored=states,
+        counter=counter,
+        pattern=wanted.metric,
+        error=wanted.error,
     )
     found = find_culprits(len(states.changes), search.ask, cumulative=True)
     confirmation = _confirmed(search, states, found)
+    if found.outcome == "found" and confirmation is None:
+        search.gate_smallest()
     deciding = search.deciding(found)
     document = _document(search, found, commit=bad, began=began, cumulative=True, deciding=deciding)
     document = msgspec.structs.replace(document, good=good, irrelevant=states.irrelevant, confirmation=confirmation)
@@ -105,7 +117,8 @@ def judge_commit(directory: Path, wanted: CommitSearch, check: Check, progress: 
     Raises RepositoryError for an unknown good commit, and MeasuringError if the good one or the machine fails.
     """
     good = Repository(directory).resolve(wanted.good)
-    options = replace(_prepared(wanted.check, wanted.metric), base=good, allow_dirty=True)
+    options = replace(_prepared(wanted.check, wanted.metric), base=good, allow_dirty=True, checklist_budget=0.0)
+    options = replace(options, cost=not may_be_counted(wanted.metric))
     try:
         decision = check(directory, options, progress)
     except (ConfigError, SetUpError) as error:
@@ -114,7 +127,9 @@ def judge_commit(directory: Path, wanted: CommitSearch, check: Check, progress: 
     return "impossible" if failed_on(decision, "head") else read_first(decision, wanted.metric).answer
 
 
-def bisect_stack(directory: Path, wanted: StackSearch, check: Check, progress: Progress) -> Bisection:
+def bisect_stack(
+    directory: Path, wanted: StackSearch, check: Check, progress: Progress, counter: Counting | None = None
+) -> Bisection:
     """Find the package or environment that makes the workload slower, and write ``bisection.json``; gates as for commits.
 
     Raises UsageError if there is nothing to bisect, and MeasuringError if the old stack or the package index fails.
@@ -131,15 +146,19 @@ def bisect_stack(directory: Path, wanted: StackSearch, check: Check, progress: P
             states = packages_between(maker, wanted.wanted)
         else:
             states = environments_between(maker, wanted.wanted, options.out.absolute() / _LAUNCHERS)
-        search = Search(directory, options, check, progress, states, pattern=wanted.metric, error=wanted.error)
+        search = Search(
+            directory, options, check, progress, states, counter=counter, pattern=wanted.metric, error=wanted.error
+        )
         found = find_culprits(len(states.changes), search.ask, cumulative=states.cumulative)
+        if found.outcome == "found":
+            search.gate_smallest()
     deciding = search.deciding(found)
     document = _document(search, found, commit=commit, began=began, cumulative=states.cumulative, deciding=deciding)
     return _written(document, search, None if deciding is None else search.tried[deciding])
 
 
 def _prepared(options: CheckOptions, pattern: PlacePattern | None) -> CheckOptions:
-    """The options of every gate, limited to the steps that the search needs; creates the output folder."""
+    """The options of a whole gate, limited to the steps that a search needs; creates the output folder."""
     out = prepare_out(options.out)
     remove_results(out, [BISECTION_FILE])
     steps = options.steps

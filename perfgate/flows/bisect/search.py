@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import msgspec
 
+from perfgate.catalogue.lookup import METRICS, measuring_step
 from perfgate.document.bisection import BisectionTrial, CommitChange, EnvironmentChange, PackageChange
 from perfgate.document.budget import PlacePattern
-from perfgate.document.decision import Comparing, DecisionDocument
+from perfgate.document.decision import Comparing, Comparison, DecisionDocument
 from perfgate.document.message import as_message, english
 from perfgate.errors import ConfigError, MachineBusyError, MeasuringError, RepositoryError, SetUpError
 from perfgate.flows.bisect.answers import (
     OldStateError,
     Signal,
     TrialReading,
+    place_of,
+    read_counters,
     read_first,
     read_last,
     read_next,
+    read_time,
     signal_of,
 )
 from perfgate.flows.shared.doors import Check, Progress
@@ -29,11 +33,14 @@ from perfgate.flows.shared.options import NONE_GIVEN, CheckOptions, GivenInterpr
 from perfgate.locale import sentence
 from perfgate.stats.culprits import Answer, Culprits
 
-# An inconclusive gate is repeated once, with its budget multiplied by this.
+# An inconclusive gate of all changes together is repeated once, with its budget multiplied by this.
 MORE_BUDGET = 3.0
-_LOOKS = 2
+# The budget of a later gate that follows a time: as much as both gates of all changes together may use, without starting anew.
+_BUDGET_OF_A_TIME = 1.0 + MORE_BUDGET
 # The share of the allowed error that the gate of all changes together may use, because it costs the most to repeat.
 _SHARE_OF_FIRST = 0.5
+# The methods of comparing times; a gate that counters decide has none of them.
+_TIMED = frozenset({"paired", "turns"})
 _WORDS = {"slow": "slower", "fast": "not slower", "undecided": "not decided", "impossible": "cannot be tried"}
 
 
@@ -71,12 +78,23 @@ class StoredStates(States, Protocol):
     def stored_answer(self, applied: frozenset[int]) -> Answer | None: ...
 
 
+class Counting(Protocol):
+    """Counts states without a gate."""
+
+    def compare(self, sides: TrialSides, workloads: Collection[str]) -> list[Comparison] | None:
+        """The exact counters of these workloads on both sides; None if only a gate can tell.
+
+        Raises ImpossibleStateError if the code of the new state does not load.
+        """
+        ...
+
+
 @dataclass
 class Search:
-    """Runs gates on sets of changes, and keeps their answers.
+    """Runs gates on sets of changes, or counts them, and keeps their answers.
 
     ``pattern`` names the metrics to search for, None stands for all that gate; ``error`` is the allowed probability of a wrong
-    result over the whole search.
+    result over the whole search. Without a ``counter`` every state is gated.
     """
 
     directory: Path
@@ -85,11 +103,14 @@ class Search:
     progress: Progress
     states: States
     stored: StoredStates | None = None
+    counter: Counting | None = None
     pattern: PlacePattern | None = None
     error: float = 0.05
     tried: list[BisectionTrial] = field(default_factory=list)
     decisions: dict[str, DecisionDocument] = field(default_factory=dict)
     signal: Signal = field(default_factory=Signal)
+    # The comparisons of the first gate: all changes together.
+    _together: Sequence[Comparison] = ()
 
     def ask(self, applied: frozenset[int]) -> Answer:
         """Whether the old state with these changes is slower than the old state."""
@@ -101,33 +122,91 @@ class Search:
         else:
             try:
                 sides = self.states.sides(applied, number=number)
+                trial = self._count(sides, trial) or self._gate_of_trial(sides, trial, _folder(number))
             except ImpossibleStateError as error:
                 trial = msgspec.structs.replace(trial, reason=str(error))
-            else:
-                trial = self.gate(sides, trial, f"gates/{number:02}")
         self.tried.append(trial)
         self.progress.note(f"{number}. {self.states.words(applied)}: {sentence(_WORDS[trial.answer])}")
         return trial.answer
 
     def gate(self, sides: TrialSides, trial: BisectionTrial, folder: str) -> BisectionTrial:
-        """Answer a trial by a gate, and by a longer one if the first is inconclusive.
+        """Answer a trial by a whole gate, whose comment is shown."""
+        budgets = _BUDGET_OF_A_TIME if self.signal.time else 1.0
+        return self._gate(replace(self.options, budgets=budgets), sides, trial, folder)
+
+    def gate_smallest(self) -> None:
+        """Gate the smallest slow state if no gate has compared its times yet: its comment is to show them."""
+        slow = [position for position, trial in enumerate(self.tried) if trial.answer == "slow"]
+        position = min(slow, key=lambda at: len(self.tried[at].changes))
+        trial = self.tried[position]
+        decision = self.decisions.get(trial.folder or "")
+        if decision is None or not any(one.method in _TIMED for one in decision.comparisons):
+            sides = self.states.sides(frozenset(trial.changes), number=position + 1)
+            gated = self.gate(sides, trial, _folder(position + 1))
+            self.tried[position] = gated if gated.answer == "slow" else trial
+
+    def _count(self, sides: TrialSides, trial: BisectionTrial) -> BisectionTrial | None:
+        """Answer a trial by the exact counters alone; None if a gate must."""
+        if self.counter is None or not self.signal.counters:
+            return None
+        try:
+            compared = self.counter.compare(sides, self.signal.workloads)
+        except MachineBusyError:
+            raise
+        except (ConfigError, RepositoryError, MeasuringError, SetUpError):
+            return None  # the gate finds the reason
+        if compared is None or not self._is_counted_alike(compared):
+            return None
+        answer = read_counters(compared, self.signal)
+        return answer and msgspec.structs.replace(trial, answer=answer, answered_by="count")
+
+    def _is_counted_alike(self, compared: Sequence[Comparison]) -> bool:
+        """Whether the old state has the followed counts that the first gate found."""
+        found, gated = (
+            {place_of(one): one.base for one in comparisons if place_of(one) in self.signal.counters}
+            for comparisons in (compared, self._together)
+        )
+        return found == gated
+
+    def _gate_of_trial(self, sides: TrialSides, trial: BisectionTrial, folder: str) -> BisectionTrial:
+        """Answer a trial by a gate that measures only what the search needs, and stops once it knows that."""
+        counters_answer = bool(self.signal.counters) if self.signal.places else may_be_counted(self.pattern)
+        options = replace(self.options, cost=not counters_answer, checklist_budget=0.0)
+        if self.signal.places:
+            options = replace(options, steps=self._steps(), workloads=tuple(sorted(self.signal.workloads)))
+        if self.signal.time:
+            options = replace(options, budgets=_BUDGET_OF_A_TIME, decided=self._decides)
+        return self._gate(options, sides, trial, folder)
+
+    def _steps(self) -> tuple[int, ...]:
+        """The steps of the checklist that measure what is followed; the pairs measure everything else."""
+        followed = [one for one in self._together if place_of(one) in self.signal.places]
+        found = {measuring_step(one.metric) for one in followed if one.method != "paired"}
+        return tuple(number for number in self.options.steps or () if number in found)
+
+    def _decides(self, comparisons: Sequence[Comparison], looks: Sequence[int]) -> bool:
+        reading = read_time(comparisons, self.signal, looks, self._share())
+        return reading is not None and reading.answer != "undecided"
+
+    def _gate(self, options: CheckOptions, sides: TrialSides, trial: BisectionTrial, folder: str) -> BisectionTrial:
+        """Answer a trial by a gate, and the first of a search by a longer one if it is inconclusive.
 
         The first gate must succeed; a later state that cannot be measured is skipped. Raises MeasuringError if the old state
         cannot be measured, or the machine is not free.
         """
-        options = replace(self.options, out=self.options.out / folder, always=True, **sides._asdict())
+        options = replace(options, out=self.options.out / folder, always=True, **sides._asdict())
         try:
             decision = self.check(self.directory, options, self.progress)
             reading = self._read(decision)
-            repeated = reading.answer == "undecided"
+            repeated = reading.answer == "undecided" and self.signal.time is None
             if repeated:
                 self.progress.note(
                     sentence("inconclusive; once more with {times} times the budget", times=f"{MORE_BUDGET:g}")
                 )
                 decision = self.check(self.directory, replace(options, budgets=MORE_BUDGET), self.progress)
                 reading = self._read(decision)
-                if reading.answer == "undecided" and self.signal.time:
-                    reading = read_last(decision, self.signal, self.error - self.wrong())
+            elif reading.answer == "undecided":
+                reading = read_last(decision, self.signal, self.error - self.wrong())
         except (ConfigError, RepositoryError, MeasuringError, SetUpError) as error:
             if not self.tried or isinstance(error, (MachineBusyError, OldStateError)):
                 raise
@@ -135,29 +214,20 @@ class Search:
         self.decisions[folder] = decision
         if not self.tried and reading.answer == "slow":
             self.signal = signal_of(decision, self.pattern)
+            self._together = decision.comparisons
             if self.stored:
                 self.stored.follow(self.signal, decision, options.out)
-        failure = next((failure for failure in decision.failures if failure.side == "head"), None)
-        is_impossible = failure and reading.answer == "impossible"
-        return msgspec.structs.replace(
-            trial,
-            answer=reading.answer,
-            answered_by="gate",
-            folder=folder,
-            repeated=repeated,
-            reason=english(as_message(failure.error.message)) if failure and is_impossible else None,
-            error=reading.error,
-        )
+        return _answered(trial, decision, reading, folder=folder, repeated=repeated)
 
     def _read(self, decision: DecisionDocument) -> TrialReading:
-        if not self.tried or not (self.signal.counters or self.signal.time):
+        if not self.tried or not self.signal.places:
             return read_first(decision, self.pattern, allowed=self.error * _SHARE_OF_FIRST)
         return read_next(decision, self.signal, self._share())
 
     def _share(self) -> float:
-        """The probability of error allowed to one look: what the first gate left, over both looks at all later gates."""
+        """The probability of error allowed to one gate: what the first one left, over all later ones."""
         planned = math.ceil(math.log2(max(2, len(self.states.changes)))) + 1
-        return (self.error - self.tried[0].error) / (planned * _LOOKS)
+        return (self.error - self.tried[0].error) / planned
 
     def wrong(self) -> float:
         """A bound on the probability that any answer is wrong: the sum over all answers."""
@@ -170,3 +240,28 @@ class Search:
         if found.outcome == "found" and slow:
             return min(slow, key=lambda position: len(self.tried[position].changes))
         return gates[-1] if gates else None
+
+
+def may_be_counted(pattern: PlacePattern | None) -> bool:
+    """Whether regressed counters can answer a search for these metrics, so that no times are needed beside them."""
+    return pattern is None or (pattern.metric in METRICS and METRICS[pattern.metric].counted)
+
+
+def _answered(
+    trial: BisectionTrial, decision: DecisionDocument, reading: TrialReading, *, folder: str, repeated: bool
+) -> BisectionTrial:
+    failure = next((failure for failure in decision.failures if failure.side == "head"), None)
+    is_impossible = failure and reading.answer == "impossible"
+    return msgspec.structs.replace(
+        trial,
+        answer=reading.answer,
+        answered_by="gate",
+        folder=folder,
+        repeated=repeated,
+        reason=english(as_message(failure.error.message)) if failure and is_impossible else None,
+        error=reading.error,
+    )
+
+
+def _folder(number: int) -> str:
+    return f"gates/{number:02}"

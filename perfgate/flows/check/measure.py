@@ -34,7 +34,7 @@ from perfgate.flows.check.traces import keep_traces
 from perfgate.flows.check.trial import is_left_out, loaded_packages, try_head
 from perfgate.flows.check.turns import JobMeasurement
 from perfgate.flows.shared.doors import Progress
-from perfgate.flows.shared.options import AVAILABLE_STEPS, CheckOptions
+from perfgate.flows.shared.options import AVAILABLE_STEPS, CheckOptions, Decided
 from perfgate.flows.shared.session import job_notes, remove_traces
 from perfgate.judging.gate.decide import Look
 from perfgate.judging.gate.numbers import is_of_turns
@@ -101,6 +101,9 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
                 refused.append(reference.name)
                 forecast.leave_out(reference.name)
                 continue
+            if not options.cost and _is_settled(reference, job, measured):
+                forecast.leave_out(reference.name)
+                continue
             _settle_gating_numbers(turns, job, measured)
             _note_regressions(reference, job, measured, progress)
             _measure_pairs_and_turns(turns, job, measured, forecast, options, to_come=len(references) - number)
@@ -153,6 +156,7 @@ def _measure_pairs_and_turns(
             forecast,
             traces=Path(traces),
             to_come=to_come,
+            decided=options.decided,
         )
         flames, recorded = keep_traces(measured.pairs[-1].traces, (base.found, head.found), (base.folder, head.folder))
         measured.flames.extend(flames)
@@ -272,6 +276,14 @@ def _needs_turns(step: StepResult) -> bool:
     return any(value.value is not None and is_of_turns(value.metric) for value in step.values)
 
 
+def _is_settled(reference: WorkloadReference, job: Job, measured: Measured) -> bool:
+    """Whether counters alone fail the gate; if so, the document says that no pairs were measured."""
+    settled = Look(*documents_of(job, measured), job.policy, workload=reference.name).is_settled_by_counters()
+    if settled:
+        measured.head[-1].warnings.append(Message("notes.cost-not-measured", {"workload": reference.name}))
+    return settled
+
+
 def _note_regressions(reference: WorkloadReference, job: Job, measured: Measured, progress: Progress) -> None:
     """Report regressed exact counters right away, long before the pairs measure their cost."""
     names = Look(*documents_of(job, measured), job.policy, workload=reference.name).regressed()
@@ -353,10 +365,11 @@ def _measure_pairs(
     *,
     traces: Path | None = None,
     to_come: int = 0,
+    decided: Decided | None = None,
 ) -> None:
     """Measure the pairs of a workload that loads on both sides, until they decide or the looks are used up.
 
-    ``to_come`` is the number of workloads still to be measured.
+    ``to_come`` is the number of workloads still to be measured; ``decided`` as in the options.
     """
     if not _can_be_compared(reference, job, measured):
         return
@@ -366,14 +379,17 @@ def _measure_pairs(
         watcher.put_into(pairs.base, pairs.head)
         look = Look(*documents_of(job, measured), job.policy, workload=reference.name, to_come=to_come)
         forecast.need(_with_twins(look.pairs_needed(), job))
-        return not look.more_pairs_would_help()
+        return decided(look.comparisons, job.policy.looks) if decided else not look.more_pairs_would_help()
 
     def before_pair() -> None:
         forecast.show(_so_far(pairs, reference.name))
         job.seals.check_if_due()
 
     def needs_names() -> bool:
-        return Look(*documents_of(job, measured), job.policy, workload=reference.name).names_would_help()
+        return (
+            decided is None
+            and Look(*documents_of(job, measured), job.policy, workload=reference.name).names_would_help()
+        )
 
     if job.earlier:
         last = Look(job.earlier.base, job.earlier.head, job.policy, workload=reference.name)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from perfgate.catalogue.lookup import CARDS
-from perfgate.document.decision import Comparing
+from perfgate.document.decision import Comparing, Comparison
 from perfgate.document.run import RunDocument
 from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, UsageError
 from perfgate.locale import Language
@@ -31,6 +32,9 @@ class GivenInterpreters(NamedTuple):
 
 NONE_GIVEN = GivenInterpreters()
 
+# Whether the comparisons so far, at one of the looks of the policy, answer the question of a check.
+Decided = Callable[[Sequence[Comparison], Sequence[int]], bool]
+
 
 @dataclass(frozen=True)
 class CheckOptions:
@@ -43,7 +47,8 @@ class CheckOptions:
     ``checklist_budget`` are the seconds for their turns, None is the value of perfgate.toml. Comment and report are written in
     ``language``. ``head`` is another revision than the one that is checked out; ``always`` also measures changes that the path
     filter would skip. After ``time_budget`` seconds nothing new is begun. The budgets of perfgate.toml are multiplied by
-    ``budgets``.
+    ``budgets``. Without ``cost`` no pairs are measured once counters fail the gate whatever the times are. With ``decided``
+    pairs end when it holds, and not when the verdict is clear, and none are profiled.
     """
 
     out: Path
@@ -52,6 +57,8 @@ class CheckOptions:
     always: bool = False
     time_budget: float = math.inf
     budgets: float = 1.0
+    cost: bool = True
+    decided: Decided | None = None
     workloads: tuple[str, ...] = ()
     steps: tuple[int, ...] | None = None
     checklist_budget: float | None = None

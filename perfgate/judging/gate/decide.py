@@ -296,7 +296,7 @@ class Look:
     ) -> None:
         elsewhere = Elsewhere.than(workload, head, to_come=to_come)
         evidence = Evidence(of_workload(base, workload), of_workload(head, workload))
-        self._comparisons, floors, invalid = _compare(evidence, policy, {}, elsewhere=elsewhere, interim=True)
+        self.comparisons, floors, invalid = _compare(evidence, policy, {}, elsewhere=elsewhere, interim=True)
         self._policy = policy
         self._moved = not evidence.kept_layout
         self._is_invalid = bool(invalid)
@@ -304,7 +304,12 @@ class Look:
         self.base_differs = any(floor.differs for floor in floors)
 
     def regressed(self) -> list[str]:
-        return [c.metric for c in self._comparisons if c.gating and c.outcome == "regressed"]
+        return [c.metric for c in self.comparisons if c.gating and c.outcome == "regressed"]
+
+    def is_settled_by_counters(self) -> bool:
+        """Whether counters fail the gate whatever the times are, each of those that regressed by itself."""
+        regressed = [c for c in self.comparisons if c.gating and c.outcome == "regressed"]
+        return bool(regressed) and all(c.method == "exact" and fails_alone(c, self._policy) for c in regressed)
 
     def more_pairs_would_help(self) -> bool:
         """Whether the verdict hangs on a time comparison that more pairs could decide.
@@ -315,7 +320,7 @@ class Look:
         show its cost: an interval that excludes "no change" is enough. A counter that only warns if calls are no slower is
         worth every look.
         """
-        gating = [c for c in self._comparisons if c.gating]
+        gating = [c for c in self.comparisons if c.gating]
         second_look = self._policy.looks[min(1, len(self._policy.looks) - 1)]
         paired = [c for c in gating if c.method == "paired"]
         measured = max((comparison.pairs or 0 for comparison in paired), default=0)
@@ -330,13 +335,13 @@ class Look:
 
     def pairs_needed(self) -> int | None:
         """About how many pairs would decide the open comparisons; None if that is not known."""
-        open_ones = [c for c in self._comparisons if c.gating and c.method == "paired" and self._is_undecided(c)]
+        open_ones = [c for c in self.comparisons if c.gating and c.method == "paired" and self._is_undecided(c)]
         known = [c.pairs_needed for c in open_ones if c.pairs_needed is not None]
         return max(known) if known and len(known) == len(open_ones) else None
 
     def repetitions_would_help(self) -> bool:
         """Whether a number of the checklist that a tolerance names is measured in turns and not yet decided."""
-        return any(c.method == "repeated" and c.outcome == "inconclusive" and c.pairs for c in self._comparisons)
+        return any(c.method == "repeated" and c.outcome == "inconclusive" and c.pairs for c in self.comparisons)
 
     def more_turns_would_help(self) -> bool:
         """Whether a number that the verdict of a job rests on is undecided.
@@ -353,7 +358,7 @@ class Look:
         return max(known) if known and len(known) == len(needed) else None
 
     def _open_turns(self) -> list[Comparison]:
-        gating = [c for c in self._comparisons if c.gating]
+        gating = [c for c in self.comparisons if c.gating]
         if any(c.method == "check" and c.outcome == "regressed" for c in gating):
             return []
         fails = any(c.outcome == "regressed" for c in gating)
@@ -364,7 +369,7 @@ class Look:
         """Whether operators are judged, or something moved or looks worse, so that its cause needs a name."""
         return judges_subroutines(self._policy.tolerances) or any(
             c.outcome in ("regressed", "improved") or (c.gating and c.outcome == "inconclusive" and _looks_worse(c))
-            for c in self._comparisons
+            for c in self.comparisons
         )
 
     def rerun_would_help(self) -> bool:

@@ -12,7 +12,15 @@ from perfgate.document.budget import PlacePattern, parse_place
 from perfgate.document.decision import Comparison, DecisionDocument
 from perfgate.document.message import Message
 from perfgate.errors import MeasuringError, UsageError
-from perfgate.flows.bisect.answers import Signal, TrialReading, read_first, read_last, read_next, signal_of
+from perfgate.flows.bisect.answers import (
+    Signal,
+    TrialReading,
+    read_first,
+    read_last,
+    read_next,
+    read_time,
+    signal_of,
+)
 from perfgate.flows.bisect.request import (
     InterpreterList,
     LaunchedVersions,
@@ -271,6 +279,22 @@ def test_read_next__time_to_follow__whether_half_of_the_slowdown_is_there_and_ho
     reading = read_next(decision, TIME, 0.01)
     assert reading.answer == answer
     assert reading.error == 1.0 if answer == "undecided" else reading.error <= 0.01
+
+
+def test_read_time__one_of_several_looks_at_a_gate__the_error_covers_them_all() -> None:
+    comparisons = [time_moved("latency.low", 0.04, 0.02, "regressed")]
+    once, often = (read_time(comparisons, TIME, looks, 1.0) for looks in ([14], [14, 28, 56]))
+    assert once is not None
+    assert often is not None
+    # (log 1.04 - 0.02) / (0.0193 / 2.576) = 2.56 standard errors beyond half.
+    assert once.error == pytest.approx(0.0052, abs=5e-4)
+    assert 1.5 * once.error < often.error < 3 * once.error
+
+
+def test_read_time__times_that_prove_nothing__no_reading() -> None:
+    void = time_moved("latency.low", 0.04, 0.001, "not_comparable")
+    assert read_time([void], TIME, [8], 0.05) is None
+    assert read_time([], TIME, [8], 0.05) is None
 
 
 def test_read_last__part_of_the_slowdown_is_certain__slow_as_the_first_of_several() -> None:

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import ceil, log2
 from pathlib import Path
@@ -23,6 +24,7 @@ from perfgate.document.run import CounterSet, Source
 from perfgate.errors import ConfigError, MeasuringError, UsageError
 from perfgate.flows.bisect.commits import states_between
 from perfgate.flows.bisect.job import CommitSearch, bisect_commits
+from perfgate.flows.bisect.search import ImpossibleStateError, TrialSides
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.store import open_project_store
 from perfgate.git.repository import Repository
@@ -78,6 +80,7 @@ class SimulatedGate:
     spread_later: float | None = None
     seed: int = 0
     asked: list[str] = field(default_factory=list)
+    budgets: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -87,6 +90,7 @@ class SimulatedGate:
         assert options.head
         assert options.always
         self.asked.append(options.head)
+        self.budgets.append(options.budgets)
         (options.out / "head").mkdir(parents=True, exist_ok=True)
         write_run(options.out / "head" / "run.json", make_run("head"))
         cost, text = self._cost(options.head)
@@ -119,6 +123,29 @@ class SimulatedGate:
         return float(text.split("COST = ")[1].split()[0]) if "COST" in text else 1.0, text
 
 
+@dataclass
+class StatedCounts:
+    """Counts the operators that two commits state; ``more`` on both sides is another way of counting."""
+
+    history: History
+    more: int = 0
+    gated: frozenset[int] = frozenset()
+    asked: list[str] = field(default_factory=list)
+
+    def compare(self, sides: TrialSides, workloads: Collection[str]) -> list[Comparison] | None:
+        assert sides.base
+        assert sides.head
+        assert workloads == {"encoder"}
+        self.asked.append(sides.head)
+        texts = [Repository(self.history.root).show(commit, "model.py") or "" for commit in (sides.base, sides.head)]
+        if "broken" in texts[1]:
+            raise ImpossibleStateError("RuntimeError: broken")
+        if self.history.commits.index(sides.head) in self.gated:
+            return None
+        costs = [float(text.split("COST = ")[1].split()[0]) for text in texts]
+        return [make_counter("counters.framework_ops", *(round(100 * cost) + self.more for cost in costs))]
+
+
 class Quiet:
     def status(self, text: str) -> None: ...
 
@@ -127,10 +154,12 @@ class Quiet:
     def expect(self, foresight: Foresight) -> None: ...
 
 
-def search(gate: SimulatedGate, out: Path, *, good: int = 0, always: bool = False) -> BisectionDocument:
+def search(
+    gate: SimulatedGate, out: Path, *, good: int = 0, always: bool = False, counter: StatedCounts | None = None
+) -> BisectionDocument:
     history = gate.history
     wanted = CommitSearch(history.commits[good], "main", CheckOptions(out=out, always=always))
-    return bisect_commits(history.root, wanted, gate, Quiet()).document
+    return bisect_commits(history.root, wanted, gate, Quiet(), counter).document
 
 
 def broken_commit(number: int) -> dict[str, str]:
@@ -155,6 +184,50 @@ def test_bisect__irrelevant_and_broken_commits__the_slow_one_found_in_log2_gates
     written = json.loads((tmp_path / "out" / "bisection.json").read_text())
     assert written["good"] == history.commits[0]
     assert written["changes"][0]["kind"] == "commit"
+
+
+def test_bisect__counters_differ_between_the_ends__all_other_commits_counted_and_the_culprit_gated(
+    tmp_path: Path,
+) -> None:
+    broken = {number: broken_commit(number) for number in (31, 36, 37, 38)}
+    history = make_history(tmp_path / "clone", 60, 43, broken)
+    gate, counter = SimulatedGate(history), StatedCounts(history, gated=frozenset({44}))
+    document = search(gate, tmp_path / "out", counter=counter)
+    assert [document.changes[at].commit for at in document.culprits[0]] == [history.commits[43]]
+    # The ends, the culprit against its parent, and the commit of which counters tell nothing.
+    parent_of = {history.commits[59]: "ends", history.commits[43]: "culprit", history.commits[44]: "uncounted"}
+    assert sorted(parent_of[commit] for commit in gate.asked) == sorted(
+        ["ends", "culprit", *["uncounted"] * (history.commits[44] in counter.asked)]
+    )
+    assert len(counter.asked) == len(document.tried) - 1
+    assert {trial.answered_by for trial in document.tried[1:]} <= {"count", "gate", "nothing"}
+    skipped = [trial.reason for trial in document.tried if trial.answer == "impossible"]
+    assert set(skipped) <= {"RuntimeError: broken"}
+    assert (document.gates, document.error) == (len(gate.asked), 0.0)
+
+
+def test_bisect__old_state_counted_differently_than_in_its_gate__gates_decide(tmp_path: Path) -> None:
+    history = make_history(tmp_path / "clone", 16, 9)
+    document = search(SimulatedGate(history), tmp_path / "out", counter=StatedCounts(history, more=1))
+    assert document.culprits == [[8]]
+    assert {trial.answered_by for trial in document.tried} == {"gate"}
+
+
+def test_bisect__times_alone_differ__nothing_counted(tmp_path: Path) -> None:
+    history = make_history(tmp_path / "clone", 16, 9)
+    counter = StatedCounts(history)
+    document = search(SimulatedGate(history, spread=0.006), tmp_path / "out", counter=counter)
+    assert (document.outcome, counter.asked) == ("found", [])
+
+
+def test_bisect__first_commit_is_the_slow_one_and_was_counted__gated_for_its_comment(tmp_path: Path) -> None:
+    history = make_history(tmp_path / "clone", 16, 1)
+    gate = SimulatedGate(history)
+    document = search(gate, tmp_path / "out", counter=StatedCounts(history))
+    assert (document.culprits, document.confirmation) == ([[0]], None)
+    assert gate.asked == [history.commits[15], history.commits[1]]
+    assert document.deciding is not None
+    assert document.tried[document.deciding].changes == [0]
 
 
 def test_bisect__commits_around_the_slow_one_cannot_be_tried__all_of_them_named(tmp_path: Path) -> None:
@@ -216,7 +289,9 @@ def test_bisect__gates_stay_inconclusive__suspects_and_no_guess(tmp_path: Path) 
     document = search(SimulatedGate(history, spread=0.006, spread_later=0.2), tmp_path / "out")
     assert (document.outcome, document.culprits, document.deciding) == ("undecided", [], 3)
     assert 7 in document.suspects
-    assert document.tried[1].repeated
+    # A gate that follows a time may take as long as both gates of the ends, and then is not repeated.
+    assert (gate.budgets[0], set(gate.budgets[1:])) == (1.0, {4.0})
+    assert not any(trial.repeated for trial in document.tried[1:])
 
 
 @pytest.mark.parametrize("more", [0, 1])

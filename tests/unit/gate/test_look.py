@@ -15,7 +15,7 @@ from perfgate.document.run import RunDocument
 from perfgate.document.samples import PackedArray
 from perfgate.judging.gate.decide import Look, decide
 from perfgate.judging.gate.evidence import Elsewhere, of_workload
-from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
+from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 from tests.unit.gate.test_turns import NAME, TPOT, job
 from tests.unit.gate.test_turns import runs as runs_of_job
 
@@ -113,3 +113,32 @@ def test_elsewhere__shapes_of_others__counted_once_a_shape_and_not_where_no_pair
     _, head = together(sides([1.0] * 4), sides([1.0] * 4), sides([]))
     assert Elsewhere.than(WORKLOAD, head) == Elsewhere(shapes=1)
     assert Elsewhere.than(WORKLOAD, head, to_come=2) == Elsewhere(shapes=3)
+
+
+@pytest.mark.parametrize(
+    ("names", "strict", "settled"),
+    [
+        ([], True, False),
+        (["counters.syncs"], False, True),
+        (["counters.allocations"], True, True),
+        # Calls that are no slower would excuse it.
+        (["counters.allocations"], False, False),
+        (["counters.syncs", "counters.allocations"], False, False),
+    ],
+)
+def test_look__counters_regressed__settled_if_no_time_could_excuse_any_of_them(
+    names: list[str], strict: bool, settled: bool
+) -> None:
+    base, head = sides([])
+    counted = counters({"aten::add": 1})
+    before, after = (
+        msgspec.structs.replace(counted, values={**counted.values, **dict.fromkeys(names, value)}) for value in (1, 100)
+    )
+    documents = (msgspec.structs.replace(base, counters=[before]), msgspec.structs.replace(head, counters=[after]))
+    assert Look(*documents, Policy(strict=strict), workload=WORKLOAD).is_settled_by_counters() is settled
+
+
+def test_look__a_time_regressed_beside_counters__not_settled_by_these() -> None:
+    base, head = sides([1.05] * 16)
+    assert "latency.low" in Look(base, head, Policy(), workload=WORKLOAD).regressed()
+    assert not Look(base, head, Policy(), workload=WORKLOAD).is_settled_by_counters()

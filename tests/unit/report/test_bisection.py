@@ -10,6 +10,7 @@ from rich.console import Console
 
 from perfgate.document.bisection import BisectionDocument, BisectionTrial, EnvironmentChange, PackageChange
 from perfgate.judging.report.render.bisection import render_bisection, result_line
+from perfgate.judging.report.view.bisection import BisectionWords
 
 PACKAGES = [
     PackageChange(package="torch", before="2.12.0", after="2.13.0"),
@@ -86,12 +87,30 @@ def test_render_bisection__tried_stacks__each_with_its_answer_and_nothing_a_term
         BisectionTrial(changes=[0, 1, 2], answer="slow", answered_by="gate", folder="gates/01", repeated=True),
         BisectionTrial(changes=[0], answer="impossible", reason="needs \x1b[2Jattrs 26"),
         BisectionTrial(changes=[1], answer="fast", answered_by="gate", folder="gates/03"),
+        BisectionTrial(changes=[2], answer="fast", answered_by="count"),
     ]
     console = Console(file=io.StringIO(), width=140)
     render_bisection(make_bisection(culprits=[[0]], tried=tried), console)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
-    assert "3 gates · in 6 m 12 s · 1 stack could not be tried" in text
+    assert "3 gates · in 6 m 12 s · 1 answer by counters alone · 1 stack could not be tried" in text
+    assert "not slower (counted)" in text
     assert "slower (measured twice)" in text
     assert "cannot be tried: needs" in text
     assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        ("slow", "confirmed by a gate against the commit before it"),
+        ("fast", "a gate against the commit before it alone shows no regression: others before it may be needed"),
+        ("undecided", "a gate against the commit before it alone stayed inconclusive"),
+        ("impossible", "a gate against the commit before it alone stayed inconclusive"),
+    ],
+)
+def test_certainty__gate_of_the_culprit_alone__an_undecided_one_neither_confirms_nor_denies(
+    answer: Any, line: str
+) -> None:
+    document = make_bisection(culprits=[[0]], confirmation=BisectionTrial(changes=[0], answer=answer))
+    assert BisectionWords(document).certainty == [line]

@@ -68,6 +68,8 @@ class BisectionWords:
             facts.insert(
                 0, say("{commits}, {left} of them change nothing that runs", commits=searched, left=document.irrelevant)
             )
+        if counted_alone := sum(trial.answered_by == "count" for trial in document.tried):
+            facts.append(say("{answers} by counters alone", answers=counted(counted_alone, "answer")))
         if stored:
             facts.append(say("{answers} from stored runs", answers=counted(stored, "answer")))
         if skipped:
@@ -196,6 +198,8 @@ class BisectionWords:
             return None
         if self.document.confirmation.answer == "slow":
             return say("confirmed by a gate against the commit before it")
+        if self.document.confirmation.answer != "fast":
+            return say("a gate against the commit before it alone stayed inconclusive")
         return say("a gate against the commit before it alone shows no regression: others before it may be needed")
 
     def _trial(self, trial: BisectionTrial) -> TrialWords:
@@ -204,6 +208,8 @@ class BisectionWords:
             note = Words(f": {self._reason(trial)}")
         elif trial.repeated:
             note = Words(f" ({say('measured twice')})")
+        elif trial.answered_by == "count":
+            note = Words(f" ({say('counted')})")
         applied = trial.changes[-1:] if self.document.cumulative else trial.changes
         return TrialWords(self._names(applied, full=True), say(ANSWERS[trial.answer]), note, trial.folder or "")
 

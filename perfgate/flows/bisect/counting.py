@@ -1,0 +1,180 @@
+"""The exact counters of a state without a gate: it is counted alone, on a fork server that stays from state to state."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+import msgspec
+
+from perfgate.conductor.machine.lock import lock_path, machine_lock
+from perfgate.conductor.sides.checklist import run_checklist
+from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
+from perfgate.conductor.workers.virtualenv import differing_files, read_requirements
+from perfgate.config import Config, WorkloadReference, load_config
+from perfgate.document.decision import Comparison
+from perfgate.document.message import as_message, english
+from perfgate.document.run import RunDocument, Side, Source
+from perfgate.document.testbed import Testbed
+from perfgate.flows.bisect.search import ImpossibleStateError, TrialSides
+from perfgate.flows.shared.doors import Progress
+from perfgate.flows.shared.options import CheckOptions
+from perfgate.flows.shared.session import assemble_run, now, start_session
+from perfgate.flows.trust.commits import config_at
+from perfgate.git.repository import Repository
+from perfgate.judging.gate.counters import compare_counters
+from perfgate.judging.gate.evidence import Evidence
+
+COUNTING_STEP = 4
+# The folder of the workers' logs, below that of the bisection.
+_LOGS = "counts"
+
+
+class _Opened(NamedTuple):
+    """A bench with one interpreter, and the settings that it serves."""
+
+    bench: Bench
+    settings: Config
+    python: Path | None
+    testbed: Testbed
+
+
+class _OldState(NamedTuple):
+    """What the counters of the old state depend on: its commit and interpreter, the settings, and the workload files."""
+
+    commit: str
+    python: Path | None
+    settings: Config
+    files: tuple[str, ...]
+
+
+@dataclass
+class StateCounter:
+    """Counts states, and compares them with the old state as a gate does.
+
+    The old state is counted once for all states with the same settings and workload files. At the end of the context its fork
+    server ends.
+    """
+
+    directory: Path
+    options: CheckOptions
+    progress: Progress
+    _opened: _Opened | None = None
+    _old: tuple[_OldState, RunDocument] | None = None
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> StateCounter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def compare(self, sides: TrialSides, workloads: Collection[str]) -> list[Comparison] | None:
+        """The counters of these workloads on both sides; None if only a gate can tell, e.g. because packages differ.
+
+        Raises ImpossibleStateError if the code of the new state does not load, MeasuringError if nothing can be measured, and
+        ConfigError or RepositoryError for a commit without a valid configuration or checkout.
+        """
+        repository = Repository(self.directory)
+        before, after = (repository.resolve(one or self.options.head or "HEAD") for one in (sides.base, sides.head))
+        of_base, of_head = (config_at(self.directory, commit, None).config for commit in (before, after))
+        if of_head is None or not set(workloads) <= {reference.name for reference in of_head.references}:
+            return None
+        prefix = repository.prefix(self.directory)
+        link = [f"{prefix}/{entry}" if prefix else entry for entry in of_head.measure.link]
+        purpose = f"perfgate bisect in {self.directory.resolve()}"
+        with (
+            machine_lock(lock_path(), purpose=purpose, say=self.progress.note),
+            repository.worktrees({"base": before, "head": after}, link=link) as trees,
+        ):
+            base, head = (trees[side] / prefix for side in ("base", "head"))
+            config = msgspec.structs.replace(load_config(head, device=self.options.device), project=of_head.project)
+            if sides.comparing == "code" and _has_own_environment(config, of_base, base, head):
+                return None
+            references = [reference for reference in config.references if reference.name in workloads]
+            counted = self._count(config, Checkout(head, head, sides.interpreters.head), references, after, "head")
+            _refuse_broken(counted)
+            old = Checkout(base, harness=head, python=sides.interpreters.base)
+            known = self._count_old(config, old, references, before, counted)
+        is_comparable = not any(workload.error for run in (known, counted) for workload in run.workloads)
+        return compare_counters(Evidence(known, counted), (of_base or config).policy()) if is_comparable else None
+
+    def _count_old(
+        self, config: Config, old: Checkout, references: Sequence[WorkloadReference], commit: str, counted: RunDocument
+    ) -> RunDocument:
+        """The count of the old state by the workload files of a new one; kept, as most new states have the same."""
+        files = tuple(workload.sha256 for workload in counted.workloads)
+        wanted = _OldState(commit, old.python, _settings(config), files)
+        if self._old is None or self._old[0] != wanted:
+            self._old = wanted, self._count(config, old, references, commit, "base")
+        return self._old[1]
+
+    def _count(
+        self, config: Config, checkout: Checkout, references: Sequence[WorkloadReference], commit: str, side: Side
+    ) -> RunDocument:
+        opened = self._bench_for(config, checkout.python)
+        session = start_session("check", config.measure.seed, None)
+        with tempfile.TemporaryDirectory(dir=self.options.out, prefix=".counts-") as folder:
+            findings = [
+                run_checklist(
+                    opened.bench,
+                    checkout,
+                    reference,
+                    steps=(COUNTING_STEP,),
+                    quick=True,
+                    folder=Path(folder),
+                    leave_out_waits=True,
+                )
+                for reference in references
+            ]
+            return assemble_run(
+                config,
+                session=msgspec.structs.replace(session, finished_at=now()),
+                source=Source(commit=commit),
+                testbed=opened.testbed,
+                findings=findings,
+                folder=Path(folder),
+                side=side,
+            )
+
+    def _bench_for(self, config: Config, python: Path | None) -> _Opened:
+        """The bench of an interpreter under these settings; the one before ends if it is another."""
+        settings = _settings(config)
+        if self._opened and (self._opened.settings, self._opened.python) == (settings, python):
+            return self._opened
+        self._close()
+        bench = self._stack.enter_context(
+            open_bench(config, logs=self.options.out / _LOGS, say=self.progress.status, pythons=(python,))
+        )
+        self._opened = _Opened(bench, settings, python, bench.testbed(python))
+        return self._opened
+
+    def _close(self) -> None:
+        self._opened = None
+        self._stack.close()
+
+
+def _settings(config: Config) -> Config:
+    """The configuration without the folder of its commit, so that those of two commits can be equal."""
+    return msgspec.structs.replace(config, root=Path())
+
+
+def _has_own_environment(config: Config, of_base: Config | None, base: Path, head: Path) -> bool:
+    """Whether a gate would give each side an environment of its own."""
+    setup, before = config.measure.setup, of_base.measure.setup if of_base else ""
+    needs = (read_requirements(root, config.measure.requirements) for root in (base, head))
+    return bool(setup) and (before not in ("", setup) or bool(differing_files(*needs)))
+
+
+def _refuse_broken(counted: RunDocument) -> None:
+    """Raise ImpossibleStateError for a workload whose own code fails to load: a gate would find the same."""
+    for workload in counted.workloads:
+        if workload.error and workload.error.kind == "exception":
+            raise ImpossibleStateError(english(as_message(workload.error.message)))
