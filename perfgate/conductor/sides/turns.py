@@ -249,14 +249,15 @@ class TurnTaker:
             side.stop()
 
     def _is_over(self, quads: int, started: float) -> bool:
-        """Whether the next quad belongs to another start. The last ones before a look do not, if another start takes longer.
+        """Whether the next quad belongs to another start.
 
-        The first look needs several starts, however long they take.
+        The last ones before a look, or before the time is up, do not if another start takes longer than they do; but one start
+        alone decides nothing, however long another takes.
         """
-        next_look = next(look for look in self.looks if look > self._quad)
-        seconds_to_look = (next_look - self._quad) * self._quad_seconds / max(1, self._taken)
-        is_near_look = self._start + 1 >= FEWEST_STARTS and seconds_to_look < self._start_seconds
-        return self._is_worth_its_start(quads, started) and not is_near_look
+        quads_to_look = next(look for look in self.looks if look > self._quad) - self._quad
+        seconds = min(quads_to_look * self._quad_seconds / max(1, self._taken), self.ends - self.clock())
+        goes_on = self._start + 1 >= FEWEST_STARTS and seconds < self._start_seconds
+        return self._is_worth_its_start(quads, started) and not goes_on
 
     def _is_worth_its_start(self, quads: int, started: float) -> bool:
         worth = _worth_of(self._start - self.measured.before.starts)

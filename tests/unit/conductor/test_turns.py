@@ -218,6 +218,10 @@ def test_start__a_look_is_nearer_than_another_start__goes_on_to_it(look: int, qu
     # A start takes 20 s and so six quads of 4 s.
     measured, _, _ = taken(SidePlan(turns=4, fewest=2, most=32), looks=(look,))
     assert [sum(turn.start == start for turn in measured.base) // 2 for start in range(len(quads))] == quads
+    # Nor is there a start that has no time for a quad: two of them end after 88 s.
+    hurried, _, _ = taken(SidePlan(turns=4, fewest=2, most=32), looks=(64,), ends=100.0)
+    assert {turn.start for turn in hurried.base} == {0, 1}
+    assert (len(hurried.base) // 2, hurried.failed) == (16, [])
     # One start decides nothing, however near its look is.
     first, _, _ = taken(SidePlan(turns=4, fewest=2, most=32), looks=(8,))
     assert {turn.start for turn in first.base} == {0, 1}
