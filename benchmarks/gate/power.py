@@ -6,7 +6,7 @@
 Pairs of unchanged code are drawn again, those of one pair of processes together, as many as fit into a minute; the slowdown
 is added to their effects, and the gate's own rule looks at them as a check does. A row is a project: the share of gates
 that fail, by size of the slowdown; 0 % is unchanged code, and 0.5 % the tolerance (docs/deciding.md explains it). A rare wild
-pair that the minute did not contain is missing from the draws. The exit code is 0 if the means of 1 and 2 % reach the goals.
+pair that the minute did not contain is missing from the draws. The exit code is 0 if the means of all sizes reach the goals.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from perfgate.judging.gate.rule import Differences
 
 SIZES = (0.0, 0.005, 0.01, 0.02)
 # The shares that are to be found, by size.
-GOALS = {0.01: 0.95, 0.02: 0.999}
+GOALS = {0.005: 0.5, 0.01: 0.95, 0.02: 0.999}
 LOOKS = GateSettings().looks
 
 

@@ -18,7 +18,16 @@ from perfgate.catalogue.lookup import FAMILIES, METRICS
 from perfgate.document.decision import Policy
 from perfgate.judging.gate.comparison import margins_for_unchanged, tolerance
 from perfgate.judging.gate.pairs import GAP_QUANTILE, ProcessFastPath, compare_fast_paths, fast_path, pool_pairs
-from perfgate.judging.gate.rule import Differences, Errors, Limits, alarm_margin, answer, interval, p_slower
+from perfgate.judging.gate.rule import (
+    Differences,
+    Errors,
+    Limits,
+    alarm_margin,
+    answer,
+    interval,
+    leans_slower,
+    p_slower,
+)
 
 # A recording is of one workload and shape, whose names no tolerance of the default policy mentions.
 _PLACE = ("recording", "default")
@@ -102,6 +111,8 @@ def decide_effects(metric: str, differences: Differences, ctx: dict[str, Any]) -
     alike_margin = alarm_margin(differences.size, errors.looks, interim=not is_last)
     p = p_slower(differences, 0.0, errors.alarm_looks, alike_margin=alike_margin)
     decision = _DECISIONS[answer(differences, limits, errors, p_adjusted=p)]
+    if decision == "ok" and not is_last and leans_slower(effect, tolerated):
+        decision = "undecided"
     return {"decision": decision, "effect": effect, "ci": ci}
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from perfgate.catalogue.lookup import FAMILIES, METRICS
 from perfgate.document.decision import Policy
-from perfgate.judging.gate.rule import Differences, Errors, Limits, alarm_margin, answer, p_slower
+from perfgate.judging.gate.rule import Differences, Errors, Limits, alarm_margin, answer, leans_slower, p_slower
 
 PAIR_NOISE = 0.0065
 LUCKS = (0.0, 0.001, 0.002, 0.003)
@@ -68,7 +68,8 @@ def judge(pairs: np.ndarray, limits: Limits, errors: Errors) -> tuple[bool, int]
         margin = alarm_margin(look, LOOKS, interim=look < LOOKS[-1])
         p = p_slower(differences, 0.0, errors.alarm_looks, alike_margin=margin)
         given = answer(differences, limits, errors, p_adjusted=p)
-        if given != "inconclusive":
+        waits = look < LOOKS[-1] and given == "unchanged" and leans_slower(differences.estimate, limits.tolerated)
+        if given != "inconclusive" and not waits:
             return given == "regressed", look
     return False, LOOKS[-1]
 

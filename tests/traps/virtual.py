@@ -266,6 +266,7 @@ class VirtualGate:
     all_looks: bool = False
     profiled: bool = False
     needs_names: Callable[[], bool] = lambda: True
+    pairs_needed: Callable[[], int | None] = lambda: None
     run_delay: Callable[[int], int | None] = lambda now: 0
     counters: HardwareCounters | None = None
 
@@ -292,6 +293,7 @@ class VirtualGate:
                 looks=self.policy.looks,
                 round_number=round_number,
                 is_decided=lambda: not self.all_looks and self._enough(measured),
+                pairs_needed=self.pairs_needed,
                 needs_names=self.needs_names,
                 deadline=self.deadline,
                 observer=machine.observer(),

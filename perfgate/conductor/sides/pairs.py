@@ -75,6 +75,7 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
     looks: Sequence[int],
     round_number: int,
     is_decided: Callable[[], bool],
+    pairs_needed: Callable[[], int | None] = lambda: None,
     needs_names: Callable[[], bool] = lambda: True,
     deadline: float = math.inf,
     budget_ends: float | None = None,
@@ -84,6 +85,10 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
     before_pair: Callable[[], None] = lambda: None,
 ) -> None:
     """Measure pairs of one workload into ``measured`` until, at a look, ``is_decided`` or the time is spent.
+
+    Pairs go on once beyond the budget, to the next look, if ``pairs_needed`` (the pairs that are expected to decide, as the
+    last look saw it) are there by then and take no longer than the budget again: on a busy machine a pair takes several
+    times as long, and a gate that ends undecided is run again from the start.
 
     Three failures in a row end it too: the workload does not work. After ``deadline`` (of the monotonic clock) no pair
     begins; that none could be measured is a failure, for a gate without times must not look like one with. ``observer`` has
@@ -95,6 +100,7 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
     gate, seed = bench.config.gate, bench.config.measure.seed
     observer = observer or Observer()
     budget_ends = observer.monotonic() + gate.budget if budget_ends is None else budget_ends
+    budget = _PairBudget(gate.budget, budget_ends, pairs_needed)
     plans = draw_plans(
         seed,
         reference.name,
@@ -128,7 +134,8 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
                     return
                 # A later job's additions end at a planned number of pairs.
                 may_end = look >= sure_looks and (round_number == 0 or pair_count == look_ends[look - 1])
-                if may_end and observer.monotonic() > budget_ends:
+                foresight = foresee_pairs(pair_seconds, pair_count, next_look=look_end)
+                if may_end and budget.is_spent(observer.monotonic(), pair_count, look_end, foresight.left):
                     runner.finish()
                     return
                 if pair_count in renewals:
@@ -136,7 +143,7 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
                 bench.renew(let_go=runner.load_anew)
                 before_pair()
                 began = observer.monotonic()
-                bench.foresee(foresee_pairs(pair_seconds, pair_count, next_look=look_end))
+                bench.foresee(foresight)
                 runner.run_pair(plan, sentence("pair {number}, at most {most}", number=pair_count + 1, most=len(plans)))
                 pair_seconds.append(observer.monotonic() - began)
                 pair_count += 1
@@ -145,6 +152,26 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
             if runner.too_many_failures or is_decided():
                 break
         runner.finish()
+
+
+@dataclass
+class _PairBudget:
+    """The seconds of pairs. They are extended once, to the next look."""
+
+    seconds: float
+    ends: float
+    pairs_needed: Callable[[], int | None]
+    extended_to: int = 0
+
+    def is_spent(self, now: float, done: int, next_look: int, left: float | None) -> bool:
+        """Whether no further pair begins; ``left`` is the time that the pairs up to the next look are expected to take."""
+        if now <= self.ends or done < self.extended_to:
+            return False
+        needed = None if self.extended_to else self.pairs_needed()
+        if needed is None or needed > next_look or left is None or left > self.seconds:
+            return True
+        self.extended_to = next_look
+        return False
 
 
 @dataclass

@@ -39,7 +39,8 @@ class Forecast:
         self._took: dict[Part, list[float]] = {part: [] for part in PARTS}
         self._sides_done = 0
         self._last_number = 0
-        self._needed: int | None = None
+        # The number of pairs that the last look expects to decide; None if unknown.
+        self.needed: int | None = None
         self._so_far: SoFar | None = None
 
     def plan(self, workloads: Sequence[str], parts: Sequence[Part] = PARTS) -> None:
@@ -58,12 +59,8 @@ class Forecast:
         if self._running in self._to_come:  # parts planned before it were skipped
             self._to_come = self._to_come[self._to_come.index(self._running) + 1 :]
         self._sides_done = self._last_number = 0
-        self._needed = self._so_far = None
+        self.needed = self._so_far = None
         self.expect(Foresight())
-
-    def need(self, pairs: int | None) -> None:
-        """Set the number of pairs that the last look expects to decide; None if unknown."""
-        self._needed = pairs
 
     def show(self, so_far: SoFar | None) -> None:
         self._so_far = so_far
@@ -101,7 +98,7 @@ class Forecast:
         if foresight.left is None or foresight.number is None or foresight.goal is None:
             return max(0.0, self._usual(part) - elapsed)
         to_go = foresight.goal - foresight.number + 1
-        needed = 0 if self._needed is None else self._needed - foresight.number + 1
+        needed = 0 if self.needed is None else self.needed - foresight.number + 1
         # After the guaranteed looks, the budget ends the pairs.
         return max(foresight.left, min(foresight.left / to_go * needed, budget_left))
 

@@ -378,7 +378,7 @@ def _measure_pairs(
     def enough() -> bool:
         watcher.put_into(pairs.base, pairs.head)
         look = Look(*documents_of(job, measured), job.policy, workload=reference.name, to_come=to_come)
-        forecast.need(_with_twins(look.pairs_needed(), job))
+        forecast.needed = _with_twins(look.pairs_needed(), job)
         return decided(look.comparisons, job.policy.looks) if decided else not look.more_pairs_would_help()
 
     def before_pair() -> None:
@@ -410,6 +410,7 @@ def _measure_pairs(
                 looks=looks,
                 round_number=job.earlier.next_round if job.earlier else 0,
                 is_decided=enough,
+                pairs_needed=lambda: forecast.needed,
                 needs_names=needs_names,
                 deadline=job.deadline,
                 budget_ends=budget_ends,

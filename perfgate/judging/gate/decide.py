@@ -55,7 +55,7 @@ from perfgate.judging.gate.regressions import with_regressions
 from perfgate.judging.gate.repeated import compare_repeated
 from perfgate.judging.gate.required import Required, missing_evidence
 from perfgate.judging.gate.required_jobs import TrustedNumbers, numbers_of_jobs
-from perfgate.judging.gate.rule import MOST_PAIRS
+from perfgate.judging.gate.rule import MOST_PAIRS, leans_slower
 from perfgate.judging.gate.rules import compare_rules, deciding_steps
 from perfgate.judging.gate.servers import notes_on_requests
 from perfgate.judging.gate.stored import compare_stored
@@ -314,11 +314,11 @@ class Look:
     def more_pairs_would_help(self) -> bool:
         """Whether the verdict hangs on a time comparison that more pairs could decide.
 
-        Besides comparisons that must be decided, this includes any that looks worse than tolerated but is not yet shown to be.
-        A time that must be decided is known well enough once the target slowdown is excluded, and not only a larger one, unless
-        it looks like an improvement that no first look can show. If a count fails the gate whatever the times are, they only
-        show its cost: an interval that excludes "no change" is enough. A counter that only warns if calls are no slower is
-        worth every look.
+        Besides comparisons that must be decided, this includes any that looks worse than tolerated but is not yet shown to
+        be. A time that must be decided is known well enough once the target slowdown is excluded, and not only a larger one,
+        unless it leans towards a regression or looks like an improvement that no first look can show. If a count fails the
+        gate whatever the times are, they only show its cost: an interval that excludes "no change" is enough. A counter that
+        only warns if calls are no slower is worth every look.
         """
         gating = [c for c in self.comparisons if c.gating]
         second_look = self._policy.looks[min(1, len(self._policy.looks) - 1)]
@@ -331,11 +331,12 @@ class Look:
         undecided = [c for c in gating if c.method not in (*RULE_METHODS, "repeated") and self._is_undecided(c)]
         if fails:
             return any(c.metric in MUST_DECIDE and not c.excludes_no_change for c in undecided)
+        undecided += [c for c in gating if c.excluded is not None and leans_slower(worsening(c), c.tolerance or 0.0)]
         return any(c.metric in MUST_DECIDE or (c.outcome == "inconclusive" and _looks_worse(c)) for c in undecided)
 
     def pairs_needed(self) -> int | None:
         """About how many pairs would decide the open comparisons; None if that is not known."""
-        open_ones = [c for c in self.comparisons if c.gating and c.method == "paired" and self._is_undecided(c)]
+        open_ones = [c for c in self.comparisons if c.gating and c.method == "paired" and c.outcome == "inconclusive"]
         known = [c.pairs_needed for c in open_ones if c.pairs_needed is not None]
         return max(known) if known and len(known) == len(open_ones) else None
 
@@ -382,9 +383,7 @@ class Look:
         place = comparison.workload, comparison.shape
         sought, _ = margins_for_unchanged(self._policy, comparison.metric, *place, moved=self._moved)
         return comparison.excluded > sought or (
-            comparison.outcome == "unchanged"
-            and comparison.is_better
-            and -worsening(comparison) > (comparison.tolerance or 0.0)
+            comparison.is_better and -worsening(comparison) > (comparison.tolerance or 0.0)
         )
 
 

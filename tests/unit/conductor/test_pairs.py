@@ -4,6 +4,7 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -180,11 +181,23 @@ def test_measure_pairs__budget_left__every_look() -> None:
     assert len(gate.measure()[0].head) == 8
 
 
-def test_measure_pairs__budget_spent_after_the_second_look__no_further_pair() -> None:
+@pytest.mark.parametrize(
+    ("needed", "last_pair_before", "pairs"),
+    [
+        pytest.param(None, 4, 5, id="nobody knows how many decide"),
+        pytest.param(7, 4, 5, id="more than the next look has"),
+        pytest.param(6, 4, 6, id="the next look decides, and no other begins"),
+        pytest.param(6, 1, 4, id="it would take longer than the budget"),
+        pytest.param(6, 2, 6, id="it takes no longer than the budget"),
+    ],
+)
+def test_measure_pairs__budget_spent_after_the_second_look__goes_on_once_if_the_next_decides(
+    needed: int | None, last_pair_before: int, pairs: int
+) -> None:
     probe = VirtualGate(works(MS), works(MS), policy=FOUR_LOOKS, aa_pairs=0, all_looks=True)
     ends = [blocks[-1].began_ns / 1e9 for blocks in blocks_by_pair(probe.measure()[1])]
-    gate = VirtualGate(works(MS), works(MS), policy=FOUR_LOOKS, aa_pairs=0, all_looks=True, budget=ends[4])
-    assert len(gate.measure()[0].head) == 5
+    gate = replace(probe, budget=ends[last_pair_before], pairs_needed=lambda: needed)
+    assert len(gate.measure()[0].head) == pairs
 
 
 def test_measure_pairs__deadline_between_pairs__none_begins_after_it_and_what_is_there_stays() -> None:

@@ -50,7 +50,7 @@ def run_check(step_seconds: list[float], pair_seconds: float, pairs: int, turns_
         watcher.now += pair_seconds
         taken.append(pair_seconds)
         if pair + 1 == look:
-            forecast.need(pairs)
+            forecast.needed = pairs
     forecast.begin("turns", "encoder")
     for share in accumulate([0.25] * 4):
         forecast.expect(Foresight())
