@@ -117,7 +117,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
         finished = job._replace(session=ended, earlier=measured.added_to)
     base, head = (
         replace(run, warnings=[*run.warnings, *notes], files_read=together(run.files_read, files))
-        for run, notes, files in zip(documents_of(finished, measured), measured.notes, reads)
+        for run, notes, files in zip(documents_of(finished, measured), measured.notes.values(), reads)
     )
     remember_reads(repository, (base, head))
     # The worktree that the configuration was read from is gone; locate the store from the clone.

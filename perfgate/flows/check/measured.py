@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from perfgate.config import Config
 from perfgate.document.decision import Policy
 from perfgate.document.job import JobRecord
 from perfgate.document.message import Message
-from perfgate.document.run import Harness, RunDocument, Session
+from perfgate.document.run import Harness, RunDocument, Session, Side
 from perfgate.document.testbed import Testbed
 from perfgate.flows.check.environments import Environments
 from perfgate.flows.check.profiles import KeptProfiles
@@ -45,30 +46,29 @@ class Job(NamedTuple):
         return (self.base_config.config or self.config).policy()
 
 
-class Measured(NamedTuple):
+@dataclass
+class Measured:
     """The measurements so far; the lists grow workload by workload. ``notes`` are added to each side's document,
     ``added_to`` is the earlier job that this one continues, ``loaded`` the packages that each side's workloads loaded, and
     ``kept`` the profiles of jobs.
     """
 
     testbeds: tuple[Testbed, Testbed]
-    harnesses: tuple[list[Harness], list[Harness]]
-    base: list[Findings]
-    head: list[Findings]
-    pairs: list[PairedMeasurement]
-    flames: list[PairFlame]
-    jobs: list[MeasuredJob]
-    notes: tuple[list[Message], list[Message]] = ([], [])
     added_to: Earlier | None = None
-    kept: KeptProfiles | None = None
+    harnesses: tuple[list[Harness], list[Harness]] = field(default_factory=lambda: ([], []))
+    base: list[Findings] = field(default_factory=list)
+    head: list[Findings] = field(default_factory=list)
+    pairs: list[PairedMeasurement] = field(default_factory=list)
+    flames: list[PairFlame] = field(default_factory=list)
+    jobs: list[MeasuredJob] = field(default_factory=list)
+    notes: dict[Side, list[Message]] = field(default_factory=lambda: {"base": [], "head": []})
+    kept: KeptProfiles = field(default_factory=KeptProfiles)
     loaded: tuple[list[str] | None, list[str] | None] = (None, None)
 
 
 def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument]:
     base, head = _without_profiles(job, measured)
-    return (
-        (measured.kept.put_into("base", base), measured.kept.put_into("head", head)) if measured.kept else (base, head)
-    )
+    return measured.kept.put_into("base", base), measured.kept.put_into("head", head)
 
 
 def _without_profiles(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument]:

@@ -34,7 +34,7 @@ class Notes:
 def measured(*reasons: str | None) -> Measured:
     testbeds: Any = (None, None)
     pairs = [PairedMeasurement(uncounted=reason) for reason in reasons]
-    return Measured(testbeds, ([], []), [], [], pairs, [], [], [])
+    return Measured(testbeds, pairs=pairs)
 
 
 def test_check__workloads_without_hardware_counters__said_once() -> None:
