@@ -118,7 +118,7 @@ def test_npu_smi__id_with_a_decimal__the_whole_number() -> None:
 
     chips = parse_info(text.replace("| 1     Ascend910", "| 02.0  Ascend910")).chips
 
-    assert [chip.npu_id for chip in chips] == [2, 2]
+    assert [card for (card, _), _ in chips] == [2, 2]
 
 
 def test_kineto__half_a_megabyte_of_opened_brackets__refused_in_little_memory() -> None:

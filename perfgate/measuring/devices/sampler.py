@@ -31,8 +31,13 @@ STATES_PER_PROCESSES = 3
 
 def main(arguments: list[str]) -> int:
     device, watch, identity = arguments[0], arguments[1:2] == ["--watch"], "".join(arguments[2:3])
+    sensors: Iterator[Sensor]
     try:
-        sensors = _watched(device, identity) if watch else itertools.repeat(open_sensor(device, Host()))
+        if watch:
+            opened = open_watch(device, Host(), identity)
+            sensors = itertools.cycle([opened.processes, *[opened.state] * STATES_PER_PROCESSES])
+        else:
+            sensors = itertools.repeat(open_sensor(device, Host()))
     except MeasuringError as error:
         _print(SampledLine(failure=reason_of(error)))
         return MeasuringError.exit_code
@@ -48,11 +53,6 @@ def main(arguments: list[str]) -> int:
         if select.select([sys.stdin], [], [], pause)[0]:  # the other end of standard input was closed
             break
     return 0
-
-
-def _watched(device: str, identity: str) -> Iterator[Sensor]:
-    watch = open_watch(device, Host(), identity)
-    return itertools.cycle([watch.processes, *[watch.state] * STATES_PER_PROCESSES])
 
 
 def _print(line: SampledLine) -> None:

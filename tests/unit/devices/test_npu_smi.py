@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfgate.document.telemetry import DeviceProcess
+from perfgate.document.telemetry import DeviceProcess, DeviceState
 from perfgate.errors import MeasuringError
 from perfgate.measuring.devices.ascend.npu_smi import (
     MappedChip,
-    TableChip,
     find_block,
     parse_blocks,
     parse_info,
@@ -41,37 +40,31 @@ def sample(name: str) -> str:
 
 def test_parse_info__910b__hbm_health_and_the_process_on_its_card() -> None:
     table = parse_info(text("info_910b.txt"))
-    assert table.chips[1] == TableChip(
-        npu_id=5, chip_id=0, health="Warning", power=140.0, temperature=45.0,
-        aicore=0.25, memory_used=21784 * MIB, memory_total=65536 * MIB,
-    )  # fmt: skip
+    assert table.chips[1] == ((5, 0), DeviceState(
+        health="Warning", power=140.0, temperature=45.0,
+        units={"aicore": 0.25}, memory_used=21784 * MIB, memory_total=65536 * MIB,
+    ))  # fmt: skip
     assert table.processes_on(2, 0) == []
     assert table.processes_on(5, 0) == [DeviceProcess(pid=4711, name="python", memory=18429 * MIB)]
 
 
 def test_parse_info__a3__two_dies_and_no_power_for_the_second() -> None:
     table = parse_info(text("info_a3.txt"))
-    assert [(chip.npu_id, chip.chip_id, chip.power) for chip in table.chips] == [
-        (1, 0, 166.5),
-        (1, 1, None),
-    ]
+    assert [(place, state.power) for place, state in table.chips] == [((1, 0), 166.5), ((1, 1), None)]
     assert table.processes_on(1, 1) == [DeviceProcess(pid=816, name="", memory=55217 * MIB)]
 
 
 def test_parse_info__310b__memory_of_the_only_pair_and_nothing_known_of_processes() -> None:
     table = parse_info(text("info_310b.txt"))
-    assert table.chips == [
-        TableChip(
-            npu_id=0,
-            chip_id=0,
-            health="Alarm",
-            power=10.5,
-            temperature=66.0,
-            aicore=0.0,
-            memory_used=957 * MIB,
-            memory_total=10810 * MIB,
-        )
-    ]
+    state = DeviceState(
+        health="Alarm",
+        power=10.5,
+        temperature=66.0,
+        units={"aicore": 0.0},
+        memory_used=957 * MIB,
+        memory_total=10810 * MIB,
+    )
+    assert table.chips == [((0, 0), state)]
     assert table.processes_on(0, 0) is None
 
 
@@ -205,30 +198,32 @@ def test_recorded__processes__golden_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "chips", "processes", "last"),
+    ("name", "chips", "processes", "place", "last"),
     [
-        ("info_310B4_driver-23.0.0_alarm_borders-stripped.txt", 1, None,
-         TableChip(npu_id=0, chip_id=0, health="Alarm", power=0.0, temperature=65.0, aicore=0.0,
-                   memory_used=3628 * MIB, memory_total=15609 * MIB)),
-        ("info_310P3_driver-24.1.0.1_borders-stripped.txt", 4, 4,
-         TableChip(npu_id=2, chip_id=1, health="OK", temperature=61.0, aicore=0.0,
-                   memory_used=35204 * MIB, memory_total=43693 * MIB)),
-        ("info_910-32GB_driver-25.5.2_cann-9.0.0_ddr-and-hbm.txt", 8, 0,
-         TableChip(npu_id=7, chip_id=0, health="OK", power=68.5, temperature=36.0,
-                   aicore=0.0, memory_used=0, memory_total=32768 * MIB)),
-        ("info_910B3_driver-25.2.0_cann-8.5.0_one-busy.txt", 8, 1,
-         TableChip(npu_id=7, chip_id=0, health="OK", power=90.8, temperature=39.0,
-                   aicore=0.0, memory_used=3413 * MIB, memory_total=65536 * MIB)),
-        ("info_A3-Ascend910_driver-25.3.rc1_cann-8.2.RC1_two-dies-per-npu.txt", 16, 10,
-         TableChip(npu_id=7, chip_id=1, health="OK", temperature=39.0, aicore=0.0,
-                   memory_used=57132 * MIB, memory_total=65536 * MIB)),
+        ("info_310B4_driver-23.0.0_alarm_borders-stripped.txt", 1, None, (0, 0),
+         DeviceState(health="Alarm", power=0.0, temperature=65.0, units={"aicore": 0.0},
+                     memory_used=3628 * MIB, memory_total=15609 * MIB)),
+        ("info_310P3_driver-24.1.0.1_borders-stripped.txt", 4, 4, (2, 1),
+         DeviceState(health="OK", temperature=61.0, units={"aicore": 0.0},
+                     memory_used=35204 * MIB, memory_total=43693 * MIB)),
+        ("info_910-32GB_driver-25.5.2_cann-9.0.0_ddr-and-hbm.txt", 8, 0, (7, 0),
+         DeviceState(health="OK", power=68.5, temperature=36.0, units={"aicore": 0.0},
+                     memory_used=0, memory_total=32768 * MIB)),
+        ("info_910B3_driver-25.2.0_cann-8.5.0_one-busy.txt", 8, 1, (7, 0),
+         DeviceState(health="OK", power=90.8, temperature=39.0, units={"aicore": 0.0},
+                     memory_used=3413 * MIB, memory_total=65536 * MIB)),
+        ("info_A3-Ascend910_driver-25.3.rc1_cann-8.2.RC1_two-dies-per-npu.txt", 16, 10, (7, 1),
+         DeviceState(health="OK", temperature=39.0, units={"aicore": 0.0},
+                     memory_used=57132 * MIB, memory_total=65536 * MIB)),
     ],
 )  # fmt: skip
-def test_recorded__info__golden_values(name: str, chips: int, processes: int, last: TableChip) -> None:
+def test_recorded__info__golden_values(
+    name: str, chips: int, processes: int, place: tuple[int, int], last: DeviceState
+) -> None:
     table = parse_info(sample(name))
     assert len(table.chips) == chips
     assert (None if table.processes is None else len(table.processes)) == processes
-    assert table.chips[-1] == last
+    assert table.chips[-1] == (place, last)
 
 
 def test_recorded__maps_and_failures__golden_values() -> None:

@@ -110,41 +110,41 @@ def test_set_env__layout__script_of_that_layout(home: str, command: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("torch", "torch_npu", "match"),
+    ("torch", "torch_npu", "status"),
     [
-        ("2.7.1", "2.7.1.post2", "good"),
-        ("2.7.1+cpu", "2.7.1.dev20250901", "good"),
-        ("2.13.0", "2.13.0+gita1b2c3", "good"),
-        ("2.6.0", "2.7.1", "mismatch"),
-        ("2.7.0", "2.7.1.post4", "mismatch"),
-        ("main", "2.7.1", "unknown"),
+        ("2.7.1", "2.7.1.post2", "ok"),
+        ("2.7.1+cpu", "2.7.1.dev20250901", "ok"),
+        ("2.13.0", "2.13.0+gita1b2c3", "ok"),
+        ("2.6.0", "2.7.1", "unfit"),
+        ("2.7.0", "2.7.1.post4", "attention"),
+        ("main", "2.7.1", "unavailable"),
     ],
 )
-def test_check_torch__versions__each_torch_npu_is_for_one_torch(torch: str, torch_npu: str, match: str) -> None:
-    assert check_torch(torch, torch_npu).match == match
+def test_check_torch__versions__each_torch_npu_is_for_one_torch(torch: str, torch_npu: str, status: str) -> None:
+    assert check_torch(torch, torch_npu).status == status
 
 
 @pytest.mark.parametrize(
-    ("torch_npu", "cann", "match", "words"),
+    ("torch_npu", "cann", "status", "remedy"),
     [
-        ("2.7.1.post2", "8.5.0", "good", None),
-        ("2.7.1", "8.3.rc1", "good", None),
-        ("2.7.1.post2+git12", "8.5.0", "good", None),
-        ("2.7.1.post2", "8.3.RC1", "mismatch", "install CANN 8.5.0, or torch_npu 2.7.1 for CANN 8.3.RC1"),
-        ("2.12.0", "8.5.0", "mismatch", "install CANN 9.1.0"),
-        ("2.7.1.dev20250901", "8.5.0", "unknown", None),
-        ("2.7.1rc1", "8.5.0", "unknown", None),
-        ("2.7.1.post3", "8.5.0", "unknown", None),
-        ("2.13.0", "9.1.0", "unknown", None),
-        ("2.7.1.post2", "8.5.1", "unknown", None),
-        ("2.7.1.post2", "8.5.0.alpha002", "unknown", None),
+        ("2.7.1.post2", "8.5.0", "ok", None),
+        ("2.7.1", "8.3.rc1", "ok", None),
+        ("2.7.1.post2+git12", "8.5.0", "ok", None),
+        ("2.7.1.post2", "8.3.RC1", "attention", "install CANN 8.5.0, or torch_npu 2.7.1 for CANN 8.3.RC1"),
+        ("2.12.0", "8.5.0", "attention", "install CANN 9.1.0"),
+        ("2.7.1.dev20250901", "8.5.0", "unavailable", None),
+        ("2.7.1rc1", "8.5.0", "unavailable", None),
+        ("2.7.1.post3", "8.5.0", "unavailable", None),
+        ("2.13.0", "9.1.0", "unavailable", None),
+        ("2.7.1.post2", "8.5.1", "unavailable", None),
+        ("2.7.1.post2", "8.5.0.alpha002", "unavailable", None),
     ],
 )
 def test_check_cann__published_or_not__unknown_is_no_mismatch(
-    torch_npu: str, cann: str, match: str, words: str | None
+    torch_npu: str, cann: str, status: str, remedy: str | None
 ) -> None:
     found = check_cann(torch_npu, cann)
-    assert (found.match, found.remedy) == (match, words)
+    assert (found.status, found.remedy) == (status, remedy)
 
 
 def test_listed__table__no_version_twice_and_each_good_with_its_own() -> None:
@@ -157,8 +157,8 @@ def test_listed__table__no_version_twice_and_each_good_with_its_own() -> None:
 @settings(deadline=1000)
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_check__any_words__never_a_crash_nor_a_mismatch(first: str, second: str) -> None:
-    assert check_cann(first, second).match == "unknown"
-    assert check_torch(first, second).match in ("unknown", "good", "mismatch")
+    assert check_cann(first, second).status == "unavailable"
+    assert check_torch(first, second).status in ("ok", "attention", "unfit", "unavailable")
 
 
 def test_missing_libraries__nowhere__all(tmp_path: Path) -> None:

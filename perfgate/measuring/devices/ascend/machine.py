@@ -12,7 +12,7 @@ import platform
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -53,45 +53,43 @@ _DEFAULT = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib")
 _MOST_FILES = 200
 
 
-class Compatibility(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether two packages go together; ``remedy`` is None unless they are known not to."""
-
-    match: Literal["good", "mismatch", "unknown"]
-    detail: str
-    remedy: str | None = None
-
-
-def check_torch(torch: str, torch_npu: str) -> Compatibility:
+def check_torch(torch: str, torch_npu: str) -> FitnessCheck:
     """Judge torch against torch_npu: each torch_npu is built for one release of torch."""
     own, needed = release_of(torch), release_of(torch_npu)
     detail = f"torch {torch}, torch_npu {torch_npu}"
     if own is None or needed is None:
-        return Compatibility(match="unknown", detail=f"{detail}: no release numbers to compare")
+        return FitnessCheck("npu package", "unavailable", f"{detail}: no release numbers to compare")
     if own == needed:
-        return Compatibility(match="good", detail=detail)
-    return Compatibility(
-        match="mismatch",
-        detail=f"{detail}, which is built for torch {needed}",
-        remedy=f"pip install torch=={needed}, or the torch_npu whose version begins with {own}",
+        return FitnessCheck("npu package", "ok", detail)
+    # Another minor release has other symbols, and torch_npu does not load; another patch may.
+    far = torch.split(".")[:2] != torch_npu.split(".")[:2]
+    return FitnessCheck(
+        "npu package",
+        "unfit" if far else "attention",
+        f"{detail}, which is built for torch {needed}",
+        f"pip install torch=={needed}, or the torch_npu whose version begins with {own}",
     )
 
 
-def check_cann(torch_npu: str, cann: str) -> Compatibility:
+def check_cann(torch_npu: str, cann: str) -> FitnessCheck:
+    """Judge CANN against torch_npu by the published table; a version that is not in it is unknown, not wrong."""
     detail = f"torch_npu {torch_npu}, CANN {cann}"
     published, needed = _published(torch_npu), cann_for(torch_npu)
     if needed is not None and needed.upper() == cann.upper():
-        return Compatibility(match="good", detail=detail)
+        return FitnessCheck("npu cann", "ok", detail)
     listed = LISTED.get(cann.upper())
     if needed is None:
-        return Compatibility(match="unknown", detail=f"{detail}: torch_npu {torch_npu} is not in the published table")
+        detail = f"{detail}: torch_npu {torch_npu} is not in the published table"
+        return FitnessCheck("npu cann", "unavailable", detail)
     if not listed:
         other = f"torch_npu {published} is listed with CANN {needed}"
-        return Compatibility(match="unknown", detail=f"{detail}: CANN {cann} is not in the published table; {other}")
+        return FitnessCheck("npu cann", "unavailable", f"{detail}: CANN {cann} is not in the published table; {other}")
     same = next((name for name in listed if release_of(name) == release_of(torch_npu)), None)
-    return Compatibility(
-        match="mismatch",
-        detail=f"{detail}; the published table lists torch_npu {published} with CANN {needed}",
-        remedy=f"install CANN {needed}" + (f", or torch_npu {same} for CANN {cann}" if same else ""),
+    return FitnessCheck(
+        "npu cann",
+        "attention",
+        f"{detail}; the published table lists torch_npu {published} with CANN {needed}",
+        f"install CANN {needed}" + (f", or torch_npu {same} for CANN {cann}" if same else ""),
     )
 
 

@@ -14,7 +14,7 @@ import re
 import msgspec
 
 from perfgate.document.message import Message, UnmeasuredError
-from perfgate.document.telemetry import DeviceProcess
+from perfgate.document.telemetry import DeviceProcess, DeviceState
 from perfgate.measuring.devices.cells import MIB, MOST_TEXT, number, quoted, scaled, share, whole, word
 
 _COLUMNS = re.compile(r"\t+|\s{2,}")
@@ -43,6 +43,10 @@ _REFUSALS = (
     ("usage:", "device.npu-smi-help"),
     ("usage: npu-smi", "device.npu-smi-help"),
 )
+
+
+# The number of a card (NPU), and of a chip on it; None if its row does not name the chip.
+ChipPlace = tuple[int, int | None]
 
 
 class ChipBlock(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,43 +81,25 @@ class MappedChip(msgspec.Struct, frozen=True, kw_only=True):
     chip_id: int | None = None
 
 
-class TableChip(msgspec.Struct, frozen=True, kw_only=True):
-    """Two lines of the table: one chip. ``aicore`` is a share; memory is in bytes, of the HBM if the chip has one."""
-
-    npu_id: int
-    chip_id: int | None = None
-    health: str | None = None
-    power: float | None = None
-    temperature: float | None = None
-    aicore: float | None = None
-    memory_used: int | None = None
-    memory_total: int | None = None
-
-
-class TableProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the lower table: a process on a chip."""
-
-    npu_id: int
-    chip_id: int | None
-    process: DeviceProcess
-
-
 class InfoTable(msgspec.Struct, frozen=True, kw_only=True):
-    """All of ``npu-smi info``. ``processes`` is None if the lower table is missing, which differs from an empty one."""
+    """All of ``npu-smi info``: the chips with their states, memory that of the HBM if a chip has one, and the processes.
 
-    chips: list[TableChip] = []
-    processes: list[TableProcess] | None = None
+    ``processes`` is None if the lower table is missing, which differs from an empty one.
+    """
 
-    def chip(self, npu_id: int, chip_id: int | None) -> TableChip | None:
-        rows = (row for row in self.chips if row.npu_id == npu_id)
-        return next((row for row in rows if chip_id is None or row.chip_id == chip_id), None)
+    chips: list[tuple[ChipPlace, DeviceState]] = []
+    processes: list[tuple[ChipPlace, DeviceProcess]] | None = None
+
+    def chip(self, npu_id: int, chip_id: int | None) -> DeviceState | None:
+        states = (state for (card, chip), state in self.chips if card == npu_id and chip_id in (None, chip))
+        return next(states, None)
 
     def processes_on(self, npu_id: int, chip_id: int | None) -> list[DeviceProcess] | None:
         """The processes on a chip, None if the table has no processes."""
         if self.processes is None:
             return None
-        rows = (row for row in self.processes if row.npu_id == npu_id)
-        return [row.process for row in rows if chip_id is None or row.chip_id is None or row.chip_id == chip_id]
+        rows = [(chip, process) for (card, chip), process in self.processes if card == npu_id]
+        return [process for chip, process in rows if chip_id is None or chip in (None, chip_id)]
 
 
 def parse_blocks(text: str, command: str) -> list[ChipBlock]:
@@ -249,8 +235,8 @@ class _TableReader:
     """Reads the rows one by one: two rows of titles, two rows a chip, then the table of processes."""
 
     def __init__(self) -> None:
-        self.chips: list[TableChip] = []
-        self.processes: list[TableProcess] | None = None
+        self.chips: list[tuple[ChipPlace, DeviceState]] = []
+        self.processes: list[tuple[ChipPlace, DeviceProcess]] | None = None
         self._titles: list[list[list[str]]] = []
         self._first: dict[str, str] | None = None
 
@@ -273,7 +259,8 @@ class _TableReader:
             # The version line and rulers stand between the rows of chips.
             self._first = None if whole(first.get("npu")) is None else first
             return
-        self.chips.append(_table_chip({**_named(self._titles[1], cells), **self._first}))
+        row = {**_named(self._titles[1], cells), **self._first}
+        self.chips.append(((whole(row.get("npu")) or 0, whole(row.get("chip"))), _state(row)))
         self._first = None
 
     def _process(self, row: dict[str, str]) -> None:
@@ -282,7 +269,7 @@ class _TableReader:
             return  # "No running processes found in NPU 0"
         memory = scaled(row.get("processmemory(mb)"), MIB)
         process = DeviceProcess(pid=pid, name=word(row.get("processname")) or "", memory=memory)
-        self.processes.append(TableProcess(npu_id=npu_id, chip_id=whole(row.get("chip")), process=process))
+        self.processes.append(((npu_id, whole(row.get("chip"))), process))
 
 
 def _titles(cells: list[str]) -> list[list[str]]:
@@ -307,16 +294,15 @@ def _named(titles: list[list[str]], cells: list[str]) -> dict[str, str]:
     return row
 
 
-def _table_chip(row: dict[str, str]) -> TableChip:
+def _state(row: dict[str, str]) -> DeviceState:
     memory = (_USED_OF_TOTAL.fullmatch(row.get(name, "")) for name in ("hbm-usage(mb)", "memory-usage(mb)"))
     pair = next((pair for pair in memory if pair and int(pair[2])), None)
-    return TableChip(
-        npu_id=whole(row.get("npu")) or 0,
-        chip_id=whole(row.get("chip")),
-        health=word(row.get("health")),
-        power=number(row.get("power(w)")),
+    aicore = share(row.get("aicore(%)"))
+    return DeviceState(
         temperature=number(row.get("temp(c)")),
-        aicore=share(row.get("aicore(%)")),
+        power=number(row.get("power(w)")),
+        units={} if aicore is None else {"aicore": aicore},
         memory_used=int(pair[1]) * MIB if pair else None,
         memory_total=int(pair[2]) * MIB if pair else None,
+        health=word(row.get("health")),
     )

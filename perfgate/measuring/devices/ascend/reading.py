@@ -17,7 +17,6 @@ from perfgate.measuring.devices.ascend.npu_smi import (
     ChipBlock,
     InfoTable,
     MappedChip,
-    TableChip,
     find_block,
     parse_blocks,
     parse_info,
@@ -157,11 +156,10 @@ def _telemetry(
 ) -> DeviceState:
     """The answers as one record in base units; a question that was not answered is a block without values."""
     common, usages, health = common or ChipBlock(), usages or ChipBlock(), health or ChipBlock()
-    row = (table.chip(chip.npu_id, chip.chip_id) if table else None) or TableChip(npu_id=chip.npu_id)
+    row = (table.chip(chip.npu_id, chip.chip_id) if table else None) or DeviceState()
     loads = ((name, share(block.get(key))) for block in (common, usages) for key, name in _UNITS.items())
     units = {name: value for name, value in loads if value is not None}
-    if row.aicore is not None:
-        units.setdefault("aicore", row.aicore)
+    units |= {name: value for name, value in row.units.items() if name not in units}
     compute = [units[name] for name in _COMPUTE if name in units]
     used, total = _memory(usages) if row.memory_total is None else (row.memory_used, row.memory_total)
     temperature, power = common.number("Temperature(C)", "NPU Temperature (C)"), common.number("NPU Real-time Power(W)")

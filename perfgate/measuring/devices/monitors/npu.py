@@ -9,7 +9,6 @@ from perfgate.measuring.devices.ascend.machine import (
     ASCEND,
     DRIVER,
     NEEDED,
-    Compatibility,
     Software,
     cann_for,
     card_nodes,
@@ -73,12 +72,7 @@ def _check_package(software: Software) -> FitnessCheck:
         return FitnessCheck(
             name, "unfit", f"torch_npu {torch_npu} without torch", f"pip install torch=={release_of(torch_npu)}"
         )
-    compatibility = check_torch(torch, torch_npu)
-    if compatibility.match != "mismatch":
-        return _judged(name, compatibility)
-    # Another minor release has other symbols, and torch_npu does not load; another patch may.
-    far = torch.split(".")[:2] != torch_npu.split(".")[:2]
-    return FitnessCheck(name, "unfit" if far else "attention", compatibility.detail, compatibility.remedy)
+    return check_torch(torch, torch_npu)
 
 
 def _check_driver(software: Software) -> FitnessCheck:
@@ -104,13 +98,7 @@ def _check_cann(software: Software) -> FitnessCheck:
         return FitnessCheck(name, "unavailable", detail)
     if software.torch_npu is None:
         return FitnessCheck(name, "ok", f"CANN {software.cann} in {software.cann_home}")
-    return _judged(name, check_cann(software.torch_npu, software.cann))
-
-
-def _judged(name: str, compatibility: Compatibility) -> FitnessCheck:
-    if compatibility.match == "mismatch":
-        return FitnessCheck(name, "attention", compatibility.detail, compatibility.remedy)
-    return FitnessCheck(name, "ok" if compatibility.match == "good" else "unavailable", compatibility.detail)
+    return check_cann(software.torch_npu, software.cann)
 
 
 def _check_libraries(host: Host, software: Software) -> list[FitnessCheck]:
