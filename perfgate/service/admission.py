@@ -86,7 +86,8 @@ class Admission:
 
 def _without_token(request: Request, token: str) -> Response:
     """Keep the token out of the browser's history: the browser stores it in a cookie and repeats the request."""
-    rest = [(name, value) for name, value in _query(request) if name != "token"]
+    query = parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    rest = [(name, value) for name, value in query if name != "token"]
     # Two leading slashes would redirect to another machine, and browsers take a backslash for a slash.
     location = "/" + quote(request.scope["path"].lstrip("/")) + (f"?{urlencode(rest)}" if rest else "")
     response = Response(status_code=HTTPStatus.SEE_OTHER, headers={"Location": location})
@@ -110,7 +111,3 @@ def _bearer(request: Request) -> str:
 def _sent(header: str) -> str:
     """The text that was sent as UTF-8; bytes that are none become surrogates."""
     return header.encode("latin-1").decode(errors="surrogateescape")
-
-
-def _query(request: Request) -> list[tuple[str, str]]:
-    return parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True)

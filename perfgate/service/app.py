@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import Any, cast
+from typing import cast
 
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -76,8 +76,8 @@ def create_app(parts: Sequence[ServicePart]) -> DescribedApp:
 
 
 async def _wrong_parameter(_: Request, error: Exception) -> Response:
-    errors = cast("RequestValidationError", error).errors()
-    return refused("; ".join(map(_worded, errors)), HTTPStatus.BAD_REQUEST)
+    errors = [f"{one['loc'][-1]}: {one['msg']}" for one in cast("RequestValidationError", error).errors()]
+    return refused("; ".join(errors), HTTPStatus.BAD_REQUEST)
 
 
 async def _refused_by_route(_: Request, error: Exception) -> Response:
@@ -86,7 +86,3 @@ async def _refused_by_route(_: Request, error: Exception) -> Response:
     response = refused(refusal.detail, refusal.status_code)
     response.headers.update(refusal.headers or {})
     return response
-
-
-def _worded(error: Mapping[str, Any]) -> str:
-    return f"{error['loc'][-1]}: {error['msg']}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -33,14 +34,7 @@ from perfgate.trace.readers.reader import all_readers
 MOST_RECORDINGS = 10_000
 # Recordings are large: only this many stay in memory; of all others, only the ids of their requests do.
 _KEPT = 2
-_State = tuple[int, float]
 _Item = TypeVar("_Item")
-
-
-class _Found(NamedTuple):
-    path: Path
-    kind: ServedKind
-    state: _State
 
 
 class Library:
@@ -51,20 +45,17 @@ class Library:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._timelines: OrderedDict[str, tuple[_State, list[ChosenTimeline]]] = OrderedDict()
-        self._requests: dict[str, tuple[_State, frozenset[str]]] = {}
+        # Each with the state of the recording that it was read from.
+        self._timelines: OrderedDict[str, tuple[ServedRecording, list[ChosenTimeline]]] = OrderedDict()
+        self._requests: dict[str, tuple[ServedRecording, frozenset[str]]] = {}
 
     def recordings(self) -> list[ServedRecording]:
         """All recordings, the latest first."""
-        found = [
-            ServedRecording(name=name, kind=one.kind, size=one.state[0], modified=one.state[1])
-            for name, one in self._found().items()
-        ]
-        return sorted(found, key=lambda one: (-one.modified, one.name))
+        return sorted(self._found().values(), key=lambda one: (-one.modified, one.name))
 
     def path(self, name: str) -> Path:
         """The path of a recording. Raises UsageError for an unknown name."""
-        return self._named(name).path
+        return self._folder / self._named(name).name
 
     def job(self, name: str) -> Path:
         """The folder of a job; an empty name means the whole library. Raises UsageError if it holds no recording."""
@@ -76,8 +67,8 @@ class Library:
         """The timelines of a recording. Raises UsageError for an unknown name, DocumentError for a damaged recording."""
         found = self._named(name)
         kept = self._timelines.get(name)
-        if kept is None or kept[0] != found.state:
-            kept = (found.state, choose(found.path, Choice()))
+        if kept is None or kept[0] != found:
+            kept = (found, choose(self._folder / name, Choice()))
             self._timelines[name] = kept
         self._timelines.move_to_end(name)
         while len(self._timelines) > _KEPT:
@@ -118,7 +109,7 @@ class Library:
         unread, served = [], False
         for name, found in self._found().items():
             try:
-                ids = self._ids(name, found)
+                ids = self._ids(found)
                 if request in ids if request is not None else ids:
                     use(name)
                     served = True
@@ -133,37 +124,41 @@ class Library:
             )
         return unread
 
-    def _ids(self, name: str, found: _Found) -> frozenset[str]:
-        kept = self._requests.get(name)
-        if kept is None or kept[0] != found.state:
-            ids = frozenset(
-                request.name for pick in self.timelines(name) for request in Requests(pick.timeline.events).all()
-            )
-            kept = self._requests[name] = (found.state, ids)
+    def _ids(self, found: ServedRecording) -> frozenset[str]:
+        kept = self._requests.get(found.name)
+        if kept is None or kept[0] != found:
+            ids = frozenset[str]().union(*(Requests(one.timeline.events).names for one in self.timelines(found.name)))
+            kept = self._requests[found.name] = (found, ids)
         return kept[1]
 
-    def _named(self, name: str) -> _Found:
+    def _named(self, name: str) -> ServedRecording:
         found = self._found().get(name)
         if found is None:
             raise UsageError("no recording is named {name!r}; GET /api/recordings lists them", name=name)
         return found
 
-    def _found(self) -> dict[str, _Found]:
-        found: dict[str, _Found] = {}
-        for one in self._walk(self._folder):
-            found[one.path.relative_to(self._folder).as_posix()] = one
-            if len(found) == MOST_RECORDINGS:
-                break
-        return found
+    def _found(self) -> dict[str, ServedRecording]:
+        return {one.name: one for one in itertools.islice(self._walk(self._folder), MOST_RECORDINGS)}
 
-    def _walk(self, folder: Path) -> Iterator[_Found]:
+    def _walk(self, folder: Path) -> Iterator[ServedRecording]:
         for path in _members(folder):
             if path.is_dir() and (path / "run.json").is_file():
-                yield _Found(path, "run", _state(path))
+                yield self._described(path, "run")
             elif _is_one(path) if path.is_dir() else _is_recognised(path):
-                yield _Found(path, "recording", _state(path))
+                yield self._described(path, "recording")
             elif path.is_dir():
                 yield from self._walk(path)
+
+    def _described(self, path: Path, kind: ServedKind) -> ServedRecording:
+        """A recording with its size and its last change, of all files in case of a folder."""
+        files = [path] if path.is_file() else [Path(at) / name for at, _, names in os.walk(path) for name in names]
+        stats = [file.lstat() for file in files]
+        return ServedRecording(
+            name=path.relative_to(self._folder).as_posix(),
+            kind=kind,
+            size=sum(stat.st_size for stat in stats),
+            modified=max((stat.st_mtime for stat in stats), default=path.stat().st_mtime),
+        )
 
 
 def jobs_of(recordings: Sequence[ServedRecording]) -> list[ServedJob]:
@@ -212,13 +207,6 @@ def _is_one(folder: Path) -> bool:
 
 def _is_recognised(path: Path) -> bool:
     return any(reader.recognises(path) for reader in all_readers())
-
-
-def _state(path: Path) -> _State:
-    """Size and modification time, of all files in case of a folder."""
-    files = [path] if path.is_file() else [Path(parent) / name for parent, _, names in os.walk(path) for name in names]
-    stats = [file.lstat() for file in files]
-    return sum(stat.st_size for stat in stats), max((stat.st_mtime for stat in stats), default=path.stat().st_mtime)
 
 
 def within(action: Callable[[], _Item]) -> _Item:

@@ -11,8 +11,6 @@ from perfgate.document.history import StoredRun
 from perfgate.document.served import ServedRecording
 from perfgate.service.library import Library
 
-_State = tuple[int, float]
-
 
 class _Session(msgspec.Struct):
     id: str
@@ -31,20 +29,18 @@ class RunRecordings:
     def __init__(self, library: Library) -> None:
         self._library = library
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[_State, _Identity | None]] = {}
+        self._known: dict[ServedRecording, _Identity | None] = {}
 
     def name_of(self, run: StoredRun) -> str:
         """The name of the run's folder among the recordings; empty if it is not there."""
         with self._lock:
             folders = [one for one in self._library.recordings() if one.kind == "run"]
-            self._known = {one.name: self._read(one) for one in folders}
-            return next((name for name, (_, identity) in self._known.items() if _is_of(identity, run)), "")
-
-    def _read(self, folder: ServedRecording) -> tuple[_State, _Identity | None]:
-        state, known = (folder.size, folder.modified), self._known.get(folder.name)
-        if known is not None and known[0] == state:
-            return known
-        return state, _identity(self._library.path(folder.name))
+            self._known = {
+                one: self._known[one] if one in self._known else _identity(self._library.path(one.name))
+                for one in folders
+            }
+            wanted = _Identity(run.project, _Session(run.session))
+            return next((folder.name for folder, identity in self._known.items() if identity == wanted), "")
 
 
 def _identity(folder: Path) -> _Identity | None:
@@ -53,7 +49,3 @@ def _identity(folder: Path) -> _Identity | None:
         return msgspec.json.decode((folder / "run.json").read_bytes(), type=_Identity)
     except (OSError, msgspec.DecodeError):
         return None
-
-
-def _is_of(identity: _Identity | None, run: StoredRun) -> bool:
-    return identity is not None and (identity.project, identity.session.id) == (run.project, run.session)
