@@ -364,10 +364,10 @@ def reduce(places: list[Place], workers: int | None, on: Cluster | None, out: Pa
     from perfgate.flows.trace.gathering import trace_reduce
 
     with TerminalProgress() as progress:
-        reduced = trace_reduce(places, workers=workers, on=on, say=progress.status, out=out)
-    for file in reduced.tables:
+        tables, left_out = trace_reduce(places, workers=workers, on=on, say=progress.status, out=out)
+    for file in tables:
         click.echo(file)
-    for one in reduced.left_out:
+    for one in left_out:
         click.echo(f"left out: {one.reason}", err=True)
 
 

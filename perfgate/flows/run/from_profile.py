@@ -33,7 +33,7 @@ from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.trace.analysis.summary import DeviceSummary, summarize
 from perfgate.trace.model.communication import add_communication
 from perfgate.trace.model.recording import Recording
-from perfgate.trace.readers.contradictions import contradictions
+from perfgate.trace.readers.contradictions import contradictions_of
 from perfgate.version import __version__
 
 DEFAULT_WORKLOAD = "profile"
@@ -79,7 +79,7 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
     _refuse_cut_off(options.profile, files)
     out = prepare_out(options.out)
     remove_results(out, ("run.json",))
-    contradicted = _contradicted(summaries)
+    contradicted = contradictions_of([(summary.shape, summary.timeline) for summary in summaries])
     incomplete = [why for part, why in recording.absent.items() if part.startswith(_INCOMPLETE)] + contradicted
     testbed = recorded_testbed(recording, summaries)
     context = RecordingContext(
@@ -162,15 +162,6 @@ def _refuse_cut_off(profile: Path, files: list[RecordingFile]) -> None:
             profile=profile,
             names=_listed(names),
         )
-
-
-def _contradicted(summaries: Sequence[DeviceSummary]) -> list[Message]:
-    several = len(summaries) > 1
-    return [
-        Message("verdict.about", {"place": summary.shape, "what": text}) if several else text
-        for summary in summaries
-        for text in contradictions(summary.timeline)
-    ]
 
 
 def _without_kernels(steps: Sequence[StepResult], incomplete: Sequence[Message]) -> list[StepResult]:

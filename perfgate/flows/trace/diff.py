@@ -117,14 +117,6 @@ def _diff(
             head=after[-1].unit,
         )
     if len(units) > 1:
-        if before[0].unit != after[-1].unit:
-            raise UsageError(
-                "{label}: base was recorded by {base} and head by {head}, so their times are of different amounts of work; "
-                "record both alike",
-                label=label,
-                base=before[0].unit,
-                head=after[-1].unit,
-            )
         raise UsageError(
             "{label}: the recordings of one side count by {units}; record all alike",
             label=label,
@@ -139,8 +131,8 @@ def _diff(
         units=(before[0].units, after[0].units),
         base=_median_totals(before),
         head=_median_totals(after),
-        base_each=[_totals(work) for work in before] if several else [],
-        head_each=[_totals(work) for work in after] if several else [],
+        base_each=[work.totals for work in before] if several else [],
+        head_each=[work.totals for work in after] if several else [],
         rows_in_all=len(changed),
         same=len(pairs) - len(changed),
         rows=[_row(pair, several) for pair in changed[: choice.limit]],
@@ -253,21 +245,8 @@ def _cost(sides: Sequence[_SideRow], several: bool) -> DiffCost | None:
 
 
 def _median_totals(works: Sequence[UnitWork]) -> DiffTotals:
-    each = [_totals(work) for work in works]
     medians: dict[str, float | None] = {}
     for field in DiffTotals.__struct_fields__:
-        known = [value for totals in each if (value := getattr(totals, field)) is not None]
+        known = [value for work in works if (value := getattr(work.totals, field)) is not None]
         medians[field] = statistics.median(known) if known else None
     return DiffTotals(**medians)
-
-
-def _totals(work: UnitWork) -> DiffTotals:
-    nanoseconds = {
-        "kernel": work.kernel_ns,
-        "copy": work.copy_ns,
-        "fused": work.fused_ns,
-        "communication": work.communication_ns,
-        "gap": work.gap_ns,
-        "host": work.host_ns,
-    }
-    return DiffTotals(**{name: None if time is None else time / _NS for name, time in nanoseconds.items()})

@@ -12,8 +12,6 @@ from perfgate.flows.shared.trees import label_of, pair_trees, tree_of
 from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.job import ChosenTimeline, choose, notes_of
 
-_EVERYTHING = Choice()
-
 
 def trace_flame(path: Path, head: Path | None, choice: Choice, *, note: Callable[[Message], None]) -> list[FlameTree]:
     """A tree for every chosen timeline; with ``head``, each is beside the same timeline of the other recording.

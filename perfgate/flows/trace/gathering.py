@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -32,20 +31,6 @@ from perfgate.trace.model.communication import added_communication
 Listed = list[Place] | LeftOutRecording
 
 
-class GatheredTables(NamedTuple):
-    """The reduced recordings and the recordings that could not be read, both in their order below the folders."""
-
-    reduced: list[ReducedRecording]
-    left_out: list[LeftOutRecording]
-
-
-class ReducedFolder(NamedTuple):
-    """The places of the stored tables, and the recordings that could not be read."""
-
-    tables: list[str]
-    left_out: list[LeftOutRecording]
-
-
 def trace_reduce(
     places: Sequence[Place],
     *,
@@ -53,20 +38,21 @@ def trace_reduce(
     workers: int | None = None,
     on: Cluster | None = None,
     out: Path | None = None,
-) -> ReducedFolder:
+) -> tuple[list[str], list[LeftOutRecording]]:
     """``perfgate trace reduce``: write the small table of every recording beside it, or into ``out``.
 
-    Raises UsageError without a recording, or if the folder of one is read-only, ClusterRefusedError if the cluster ``on``
-    cannot be used, and DocumentError if no recording can be read.
+    Returns the places of the tables, and the recordings that could not be read. Raises UsageError without a recording, or if
+    the folder of one is read-only, ClusterRefusedError if the cluster ``on`` cannot be used, and DocumentError if no
+    recording can be read.
     """
     reduced, left_out = gather_tables(places, workers=workers, on=on, say=say)
     if not reduced:
         raise DocumentError(left_out[0].reason)
     if out is not None:
-        return ReducedFolder([str(_keep_in(out, one, places)) for one in reduced], left_out)
+        return [str(_keep_in(out, one, places)) for one in reduced], left_out
     if unkept := next((one for one in reduced if not one.kept), None):
         raise UsageError("{path} cannot be written; name a folder with --out", path=_kept_place(unkept))
-    return ReducedFolder([str(_kept_place(one)) for one in reduced], left_out)
+    return [str(_kept_place(one)) for one in reduced], left_out
 
 
 def _kept_place(reduced: ReducedRecording) -> Place:
@@ -91,15 +77,20 @@ def _keep_in(out: Path, reduced: ReducedRecording, places: Sequence[Place]) -> P
 
 def gather_tables(
     places: Sequence[Place], *, workers: int | None, on: Cluster | None, say: Callable[[str], None]
-) -> GatheredTables:
+) -> tuple[list[ReducedRecording], list[LeftOutRecording]]:
     """The tables of all recordings below folders, read by ``workers`` processes or by the cluster ``on``.
 
-    Raises UsageError without a recording, and ClusterRefusedError if the cluster cannot be used.
+    With them come the recordings that could not be read; both are in their order below the folders. Raises UsageError without a
+    recording, and ClusterRefusedError if the cluster cannot be used.
     """
     _check(places, workers, on)
     # A worker of a cluster has another current folder.
     places = places if on is None else [place._replace(path=place.path.absolute()) for place in places]
-    listed: dict[Place, Listed] = {place: _listed_here(place) for place in places if place.host is None}
+    listed: dict[Place, Listed] = {
+        place: _or_none_below(place, [Place(path) for path in recordings_below(place.path)])
+        for place in places
+        if place.host is None
+    }
     found = {recording: kept for recording in _all(listed) if (kept := kept_tables(recording.path)) is not None}
     if len(listed) < len(set(places)) or len(found) < len(_all(listed)):
         with open_executor(on, workers) as executor:
@@ -116,10 +107,8 @@ def gather_tables(
             path=", ".join(map(str, places)),
         )
     ordered = [found[recording] for recording in _all(listed)]
-    return GatheredTables(
-        [one for one in ordered if isinstance(one, ReducedRecording)],
-        [one for one in [*listed.values(), *ordered] if isinstance(one, LeftOutRecording)],
-    )
+    left_out = [one for one in [*listed.values(), *ordered] if isinstance(one, LeftOutRecording)]
+    return [one for one in ordered if isinstance(one, ReducedRecording)], left_out
 
 
 def _check(places: Sequence[Place], workers: int | None, on: Cluster | None) -> None:
@@ -130,10 +119,6 @@ def _check(places: Sequence[Place], workers: int | None, on: Cluster | None) -> 
         raise UsageError("--workers counts processes of this machine; with --on the cluster decides how many tasks run")
 
 
-def _listed_here(place: Place) -> Listed:
-    return _or_none_below(place, [Place(path) for path in recordings_below(place.path)])
-
-
 def _or_none_below(place: Place, recordings: list[Place]) -> Listed:
     return recordings or LeftOutRecording(path=str(place), reason=f"{place}: holds no recordings of ranks")
 
@@ -141,12 +126,13 @@ def _or_none_below(place: Place, recordings: list[Place]) -> Listed:
 def _listed_there(places: Sequence[Place], executor: Executor) -> dict[Place, Listed]:
     """The recordings below folders on nodes, each listed by its node."""
     tasks = {Task(partial(list_task, place.path), place.host): place for place in places}
-    answers = {tasks[task]: answer for task, answer in completed(executor, list(tasks))}
-    return {place: _recordings_in(place, _answer_about(place, answers[place])) for place in places}
-
-
-def _recordings_in(place: Place, answer: TaskAnswer) -> Listed:
-    return answer.left_out or _or_none_below(place, [Place(Path(path), place.host) for path in answer.recordings])
+    listed: dict[Place, Listed] = {}
+    for task, encoded in completed(executor, list(tasks)):
+        place = tasks[task]
+        answer = _answer_about(place, encoded)
+        below = [Place(Path(path), place.host) for path in answer.recordings]
+        listed[place] = answer.left_out or _or_none_below(place, below)
+    return {place: listed[place] for place in places}
 
 
 def _all(listed: Mapping[Place, Listed]) -> list[Place]:

@@ -15,7 +15,6 @@ from perfgate.document.message import Message
 from perfgate.document.trace import (
     CauseTotal,
     GapDocument,
-    GapGroupRow,
     GapRow,
     GapTimeline,
     PhaseTotal,
@@ -31,13 +30,14 @@ from perfgate.document.trace import (
 from perfgate.errors import UsageError
 from perfgate.flows.trace.choice import Choice
 from perfgate.trace.analysis.fillers import gap_groups
-from perfgate.trace.analysis.gaps import CAUSES, DeviceGaps, Gaps, device_gaps
+from perfgate.trace.analysis.gaps import CAUSES, Gaps, device_gaps
 from perfgate.trace.analysis.phases import FORWARD, Batch, batches
 from perfgate.trace.analysis.rows import TopOperator, top
 from perfgate.trace.cache import recall
+from perfgate.trace.model.arithmetic import seconds
 from perfgate.trace.model.recording import ProfilerStep, Recording, Timeline
 from perfgate.trace.model.steps import profiler_steps
-from perfgate.trace.readers.contradictions import contradictions
+from perfgate.trace.readers.contradictions import contradictions_of
 
 _NS = 1e9
 _NOTHING = Message("trace.nothing-collected")
@@ -74,24 +74,6 @@ def trace_gaps(path: Path, choice: Choice, *, exposed: bool, shortest: float) ->
     return GapDocument(format=format_of(chosen), timelines=timelines, notes=notes_of(chosen))
 
 
-def group_rows(timeline: Timeline, device: DeviceGaps, limit: int | None = None) -> list[GapGroupRow]:
-    """The gaps of a device, grouped by the host's activity during them."""
-    window = device.end_ns - device.start_ns
-    return [
-        GapGroupRow(
-            frame=group.frame,
-            operator=group.operator,
-            ended_by=group.ended_by,
-            cause=group.cause,
-            count=group.gaps,
-            total=group.total_ns / _NS,
-            longest=group.longest_ns / _NS,
-            share=group.total_ns / window if window else 0.0,
-        )
-        for group in gap_groups(timeline.events, device.gaps)[:limit]
-    ]
-
-
 def trace_steps(path: Path, choice: Choice, *, step_by: str | None = None) -> StepDocument:
     """The steps of every chosen timeline, or its annotations that match ``step_by``.
 
@@ -118,15 +100,8 @@ def trace_steps(path: Path, choice: Choice, *, step_by: str | None = None) -> St
 def notes_of(chosen: Sequence[ChosenTimeline]) -> list[Message]:
     """The recordings' own notes, and contradictions between their files."""
     recordings = {id(pick.recording): pick.recording for pick in chosen}.values()
-    several = len(chosen) > 1
-    return [
-        *(note for recording in recordings for note in recording.notes),
-        *(
-            Message("verdict.about", {"place": pick.timeline.label, "what": text}) if several else text
-            for pick in chosen
-            for text in contradictions(pick.timeline)
-        ),
-    ]
+    contradicted = contradictions_of([(pick.timeline.label, pick.timeline) for pick in chosen])
+    return [*(note for recording in recordings for note in recording.notes), *contradicted]
 
 
 def choose(path: Path, choice: Choice) -> list[ChosenTimeline]:
@@ -220,7 +195,7 @@ def gap_timeline(pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_n
             gaps_in_all=0,
             causes=[],
             gaps=[],
-            reason=_no_gaps(pick),
+            reason=_NO_TIMELINE if pick.timeline.tells_of_device else pick.recording.absent.get("device", _NO_DEVICE),
         )
     origin = int(pick.timeline.events.start.min())
     gaps = device.gaps.select(device.gaps.duration >= shortest_ns)
@@ -238,14 +213,8 @@ def gap_timeline(pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_n
             GapRow(start=(gap.start_ns - origin) / _NS, duration=gap.duration_ns / _NS, cause=gap.cause)
             for gap in longest
         ],
-        groups=group_rows(pick.timeline, device, choice.limit),
+        groups=gap_groups(pick.timeline.events, device)[: choice.limit],
     )
-
-
-def _no_gaps(pick: ChosenTimeline) -> Message:
-    if pick.timeline.tells_of_device:
-        return _NO_TIMELINE
-    return pick.recording.absent.get("device", _NO_DEVICE)
 
 
 def _causes(window_ns: int, gaps: Gaps) -> list[CauseTotal]:
@@ -291,18 +260,13 @@ def _phases(steps: Sequence[ProfilerStep], found: Sequence[Batch]) -> list[Phase
         PhaseTotal(
             phase=phase,
             count=len(of_phase),
-            length=_middle(step.length_ns for step, _ in of_phase),
-            computing=_middle(step.computing_ns for step, _ in of_phase),
-            free=_middle(step.free_ns for step, _ in of_phase),
+            length=seconds(_median(step.length_ns for step, _ in of_phase)),
+            computing=seconds(_median(step.computing_ns for step, _ in of_phase)),
+            free=seconds(_median(step.free_ns for step, _ in of_phase)),
             requests=_median(batch.requests for _, batch in of_phase),
         )
         for phase, of_phase in by_phase.items()
     ]
-
-
-def _middle(times: Iterable[int | None]) -> float | None:
-    middle = _median(times)
-    return None if middle is None else middle / _NS
 
 
 def _median(numbers: Iterable[int | None]) -> float | None:
@@ -314,14 +278,14 @@ def _step(step: ProfilerStep, origin: int | None, batch: Batch | None) -> StepRo
     return StepRow(
         number=step.number,
         start=None if step.start_ns is None or origin is None else (step.start_ns - origin) / _NS,
-        length=_seconds(step.length_ns),
-        computing=_seconds(step.computing_ns),
-        communication=_seconds(step.communication_ns),
-        exposed_communication=_seconds(step.exposed_communication_ns),
-        exposed_copies=_seconds(step.exposed_copies_ns),
+        length=seconds(step.length_ns),
+        computing=seconds(step.computing_ns),
+        communication=seconds(step.communication_ns),
+        exposed_communication=seconds(step.exposed_communication_ns),
+        exposed_copies=seconds(step.exposed_copies_ns),
         fused=step.fused_ns / _NS if step.fused_ns else None,
-        preparing=_seconds(step.preparing_ns),
-        free=_seconds(step.free_ns),
+        preparing=seconds(step.preparing_ns),
+        free=seconds(step.free_ns),
         phase=batch.phase if batch else None,
         requests=batch.requests if batch else None,
     )
@@ -334,7 +298,11 @@ def _slowest(timelines: Iterable[Timeline]) -> SlowestRank | None:
 
     own: dict[int, float] = {}
     for timeline in timelines:
-        lengths = [length for step in timeline.steps or () if (length := _own_length(step)) is not None]
+        lengths = [
+            step.length_ns - (step.exposed_communication_ns or 0) - step.fused_ns
+            for step in timeline.steps or ()
+            if step.length_ns is not None
+        ]
         if timeline.rank is not None and lengths:
             # The slowest of several devices of one rank makes the others wait.
             own[timeline.rank] = max(own.get(timeline.rank, 0.0), statistics.median(lengths))
@@ -342,12 +310,3 @@ def _slowest(timelines: Iterable[Timeline]) -> SlowestRank | None:
     if rank is None or len(own) < FEWEST_RANKS or own[rank] <= SLOW_RANK * statistics.median_low(own.values()):
         return None
     return SlowestRank(rank=rank, own=own[rank] / _NS, behind=(own[rank] - min(own.values())) / _NS)
-
-
-def _own_length(step: ProfilerStep) -> int | None:
-    length = step.length_ns
-    return None if length is None else length - (step.exposed_communication_ns or 0) - step.fused_ns
-
-
-def _seconds(nanoseconds: float | None) -> float | None:
-    return None if nanoseconds is None else nanoseconds / _NS

@@ -9,24 +9,21 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.document.trace import (
-    DelayRow,
     EarlyEnd,
     LeftOutRecording,
     RankRow,
     RanksDocument,
     SkewRow,
-    SlowLinkRow,
-    SlowRankRow,
-    SlowStageRow,
 )
 from perfgate.errors import DocumentError
 from perfgate.flows.trace.executors import Cluster
 from perfgate.flows.trace.gathering import gather_tables
 from perfgate.flows.trace.places import Place
-from perfgate.trace.analysis.delays import Delay, delays
+from perfgate.trace.analysis.delays import delays
 from perfgate.trace.analysis.links import links_between, slow_links
 from perfgate.trace.analysis.rank_table import RankTable
 from perfgate.trace.analysis.ranks import Arrivals, arrivals, slow_ranks, slow_stages
+from perfgate.trace.model.arithmetic import seconds
 
 _NS = 1e9
 _MISSING = 64  # the most missing ranks to name
@@ -54,11 +51,10 @@ def trace_ranks(
     Raises UsageError without a recording, ClusterRefusedError if the cluster ``on`` cannot be used, and DocumentError if no
     recording can be read, or any cannot and ``strict`` is set.
     """
-    gathered = gather_tables(places, workers=workers, on=on, say=say)
-    left_out = gathered.left_out
-    if left_out and (strict or not gathered.reduced):
+    reduced, left_out = gather_tables(places, workers=workers, on=on, say=say)
+    if left_out and (strict or not reduced):
         raise DocumentError(left_out[0].reason)
-    tables = [table for one in gathered.reduced for table in one.tables]
+    tables = [table for one in reduced for table in one.tables]
     tables.sort(key=lambda table: (table.rank is None, table.rank or 0, table.device or 0))
     arrived = arrivals(tables)
     return Ranks(tables, arrived, ranks_document(", ".join(map(str, places)), tables, arrived, left_out))
@@ -72,23 +68,8 @@ def ranks_document(
     links = links_between(tables)
     return RanksDocument(
         path=path,
-        slow_ranks=[
-            SlowRankRow(rank=table.rank, device=table.device, behind=behind - 1.0, part=part)
-            for table, behind, part in slow_ranks(tables)
-        ],
-        slow_links=[
-            SlowLinkRow(
-                source=link.source,
-                target=link.target,
-                link=link.link,
-                operation=link.operation,
-                group=link.group,
-                size=link.size,
-                bandwidth=link.bandwidth,
-                middle=middle,
-            )
-            for link, middle in slow_links(links)
-        ],
+        slow_ranks=slow_ranks(tables),
+        slow_links=slow_links(links),
         links=len(links),
         collectives=len(arrived.names),
         skew=float(np.median(arrived.skew)) / _NS if arrived.names else None,
@@ -102,33 +83,12 @@ def ranks_document(
             for number in worst.tolist()
         ],
         ranks=[_row(table, *_arrival(arrived, place)) for place, table in enumerate(tables)],
-        delays=[_delay_row(delay) for delay in delays(tables, arrived)],
-        slow_stages=[
-            SlowStageRow(stage=stage, behind=behind - 1.0, computing=computing / _NS)
-            for stage, behind, computing in slow_stages(tables)
-        ],
+        delays=delays(tables, arrived),
+        slow_stages=slow_stages(tables),
         unjoined=arrived.unjoined,
         left_out=list(left_out),
         missing=_missing(tables),
         ended_early=list(_ended_early(tables)),
-    )
-
-
-def _delay_row(delay: Delay) -> DelayRow:
-    return DelayRow(
-        rank=delay.table.rank,
-        device=delay.table.device,
-        total=delay.total / _NS,
-        share=delay.share,
-        per_step=_seconds(delay.per_step),
-        steps=delay.steps,
-        of=delay.of,
-        once=delay.is_once,
-        worst=delay.worst / _NS,
-        step=delay.step,
-        collective=delay.collective,
-        waiting=delay.waiting,
-        why=delay.why,
     )
 
 
@@ -143,15 +103,11 @@ def _missing(tables: Sequence[RankTable]) -> list[int]:
 
 def _ended_early(tables: Sequence[RankTable]) -> Iterator[EarlyEnd]:
     """The ranks with an earlier last step than most."""
-    ends = [(table, max(numbers)) for table in tables if (numbers := _numbers(table))]
+    ends = [(table, max(step.number for step in table.steps)) for table in tables if table.steps]
     usual, count = Counter(last for _, last in ends).most_common(1)[0] if ends else (0, 0)
     for table, last in ends:
         if last < usual and count > 1:
             yield EarlyEnd(rank=table.rank, device=table.device, last=last)
-
-
-def _numbers(table: RankTable) -> list[int]:
-    return [step.number for step in table.steps if step.number is not None]
 
 
 def _arrival(arrived: Arrivals, place: int) -> tuple[float | None, float | None]:
@@ -174,21 +130,17 @@ def _row(table: RankTable, late: float | None, last: float | None) -> RankRow:
         device=table.device,
         path=table.path,
         steps=len(table.steps),
-        own=_seconds(table.own),
-        computing=_seconds(table.computing),
-        exposed=_seconds(table.exposed),
-        fused=_seconds(table.fused) or None,
-        free=_seconds(table.free),
-        bubble=_seconds(table.bubble),
+        own=seconds(table.own),
+        computing=seconds(table.computing),
+        exposed=seconds(table.exposed),
+        fused=seconds(table.fused) or None,
+        free=seconds(table.free),
+        bubble=seconds(table.bubble),
         wait_share=wait,
         transit_share=transit,
         idle_share=idle,
         late=late,
         last=last,
         stage=table.stage,
-        experts=_seconds(table.experts),
+        experts=seconds(table.experts),
     )
-
-
-def _seconds(nanoseconds: float | None) -> float | None:
-    return None if nanoseconds is None else nanoseconds / _NS

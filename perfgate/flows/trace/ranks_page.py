@@ -10,14 +10,12 @@ from typing import Literal
 import numpy as np
 
 from perfgate.document.ranks import DrawnRanks, HeatMap
-from perfgate.document.timeline import DrawnTimeline
 from perfgate.errors import UsageError
 from perfgate.flows.trace.ranks import Ranks
 from perfgate.judging.report.text.ranks import rank_name
-from perfgate.trace.analysis.delays import delays
 from perfgate.trace.analysis.links import links_between
 from perfgate.trace.analysis.rank_table import RankTable
-from perfgate.trace.analysis.ranks import Arrivals, ranks_timeline, slow_ranks
+from perfgate.trace.analysis.ranks import Arrivals, ranks_timeline
 from perfgate.trace.pages.timeline import drawn_timeline
 
 _DRAWN = 16  # timelines beside each other by default
@@ -32,9 +30,10 @@ def drawn_ranks(found: Ranks, chosen: Sequence[int]) -> DrawnRanks:
     Raises UsageError if a chosen rank was not recorded.
     """
     tables, arrived = found.tables, found.arrivals
-    drawn = _chosen(tables, arrived, chosen)
+    drawn = _chosen(found, chosen)
     clock = [arrived.clock[place] for place in drawn]
-    timeline = _timeline([tables[place] for place in drawn], clock)
+    events = ranks_timeline([tables[place] for place in drawn], clock)
+    timeline = drawn_timeline(events, "", of_ranks=True) if len(events) else None
     labels = [rank_name(table.rank, table.device) for table in tables]
     return DrawnRanks(
         document=found.document,
@@ -45,24 +44,20 @@ def drawn_ranks(found: Ranks, chosen: Sequence[int]) -> DrawnRanks:
     )
 
 
-def _timeline(tables: Sequence[RankTable], clock: Sequence[int | None]) -> DrawnTimeline | None:
-    events = ranks_timeline(tables, clock)
-    return drawn_timeline(events, "", of_ranks=True) if len(events) else None
-
-
-def _chosen(tables: Sequence[RankTable], arrived: Arrivals, chosen: Sequence[int]) -> list[int]:
+def _chosen(found: Ranks, chosen: Sequence[int]) -> list[int]:
+    tables = found.tables
     recorded = {table.rank for table in tables}
     if missing := [rank for rank in chosen if rank not in recorded]:
         raise UsageError("rank {rank} was not recorded; `perfgate trace ranks` lists those that were", rank=missing[0])
     if chosen:
         return [place for place, table in enumerate(tables) if table.rank in chosen]
-    late = [delay.table for delay in delays(tables, arrived)] or [table for table, *_ in slow_ranks(tables)]
-    slow = {id(table) for table in late}
-    return sorted(sorted(range(len(tables)), key=lambda place: id(tables[place]) not in slow)[:_DRAWN])
+    slow = {(row.rank, row.device) for row in found.document.delays or found.document.slow_ranks}
+    first = sorted(range(len(tables)), key=lambda place: (tables[place].rank, tables[place].device) not in slow)
+    return sorted(first[:_DRAWN])
 
 
 def _steps(tables: Sequence[RankTable]) -> Iterator[HeatMap]:
-    numbers = sorted({step.number for table in tables for step in table.steps if step.number is not None})
+    numbers = sorted({step.number for table in tables for step in table.steps})
     shown = numbers[-_COLUMNS:]
     by_number = [{step.number: step for step in table.steps} for table in tables]
     for part in _PARTS:

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from perfgate.document.message import Message
-from perfgate.document.trace import RequestDocument, RequestRow, RequestTimeline
+from perfgate.document.trace import RequestDocument, RequestTimeline
 from perfgate.errors import UsageError
 from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.job import ChosenTimeline, choose, format_of, notes_of, top_row
-from perfgate.trace.analysis import requests
+from perfgate.trace.analysis.requests import Requests
 
-_NS = 1e9
 _NONE = Message("trace.no-requests")
 
 
@@ -34,29 +33,17 @@ def requests_of(chosen: Sequence[ChosenTimeline], choice: Choice, request: str |
 
 def _timeline(pick: ChosenTimeline, choice: Choice, request: str | None) -> RequestTimeline:
     timeline = pick.timeline
-    found = requests.Requests(timeline.events)
-    origin = int(timeline.events.start.min()) if len(timeline.events) else None
-    named = [one for one in found.all() if request in (None, one.name)]
+    found = Requests(timeline.events)
+    named = [row for row in found.all() if request in (None, row.request)]
     rows = (found.rows(request) or []) if request is not None else []
     total_ns = sum(row.total_ns for row in rows)
     return RequestTimeline(
         path=str(pick.recording.path),
         rank=timeline.rank,
         device=timeline.device,
-        origin_ns=origin,
+        origin_ns=found.origin_ns,
         requests_in_all=len(named),
-        requests=[
-            RequestRow(
-                request=one.name,
-                start=(one.start - (origin or 0)) / _NS,
-                elapsed=one.elapsed / _NS,
-                active=one.active / _NS,
-                host=one.host / _NS,
-                device=one.device / _NS,
-                kernels=one.kernels,
-            )
-            for one in named[: choice.limit]
-        ],
+        requests=named[: choice.limit],
         rows=[top_row(row, total_ns) for row in rows[: choice.limit]],
         reason=None if named else _NONE,
     )

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.document.trace import DelayRow
 from perfgate.trace.analysis.rank_table import RankTable, ShareColumns
 from perfgate.trace.analysis.ranks import Arrivals
 from perfgate.trace.model.arithmetic import IntColumn
@@ -26,41 +26,10 @@ LEAST, TIMES_THE_MIDDLE, NEARLY = 0.01, 4.0, 0.8
 _CHANCE = 0.01
 # A rank late in at least this share of the steps is slow; in fewer, it had a hiccup.
 _MOST_STEPS = 0.5
-
-Why = Literal["computing", "free"]
-
-
-class Delay(NamedTuple):
-    """A rank that the others wait for; times are nanoseconds.
-
-    ``share`` is the part of the job's time. ``steps`` are how many of ``of`` steps it delays, 0 of 0 if no steps are marked.
-    ``collective`` is the one with the longest total wait for it, ``waiting`` the size of the largest of its groups.
-    ``why`` is the activity that takes longer than in the middle rank. ``worst`` is the longest single delay, in step ``step``
-    (None if that is not marked).
-    """
-
-    table: RankTable
-    total: int
-    share: float
-    steps: int
-    of: int
-    collective: str
-    waiting: int
-    why: Why
-    worst: int
-    step: int | None
-
-    @property
-    def is_once(self) -> bool:
-        """Whether it is a hiccup and not a slow rank."""
-        return self.steps < _MOST_STEPS * self.of if self.of else 2 * self.worst > self.total
-
-    @property
-    def per_step(self) -> float | None:
-        return self.total / self.of if self.of else None
+_NS = 1e9
 
 
-def delays(tables: Sequence[RankTable], arrived: Arrivals) -> list[Delay]:
+def delays(tables: Sequence[RankTable], arrived: Arrivals) -> list[DelayRow]:
     """The ranks that the others wait for, the costliest first; empty if all are alike or no collectives were joined."""
     if not arrived.names:
         return []
@@ -102,7 +71,10 @@ def _tail(least: int, trials: int, chance: float) -> float:
 
 def _blame(columns: Sequence[ShareColumns], arrived: Arrivals) -> tuple[IntColumn, IntColumn]:
     """Per row of the arrivals: nanoseconds that the rank is blamed for, and the part of its excess spent not computing."""
-    own, computed = (_of_rows(columns, arrived, field) for field in ("own", "computed"))
+    offsets = np.cumsum([0, *(column.key.size for column in columns)])
+    shares = offsets[arrived.rank] + arrived.share
+    own = np.concatenate([column.own for column in columns])[shares]
+    computed = np.concatenate([column.computed for column in columns])[shares]
     known = own != NO_NUMBER
     order = np.argsort(arrived.collective, kind="stable")
     begins = np.flatnonzero(np.diff(arrived.collective[order], prepend=-1))
@@ -125,12 +97,6 @@ def _middle(values: IntColumn) -> int:
     return int(np.partition(values, (values.size - 1) // 2)[(values.size - 1) // 2])
 
 
-def _of_rows(columns: Sequence[ShareColumns], arrived: Arrivals, field: str) -> IntColumn:
-    begins = np.cumsum([0, *(column.key.size for column in columns)])
-    values: IntColumn = np.concatenate([getattr(column, field) for column in columns])
-    return values[begins[arrived.rank] + arrived.share]
-
-
 def _length(columns: Sequence[ShareColumns]) -> float:
     """Nanoseconds from a rank's first collective to the end of its last; the median over the ranks."""
     spans = [int((column.start + column.elapsed).max() - column.start.min()) for column in columns if column.key.size]
@@ -145,7 +111,7 @@ def _delay(
     blamed: IntColumn,
     idle: IntColumn,
     job: float,
-) -> Delay:
+) -> DelayRow:
     rows = np.flatnonzero((arrived.rank == rank) & (blamed > 0))
     time, collective = blamed[rows], arrived.collective[rows]
     step = columns[rank].step[arrived.share[rows]]
@@ -153,18 +119,22 @@ def _delay(
     by_name: dict[str, int] = {}
     for number, ns in zip(collective.tolist(), time.tolist()):
         by_name[arrived.names[number]] = by_name.get(arrived.names[number], 0) + ns
-    worst = int(np.argmax(time))
+    total, worst = int(time.sum()), int(np.argmax(time))
     # A rank counts as late in a step if its delay there is at least a quarter of its worst.
     late_steps = np.unique(step[time >= time.max() / 4])
-    return Delay(
-        table=tables[rank],
-        total=int(time.sum()),
-        share=float(time.sum()) / job if job else 0.0,
-        steps=int((late_steps != NO_NUMBER).sum()),
-        of=int((marked != NO_NUMBER).sum()),
+    steps, of = int((late_steps != NO_NUMBER).sum()), int((marked != NO_NUMBER).sum())
+    return DelayRow(
+        rank=tables[rank].rank,
+        device=tables[rank].device,
+        total=total / _NS,
+        share=total / job if job else 0.0,
+        per_step=total / of / _NS if of else None,
+        steps=steps,
+        of=of,
+        once=steps < _MOST_STEPS * of if of else 2 * int(time[worst]) > total,
+        worst=int(time[worst]) / _NS,
+        step=None if step[worst] == NO_NUMBER else int(step[worst]),
         collective=max(by_name, key=lambda name: by_name[name]),
         waiting=int(np.bincount(arrived.collective)[collective].max()),
-        why="free" if 2 * int(idle[rows].sum()) > int(time.sum()) else "computing",
-        worst=int(time[worst]),
-        step=None if step[worst] == NO_NUMBER else int(step[worst]),
+        why="free" if 2 * int(idle[rows].sum()) > total else "computing",
     )

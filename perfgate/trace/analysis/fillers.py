@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
-from typing import NamedTuple
 
 import numpy as np
 
-from perfgate.document.trace import GapCause
-from perfgate.trace.analysis.gaps import Gaps
+from perfgate.document.trace import GapCause, GapGroupRow
+from perfgate.trace.analysis.gaps import DeviceGaps, Gaps
 from perfgate.trace.model.arithmetic import Codes, IntColumn
 from perfgate.trace.model.events import DEVICE_KINDS, EventTable
 from perfgate.trace.model.spans import NOT_RECORDED, launch_positions
@@ -21,24 +20,9 @@ _FILLS, _MOST_GAPS = 0.5, 300
 _IN_FILE = re.compile(r"\S+\.py\(\d+\): ")
 
 
-class GapGroup(NamedTuple):
-    """Gaps with the same cause, the same host frame and operator filling them, and the same next kernel.
-
-    ``frame`` is the innermost Python function, ``operator`` the innermost framework operator or driver call, and ``ended_by``
-    the next event on the device; None if not recorded.
-    """
-
-    frame: str | None
-    operator: str | None
-    ended_by: str | None
-    cause: GapCause
-    gaps: int
-    total_ns: int
-    longest_ns: int
-
-
-def gap_groups(events: EventTable, gaps: Gaps) -> list[GapGroup]:
+def gap_groups(events: EventTable, device: DeviceGaps) -> list[GapGroupRow]:
     """The longest gaps grouped by filler, the costliest group first."""
+    gaps = device.gaps
     longest = gaps.select(np.argsort(-gaps.duration, kind="stable")[:_MOST_GAPS])
     host = _Host(events, longest)
     ends = _Ends(events, longest)
@@ -47,11 +31,20 @@ def gap_groups(events: EventTable, gaps: Gaps) -> list[GapGroup]:
         ended_by, track = ends.at(gap.start_ns + gap.duration_ns)
         frame, operator = host.fillers(place, track)
         groups[frame, operator, ended_by, gap.cause].append(gap.duration_ns)
-    found = [
-        GapGroup(*key, gaps=len(durations), total_ns=sum(durations), longest_ns=max(durations))
-        for key, durations in groups.items()
+    window_ns = device.end_ns - device.start_ns
+    return [
+        GapGroupRow(
+            frame=frame,
+            operator=operator,
+            ended_by=ended_by,
+            cause=cause,
+            count=len(durations),
+            total=sum(durations) / 1e9,
+            longest=max(durations) / 1e9,
+            share=sum(durations) / window_ns,
+        )
+        for (frame, operator, ended_by, cause), durations in sorted(groups.items(), key=lambda group: -sum(group[1]))
     ]
-    return sorted(found, key=lambda group: -group.total_ns)
 
 
 class _Ends:

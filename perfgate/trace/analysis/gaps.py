@@ -91,19 +91,18 @@ def device_gaps(events: EventTable, *, exposed: bool = False) -> DeviceGaps | No
     stretches = Gaps(idle.start, idle.end - idle.start, _causes(idle, work, events.of_kind("runtime")))
     if exposed:
         computing, communication = work.of_kind("compute").intervals, work.of_kind("comm").intervals
-        stretches = _in_order(
+        parts = (
             stretches,
             _exposed(communication, computing, "communication"),
             _exposed(work.of_kind("copy").intervals, joined(computing, communication), "copy"),
         )
+        stretches = Gaps(
+            np.concatenate([part.start for part in parts]),
+            np.concatenate([part.duration for part in parts]),
+            np.concatenate([part.cause for part in parts]),
+        )
+        stretches = stretches.select(np.lexsort((stretches.duration, stretches.start)))
     return DeviceGaps(start, end, busy.length, stretches)
-
-
-def _in_order(*parts: Gaps) -> Gaps:
-    start, duration, cause = (
-        np.concatenate(columns) for columns in zip(*((part.start, part.duration, part.cause) for part in parts))
-    )
-    return Gaps(start, duration, cause).select(np.lexsort((duration, start)))
 
 
 def _causes(idle: Intervals, work: EventTable, runtime: EventTable) -> Codes:

@@ -93,7 +93,8 @@ def launchers(stacks: Stacks, kinds: tuple[EventKind, ...]) -> Launchers:
     on_device = set(kinds) <= set(DEVICE_KINDS)
     work = np.flatnonzero(stacks.events.is_kind(*kinds)).astype(np.int32)
     python = stacks.events.is_kind("python")
-    in_project, in_file = (python & stacks.events.is_named(test) for test in (_is_in_project, _is_in_file))
+    in_project = python & stacks.events.is_named(lambda name: frame(name, "python").is_project)
+    in_file = python & stacks.events.is_named(lambda name: frame(name, "python").place is not None)
     line = _named(stacks, nearest_above(stacks, work, in_project))
     missing = line == NO_LAUNCHER
     line[missing] = _named(stacks, nearest_above(stacks, work[missing], in_file))
@@ -108,11 +109,3 @@ def launchers(stacks: Stacks, kinds: tuple[EventKind, ...]) -> Launchers:
 
 def _named(stacks: Stacks, positions: CodeColumn) -> Codes:
     return np.where(positions == NOTHING_AROUND, NO_LAUNCHER, stacks.events.name[positions])
-
-
-def _is_in_project(name: str) -> bool:
-    return frame(name, "python").is_project
-
-
-def _is_in_file(name: str) -> bool:
-    return frame(name, "python").place is not None

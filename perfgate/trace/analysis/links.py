@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from perfgate.document.trace import SlowLinkRow
 from perfgate.trace.analysis.rank_table import LinkTraffic, RankTable
 
 # Perfgate's own thresholds: a link at half of the median bandwidth of comparable ones. Fewer links have no meaningful median,
@@ -59,21 +60,26 @@ def _by_lists(table: RankTable, link: LinkTraffic) -> int | None:
     return next(iter(fits)) if len(fits) == 1 else None
 
 
-def slow_links(links: Iterable[LinkTraffic], *, share: float = SLOW_LINK) -> list[tuple[LinkTraffic, float]]:
-    """The links far slower than others of their kind in the same sort of operation at similar size, the slowest first.
-
-    With each comes the median bandwidth of the others, bytes per second.
-    """
+def slow_links(links: Iterable[LinkTraffic], *, share: float = SLOW_LINK) -> list[SlowLinkRow]:
+    """The links far slower than others of their kind in the same sort of operation at similar size, the slowest first."""
     kinds: dict[tuple[str, str], list[LinkTraffic]] = defaultdict(list)
     for link in links:
         if link.size >= SMALLEST:
             kinds[link.link, link.operation].append(link)
-    slow = [one for kind in kinds.values() for one in _slow_of_kind(kind, share)]
-    return sorted(slow, key=lambda one: one[0].bandwidth / one[1])
-
-
-def _slow_of_kind(links: Sequence[LinkTraffic], share: float) -> Iterator[tuple[LinkTraffic, float]]:
-    for link in links:
-        alike = [other.bandwidth for other in links if link.size / ALIKE <= other.size <= link.size * ALIKE]
-        if len(alike) >= FEWEST_LINKS and link.bandwidth < share * (middle := statistics.median(alike)):
-            yield link, middle
+    slow = []
+    for of_kind in kinds.values():
+        for link in of_kind:
+            alike = [other.bandwidth for other in of_kind if link.size / ALIKE <= other.size <= link.size * ALIKE]
+            if len(alike) >= FEWEST_LINKS and link.bandwidth < share * (middle := statistics.median(alike)):
+                row = SlowLinkRow(
+                    source=link.source,
+                    target=link.target,
+                    link=link.link,
+                    operation=link.operation,
+                    group=link.group,
+                    size=link.size,
+                    bandwidth=link.bandwidth,
+                    middle=middle,
+                )
+                slow.append(row)
+    return sorted(slow, key=lambda row: row.bandwidth / row.middle)

@@ -9,11 +9,11 @@ from typing import Literal
 
 import numpy as np
 
+from perfgate.document.trace import TopKind
 from perfgate.trace.model.arithmetic import CodeColumn, IntColumn, rows_by, self_times
 from perfgate.trace.model.events import KINDS, EventTable
 
 OpClass = Literal["conv_matmul", "copy", "reshape", "softmax", "other"]
-RowKind = Literal["compute", "copy", "comm", "fused", "host"]
 
 # First match wins. Names of torch operators (aten::addmm), of CUDA kernels (volta_sgemm_128x64_nn, cutlass_80_…,
 # implicit_convolve_sgemm, Memcpy HtoD) and of Ascend kernels (MatMulV2, Conv2D, TransData, DataCopy, TransposeD,
@@ -42,7 +42,7 @@ class OperatorTotal:
     """
 
     name: str
-    kind: RowKind
+    kind: TopKind
     typical_ns: float
     count: int
 
@@ -57,7 +57,7 @@ def operator_totals(events: EventTable, *, calls: int) -> list[OperatorTotal]:
     rows = [
         OperatorTotal(
             name=events.names[events.group[chosen[0]]],
-            kind=_row_kind(int(events.kind[chosen[0]])),
+            kind=row_kind(int(events.kind[chosen[0]])),
             typical_ns=_typical(events, own, chosen, calls),
             count=chosen.size,
         )
@@ -86,6 +86,7 @@ def class_totals(rows: Iterable[OperatorTotal]) -> dict[OpClass, float]:
     return totals
 
 
-def _row_kind(code: int) -> RowKind:
+def row_kind(code: int) -> TopKind:
+    """The kind of an operator by its number among KINDS: that of its work on a device, else ``host``."""
     kind = KINDS[code]
     return kind if kind in ("compute", "copy", "comm", "fused") else "host"

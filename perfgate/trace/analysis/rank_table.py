@@ -45,7 +45,7 @@ class StepParts(msgspec.Struct, frozen=True, array_like=True):
     the profiler does not record it.
     """
 
-    number: int | None
+    number: int
     length: int
     computing: int
     exposed: int

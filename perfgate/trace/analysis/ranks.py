@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from perfgate.document.trace import SlowRankRow, SlowStageRow
 from perfgate.trace.analysis.rank_table import RankTable, ShareColumns
 from perfgate.trace.model.arithmetic import IntColumn
 from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, NO_TEXT, EventKind, EventTable
@@ -69,10 +70,10 @@ def _behind_the_middle(timed: Sequence[tuple[RankTable, float]]) -> Iterator[Com
             yield table, own / middle, part
 
 
-def slow_stages(tables: Iterable[RankTable], *, behind: float = SLOW_RANK) -> list[tuple[int, float, float]]:
-    """The stages that hold the pipeline up, the slowest first; empty if they are alike or fewer than two were recorded.
+def slow_stages(tables: Iterable[RankTable]) -> list[SlowStageRow]:
+    """The stages that hold the pipeline up, because they compute longer than the middle one, the slowest first.
 
-    Each computes longer than the middle one: with it come the ratio, and its nanoseconds per step.
+    Empty if they are alike or fewer than two were recorded.
     """
     times: dict[int, list[float]] = defaultdict(list)
     for table in tables:
@@ -80,13 +81,21 @@ def slow_stages(tables: Iterable[RankTable], *, behind: float = SLOW_RANK) -> li
             times[table.stage].append(table.computing)
     computing = {stage: statistics.median(found) for stage, found in times.items()}
     middle = statistics.median_low(computing.values()) if len(computing) >= FEWEST_RANKS else 0.0
-    slow = [(stage, time / middle, time) for stage, time in computing.items() if middle and time > behind * middle]
-    return sorted(slow, key=lambda one: -one[1])
+    slow = [
+        SlowStageRow(stage=stage, behind=time / middle - 1.0, computing=time / 1e9)
+        for stage, time in computing.items()
+        if middle and time > SLOW_RANK * middle
+    ]
+    return sorted(slow, key=lambda row: -row.behind)
 
 
-def slow_ranks(tables: Iterable[RankTable], *, behind: float = SLOW_RANK) -> list[ComparedRank]:
+def slow_ranks(tables: Iterable[RankTable]) -> list[SlowRankRow]:
     """The ranks that the others wait for, the slowest first; empty if all are alike or too few can be compared."""
-    return [rank for rank in ranks_by_lag(tables) if rank[1] > behind]
+    return [
+        SlowRankRow(rank=table.rank, device=table.device, behind=lag - 1.0, part=part)
+        for table, lag, part in ranks_by_lag(tables)
+        if lag > SLOW_RANK
+    ]
 
 
 def arrivals(tables: Sequence[RankTable]) -> Arrivals:

@@ -7,11 +7,11 @@ in it, and work it launched on a device, serve the same one. Times are nanosecon
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
-from perfgate.document.trace import TopKind
+from perfgate.document.trace import RequestRow
+from perfgate.trace.analysis.operators import row_kind
 from perfgate.trace.analysis.rows import TopOperator
 from perfgate.trace.analysis.stacks import requests_served, stacks_of
 from perfgate.trace.model.arithmetic import (
@@ -20,28 +20,16 @@ from perfgate.trace.model.arithmetic import (
     totals_by_name,
     union_length,
 )
-from perfgate.trace.model.events import DEVICE_KINDS, KERNEL_KINDS, KINDS, NO_TEXT, EventTable
+from perfgate.trace.model.events import DEVICE_KINDS, KERNEL_KINDS, NO_TEXT, EventTable
 
-_ROW_KINDS: dict[str, TopKind] = {"compute": "compute", "copy": "copy", "comm": "comm", "fused": "fused"}
-
-
-class TracedRequest(NamedTuple):
-    """One request in nanoseconds: ``elapsed`` from its first event to the end of its last, ``active`` with work of it on the
-    host or the device, ``host`` and ``device`` on either one; and ``kernels``, the number run for it."""
-
-    name: str
-    start: int
-    elapsed: int
-    active: int
-    host: int
-    device: int
-    kernels: int
+_NS = 1e9
 
 
 class Requests:
-    """The requests of a table of events."""
+    """The requests of a table of events. ``origin_ns`` is when its first event began, None without events."""
 
     def __init__(self, events: EventTable) -> None:
+        self.origin_ns = int(events.start.min()) if len(events) else None
         stacks = stacks_of(events)
         request = requests_served(stacks)
         chosen = np.flatnonzero(request != NO_TEXT)
@@ -53,7 +41,11 @@ class Requests:
         self._bounds = dict(zip(codes.tolist(), zip(begins.tolist(), [*begins[1:].tolist(), chosen.size])))
         self._codes = {stacks.events.names[code]: code for code in codes.tolist()}
 
-    def all(self) -> list[TracedRequest]:
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._codes)
+
+    def all(self) -> list[RequestRow]:
         """Every request, the longest first."""
         return sorted(map(self._request, self._codes), key=lambda request: -request.elapsed)
 
@@ -74,22 +66,21 @@ class Requests:
         totals = totals_by_name(row, self._own[begin:end], first.size)
         columns = events.group[first], events.kind[first], counts_by_name(row, first.size), totals
         rows = [
-            TopOperator(events.names[group], _ROW_KINDS.get(KINDS[kind], "host"), count, total)
+            TopOperator(events.names[group], row_kind(kind), count, total)
             for group, kind, count, total in zip(*(column.tolist() for column in columns))
         ]
         return sorted(rows, key=lambda row: -row.total_ns)
 
-    def _request(self, name: str) -> TracedRequest:
-        begin, end = self._bounds[self._codes[name]]
-        events = self._events.select(np.arange(begin, end))
+    def _request(self, name: str) -> RequestRow:
+        events = self.events(name)
         device = events.is_kind(*DEVICE_KINDS)
         start = int(events.start.min())
-        return TracedRequest(
-            name=name,
-            start=start,
-            elapsed=int(events.end.max()) - start,
-            active=union_length(events.intervals),
-            host=union_length(events.select(~device).intervals),
-            device=union_length(events.select(device).intervals),
+        return RequestRow(
+            request=name,
+            start=(start - (self.origin_ns or 0)) / _NS,
+            elapsed=(int(events.end.max()) - start) / _NS,
+            active=union_length(events.intervals) / _NS,
+            host=union_length(events.select(~device).intervals) / _NS,
+            device=union_length(events.select(device).intervals) / _NS,
             kernels=int(events.is_kind(*KERNEL_KINDS).sum()),
         )

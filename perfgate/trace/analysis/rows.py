@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from perfgate.document.alignment import TimedRow
-from perfgate.document.trace import DiffKey, TopKey, TopKind
+from perfgate.document.trace import DiffKey, DiffTotals, TopKey, TopKind
 from perfgate.errors import UsageError
 from perfgate.trace.analysis.gaps import device_gaps
 from perfgate.trace.analysis.lines import heaviest_names, launchers, launching_operators
+from perfgate.trace.analysis.operators import row_kind
 from perfgate.trace.analysis.stacks import Stacks, frame, project_places, stacks_of_timeline
 from perfgate.trace.model.arithmetic import (
     Codes,
@@ -67,19 +68,11 @@ class Top:
 
 @dataclass(frozen=True)
 class UnitWork:
-    """The work of a timeline in an average unit: nanoseconds, and rows with nanoseconds and counts of one unit.
-
-    Times that were not recorded are None.
-    """
+    """The work of a timeline in an average unit: its totals, and rows with nanoseconds and counts of one unit."""
 
     unit: FlameUnit
     units: int
-    kernel_ns: float | None
-    copy_ns: float | None
-    fused_ns: float | None
-    communication_ns: float | None
-    gap_ns: float | None
-    host_ns: float | None
+    totals: DiffTotals
     rows: tuple[TimedRow, ...]
 
 
@@ -110,17 +103,15 @@ def unit_work(timeline: Timeline, *, by: DiffKey = "operator") -> UnitWork:
         rows += _unit_rows_of_kernels(timeline.kernels, max(len(steps), 1))
     has_kernels = device or bool(timeline.kernels)
     gaps = device_gaps(stacks.events) if device else None
-    return UnitWork(
-        unit=stacks.unit,
-        units=stacks.units,
-        kernel_ns=_total(rows, "compute") if has_kernels else None,
-        copy_ns=_total(rows, "copy") if device else None,
-        fused_ns=_total(rows, "fused") or None,
-        communication_ns=_total(rows, "comm") if has_kernels else None,
-        gap_ns=None if gaps is None else (gaps.end_ns - gaps.start_ns - gaps.busy_ns) / stacks.units,
-        host_ns=_total(rows, "host") if of_host else None,
-        rows=tuple(rows),
+    totals = DiffTotals(
+        kernel=_seconds(rows, "compute") if has_kernels else None,
+        copy=_seconds(rows, "copy") if device else None,
+        fused=_seconds(rows, "fused") or None,
+        communication=_seconds(rows, "comm") if has_kernels else None,
+        gap=None if gaps is None else (gaps.end_ns - gaps.start_ns - gaps.busy_ns) / stacks.units / 1e9,
+        host=_seconds(rows, "host") if of_host else None,
     )
+    return UnitWork(stacks.unit, stacks.units, totals, tuple(rows))
 
 
 def _top_of_device(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top | None:
@@ -171,15 +162,10 @@ def _top_rows_by_line(
     totals, counts = totals_by_name(row, found.time, first.size), counts_by_name(row, first.size)
     heaviest = found.heaviest(found.operator_or_own, row, first.size)
     rows = [
-        TopOperator(work.names[name[position]], _row_kind(int(work.kind[position])), count, total, operator=best)
+        TopOperator(work.names[name[position]], row_kind(int(work.kind[position])), count, total, operator=best)
         for position, count, total, best in zip(first.tolist(), counts.tolist(), totals.tolist(), heaviest)
     ]
     return _most_time_first(rows)
-
-
-def _row_kind(code: int) -> TopKind:
-    kind = KINDS[code]
-    return kind if kind in ("compute", "copy", "comm", "fused") else "host"
 
 
 def host_kinds(events: EventTable) -> tuple[EventKind, ...]:
@@ -207,7 +193,7 @@ def _top_rows(events: EventTable, time: IntColumn, by: TopKey, longer_ns: int | 
         rows.append(
             TopOperator(
                 name=events.names[name[position]],
-                kind=_row_kind(int(events.kind[position])),
+                kind=row_kind(int(events.kind[position])),
                 count=count,
                 total_ns=total,
                 shapes=events.names[shape] if by == "shape" and shape != NO_TEXT else None,
@@ -319,7 +305,7 @@ def _unit_rows_by_line(stacks: Stacks, kinds: tuple[EventKind, ...]) -> list[Tim
                 time=time / stacks.units,
                 count=count / stacks.units,
                 line=function.place,
-                kind=_row_kind(int(work.kind[position])),
+                kind=row_kind(int(work.kind[position])),
                 operator=operator,
             )
         )
@@ -340,5 +326,5 @@ def _unit_rows_of_kernels(kernels: Sequence[Kernel], units: int) -> list[TimedRo
     ]
 
 
-def _total(rows: Iterable[TimedRow], kind: str) -> float:
-    return sum(row.time for row in rows if row.kind == kind)
+def _seconds(rows: Iterable[TimedRow], kind: str) -> float:
+    return sum(row.time for row in rows if row.kind == kind) / 1e9

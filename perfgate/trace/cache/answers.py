@@ -14,21 +14,21 @@ import msgspec
 
 from perfgate.trace.cache import cache_folder
 from perfgate.trace.cache.entries import ANSWER, EntryFolder
-from perfgate.trace.cache.state import FileState, are_settled, are_unchanged, entry_name, question_of, reader_state
+from perfgate.trace.cache.state import (
+    EntryState,
+    FileState,
+    KeptEntry,
+    are_settled,
+    are_unchanged,
+    entry_name,
+    question_of,
+    reader_state,
+)
 
 _MAGIC = b"perfgate answer\0"
 _SUM_BYTES = 4
 _Answer = TypeVar("_Answer")
 _Detail = str | int | float | bool | None
-
-
-class _KeptAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """``reader`` and ``question`` identify the answer, ``files`` are the states of the files that it is about."""
-
-    reader: str
-    question: tuple[str, ...]
-    files: list[FileState]
-    answer: msgspec.Raw
 
 
 def kept_answer(
@@ -91,10 +91,10 @@ class _Answers:
             head = _MAGIC + zlib.crc32(body).to_bytes(_SUM_BYTES, "little")
             if not content.startswith(head):
                 raise ValueError("other bytes than were written")
-            kept = msgspec.msgpack.decode(body, type=_KeptAnswer)
-            if (kept.reader, kept.question) != (reader_state(), self._question) or not are_unchanged(kept.files):
+            kept = msgspec.msgpack.decode(body, type=KeptEntry)
+            if not kept.state.is_of(self._question) or not are_unchanged(kept.state.files):
                 return None
-            answer = msgspec.msgpack.decode(kept.answer, type=kind)
+            answer = msgspec.msgpack.decode(kept.content, type=kind)
         except OSError:
             return None
         except (msgspec.MsgspecError, ValueError):
@@ -107,6 +107,6 @@ class _Answers:
         """Raises OSError if it cannot be written."""
         if not files:
             return
-        record = _KeptAnswer(reader_state(), self._question, files, msgspec.Raw(msgspec.msgpack.encode(answer)))
-        body = msgspec.msgpack.encode(record)
+        state = EntryState(reader_state(), self._question, files)
+        body = msgspec.msgpack.encode(KeptEntry(state, msgspec.Raw(msgspec.msgpack.encode(answer))))
         self._entries.keep(self._name, [_MAGIC + zlib.crc32(body).to_bytes(_SUM_BYTES, "little"), body])

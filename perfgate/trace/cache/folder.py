@@ -19,6 +19,7 @@ from perfgate.trace.cache.stacks import KeptStacks
 from perfgate.trace.cache.state import (
     EntryState,
     FileState,
+    KeptEntry,
     are_settled,
     are_unchanged,
     entry_name,
@@ -30,13 +31,6 @@ from perfgate.trace.model.recording import Recording
 
 # A smaller recording is read as fast as it is recalled.
 LEAST_BYTES = 4 << 20
-
-
-class _Entry(msgspec.Struct, frozen=True, array_like=True):
-    """``state`` identifies the content of the columns."""
-
-    state: EntryState
-    recording: msgspec.Raw
 
 
 class RecordingCache:
@@ -70,8 +64,8 @@ class RecordingCache:
     def files_of(self, path: Path) -> list[FileState]:
         """The files of a recording that is kept, as they were when it was read; none if it is not kept."""
         with suppress(OSError, DamagedColumnsError, msgspec.MsgspecError):
-            state = msgspec.msgpack.decode(content_of(self._file(path)), type=_Entry).state
-            if (state.reader, state.question) == (reader_state(), question_of(path)):
+            state = msgspec.msgpack.decode(content_of(self._file(path)), type=KeptEntry).state
+            if state.is_of(question_of(path)):
                 return state.files
         return []
 
@@ -94,11 +88,11 @@ class RecordingCache:
             columns = ColumnFile(file)
             if columns.owner != os.geteuid():
                 return None  # another user with write access to the folder could forge entries
-            entry = msgspec.msgpack.decode(columns.content, type=_Entry)
+            entry = msgspec.msgpack.decode(columns.content, type=KeptEntry)
             state = entry.state
-            if (state.reader, state.question) != (reader_state(), question_of(path)) or not are_unchanged(state.files):
+            if not state.is_of(question_of(path)) or not are_unchanged(state.files):
                 return None
-            recording = restored(msgspec.msgpack.decode(entry.recording, type=StoredRecording), columns, path)
+            recording = restored(msgspec.msgpack.decode(entry.content, type=StoredRecording), columns, path)
         except OSError:
             return None
         except (DamagedColumnsError, msgspec.MsgspecError, ValueError, IndexError, KeyError):
@@ -114,7 +108,7 @@ class RecordingCache:
         """
         columns = ColumnWriter()
         record = msgspec.Raw(msgspec.msgpack.encode(stored(recording, columns)))
-        content = msgspec.msgpack.encode(_Entry(state, record))
+        content = msgspec.msgpack.encode(KeptEntry(state, record))
         self._entries.keep(self._file(path).name, list(columns.pieces(content)))
         return self._with_stacks(recording, state)
 

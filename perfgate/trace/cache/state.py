@@ -40,6 +40,17 @@ class EntryState(msgspec.Struct, frozen=True, array_like=True):
     question: tuple[str, ...]
     files: list[FileState]
 
+    def is_of(self, question: tuple[str, ...]) -> bool:
+        """Whether it is about this question, and read by the present reader."""
+        return (self.reader, self.question) == (reader_state(), question)
+
+
+class KeptEntry(msgspec.Struct, frozen=True, array_like=True):
+    """A kept recording or answer, encoded, with the state that identifies it."""
+
+    state: EntryState
+    content: msgspec.Raw
+
 
 def states_of(paths: Iterable[Path]) -> list[FileState]:
     """Raises OSError for a path that is missing."""

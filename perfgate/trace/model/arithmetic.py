@@ -21,6 +21,21 @@ _FEWEST_PLACES = 1 << 16
 _FEW_VALUES = 32
 
 
+def seconds(nanoseconds: float | None) -> float | None:
+    return None if nanoseconds is None else nanoseconds / 1e9
+
+
+class TimeSpan(NamedTuple):
+    """A stretch of time, in nanoseconds."""
+
+    start: int
+    end: int
+
+    @property
+    def length(self) -> int:
+        return self.end - self.start
+
+
 class Intervals(NamedTuple):
     """Starts and ends in nanoseconds, two arrays of one length."""
 

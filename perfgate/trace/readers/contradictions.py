@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from perfgate.document.message import Message
 from perfgate.trace.model.arithmetic import counts_by_name
@@ -18,6 +18,15 @@ _EXAMPLES = 3
 def contradictions(timeline: Timeline) -> list[Message]:
     """Contradictions between two tables, or a table and the timeline, of one device."""
     return [*_of_types(timeline), *_of_events(timeline), *_of_steps(timeline)]
+
+
+def contradictions_of(timelines: Sequence[tuple[str, Timeline]]) -> list[Message]:
+    """Those of all devices; if there are several, each is about the label of its device."""
+    return [
+        Message("verdict.about", {"place": label, "what": text}) if len(timelines) > 1 else text
+        for label, timeline in timelines
+        for text in contradictions(timeline)
+    ]
 
 
 def _of_types(timeline: Timeline) -> Iterator[Message]:

@@ -99,10 +99,11 @@ def salvage(path: Path) -> Recording:
 def _copy_whole_events(path: Path, copy: Path) -> Repair:
     repair = Repair()
     with copy.open("wb") as out:
-        header, events = _events(path)
+        text = _readable(path)
+        header, rest = header_and_rest(path, text)
         out.write(header)
         separator = b""
-        for event in events:
+        for event in _pieces(rest, text, len(header)):
             repair.size += len(event.text)
             if event.is_whole:
                 out.write(separator + event.text)
@@ -111,13 +112,6 @@ def _copy_whole_events(path: Path, copy: Path) -> Repair:
                 repair.lose(event)
         out.write(b"]" if header.lstrip().startswith(b"[") else b"]}")
     return repair
-
-
-def _events(path: Path) -> tuple[bytes, Iterator[Event]]:
-    """The file up to its list of events, and the pieces of this list."""
-    text = _readable(path)
-    header, rest = header_and_rest(path, text)
-    return header, _pieces(rest, text, len(header))
 
 
 def _readable(path: Path) -> Iterator[bytes]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from perfgate.trace.analysis.fillers import GapGroup, gap_groups
+from perfgate.document.trace import GapGroupRow
+from perfgate.trace.analysis.fillers import gap_groups
 from perfgate.trace.analysis.gaps import device_gaps
 from perfgate.trace.model.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
 
@@ -34,8 +35,17 @@ def test_gap_groups__host_loads_data__the_loader_and_its_operator_are_named_once
     table = events(*step(1000), *step(2000), *step(3000))
     found = device_gaps(table)
     assert found is not None
-    assert gap_groups(table, found.gaps) == [
-        GapGroup("data/loader.py(7): __next__", "aten::stack", "gemm", "host", gaps=2, total_ns=1800, longest_ns=900)
+    assert gap_groups(table, found) == [
+        GapGroupRow(
+            frame="data/loader.py(7): __next__",
+            operator="aten::stack",
+            ended_by="gemm",
+            cause="host",
+            count=2,
+            total=1.8e-6,
+            longest=9e-7,
+            share=1800 / 2100,
+        )
     ]
 
 
@@ -43,7 +53,9 @@ def test_gap_groups__host_not_recorded__said_by_none() -> None:
     table = events((0, 10, STREAM, "a", "compute", NO_CORRELATION), (100, 10, STREAM, "b", "compute", NO_CORRELATION))
     found = device_gaps(table)
     assert found is not None
-    assert gap_groups(table, found.gaps) == [GapGroup(None, None, "b", "unknown", gaps=1, total_ns=90, longest_ns=90)]
+    (group,) = gap_groups(table, found)
+    assert (group.frame, group.operator, group.ended_by, group.cause) == (None, None, "b", "unknown")
+    assert (group.count, group.total, group.longest, group.share) == (1, 90 / 1e9, 90 / 1e9, 90 / 110)
 
 
 def test_device_gaps__blocking_copy_that_begins_in_the_gap_and_fills_it__is_a_synchronization() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from perfgate.trace.analysis.requests import Requests, TracedRequest
+from perfgate.document.trace import RequestRow
+from perfgate.trace.analysis.requests import Requests
 from perfgate.trace.analysis.rows import TopOperator
 from perfgate.trace.model.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
 
@@ -33,8 +34,10 @@ TWO = events(
 
 def test_requests__kernel_long_after_the_span__is_the_request_s_and_the_rest_is_waiting() -> None:
     longest, other = Requests(TWO).all()
-    assert longest == TracedRequest("b", start=110, elapsed=410, active=100, host=50, device=60, kernels=0)
-    assert other == TracedRequest("a", start=0, elapsed=340, active=140, host=100, device=40, kernels=1)
+    assert longest == RequestRow(
+        request="b", start=1.1e-7, elapsed=4.1e-7, active=1e-7, host=5e-8, device=6e-8, kernels=0
+    )
+    assert other == RequestRow(request="a", start=0.0, elapsed=3.4e-7, active=1.4e-7, host=1e-7, device=4e-8, kernels=1)
 
 
 def test_rows__of_a_request__own_times_add_up_to_what_ran() -> None:
@@ -54,7 +57,7 @@ def test_requests__span_inside_another_request_s__is_its_own() -> None:
         (10, 30, HOST, "request#one", "annotation", NO_CORRELATION, "one"),
         (15, 5, HOST, "aten::mm", "host_op", NO_CORRELATION, None),
     )
-    assert [(one.name, one.elapsed) for one in Requests(table).all()] == [("batch", 100), ("one", 30)]
+    assert [(one.request, one.elapsed) for one in Requests(table).all()] == [("batch", 1e-7), ("one", 3e-8)]
     assert [row.name for row in Requests(table).rows("one") or ()] == ["request#one", "aten::mm"]
 
 

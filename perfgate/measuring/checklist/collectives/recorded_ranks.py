@@ -22,8 +22,8 @@ def judge_ranks(outcome: StepOutcome, summaries: Sequence[DeviceSummary]) -> Non
         outcome.under(shape=shape).number("communication.behind", behind, count=len(table.steps))
         outcome.above("communication.behind", behind, {"rank": shape, "behind": behind, "part": part})
     slow = slow_links(links_between(tables), share=limit("communication.slow_link.warning", outcome.limits))
-    for link, middle in slow:
-        share = link.bandwidth / middle
+    for link in slow:
+        share = link.bandwidth / link.middle
         evidence: MaybeEvidence = {
             "link": link.link,
             "source": link.source,
@@ -31,6 +31,6 @@ def judge_ranks(outcome: StepOutcome, summaries: Sequence[DeviceSummary]) -> Non
             "group": link.group,
             "share": share,
             "bandwidth [B/s]": link.bandwidth,
-            "middle bandwidth [B/s]": middle,
+            "middle bandwidth [B/s]": link.middle,
         }
         outcome.below("communication.slow_link", share, evidence)

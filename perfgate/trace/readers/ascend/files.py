@@ -10,7 +10,7 @@ import csv
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import msgspec
 
@@ -26,6 +26,7 @@ MAX_NUMBER_TEXT = 64
 MAX_NUMBER = Decimal("1e30")
 MAX_JSON_BYTES = 256 << 20
 Device = int | None
+Stamp = tuple[int, int]  # the bytes of a file and its modification time, which change with every version of it
 _ABSENT = frozenset(("", "N/A", "NA", "-"))
 
 # New name, in lower case, to the one used here. torch_npu's kernel_details is msprof's op_summary with renamed columns
@@ -178,13 +179,6 @@ def rows_of(path: Path, *, limit: int | None = None) -> Iterator[TableRow]:
         ) from error
 
 
-class Stamp(NamedTuple):
-    """The identity of a file's version: its bytes and its modification time."""
-
-    size: int
-    written_ns: int
-
-
 def stamp_of(path: Path) -> Stamp:
     """Raises DocumentError if there is no such file."""
     try:
@@ -193,7 +187,7 @@ def stamp_of(path: Path) -> Stamp:
         raise DocumentError(
             "{path}: cannot be read: {error}; check the path and its permissions", path=path, error=error
         ) from error
-    return Stamp(status.st_size, status.st_mtime_ns)
+    return status.st_size, status.st_mtime_ns
 
 
 def refuse_changed(path: Path, stamp: Stamp) -> None:

@@ -58,8 +58,5 @@ def _read_folder(path: Path) -> Recording:
             name=str(path),
         )
     ranks = [read_rank(folder) for folder in folders]
-    return recording_of(path, "ascend-pytorch", [_name(folder) for folder in folders], ranks)
-
-
-def _name(folder: Path) -> str:
-    return folder.parent.name if folder.name == OUTPUT else folder.name
+    names = [folder.parent.name if folder.name == OUTPUT else folder.name for folder in folders]
+    return recording_of(path, "ascend-pytorch", names, ranks)

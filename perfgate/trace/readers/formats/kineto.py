@@ -188,7 +188,9 @@ def _spans(path: Path) -> _Spans:
         correlation=correlation,
         group=_groups(spans, names, name),
         request=requests_named(spans, names, _REQUEST, np.flatnonzero(kind == KIND_CODES["annotation"])),
-        shape=names.sparse(spans.arguments[_SHAPES], len(spans), lambda code: _as_written(texts, code)),
+        shape=names.sparse(
+            spans.arguments[_SHAPES], len(spans), lambda code: texts.texts[code].decode("utf-8", "replace")
+        ),
         names=names.all(),
         tracks=tuple(tracks),
     )
@@ -354,7 +356,8 @@ def _groups(spans: ScannedEvents, names: Names, name: CodeColumn) -> CodeColumn:
     if not npu.size:
         return name
     group = name.copy()
-    group[npu] = names.column(spans.name[npu], lambda code: _operator_type(words[code]), absent="")
+    # A kernel has the name of its binary: MatMulV2_ND_ND_FP32_FP32_false_false_all_65537, Cast_39a266ce9a8d…_210000000.
+    group[npu] = names.column(spans.name[npu], lambda code: words[code].partition("_")[0] or words[code], absent="")
     return group
 
 
@@ -416,15 +419,6 @@ def _devices(spans: ScannedEvents, on_device: npt.NDArray[np.bool_]) -> IntColum
     devices[argument.rows[said != unsaid]] = said[said != unsaid]
     devices[~spans.of.flagged(spans.category, lambda word: word.lower() in DEVICE_CATEGORIES) & ~on_device] = HOST
     return devices
-
-
-def _as_written(texts: ScannedTexts, code: int) -> str:
-    return texts.texts[code].decode("utf-8", "replace")
-
-
-def _operator_type(name: str) -> str:
-    # MatMulV2_ND_ND_FP32_FP32_false_false_all_65537, Cast_39a266ce9a8d…_high_performance_210000000: the binary's name.
-    return name.partition("_")[0] or name
 
 
 def _give_shapes(table: EventTable, spans: ScannedEvents) -> None:
