@@ -32,15 +32,12 @@ def command_line_language(arguments: Sequence[str], environ: Mapping[str, str]) 
     It is needed before the command line is parsed, since ``--help`` ends parsing, and never fails: the command that needs
     the setting reports an invalid one.
     """
-    written = _value(arguments, "--lang") or environ.get("PERFGATE_LANG") or _configured(_folder(arguments))
+    folder = Path(_value(arguments, "-C") or _value(arguments, "--directory") or "")
+    written = _value(arguments, "--lang") or environ.get("PERFGATE_LANG") or _configured(folder)
     for language in LANGUAGES:
         if written == language:
             return language
     return environment_language(environ)
-
-
-def _folder(arguments: Sequence[str]) -> Path:
-    return Path(_value(arguments, "-C") or _value(arguments, "--directory") or "")
 
 
 def _value(arguments: Sequence[str], option: str) -> str | None:

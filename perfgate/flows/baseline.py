@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timezone
 from pathlib import Path
@@ -29,7 +29,7 @@ from perfgate.errors import (
     UsageError,
 )
 from perfgate.flows.shared.artifacts import KeptFolder, keep_artifacts, open_artifacts
-from perfgate.flows.shared.ci_artifact import DEFAULT_KEY, fetch_artifact, fetch_traces
+from perfgate.flows.shared.ci_artifact import DEFAULT_KEY, fetch_artifact, with_traces
 from perfgate.flows.shared.options import exit_code
 from perfgate.flows.shared.results import USUAL_FOLDERS, newest_result
 from perfgate.flows.shared.session import now
@@ -373,7 +373,7 @@ def record_artifact(
         ) from error
     refuse_foreign(run, event)
     refuse_failed(run, "the log of the measuring job")
-    return keep(config, environ, run, _sources(artifact, request, event, forge), allow_dirty=False)
+    return keep(config, environ, run, with_traces(artifact, forge, event, request.key), allow_dirty=False)
 
 
 def _connect(
@@ -392,12 +392,3 @@ def _connect(
 def _downloaded(request: ArtifactRequest, event: CiEvent, forge: Forge | None) -> bytes:
     assert forge is not None, "a token was required to get here"
     return fetch_artifact(forge, event, request.key)
-
-
-def _sources(
-    artifact: Path | bytes, request: ArtifactRequest, event: CiEvent, forge: Forge | None
-) -> Iterator[Path | bytes]:
-    """The places of a run's files: the artifact itself, and, only if it lacks some, the zip of traces beside it."""
-    yield artifact
-    if forge is not None and (traces := fetch_traces(forge, event, request.key)) is not None:
-        yield traces

@@ -74,6 +74,8 @@ class _Rank:
         device = _wait_for_device()
         self._ends.append(time.perf_counter())
         cpu = time.process_time() - self._cpu_began
+        # getrusage(2): ru_maxrss is the memory that this process held at most, in KiB.
+        held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         if self._profile is not None:
             self._profile.__exit__(None, None, None)
             self._profile.export_chrome_trace(self._trace)
@@ -82,7 +84,7 @@ class _Rank:
                 "rank": self._number,
                 "steps": [end - begin for begin, end in zip([self._began, *self._ends], self._ends)],
                 "cpu": cpu,
-                "memory": _process_memory() if device is None else int(device.max_memory_allocated()),
+                "memory": held if device is None else int(device.max_memory_allocated()),
                 "on_device": device is not None,
                 "losses": [float(value).hex() for value in self._losses],
                 "samples": self._samples,
@@ -124,11 +126,6 @@ def _wait_for_device() -> Any:
             device.synchronize()
             return device
     return None
-
-
-def _process_memory() -> int:
-    """The bytes of memory that this process held at most (getrusage(2): ``ru_maxrss`` is in KiB)."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _end() -> NoReturn:

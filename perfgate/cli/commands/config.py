@@ -37,6 +37,7 @@ def COMMAND(as_format: str, directory: Path) -> None:
     import os
 
     from perfgate.flows.config import list_settings
+    from perfgate.judging.report.text.escape import clean
 
     settings = list_settings(directory, os.environ)
     if as_format == "json":
@@ -46,7 +47,8 @@ def COMMAND(as_format: str, directory: Path) -> None:
         if table:
             click.echo(f"\n# {table}" if table == "environment" else f"\n[{table}]")
         for setting in entries:
-            click.echo(_clean(_lines(setting)))
+            for line in _lines(setting):
+                click.echo(clean(line, limit=2000))
 
 
 def _lines(setting: Setting) -> list[str]:
@@ -75,9 +77,3 @@ def _toml(value: Any) -> str:
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{name} = {_toml(entry)}" for name, entry in value.items()) + " }" if value else "{}"
     return json.dumps(value, ensure_ascii=False)
-
-
-def _clean(lines: list[str]) -> str:
-    from perfgate.judging.report.text.escape import clean
-
-    return "\n".join(clean(line, limit=2000) for line in lines)

@@ -144,7 +144,10 @@ def _say_lock(started: Started) -> None:
 
 def _say(started: Started, directory: Path, example: str) -> None:
     if started.lines and started.forge:
-        click.echo(f"\n{_what_to_add(started.forge)}\n\n{started.lines.rstrip()}")
+        to_add = sentence("Add to the job that builds a pull request:")
+        if started.forge == "gitlab":
+            to_add = sentence(".gitlab-ci.yml exists and was left as it is. Add to it:")
+        click.echo(f"\n{to_add}\n\n{started.lines.rstrip()}")
     if not started.files:
         return
     there = "" if directory.resolve() == Path.cwd() else f" -C {shlex.quote(str(directory))}"
@@ -174,12 +177,6 @@ def _say(started: Started, directory: Path, example: str) -> None:
     is_written = any(name.endswith(example) for name in started.files)
     ending = [sentence("{file} still measures the example; replace it with your model.", file=example)]
     click.echo("\n".join(["", sentence("Next:"), *steps, *(ending if is_written else [])]))
-
-
-def _what_to_add(forge: str) -> str:
-    if forge == "gitlab":
-        return sentence(".gitlab-ci.yml exists and was left as it is. Add to it:")
-    return sentence("Add to the job that builds a pull request:")
 
 
 def _below(words: str) -> str:

@@ -18,13 +18,6 @@ from perfgate.conductor.load.target import Send
 _ENDED = "the process of the function has ended"
 
 
-class _Call(msgspec.Struct, frozen=True):
-    url: str
-    id: str
-    prompt: str
-    output_tokens: int
-
-
 class _Answer(msgspec.Struct, frozen=True):
     id: str
     text: str
@@ -62,8 +55,8 @@ class FunctionTarget:
             if reading.done():
                 return recording.failed(_ENDED)
             answers[request.id] = asyncio.get_running_loop().create_future()
-            call = _Call(self.url, request.id, request.prompt, request.output_tokens)
-            writer.write(msgspec.json.encode(call) + b"\n")
+            asked = {"id": request.id, "prompt": request.prompt, "output_tokens": request.output_tokens}
+            writer.write(msgspec.json.encode({"url": self.url, **asked}) + b"\n")
             try:
                 answer = await asyncio.wait_for(answers[request.id], self.timeout)
             except asyncio.TimeoutError as error:

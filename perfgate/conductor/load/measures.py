@@ -60,11 +60,6 @@ class Measures:
         """Output tokens of the turn / seconds of the turn."""
         return self.output_tokens / self.seconds if self.output_tokens else None
 
-    @property
-    def seconds_per_output_token(self) -> float | None:
-        """Seconds of the turn / output tokens of the turn."""
-        return self.seconds / self.output_tokens if self.output_tokens else None
-
 
 def measure_load(load: Load) -> Measures:
     well = [exchange for exchange in load.exchanges if not exchange.error]

@@ -93,13 +93,11 @@ class Content:
             raise self.refused("{name} is {value}, not a valid measurement", name=name, value=value)
         return float(value)
 
-    def none_failed(self, failed: object, what: str = "requests") -> None:
-        """Raises ResultsError after failures, because the remaining work differs."""
-        if self.checked(f"failed {what}", failed):
+    def none_failed(self, failed: object) -> None:
+        """Raises ResultsError after failed requests, because the remaining work differs."""
+        if self.checked("failed requests", failed):
             raise self.refused(
-                "{failed:g} {what} failed, so its numbers describe less work; see the program's output",
-                failed=failed,
-                what=what,
+                "{failed:g} requests failed, so its numbers describe less work; see the program's output", failed=failed
             )
 
 

@@ -184,7 +184,9 @@ class _StepRunner:
         if _takes_long(self.remaining[0]) and not self.is_fresh:
             return False
         self.is_fresh = False
-        self._foresee()
+        done = {step.number: step.duration for step in self.findings.steps}
+        to_come = [number for number in self.remaining if number is not _CHECK]
+        self.bench.foresee(foresee_steps(self.earlier, done, to_come))
         number = self.remaining.pop(0)
         usable = True
         if number is _CHECK:
@@ -215,11 +217,6 @@ class _StepRunner:
     def _steady_seconds(self, number: int) -> float:
         """The time that the requested steady state adds to a step."""
         return self.steady * len(self.findings.workload.shapes) if number == STEADY_STEP else 0.0
-
-    def _foresee(self) -> None:
-        done = {step.number: step.duration for step in self.findings.steps}
-        to_come = [number for number in self.remaining if number is not _CHECK]
-        self.bench.foresee(foresee_steps(self.earlier, done, to_come))
 
     def _check(self, worker: Worker, loaded: Loaded) -> bool:
         """Run the correctness check and return whether the worker can be asked again.

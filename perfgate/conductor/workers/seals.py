@@ -170,12 +170,9 @@ class Seals:
 
 
 def _names(states: Sequence[_State], of: Callable[[_State], list[str]]) -> list[str]:
-    names = [one_line(_path(state.folder.name, name)) for state in states for name in of(state)]
-    return names[:_NAMED] + ([f"… ({len(names) - _NAMED})"] if len(names) > _NAMED else [])
-
-
-def _path(folder: str, name: str) -> str:
-    return folder if name == "." else f"{folder}/{name}"
+    paths = [state.folder.name + ("" if name == "." else f"/{name}") for state in states for name in of(state)]
+    more = [f"… ({len(paths) - _NAMED})"] if len(paths) > _NAMED else []
+    return [*map(one_line, paths[:_NAMED]), *more]
 
 
 def _differing(before: Stamps, after: Stamps) -> list[str]:

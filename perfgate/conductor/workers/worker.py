@@ -386,11 +386,9 @@ class Worker:
             if not is_stopped(self.pid):
                 last_running = time.monotonic()
             elif time.monotonic() - last_running > STOPPED_SECONDS:
-                raise self._left_stopped(status)
-
-    def _left_stopped(self, status: str) -> WorkerError:
-        self._kill()
-        return self._error("timeout", Message("worker.stopped", {"doing": status, "seconds": STOPPED_SECONDS}))
+                self._kill()
+                stopped = Message("worker.stopped", {"doing": status, "seconds": STOPPED_SECONDS})
+                raise self._error("timeout", stopped)
 
     def _timed_out(self, status: str, timeout: float) -> WorkerError:
         self._write_stack()

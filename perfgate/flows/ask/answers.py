@@ -15,7 +15,6 @@ from perfgate.document.answers import (
     StoredProject,
 )
 from perfgate.document.history import StoredRun
-from perfgate.document.site import BesideLevel
 from perfgate.document.trace import TopDocument
 from perfgate.document.trend import TrendDocument
 from perfgate.errors import UnknownRunError, UsageError
@@ -88,11 +87,12 @@ def compare(asked: CompareArguments, sources: Sources) -> RunComparison:
     first, second = (sources.opened().show(run.id) for run in (earlier, later))
     numbers = beside_each_other(earlier, later, (first, second), main.trend.series)
     shown = sorted(numbers, key=lambda number: not number.is_apart)[: asked.limit]
+    without_points = [replace(one, series=replace(one.series, points=[], changes=[])) for one in shown]
     return RunComparison(
         earlier=earlier,
         later=later,
         same_testbed=earlier.fingerprint == later.fingerprint,
-        numbers=[_without_points(number) for number in shown],
+        numbers=without_points,
         left_out=len(numbers) - len(shown),
         decide=check_command(earlier.commit, later.commit),
     )
@@ -140,7 +140,3 @@ def _one(runs: Sequence[StoredRun], digits: str) -> StoredRun:
             digits=digits,
         )
     return found[0]
-
-
-def _without_points(number: BesideLevel) -> BesideLevel:
-    return replace(number, series=replace(number.series, points=[], changes=[]))

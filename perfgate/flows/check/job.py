@@ -77,7 +77,8 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
         session = start_session(command, config.measure.seed, ci_context(os.environ))
         progress.status(sentence("checking out base and head"))
         # Base is measured with the head's workload files, from a checkout that the head does not use.
-        commits = {"base": sides.base.commit, "head": sides.head, **_harness_commit(sides, options)}
+        harness = {} if options.comparing == "stack" else {"harness": sides.head}
+        commits = {"base": sides.base.commit, "head": sides.head, **harness}
         # Relative to perfgate.toml, like every other path in it.
         link = [f"{prefix}/{entry}" if prefix else entry for entry in config.measure.link]
         with repository.worktrees(commits, link=link) as trees:
@@ -153,10 +154,6 @@ def _earlier(out: Path, sides: Sides, config: Config, options: CheckOptions, pro
     if options.append_from:
         return find_attempt(options.append_from, sides, config, options.workloads, say=progress.note)
     return find_earlier(out, base_commit=sides.base.commit, head_commit=sides.head) if options.append else None
-
-
-def _harness_commit(sides: Sides, options: CheckOptions) -> dict[str, str]:
-    return {} if options.comparing == "stack" else {"harness": sides.head}
 
 
 def _files_read(watches: Mapping[str, ReadWatch | None]) -> tuple[list[str] | None, list[str] | None]:

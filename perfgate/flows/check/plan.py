@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfgate.config import Config
 from perfgate.document.message import Message
 from perfgate.document.plan import MeasurementPlan
 from perfgate.errors import UsageError
@@ -66,7 +64,7 @@ def _plan(directory: Path, request: PlanRequest, doors: Doors) -> MeasurementPla
     repository = Repository(project)
     prefix = repository.prefix(project)
     config = configuration_of(repository, project, prefix, options)
-    names = _measured_workloads(config, request.workloads)
+    functions, jobs = config.selected(request.workloads), config.selected_jobs(request.workloads)
     kinds = [refuse_unknown_kind(device)[1] for device in config.testbeds.values() or [config.device]]
     sides = choose_sides(repository, config, options)
     reason = Message("gate.draft") if request.skip_drafts and is_draft(doors.environ) else None
@@ -82,17 +80,11 @@ def _plan(directory: Path, request: PlanRequest, doors: Doors) -> MeasurementPla
         reason=reason,
         base=sides.base.commit,
         head=sides.head,
-        workloads=names if measure else [],
+        workloads=[*(entry.name for entry in functions), *(job.name for job in jobs)] if measure else [],
         device=config.device,
         testbeds=dict(config.testbeds),
         accelerator=measure and any(kind != "cpu" for kind in kinds),
     )
-
-
-def _measured_workloads(config: Config, names: Sequence[str]) -> list[str]:
-    selected = tuple(names)
-    functions = config.selected(selected)
-    return [*(entry.name for entry in functions), *(job.name for job in config.selected_jobs(selected))]
 
 
 def _write_outputs(plan: MeasurementPlan, doors: Doors) -> None:

@@ -118,11 +118,12 @@ def run_planted(
         str(out),
     ]
     say(f"$ perfgate {' '.join(arguments)}")
+    inherited = {name: value for name, value in os.environ.items() if name != "PERFGATE_DEVICE"}
     started = time.monotonic()
     code = subprocess.run(
         [sys.executable, "-m", "perfgate", *arguments],
         cwd=project,
-        env=_environment(os.environ, scratch),
+        env={**inherited, "PERFGATE_STORE": str(scratch / "store.db")},
         stdout=subprocess.DEVNULL,
         check=False,
     ).returncode
@@ -235,8 +236,3 @@ def _toml(value: object) -> str:
     if isinstance(value, str):
         return f'"{value}"'
     return str(value).lower()  # true, false, 12, 0.02, 1e-05
-
-
-def _environment(environ: Mapping[str, str], scratch: Path) -> dict[str, str]:
-    inherited = {name: value for name, value in environ.items() if name != "PERFGATE_DEVICE"}
-    return {**inherited, "PERFGATE_STORE": str(scratch / "store.db")}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from pathlib import Path
 
 from perfgate.config import CONFIG_NAME, load_config
 from perfgate.document.decision import DecisionDocument
@@ -14,7 +13,7 @@ from perfgate.errors import ConfigError, PerfgateError, StoreRefusedError
 from perfgate.flows.publish.judging import PublishCase, ReadArtifact
 from perfgate.flows.publish.request import PublishPlace
 from perfgate.flows.shared.artifacts import keep_artifacts, open_artifacts
-from perfgate.flows.shared.ci_artifact import fetch_traces, key_of
+from perfgate.flows.shared.ci_artifact import key_of, with_traces
 from perfgate.flows.shared.doors import Doors
 from perfgate.judging.forge.runner import log_lines
 from perfgate.judging.store.artifacts import ArtifactStore, Sending
@@ -38,8 +37,11 @@ class CheckKeeper:
         documents = artifact.judged_documents()
         kept_at = datetime.fromtimestamp(self.doors.clock(), timezone.utc).isoformat()
         artifacts = set_of_check(documents.base, documents.head, decision, self.project, kept_at)
+        assert artifact.source is not None, "it has been read"
+        key = key_of(self.key, artifact.testbed)
+        sources = with_traces(artifact.source, self.case.forge, self.case.event, key)
         try:
-            done = keep_artifacts(self.store, artifacts, self._sources(artifact), self._in_time(), page=page)
+            done = keep_artifacts(self.store, artifacts, sources, self._in_time(), page=page)
         except PerfgateError as error:
             self._say(f"The artifacts were not kept: {error}")
             return {}
@@ -63,14 +65,6 @@ class CheckKeeper:
                 )
 
         return sending
-
-    def _sources(self, artifact: ReadArtifact) -> Iterator[Path | bytes]:
-        """The artifact itself, and, only if it lacks files, the zip of traces that GitHub's jobs upload beside it."""
-        assert artifact.source is not None, "it has been read"
-        yield artifact.source
-        traces = fetch_traces(self.case.forge, self.case.event, key_of(self.key, artifact.testbed))
-        if traces is not None:
-            yield traces
 
     def _say(self, text: str) -> None:
         self.doors.say(log_lines(text, self.doors.environ))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from perfgate.document.artifact import MAX_ARCHIVE_BYTES
 from perfgate.document.message import Message, ReasonError
@@ -49,14 +50,16 @@ def fetch_artifact(forge: Forge, event: CiEvent, key: str) -> bytes:
         raise DocumentError("{name} cannot be fetched: {error}", name=found.name, error=error) from None
 
 
-def fetch_traces(forge: Forge, event: CiEvent, key: str) -> bytes | None:
-    """The zip of traces beside the documents of the newest attempt; None if there is none.
+def with_traces(artifact: Path | bytes, forge: Forge | None, event: CiEvent, key: str) -> Iterator[Path | bytes]:
+    """The artifact itself, and, only if it lacks files, the zip of traces that GitHub's jobs upload beside it.
 
-    Raises DocumentError if it is too large to be fetched, ForgeError if the forge does not respond.
+    The zip is that of the newest attempt. Raises DocumentError if it is too large to be fetched, ForgeError if the forge does
+    not respond.
     """
-    found = newest(forge.artifacts(), f"perfgate-{key}-", event.run_attempt, suffix="-traces")
-    if found is None or found.expired:
-        return None
+    yield artifact
+    found = newest(forge.artifacts(), f"perfgate-{key}-", event.run_attempt, suffix="-traces") if forge else None
+    if forge is None or found is None or found.expired:
+        return
     if found.bytes > MAX_ARCHIVE_BYTES:
         raise DocumentError(
             "{name} has {bytes} bytes, and at most {most} are fetched; download it in a step of the job, and give its folder",
@@ -64,7 +67,7 @@ def fetch_traces(forge: Forge, event: CiEvent, key: str) -> bytes | None:
             bytes=found.bytes,
             most=MAX_ARCHIVE_BYTES,
         )
-    return forge.download(found)
+    yield forge.download(found)
 
 
 def newest(artifacts: Iterable[ForgeArtifact], prefix: str, at_most: int, *, suffix: str = "") -> ForgeArtifact | None:

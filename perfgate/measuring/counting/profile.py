@@ -35,7 +35,7 @@ from perfgate.trace.model.spans import OUTSIDE, span_of
 LOW_QUANTILE = 0.25
 
 # One call: for each operator the nanoseconds of self time of its events, in order; OUTSIDE_OPERATORS is the rest of the call.
-CallTimes = dict[str, list[float]]
+TimesByOperator = dict[str, list[float]]
 
 
 class OperatorProfile:
@@ -47,7 +47,7 @@ class OperatorProfile:
     def __init__(self, workload: BoundWorkload, device: Device) -> None:
         self._device = device
         self._callers = {shape: workload.caller(shape) for shape in workload.shapes}
-        self._profiles: dict[str, list[Callable[[], list[CallTimes]]]] = {shape: [] for shape in workload.shapes}
+        self._profiles: dict[str, list[Callable[[], list[TimesByOperator]]]] = {shape: [] for shape in workload.shapes}
 
     def run(self, shape: str, *, calls: int) -> None:
         """Profile some calls of a shape. Raises KeyError for an unknown shape, MeasuringError without a profiler."""
@@ -77,7 +77,7 @@ def recorded_times(device: Device, folder: Path, recordings: Sequence[Path]) -> 
     return {recording: typical_times(_device_calls(read_calls(recording))) for recording in complete}
 
 
-def typical_times(calls: list[CallTimes]) -> dict[str, float]:
+def typical_times(calls: list[TimesByOperator]) -> dict[str, float]:
     """The lower quartile of every operator over the calls, in seconds: per event if every call has the same number of them.
 
     Otherwise it is the lower quartile of the sums.
@@ -91,12 +91,12 @@ def typical_times(calls: list[CallTimes]) -> dict[str, float]:
     return typical
 
 
-def _device_calls(trace: CallTrace) -> list[CallTimes]:
+def _device_calls(trace: CallTrace) -> list[TimesByOperator]:
     """By the types of kernels; outside them nothing ran on any stream."""
     work, spans = trace.device_work(), trace.spans()
     owners = span_of(work, spans, launches=trace.events.of_kind("runtime"))
     lengths = (spans.end - spans.start).tolist()
-    calls: list[CallTimes] = [
+    calls: list[TimesByOperator] = [
         {OUTSIDE_OPERATORS: [float(max(0, length - union_length(work.select(owners == number).intervals)))]}
         for number, length in enumerate(lengths)
     ]
@@ -125,13 +125,13 @@ def _host_profile(call: Callable[[], Any], device: Device, calls: int) -> Any:
     return profiler.kineto_results
 
 
-def _host_calls(results: Any) -> list[CallTimes]:
+def _host_calls(results: Any) -> list[TimesByOperator]:
     """The operators of each call, those of other threads with the call in which they began."""
     from torch._C._profiler import RecordScope, _EventType
 
     # Looked up once, not per event.
     marks = _EventType.TorchOp, RecordScope.USER_SCOPE
-    calls: list[CallTimes] = []
+    calls: list[TimesByOperator] = []
     outside: list[int] = []
     for root in sorted(results.experimental_event_tree(), key=lambda root: int(root.start_time_ns)):
         if root.name == CALL:
@@ -145,7 +145,7 @@ def _host_calls(results: Any) -> list[CallTimes]:
     return calls
 
 
-def _add_operators(node: Any, times: CallTimes, marks: tuple[Any, Any]) -> int:
+def _add_operators(node: Any, times: TimesByOperator, marks: tuple[Any, Any]) -> int:
     """Add the self time of every operator at a node and below it; return the nanoseconds they cover.
 
     ``marks`` are the profiler's of operators, and of users' own names.
@@ -175,7 +175,7 @@ class SubroutineTimes:
         self._device = device
         self._callers = {shape: workload.caller(shape) for shape in workload.shapes}
         self._names = _Names(SourceLines(root))
-        self._calls: dict[str, list[CallTimes]] = {shape: [] for shape in workload.shapes}
+        self._calls: dict[str, list[TimesByOperator]] = {shape: [] for shape in workload.shapes}
 
     def run(self, shape: str, *, calls: int) -> None:
         for _ in range(calls):
@@ -235,7 +235,7 @@ class _Watch:
         self._clock_ns = clock_ns
         self._running: list[tuple[FrameType, str, int]] = []
         self._depth: Counter[str] = Counter()
-        self.times: CallTimes = {}
+        self.times: TimesByOperator = {}
 
     def tell(self, frame: FrameType, event: str, _argument: Any) -> None:
         if event == "call":

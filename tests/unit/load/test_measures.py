@@ -45,7 +45,6 @@ def test_measures__turn__each_by_its_formula() -> None:
     assert measures.latency == pytest.approx([0.3, 0.9, 0.2])
     assert measures.output_tokens == 9
     assert measures.output_tokens_per_second == pytest.approx(4.5)
-    assert measures.seconds_per_output_token == pytest.approx(2 / 9)
     assert measures.requests_per_second == pytest.approx(1.5)
 
 
@@ -64,7 +63,6 @@ def test_measures__server_counts_no_tokens__throughput_is_absent_not_zero() -> N
     assert measures.uncounted == ("uncounted",)
     assert measures.output_tokens is None
     assert measures.output_tokens_per_second is None
-    assert measures.seconds_per_output_token is None
     assert measures.time_per_output_token == pytest.approx([0.05])
 
 

@@ -65,10 +65,6 @@ _WITHOUT_DETAILS = {
 }
 
 
-def _keeps_none(_: str) -> KeptOfRun:
-    return KeptOfRun()
-
-
 class SitePages:
     """The pages of one content. ``open_run`` reads a run's document and raises StoreError if it cannot.
 
@@ -81,7 +77,7 @@ class SitePages:
         open_run: OpenRun,
         language: Language,
         links: SiteLinks,
-        kept: ReadKept = _keeps_none,
+        kept: ReadKept = lambda _: KeptOfRun(),
     ) -> None:
         self._content, self._language, self._links, self._kept = content, language, links, kept
         self._open_run = lru_cache(_DOCUMENTS_KEPT)(open_run)

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ from perfgate.measuring.timing.calls import CallBudget, find_steady_state, time_
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import DeviceSummary
+from perfgate.trace.model.arithmetic import TimeSpan
 from perfgate.trace.model.readings import DIRECTIONS, link_traffic
 
 _CALLS_PER_ROUND = 5
@@ -161,11 +162,8 @@ class _Transfers:
         self.input_bytes = device.bytes_of(self.hosts[0])
         self.calls: dict[str, Callable[[], Any]] = {
             _ON_DEVICE: workload.caller(shape),
-            **{mode: self._caller(mode) for mode in _MODES},
+            **{mode: partial(self.end_to_end, mode) for mode in _MODES},
         }
-
-    def _caller(self, mode: str) -> Callable[[], Any]:
-        return lambda: self.end_to_end(mode)
 
     def end_to_end(self, mode: str, marks: _Marks | None = None) -> Any:
         """Bring an input over, call, bring the output back. With ``prefetch`` the next input travels meanwhile."""
@@ -187,13 +185,6 @@ class _Transfers:
             return self._device.to_device(self._pinned[self._cursor], non_blocking=True)
 
 
-class _Span(NamedTuple):
-    """Begin and end in device nanoseconds."""
-
-    begin: int
-    end: int
-
-
 class _Marks:
     """Pairs of events around the copies and the compute of one call."""
 
@@ -210,9 +201,9 @@ class _Marks:
         yield
         after.record()
 
-    def spans(self, kind: str) -> list[_Span]:
-        """Valid after a synchronisation."""
-        return [_Span(before.time_ns(), after.time_ns()) for name, before, after in self._pairs if name == kind]
+    def spans(self, kind: str) -> list[TimeSpan]:
+        """By the device's clock. Valid after a synchronisation."""
+        return [TimeSpan(before.time_ns(), after.time_ns()) for name, before, after in self._pairs if name == kind]
 
 
 def _add_copies(outcome: StepOutcome, device: Device, transfers: _Transfers, mode: str) -> None:
@@ -233,8 +224,8 @@ def _add_copies(outcome: StepOutcome, device: Device, transfers: _Transfers, mod
         output_bytes = device.bytes_of(output)
         up, down, compute = (marks.spans(kind) for kind in ("up", "down", "compute"))
         exposed_shares.append(sum(_outside(span, compute) for span in up + down) / wall_ns)
-        up_ns.append(sum(span.end - span.begin for span in up))
-        down_ns.append(sum(span.end - span.begin for span in down))
+        up_ns.append(sum(span.length for span in up))
+        down_ns.append(sum(span.length for span in down))
     outcome.number(_EXPOSED, float(np.median(exposed_shares)), count=_MARKED_CALLS)
     for metric, size, times_ns in (
         ("transfer.h2d_bandwidth", transfers.input_bytes, up_ns),
@@ -247,7 +238,7 @@ def _add_copies(outcome: StepOutcome, device: Device, transfers: _Transfers, mod
             outcome.number(metric, size / time_ns * 1e9, count=len(times_ns))
 
 
-def _outside(span: _Span, computes: list[_Span]) -> int:
+def _outside(span: TimeSpan, computes: list[TimeSpan]) -> int:
     """The length of a span outside the computes, which do not overlap each other."""
-    inside = sum(max(0, min(span.end, compute.end) - max(span.begin, compute.begin)) for compute in computes)
-    return span.end - span.begin - inside
+    inside = sum(max(0, min(span.end, compute.end) - max(span.start, compute.start)) for compute in computes)
+    return span.length - inside

@@ -135,16 +135,15 @@ def _sequences(runs: _Runs, elementwise: npt.NDArray[np.bool_]) -> tuple[npt.NDA
     pairs = np.flatnonzero(follows)
     outputs, inputs = runs.outputs[runs.order[pairs]], runs.inputs[runs.order[pairs + 1]]
     first, row = group_rows(outputs, inputs)
-    may = [_may_hand_on(runs.shapes, *codes) for codes in zip(outputs[first].tolist(), inputs[first].tolist())]
+    # One kernel may take the other's result if their shapes are equal, or unknown.
+    may = [
+        NO_TEXT in (made, taken) or bool(set(runs.shapes[made]) & set(runs.shapes[taken]))
+        for made, taken in zip(outputs[first].tolist(), inputs[first].tolist())
+    ]
     follows[pairs] = np.array(may, dtype=bool)[row]
     borders = np.concatenate(([0], np.flatnonzero(~follows) + 1, [elementwise.size]))
     long = np.diff(borders) >= FEWEST_IN_CHAIN
     return borders[:-1][long], borders[1:][long]
-
-
-def _may_hand_on(shapes: Sequence[Shapes], outputs: int, inputs: int) -> bool:
-    """Whether one kernel may take the other's result: shapes must be equal if they are known."""
-    return NO_TEXT in (outputs, inputs) or bool(set(shapes[outputs]) & set(shapes[inputs]))
 
 
 def read_fusion_result(*folders: Path, since: float = 0.0) -> tuple[Counter[str], Counter[str]] | None:

@@ -11,7 +11,7 @@ import numpy as np
 from perfgate.measuring.checklist.steps.s06_fusion.patterns import Node, variant_of
 from perfgate.measuring.counting.collect import CallTrace
 from perfgate.trace.analysis.stacks import operators_above, stacks_of
-from perfgate.trace.model.arithmetic import NOTHING_AROUND, IntColumn, self_times
+from perfgate.trace.model.arithmetic import NOTHING_AROUND, IntColumn, TimeSpan, self_times
 from perfgate.trace.model.events import KERNEL_KINDS, KIND_CODES, EventTable
 
 # The least share of kernel time with a known operator, or shares would be of a part only.
@@ -33,11 +33,6 @@ class NodeTimes(NamedTuple):
         return sum(times) if len(times) == len(positions) else None
 
 
-class _Window(NamedTuple):
-    start: int
-    end: int
-
-
 def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> NodeTimes | None:
     """The median over the faster half of the calls, because disturbances add time, mostly around operators.
 
@@ -55,7 +50,7 @@ def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> N
             return None
         if kernels is None:
             total = float(self_times(inside.start, inside.duration, inside.track).sum())
-            lengths = [None if window is None else float(window.end - window.start) for window in windows]
+            lengths = [None if window is None else float(window.length) for window in windows]
             times: NodeTimes | None = NodeTimes(lengths, total)
         else:
             times = _kernel_times(*kernels, windows)
@@ -74,7 +69,7 @@ def _typical(times: Sequence[float | None]) -> float | None:
     return float(np.median(present)) if len(present) == len(times) else None
 
 
-def _windows(nodes: Sequence[Node], ops: EventTable) -> list[_Window | None]:
+def _windows(nodes: Sequence[Node], ops: EventTable) -> list[TimeSpan | None]:
     """When each node ran, None for one that no event stands for.
 
     An operator's event encloses those of nested operators, and composite operators have events too but are not nodes. So
@@ -83,13 +78,13 @@ def _windows(nodes: Sequence[Node], ops: EventTable) -> list[_Window | None]:
     """
     variants = [variant_of(node.name) for node in nodes]
     names, windows = _outermost(ops, frozenset(variants))
-    matched: list[_Window | None] = [None] * len(nodes)
+    matched: list[TimeSpan | None] = [None] * len(nodes)
     for block in SequenceMatcher(None, variants, names, autojunk=False).get_matching_blocks():
         matched[block.a : block.a + block.size] = windows[block.b : block.b + block.size]
     return matched
 
 
-def _outermost(ops: EventTable, variants: frozenset[str]) -> tuple[list[str], list[_Window]]:
+def _outermost(ops: EventTable, variants: frozenset[str]) -> tuple[list[str], list[TimeSpan]]:
     """Names and times of the events that lie in no other event of such a name in their thread, in order."""
     order = np.lexsort((-ops.duration, ops.start))
     rows = zip(ops.name[order].tolist(), ops.track[order].tolist(), ops.start[order].tolist(), ops.end[order].tolist())
@@ -99,7 +94,7 @@ def _outermost(ops: EventTable, variants: frozenset[str]) -> tuple[list[str], li
         variant = variant_of(ops.names[name])
         if start >= covered.get(track, start) and variant in variants:
             names.append(variant)
-            windows.append(_Window(start, end))
+            windows.append(TimeSpan(start, end))
             covered[track] = end
     return names, windows
 
@@ -113,7 +108,7 @@ def _launched_kernels(trace: CallTrace) -> tuple[IntColumn, IntColumn]:
     return stacks.events.start[operators[rows]], stacks.events.duration[rows]
 
 
-def _kernel_times(launched: IntColumn, durations: IntColumn, windows: Sequence[_Window | None]) -> NodeTimes | None:
+def _kernel_times(launched: IntColumn, durations: IntColumn, windows: Sequence[TimeSpan | None]) -> NodeTimes | None:
     """Assign each kernel to the node during which the host launched it."""
     ran = [(at, window) for at, window in enumerate(windows) if window is not None]
     of_call = (launched >= ran[0][1].start) & (launched <= ran[-1][1].end)

@@ -155,7 +155,11 @@ def _judge(outcome: StepOutcome, simulation: _Simulation, replays: list[PolicyRe
     for replayed in replays:
         # If calls under traffic take longer or shorter than consecutive ones, the simulated numbers are off.
         error = replayed.over_simulation(simulation.service)
-        _add_replay(outcome.under(**simulation.labels(replayed.policy, "replayed")), replayed, error, simulation)
+        of_policy = outcome.under(**simulation.labels(replayed.policy, "replayed"))
+        _add_latencies(of_policy, replayed.latencies, replayed.fill)
+        if simulation.promised is not None:
+            of_policy.number("batching.goodput", replayed.goodput(simulation.promised))
+        of_policy.number("batching.simulation_error", error, count=int(replayed.latencies.size))
         outcome.above("batching.simulation_error", abs(error), {"policy": replayed.policy.name})
     outcome.under(**simulation.labels(best, "simulated")).number("batching.gain", simulation.gain)
     on_replay = outcome.under(**simulation.labels(best, "replayed"))
@@ -175,13 +179,6 @@ def _add_candidate(outcome: StepOutcome, candidate: Candidate, simulation: _Simu
     if candidate.at_most is not None:
         policy, rate = candidate.at_most
         outcome.under(**simulation.labels(policy, "simulated")).number("batching.max_rate", rate)
-
-
-def _add_replay(outcome: StepOutcome, replayed: PolicyReplay, error: float, simulation: _Simulation) -> None:
-    _add_latencies(outcome, replayed.latencies, replayed.fill)
-    if simulation.promised is not None:
-        outcome.number("batching.goodput", replayed.goodput(simulation.promised))
-    outcome.number("batching.simulation_error", error, count=int(replayed.latencies.size))
 
 
 def _add_latencies(outcome: StepOutcome, latencies: npt.NDArray[np.float64], fill: float) -> None:
