@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -27,7 +26,7 @@ NOT_LINUX = (
     "perfgate runs on Linux only (/proc, process groups, Unix sockets); use a Linux machine, a container or WSL 2"
 )
 # The user information of an address, which may have a password.
-PASSWORD = re.compile(r"(?<=://)[^\s/@]*:\S*@")
+PASSWORD = r"(?<=://)[^\s/@]*:\S*@"
 BUG_ADVICE = "this is a bug in perfgate; please report it"
 # In the order in which a newcomer needs them. Commands in no section come last, under "More".
 SECTIONS: Mapping[str, tuple[str, ...]] = {
@@ -123,6 +122,7 @@ def _say(text: str) -> None:
 
 def _report_bug() -> None:
     import platform  # here, because `perfgate --help` does not need them
+    import re
     import tempfile
     import traceback
 
@@ -133,7 +133,7 @@ def _report_bug() -> None:
             traceback.format_exc(),
         ]
     )
-    text = PASSWORD.sub("***@", text)
+    text = re.sub(PASSWORD, "***@", text)
     _say(text)
     try:
         with tempfile.NamedTemporaryFile("w", prefix="perfgate-bug-", suffix=".log", delete=False) as file:

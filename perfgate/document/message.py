@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from string import Formatter
 from typing import Union
 
 import msgspec
@@ -30,6 +29,8 @@ def quote(text: str) -> Message:
 
 def message_from(code: str, evidence: Mapping[str, MessageValue]) -> Message:
     """A message with the part of the evidence that its sentence names. Raises KeyError if any of that is missing."""
+    from string import Formatter
+
     from perfgate.catalogue.lookup import MESSAGES  # as long to load as numpy, and most programs word nothing
 
     places = [name for _, name, _, _ in Formatter().parse(MESSAGES[code].other) if name]

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from string import Formatter
 from typing import Literal, TypeVar
 
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 
 # Every function that words a number would have to pass the language on, so the outermost one sets it for all that it calls.
-_CHINESE = re.compile("[\u4e00-\u9fff]")
-_LATIN = re.compile("[A-Za-z0-9%`<>]")  # and the edges of code in Markdown and HTML
 Shown = TypeVar("Shown")
 _CURRENT: ContextVar[Language] = ContextVar("language", default="en")
 
@@ -96,8 +91,10 @@ def shown(activity: Shown) -> Shown | str:
 
 def filled(words: str, values: Mapping[str, object]) -> str:
     """A sentence with values in its ``{places}``; in Chinese, words of Latin letters stand apart from the characters."""
-    if not _CHINESE.search(words):
+    if words.isascii() or not any(map(_is_chinese, words)):
         return words.format_map(values)
+    from string import Formatter  # compiles expressions, which English does without
+
     text = ""
     formatter = Formatter()
     for literal, name, spec, conversion in formatter.parse(words):
@@ -110,15 +107,18 @@ def filled(words: str, values: Mapping[str, object]) -> str:
 
 def gap_between(before: str, after: str) -> str:
     """The space between Chinese characters and Latin letters, digits or code, in texts that are joined."""
-    edges = before[-1:] + after[:1]
-    if len(edges) < 2:
-        return ""
-    return (
-        " "
-        if (_CHINESE.match(edges[0]) and _LATIN.match(edges[1]))
-        or (_LATIN.match(edges[0]) and _CHINESE.match(edges[1]))
-        else ""
-    )
+    last, first = before[-1:], after[:1]
+    is_border = (_is_chinese(last) and _is_latin(first)) or (_is_latin(last) and _is_chinese(first))
+    return " " if is_border else ""
+
+
+def _is_chinese(letter: str) -> bool:
+    return "\u4e00" <= letter <= "\u9fff"
+
+
+def _is_latin(letter: str) -> bool:
+    """Whether it is a Latin letter, a digit, or at the edge of code in Markdown and HTML."""
+    return letter.isascii() and letter != "" and (letter.isalnum() or letter in "%`<>")
 
 
 @cache
@@ -135,4 +135,8 @@ def _chinese() -> dict[str, str]:
 def _unquoted(literal: str) -> str:
     """A string of a .po file, which may go on over several lines; ``make locale`` writes the escapes that JSON has too."""
     literal = literal.strip().replace('"\n"', "")
-    return json.loads(literal, strict=False) if "\\" in literal else literal[1:-1]
+    if "\\" not in literal:
+        return literal[1:-1]
+    import json
+
+    return str(json.loads(literal, strict=False))

@@ -17,7 +17,7 @@ static scan *scanned(const uint8_t *text, int64_t size, int64_t stop, int wide, 
     if (!s)
         abort();
     if (!guesses)
-        s->forms = MOST_FORMS; /* so that none is noted */
+        s->fragments = MOST_FRAGMENTS; /* so that none is noted */
     int64_t end = scan_take(s, text, size, 0, stop, 1, wide);
     if (end < 0 || end > size)
         abort();

@@ -39,17 +39,18 @@ TARGET static int64_t NAME(string_stop)(const uint8_t *text, int64_t size, int64
     return at;
 }
 
-/* Whether a text that goes on for FORM_BYTES begins with these bytes, one or more, which have as much room. */
+/* Whether a text begins with these bytes, one or more; both go on to a multiple of 32 bytes. */
 TARGET static inline int NAME(begins_with)(const uint8_t *text, const uint8_t *bytes, int32_t size)
 {
 #if WIDE == 32
-    uint64_t same = 0;
-    for (int at = 0; at < FORM_BYTES; at += 32) {
-        __m256i equal = _mm256_cmpeq_epi8(_mm256_loadu_si256((const __m256i *)(text + at)),
-                                          _mm256_loadu_si256((const __m256i *)(bytes + at)));
-        same |= (uint64_t)(uint32_t)_mm256_movemask_epi8(equal) << at;
+    for (;; text += 32, bytes += 32, size -= 32) {
+        __m256i equal = _mm256_cmpeq_epi8(_mm256_loadu_si256((const __m256i *)text), _mm256_loadu_si256((const __m256i *)bytes));
+        uint32_t others = ~(uint32_t)_mm256_movemask_epi8(equal);
+        if (size <= 32)
+            return !(others << (32 - size));
+        if (others)
+            return 0;
     }
-    return !(~same << (FORM_BYTES - size));
 #else
     return !memcmp(text, bytes, (size_t)size);
 #endif
@@ -172,21 +173,19 @@ TARGET static int64_t NAME(value_end)(const uint8_t *text, int64_t size, int64_t
     }
 }
 
-/* What `next_value` does where no form that was noted stands at `at`. */
-TARGET static int64_t NAME(read_key)(scan *s, const uint8_t *text, int64_t size, int64_t at, key_form **form, int is_event)
+/* Read the fragment at `at`, behind `here`, to which `*next` is set; behind it, WANTING or ODD. */
+TARGET static int64_t NAME(read_fragment)(scan *s, const uint8_t *text, int64_t size, int64_t at, fragment *here, fragment **next)
 {
-    key_form *before = *form;
+    int is_event = here->place == EVENT_BEGINS || here->place == EVENT_GOES_ON, escaped = 0;
     int64_t begin = at;
     at = skip_space(text, size, at);
     if (at >= size)
         return WANTING;
-    *form = s->form + (is_event ? EVENT_GOES_ON : ARGUMENTS_GO_ON);
     if (text[at] == '}') {
-        (*form)->which = NOTHING_MORE;
-        note_form(s, before, text + begin, at + 1 - begin, NOTHING_MORE, NULL);
+        *next = note_fragment(s, here, text + begin, at + 1 - begin, NO_VALUE, is_event ? EVENT_ENDS : EVENT_GOES_ON);
         return at + 1;
     }
-    if (before != s->form + (is_event ? EVENT_BEGINS : ARGUMENTS_BEGIN)) {
+    if (here->place == EVENT_GOES_ON || here->place == ARGUMENTS_GO_ON) {
         if (text[at] != ',')
             return ODD;
         at = skip_space(text, size, at + 1);
@@ -195,108 +194,108 @@ TARGET static int64_t NAME(read_key)(scan *s, const uint8_t *text, int64_t size,
     }
     if (text[at] != '"')
         return ODD;
-    int escaped = 0;
     int64_t key = at + 1, end = NAME(string_end)(text, size, at, &escaped);
     if (end < 0)
         return end;
-    int which = is_event ? NO_MEMBER : NO_COLUMN;
+    int which = is_event ? NO_MEMBER : NO_COLUMN, place = is_event ? EVENT_GOES_ON : ARGUMENTS_GO_ON;
     if (!escaped)
         which = is_event ? member_of(text + key, end - 1 - key) : column_of(s, text + key, end - 1 - key);
     at = after_colon(text, size, end);
     if (at < 0)
         return at;
-    (*form)->which = which;
-    *form = note_form(s, before, text + begin, at - begin, which, *form);
+    if (which == ARGS && text[at] == '{') {
+        which = NO_VALUE;
+        place = ARGUMENTS_BEGIN;
+        at++;
+    }
+    *next = note_fragment(s, here, text + begin, at - begin, which, place);
     return at;
 }
 
-/* Go from behind a brace or a value, at `at`, to the value of the next member, and set `*form` to that of its key; or behind
-   the closing brace, with a form of NOTHING_MORE. WANTING or ODD. */
-TARGET static inline int64_t NAME(next_value)(scan *s, const uint8_t *text, int64_t size, int64_t at, key_form **form,
-                                              int is_event)
+/* The fragment at `at` if it is one that followed `here` before; NULL for another. */
+TARGET static inline fragment *NAME(guessed_fragment)(fragment *here, const uint8_t *text, int64_t size, int64_t at)
 {
-    key_form *const *next = (*form)->next;
-    for (int guess = 0; at + FORM_BYTES < size && guess < GUESSES && next[guess]; guess++) {
-        if (!NAME(begins_with)(text + at, next[guess]->bytes, next[guess]->size))
+    if (at + FRAGMENT_BYTES >= size)
+        return NULL;
+    for (int guess = 0; guess < GUESSES && here->next[guess]; guess++) {
+        fragment *next = here->next[guess];
+        if (!NAME(begins_with)(text + at, next->bytes, next->size))
             continue;
-        *form = next[guess];
-        at += next[guess]->size;
-        /* The key that was read had no space before its value; this may have. */
-        if (text[at] > ' ' || next[guess]->which == NOTHING_MORE)
-            return at;
-        at = skip_space(text, size, at);
-        return at < size ? at : WANTING;
+        /* A brace belongs to the fragment. */
+        int64_t value = next->which == ARGS ? skip_space(text, size, at + next->size) : size;
+        return value < size && text[value] == '{' ? NULL : next;
     }
-    return NAME(read_key)(s, text, size, at, form, is_event);
+    return NULL;
 }
 
-/* Behind the value at `at` of a key of this form, which may be the value of the last time; WANTING or ODD. */
-TARGET static inline int64_t NAME(form_value_end)(key_form *form, const uint8_t *text, int64_t size, int64_t at)
+/* Behind the value at `at` that follows a fragment; WANTING or ODD. `*known` is the same value of an earlier time. */
+TARGET static inline int64_t NAME(value_behind)(scan *s, fragment *f, const uint8_t *text, int64_t size, int64_t at, known_value **known)
 {
-    int at_end = at + FORM_BYTES >= size;
-    if (!at_end && NAME(begins_with)(text + at, form->value, form->value_size)) {
-        form->patience = MOST_PATIENCE;
-        return at + form->value_size - 1;
-    }
-    int64_t end = is_digit(text[at]) ? NAME(scalar_end)(text, size, at) : NAME(value_end)(text, size, at);
-    if (form->patience) {
-        forget_value(form);
-        if (!at_end && end >= 0 && --form->patience && end - at < FORM_BYTES) {
-            memcpy(form->value, text + at, FORM_BYTES);
-            form->value_size = (int32_t)(end + 1 - at);
+    int is_compared = f->patience && at + VALUE_BYTES < size;
+    *known = NULL;
+    if (is_compared) {
+        count_visit(f);
+        for (int each = 0; each < VALUES; each++) {
+            known_value *value = f->value + each;
+            if (!value->size || !NAME(begins_with)(text + at, value->bytes, value->size))
+                continue;
+            f->patience = MOST_PATIENCE;
+            value->hits++;
+            *known = value;
+            return at + value->size - 1;
         }
     }
+    int64_t end = is_digit(text[at]) ? NAME(scalar_end)(text, size, at) : NAME(value_end)(text, size, at);
+    if (is_compared && end >= 0 && --f->patience && end - at < VALUE_BYTES)
+        *known = note_value(s, f, text + at, end + 1 - at);
     return end;
-}
-
-/* Take the arguments of an event, the object at `at`, into the columns that ask for them; behind it, WANTING or ODD. What no
-   column asks for goes into the first of `found`. */
-TARGET static int64_t NAME(take_arguments)(scan *s, const uint8_t *text, int64_t size, int64_t at, span *found)
-{
-    key_form *form = s->form + ARGUMENTS_BEGIN;
-    for (at++;;) {
-        at = NAME(next_value)(s, text, size, at, &form, 0);
-        if (at < 0 || form->which == NOTHING_MORE)
-            return at;
-        int64_t end = NAME(form_value_end)(form, text, size, at);
-        if (end < 0)
-            return end;
-        found[form->which - NO_COLUMN] = (span){at, end - at, form};
-        at = end;
-    }
 }
 
 /* Take the event at `at` as a row; behind it, WANTING, ODD, or FULL where memory is short. */
 TARGET static int64_t NAME(take_event)(scan *s, const uint8_t *text, int64_t size, int64_t at)
 {
-    span member[MEMBERS + 1], found[MOST_ARGUMENTS + 1]; /* each with a place for what is none */
-    for (int each = 0; each < MEMBERS; each++)
-        member[each].size = 0;
-    for (int each = 0; each <= s->arguments; each++)
-        found[each].size = 0;
-    key_form *form = s->form + EVENT_BEGINS;
-    for (at++;;) {
-        at = NAME(next_value)(s, text, size, at, &form, 1);
-        if (at < 0)
-            return at;
-        if (form->which == NOTHING_MORE)
-            break;
-        int64_t end;
-        if (form->which == ARGS && text[at] == '{') {
-            if (member[ARGS].size)
-                return ODD; /* twice: which one counts is for the slower reader to say */
-            end = NAME(take_arguments)(s, text, size, at, found);
+    event_values event;
+    fragment *before = NULL, *here = s->fragment + EVENT_BEGINS, *next;
+    known_value *known = NULL;
+    event.there = 0;
+    at++;
+    for (; here->place != EVENT_ENDS; before = here, here = next) {
+        int64_t begin = at;
+        next = NAME(guessed_fragment)(here, text, size, at);
+        if (next) {
+            at += next->size;
+            if (here >= s->fragment + PLACES && is_steady(here, known))
+                join_fragments(s, before, here, known, next);
         } else {
-            end = NAME(form_value_end)(form, text, size, at);
+            at = NAME(read_fragment)(s, text, size, at, here, &next);
+            if (at < 0)
+                return at;
         }
+        if (!take_constants(&event, next, begin))
+            return ODD;
+        known = NULL;
+        if (next->which == NO_VALUE) {
+            count_visit(next);
+            continue;
+        }
+        /* The fragment that was read had no space before its value; this may have. */
+        if (text[at] <= ' ') {
+            at = skip_space(text, size, at);
+            if (at >= size)
+                return WANTING;
+        }
+        int64_t end = NAME(value_behind)(s, next, text, size, at, &known);
         if (end < 0)
             return end;
-        member[form->which] = (span){at, end - at, form};
+        if (!take_value(&event, next->which, (span){at, end - at, known ? &known->number : NULL}))
+            return ODD;
         at = end;
     }
-    if (!is_event(text, member))
+    if (event.there >> ARGS_END & 1)
+        event.value[ARGS].size = event.value[ARGS_END].at - event.value[ARGS].at;
+    if (!is_event(text, &event))
         return ODD;
-    return keep_row(s, text, member, found + 1) ? at : FULL;
+    return keep_row(s, text, &event) ? at : FULL;
 }
 
 /* Take events from `at`, where a member of the list may stand, to the first that begins at `stop` or behind it. */

@@ -12,40 +12,63 @@
 #include <arm_neon.h>
 #endif
 
-enum { VERSION = 11 };
+enum { VERSION = 12 };
 
 /* How a scan ended. WANTING: in the middle of an event, which more text may complete. ODD: at what is no event. */
 enum { STOPPED = 0, CLOSED = 1, WANTING = -1, ODD = -2, FULL = -3 };
 enum { DEEPEST = 256, MOST_ARGUMENTS = 20, MOST_ROWS = 50000000 };
-/* Members of an event that are columns, then what is none, then the arguments that are asked for. */
-enum { PH, CAT, NAME_, PID, TID, TS, DUR, ID, ARGS, MEMBERS, NO_MEMBER = MEMBERS, NO_COLUMN, FIRST_COLUMN, NOTHING_MORE = -1 };
+/* Members of an event that are columns, and where its arguments end; then what is none, then the arguments that are asked for. */
+enum { PH, CAT, NAME_, PID, TID, TS, DUR, ID, ARGS, ARGS_END, NO_MEMBER, NO_COLUMN, FIRST_COLUMN, NO_VALUE = -1 };
 
 typedef struct {
     int32_t event, member, text;
 } odd_time;
 
-/* A key as it stands in a file, from behind the value or the brace before it up to its own value: `, "dur": `; or what closes
-   the braces there, of which `which` is NOTHING_MORE. A profiler writes few of them, and mostly in the same order, so comparing
-   with what followed last time saves reading it. `which` is the member of the event, or FIRST_COLUMN and more for an argument. */
-enum { FORM_BYTES = 64, MOST_FORMS = 128, GUESSES = 4, MOST_PATIENCE = 16 };
-typedef struct key_form key_form;
-struct key_form {
-    uint8_t bytes[FORM_BYTES];
-    /* The value that it had last and the byte behind that: the same bytes end in the same place. `number` is that of its text,
-       -1 where that is not known. A value that differs from one event to the next is kept no more once patience is out. */
-    uint8_t value[FORM_BYTES];
-    int32_t size, value_size, number, which, patience;
-    key_form *next[GUESSES]; /* those that followed it, the latest first */
-};
-/* These have no bytes but followers: behind the brace of an event or of arguments, and behind a key that is no form. What
-   follows in the one place is never tried in another, where the same bytes may be no JSON, or another member. */
-enum { EVENT_BEGINS, ARGUMENTS_BEGIN, EVENT_GOES_ON, ARGUMENTS_GO_ON, FIRST_FORM };
+/* What an event has between its values, as it stands in a file: from behind a value or a brace up to the next value, `, "dur": `,
+   or behind a brace. A profiler writes few of these, and mostly in the same order, so comparing with what followed last time saves
+   reading it. With values that hardly change between them two become one: `"ph": "X", "cat": "kernel", "name": `. */
+enum { FRAGMENT_BYTES = 128, VALUE_BYTES = 64, MOST_FRAGMENTS = 512, GUESSES = 12, VALUES = 4, MOST_CONSTANTS = 12 };
+/* A value that stood behind a fragment so often, and in so large a part of the last times, becomes part of it. After so many new
+   values in turn none is compared any more. */
+enum { FEWEST_HITS = 4, PART = 8, MOST_VISITS = 1 << 12, MOST_PATIENCE = 32 };
+/* Where a fragment ends: what may follow is a key, behind a value with a comma before it, or a brace. What follows in the one place
+   is never tried in another, where the same bytes may be no JSON, or another member. */
+enum { EVENT_BEGINS, ARGUMENTS_BEGIN, EVENT_GOES_ON, ARGUMENTS_GO_ON, EVENT_ENDS, PLACES };
 
-/* A value in the text, and the form of its key. */
+/* A value inside of a fragment. `number` is that of its text, -1 where that is not known. */
+typedef struct {
+    int32_t at, size, which, number;
+} constant;
+
+/* A value that stood behind a fragment, and the byte behind it: the same bytes end in the same place. */
+typedef struct {
+    uint8_t bytes[VALUE_BYTES];
+    int32_t size, number, hits;
+} known_value;
+
+/* `which` is the member or the column of the value that follows, NO_VALUE behind a brace. The first fragment of each place has no
+   bytes: it stands for all that there was no room for. */
+typedef struct fragment fragment;
+struct fragment {
+    uint8_t bytes[FRAGMENT_BYTES];
+    int32_t size, which, place, constants;
+    constant constant[MOST_CONSTANTS];
+    int32_t visits, patience;
+    known_value value[VALUES];
+    fragment *next[GUESSES]; /* those that followed it, the longest first */
+};
+
+/* A value in the text; `number` is where that of its text may be kept. */
 typedef struct {
     int64_t at, size;
-    key_form *form;
+    int32_t *number;
 } span;
+
+/* The values of an event, and which of them are there: a bit each. */
+typedef struct {
+    uint32_t there;
+    span value[FIRST_COLUMN + MOST_ARGUMENTS];
+} event_values;
 
 /* A column that few rows have a value in: the rows, and the value of each, an int64_t or an int32_t. */
 typedef struct {
@@ -80,8 +103,10 @@ typedef struct {
     int64_t key_size[MOST_ARGUMENTS];
     uint8_t is_number[MOST_ARGUMENTS];
     int32_t counters; /* the column of the whole arguments of counters, -1 for none */
-    key_form form[MOST_FORMS];
-    int32_t forms;
+    fragment fragment[MOST_FRAGMENTS];
+    uint32_t sum[MOST_FRAGMENTS]; /* of what tells fragments apart; 0 for those made of others */
+    int32_t fragments;
+    uint32_t chance;
     int32_t pair[2], track; /* of the last event */
     int32_t *text_in, *track_in; /* the numbers of the first texts and tracks in the scan that takes in this one's events */
     int32_t texts_known, tracks_known;
@@ -205,36 +230,136 @@ static inline int column_of(const scan *s, const uint8_t *key, int64_t size)
     return NO_COLUMN;
 }
 
-/* Keep no value: none begins with space. */
-static inline void forget_value(key_form *form)
+/* --- fragments */
+
+static void add_constant(fragment *f, int32_t at, int32_t size, int32_t which, int32_t number)
 {
-    form->value[0] = ' ';
-    form->value_size = 1;
-    form->number = -1;
+    f->constant[f->constants++] = (constant){at, size, which, number};
 }
 
-/* Note what followed `before`; its form, or `otherwise` where there is no room for one. */
-static key_form *note_form(scan *s, key_form *before, const uint8_t *bytes, int64_t size, int which, key_form *otherwise)
+static void fill_fragment(fragment *f, int64_t size, int which, int place)
 {
-    key_form *form = s->form + FIRST_FORM, *end = s->form + s->forms;
-    if (size > FORM_BYTES)
-        return otherwise;
-    while (form < end && (form->size != size || form->which != which || memcmp(form->bytes, bytes, (size_t)size)))
-        form++;
-    if (form == end) {
-        if (s->forms == MOST_FORMS)
-            return otherwise;
-        memcpy(form->bytes, bytes, (size_t)size);
-        form->size = (int32_t)size;
-        form->which = which;
-        form->patience = MOST_PATIENCE;
-        forget_value(form);
-        s->forms++;
-    }
-    memmove(before->next + 1, before->next, (GUESSES - 1) * sizeof *before->next);
-    before->next[0] = form;
-    return form;
+    f->size = (int32_t)size;
+    f->which = which;
+    f->place = place;
+    f->constants = 0;
+    if (which == NO_VALUE && place == ARGUMENTS_BEGIN)
+        add_constant(f, f->size - 1, 0, ARGS, -1);
+    if (which == NO_VALUE && place == EVENT_GOES_ON)
+        add_constant(f, f->size, 0, ARGS_END, -1);
 }
+
+/* Have `next` tried behind `before`; a longer one, which a shorter one may begin, comes first. */
+static void let_follow(fragment *before, fragment *next)
+{
+    int at = 0;
+    while (at < GUESSES - 1 && before->next[at] && before->next[at] != next && before->next[at]->size >= next->size)
+        at++;
+    for (int same = at; same < GUESSES; same++)
+        if (before->next[same] == next)
+            return;
+    memmove(before->next + at + 1, before->next + at, (size_t)(GUESSES - 1 - at) * sizeof *before->next);
+    before->next[at] = next;
+}
+
+/* The fragment of these bytes, noted to follow `before`; that without bytes where there is no room for it. */
+static fragment *note_fragment(scan *s, fragment *before, const uint8_t *bytes, int64_t size, int which, int place)
+{
+    fragment *f = s->fragment + place;
+    fill_fragment(f, size, which, place);
+    if (size > FRAGMENT_BYTES)
+        return f;
+    uint32_t sum = (uint32_t)(hash_of(bytes, size) >> 32) ^ ((uint32_t)which << 8 | (uint32_t)place);
+    int32_t number = PLACES;
+    for (; number < s->fragments; number++) {
+        const fragment *known = s->fragment + number;
+        if (s->sum[number] == sum && known->size == size && known->which == which && known->place == place
+            && !memcmp(known->bytes, bytes, (size_t)size))
+            break;
+    }
+    if (number == MOST_FRAGMENTS)
+        return f;
+    f = s->fragment + number;
+    if (number == s->fragments) {
+        memcpy(f->bytes, bytes, (size_t)size);
+        fill_fragment(f, size, which, place);
+        f->patience = MOST_PATIENCE;
+        s->sum[number] = sum;
+        s->fragments++;
+    }
+    let_follow(before, f);
+    return f;
+}
+
+/* Count a visit of a fragment; what was long ago counts less. */
+static inline void count_visit(fragment *f)
+{
+    if (++f->visits < MOST_VISITS)
+        return;
+    f->visits /= 2;
+    for (int each = 0; each < VALUES; each++)
+        f->value[each].hits /= 2;
+}
+
+/* Note a value behind a fragment in the place of any other: of more values that come in turns some have to stay. */
+static known_value *note_value(scan *s, fragment *f, const uint8_t *bytes, int64_t size)
+{
+    s->chance = s->chance * 1664525 + 1013904223;
+    known_value *value = f->value + (s->chance >> 16) % VALUES;
+    memcpy(value->bytes, bytes, VALUE_BYTES);
+    value->size = (int32_t)size;
+    value->number = -1;
+    value->hits = 0;
+    return value;
+}
+
+/* Whether two that follow each other should be one: the value between them is most often the same, or there is none. */
+static int is_steady(const fragment *first, const known_value *value)
+{
+    if (first->which == NO_VALUE)
+        return first->visits >= FEWEST_HITS;
+    return value && value->hits >= FEWEST_HITS && value->hits * PART >= first->visits;
+}
+
+static int holds(const fragment *f, int which)
+{
+    int there = f->which == which;
+    for (int32_t each = 0; each < f->constants; each++)
+        there |= f->constant[each].which == which;
+    return there;
+}
+
+/* Make one of two fragments and the value between them, to be tried behind `before` in their place. */
+static void join_fragments(scan *s, fragment *before, fragment *first, known_value *value, const fragment *second)
+{
+    int32_t between = value ? value->size - 1 : 0, size = first->size + between + second->size;
+    first->visits = 0;
+    if (value)
+        value->hits = 0;
+    if (size > FRAGMENT_BYTES || first->constants + second->constants >= MOST_CONSTANTS || before->next[GUESSES - 2]
+        || s->fragments == MOST_FRAGMENTS || (holds(first, ARGS) && holds(second, ARGS)))
+        return;
+    fragment *joint = s->fragment + s->fragments++;
+    memcpy(joint, first, sizeof *joint);
+    if (value)
+        memcpy(joint->bytes + first->size, value->bytes, (size_t)between);
+    memcpy(joint->bytes + first->size + between, second->bytes, (size_t)second->size);
+    if (value && first->which != NO_MEMBER && first->which != NO_COLUMN)
+        add_constant(joint, first->size, between, first->which, value->number);
+    for (int32_t each = 0; each < second->constants; each++) {
+        const constant *own = second->constant + each;
+        add_constant(joint, first->size + between + own->at, own->size, own->which, own->number);
+    }
+    joint->size = size;
+    joint->which = second->which;
+    joint->place = second->place;
+    joint->patience = MOST_PATIENCE;
+    memset(joint->value, 0, sizeof joint->value);
+    memcpy(joint->next, second->next, sizeof joint->next);
+    let_follow(before, joint);
+}
+
+/* --- events */
 
 /* Whether a value is a text of ASCII without escapes. */
 static int is_plain_text(const uint8_t *value, int64_t size)
@@ -247,15 +372,42 @@ static int is_plain_text(const uint8_t *value, int64_t size)
     return 1;
 }
 
+/* 0 for arguments that are there twice: which count is for the slower reader to say. */
+static inline int take_value(event_values *event, int which, span value)
+{
+    int is_twice = which == ARGS && event->there >> ARGS & 1;
+    event->value[which] = value;
+    event->there |= UINT32_C(1) << which;
+    return !is_twice;
+}
+
+/* Take the values inside of the fragment at `at`. */
+static inline int take_constants(event_values *event, fragment *f, int64_t at)
+{
+    int is_event = 1;
+    for (constant *each = f->constant; each < f->constant + f->constants; each++)
+        is_event &= take_value(event, each->which, (span){at + each->at, each->size, &each->number});
+    return is_event;
+}
+
+/* A value of an event, of no size where there is none. */
+static inline span value_of(const event_values *event, int which)
+{
+    return event->there >> which & 1 ? event->value[which] : (span){0, 0, NULL};
+}
+
 /* Whether the members are of the types that an event has: its phase is a text that needs no decoding, its category and name are
    texts or null. */
-static int is_event(const uint8_t *text, const span *member)
+static int is_event(const uint8_t *text, const event_values *event)
 {
-    if (member[PH].size && !is_plain_text(text + member[PH].at, member[PH].size))
+    span phase = value_of(event, PH);
+    if (phase.size && !is_plain_text(text + phase.at, phase.size))
         return 0;
-    for (int which = CAT; which <= NAME_; which++)
-        if (member[which].size && text[member[which].at] != '"' && text[member[which].at] != 'n')
+    for (int which = CAT; which <= NAME_; which++) {
+        span word = value_of(event, which);
+        if (word.size && text[word.at] != '"' && text[word.at] != 'n')
             return 0;
+    }
     return 1;
 }
 
@@ -313,16 +465,18 @@ static int put_number(sparse_column *column, int64_t row, int64_t number)
 }
 
 /* The number of a text as it is written, -1 where there is none or it is null; -2 where memory is short. */
-static int32_t numbered(scan *s, const uint8_t *text, span where)
+static inline int32_t numbered(scan *s, const uint8_t *text, span where)
 {
     if (!where.size || text[where.at] == 'n')
         return -1;
-    if (where.form->number >= 0)
-        return where.form->number;
+    if (where.number && *where.number >= 0)
+        return *where.number;
     int32_t number = number_of(&s->texts, text + where.at, where.size);
-    if (where.form->value_size > 1)
-        where.form->number = number;
-    return number < 0 ? -2 : number;
+    if (number < 0)
+        return -2;
+    if (where.number)
+        *where.number = number;
+    return number;
 }
 
 /* Room for one more odd time; NULL where memory is short. */
@@ -359,9 +513,9 @@ static inline int set_of(uint8_t phase)
 }
 
 /* The number of the pair of process and thread; -2 where memory is short. */
-static inline int32_t track_of(scan *s, const uint8_t *text, const span *member)
+static inline int32_t track_of(scan *s, const uint8_t *text, const event_values *event)
 {
-    int32_t pair[2] = {numbered(s, text, member[PID]), numbered(s, text, member[TID])};
+    int32_t pair[2] = {numbered(s, text, value_of(event, PID)), numbered(s, text, value_of(event, TID))};
     if (pair[0] == -2 || pair[1] == -2)
         return -2;
     if (!s->tracks.count || memcmp(s->pair, pair, sizeof pair)) {
@@ -374,18 +528,18 @@ static inline int32_t track_of(scan *s, const uint8_t *text, const span *member)
     return s->track;
 }
 
-static int keep_arguments(scan *s, row_set *rows, const uint8_t *text, const span *found)
+static int keep_arguments(scan *s, row_set *rows, const uint8_t *text, const event_values *event)
 {
-    for (int which = 0; which < s->arguments; which++) {
-        if (!found[which].size)
-            continue;
+    for (uint32_t columns = event->there >> FIRST_COLUMN; columns; columns &= columns - 1) {
+        int which = __builtin_ctz(columns);
+        span value = event->value[FIRST_COLUMN + which];
         sparse_column *column = &rows->argument[which];
         if (s->is_number[which]) {
-            if (!put_number(column, rows->count, whole_number(text + found[which].at, found[which].size)))
+            if (!put_number(column, rows->count, whole_number(text + value.at, value.size)))
                 return 0;
             continue;
         }
-        int32_t number = numbered(s, text, found[which]);
+        int32_t number = numbered(s, text, value);
         if (number == -1)
             continue;
         if (number == -2 || (column->count == column->room && !sparse_widen(column, sizeof number)))
@@ -396,9 +550,10 @@ static int keep_arguments(scan *s, row_set *rows, const uint8_t *text, const spa
     return 1;
 }
 
-static int keep_row(scan *s, const uint8_t *text, const span *member, span *found)
+static int keep_row(scan *s, const uint8_t *text, event_values *event)
 {
-    uint8_t phase = member[PH].size == 3 ? text[member[PH].at + 1] : 0;
+    span ph = value_of(event, PH), id = value_of(event, ID);
+    uint8_t phase = ph.size == 3 ? text[ph.at + 1] : 0;
     int set = set_of(phase);
     row_set *rows = &s->rows[set];
     if (s->events == MOST_ROWS || (rows->count == rows->room && !rows_widen(rows)))
@@ -406,20 +561,23 @@ static int keep_row(scan *s, const uint8_t *text, const span *member, span *foun
     int64_t row = rows->count;
     rows->phase[row] = phase;
     rows->event[row] = (int32_t)s->events;
-    rows->category[row] = numbered(s, text, member[CAT]);
-    rows->name[row] = set == ARROWS ? -1 : numbered(s, text, member[NAME_]); /* which may differ from one to the next */
-    rows->track[row] = track_of(s, text, member);
+    rows->category[row] = numbered(s, text, value_of(event, CAT));
+    rows->name[row] = set == ARROWS ? -1 : numbered(s, text, value_of(event, NAME_)); /* which may differ from one to the next */
+    rows->track[row] = track_of(s, text, event);
     if (rows->category[row] == -2 || rows->name[row] == -2 || rows->track[row] == -2)
         return 0;
-    rows->start[row] = time_of(s, text, member[TS], TS);
-    rows->duration[row] = time_of(s, text, member[DUR], DUR);
+    rows->start[row] = time_of(s, text, value_of(event, TS), TS);
+    rows->duration[row] = time_of(s, text, value_of(event, DUR), DUR);
     if (s->is_short_of_memory)
         return 0;
-    if (member[ID].size && !put_number(&rows->flow, row, flow_number(text + member[ID].at, member[ID].size)))
+    if (id.size && !put_number(&rows->flow, row, flow_number(text + id.at, id.size)))
         return 0;
-    if (phase == 'C' && s->counters >= 0)
-        found[s->counters] = (span){member[ARGS].at, member[ARGS].size, s->form + ARGUMENTS_BEGIN};
-    if (!keep_arguments(s, rows, text, found))
+    if (phase == 'C' && s->counters >= 0) {
+        span all = value_of(event, ARGS);
+        event->value[FIRST_COLUMN + s->counters] = (span){all.at, all.size, NULL};
+        event->there |= UINT32_C(1) << (FIRST_COLUMN + s->counters);
+    }
+    if (!keep_arguments(s, rows, text, event))
         return 0;
     rows->count++;
     s->events++;
@@ -501,8 +659,8 @@ scan *scan_new(const char *const *keys, const uint8_t *is_number, int32_t count)
         memcpy(s->key[column], keys[column], (size_t)s->key_size[column] + 1);
         s->is_number[column] = is_number[column];
     }
-    for (s->forms = 0; s->forms < FIRST_FORM; s->forms++)
-        forget_value(s->form + s->forms);
+    for (s->fragments = 0; s->fragments < PLACES; s->fragments++)
+        fill_fragment(s->fragment + s->fragments, 0, NO_VALUE, s->fragments);
     return s;
 }
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 FILE = Path(__file__).with_name("_scanner.so")
-_VERSION = 11
+_VERSION = 12
 MOST_ARGUMENTS = 20
 # Instead of the key of an argument: all arguments of a counter (phase C), whose keys may be anything, as one text.
 COUNTER_ARGUMENTS = ""

@@ -8,7 +8,6 @@ as they are (GitLab).
 from __future__ import annotations
 
 import re
-import unicodedata
 
 MAX_LENGTH = 120
 MAX_PROSE = 400
@@ -19,11 +18,12 @@ _DIVIDES = "\u2223"
 _GRAVE, _LONGEST_FENCE = "\u02cb", 80
 _REPLACEMENT = "\ufffd"
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
-_BACKTICKS = re.compile("`+")
+# re compiles these when a text first needs them: `perfgate trace` does not.
+_BACKTICKS = "`+"
 # A word of plain prose: letters with inner hyphens or apostrophes, or a number, or a dash. Everything else may mean
 # something to a Markdown dialect (mentions, links, emoji codes, references like GH-12, quick actions) and becomes code.
-_PLAIN = re.compile(r"[A-Za-z]+(?:['’-][A-Za-z]+)*|[+±−]?\d+(?:[.,]\d+)*%?|%|[–—·→]")
-_TOKEN = re.compile(r"(?P<open>[(\"']*)(?P<core>.*?)(?P<close>[)\"'.,;:!?]*)")
+_PLAIN = r"[A-Za-z]+(?:['’-][A-Za-z]+)*|[+±−]?\d+(?:[.,]\d+)*%?|%|[–—·→]"
+_TOKEN = r"(?P<open>[(\"']*)(?P<core>.*?)(?P<close>[)\"'.,;:!?]*)"
 
 
 def clean(text: str, *, limit: int = MAX_LENGTH) -> str:
@@ -70,6 +70,11 @@ class _Visible(dict[int, str]):
 
     def __missing__(self, number: int) -> str:
         character = chr(number)
+        if " " <= character <= "~":
+            self[number] = character
+            return character
+        import unicodedata
+
         category = unicodedata.category(character)
         is_space = character in "\n\r\t\v\f" or category == "Zs"
         self[number] = " " if is_space else _REPLACEMENT if category in _INVISIBLE else character
@@ -80,15 +85,15 @@ _VISIBLE = _Visible()
 
 
 def _longest_run(text: str) -> int:
-    return max((len(run) for run in _BACKTICKS.findall(text)), default=0)
+    return max((len(run) for run in re.findall(_BACKTICKS, text)), default=0)
 
 
 def _prose_word(word: str, *, first: bool) -> str:
-    match = _TOKEN.fullmatch(word)
+    match = re.fullmatch(_TOKEN, word)
     core = match["core"] if match else word
     if match is None or not core:
         return code_span(word)
-    if _PLAIN.fullmatch(core) and not (first and not core[0].isalpha()):
+    if re.fullmatch(_PLAIN, core) and not (first and not core[0].isalpha()):
         return word
     close = match["close"]
     while close.startswith(")") and core.count("(") > core.count(")"):

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import re
 
-_RETURN_TYPE = re.compile(r"^(?:void|float|double|int|bool|__global__)\s+")
+_RETURN_TYPES = ("void", "float", "double", "int", "bool", "__global__")
 # Names in Tensile and CUTLASS are a sequence of settings; the tile is the most distinctive: MT128x256x32, 256x128_64x3.
-_TENSILE = re.compile(r"^(Cijk)_.*?_(MT\d+x\d+x\d+)")
-_CUTLASS = re.compile(r"^(?:cutlass_\d+_)?(\w*?)(tensorop|wgmma|simt)_(\w*?gemm)\w*?_(\d+x\d+_\d+x\d+)")
+_TENSILE = r"(Cijk)_.*?_(MT\d+x\d+x\d+)"
+_CUTLASS = r"(?:cutlass_\d+_)?(\w*?)(tensorop|wgmma|simt)_(\w*?gemm)\w*?_(\d+x\d+_\d+x\d+)"
 _ANONYMOUS = "(anonymous namespace)::"
 # The part inside the templates that distinguishes PyTorch's elementwise kernels.
-_FUNCTOR = re.compile(r"\b(\w+(?:Functor|_kernel_cuda|_kernel_impl|Ops))\b")
+_FUNCTOR = r"\b(\w+(?:Functor|_kernel_cuda|_kernel_impl|Ops))\b"
 _LEAST_IN_TEMPLATE = 12
 
 
 def kernel_name(name: str, *, limit: int) -> str:
     """A name of at most ``limit`` letters, shortened from the middle."""
-    if tensile := _TENSILE.match(name):
+    if name.startswith("Cijk") and (tensile := re.match(_TENSILE, name)):
         return f"{tensile[1]}…{tensile[2]}"
-    if cutlass := _CUTLASS.match(name):
+    if "gemm" in name and (cutlass := re.match(_CUTLASS, name)):
         return f"cutlass…{cutlass[3]}_{cutlass[4]}"
-    short = _without_arguments(_RETURN_TYPE.sub("", name).replace(_ANONYMOUS, ""))
+    first, _, rest = name.partition(" ")
+    short = _without_arguments((rest.lstrip() if rest and first in _RETURN_TYPES else name).replace(_ANONYMOUS, ""))
     if len(short) > limit:
         short = _outermost(short)
     if len(short) <= limit:
@@ -58,5 +59,5 @@ def _outermost(name: str) -> str:
 
 
 def _inside(template: str) -> str:
-    functor = _FUNCTOR.search(template)
+    functor = re.search(_FUNCTOR, template)
     return template if len(template) <= _LEAST_IN_TEMPLATE else f"…{functor[1]}…" if functor else "…"
