@@ -25,8 +25,8 @@ from perfgate.version import __version__
 NOT_LINUX = (
     "perfgate runs on Linux only (/proc, process groups, Unix sockets); use a Linux machine, a container or WSL 2"
 )
-# The user information of an address, which may have a password.
-PASSWORD = r"(?<=://)[^\s/@]*:\S*@"
+# Of an address; it may hold a password.
+USER_INFORMATION = r"(?<=://)[^\s/@]*:\S*@"
 BUG_ADVICE = "this is a bug in perfgate; please report it"
 # In the order in which a newcomer needs them. Commands in no section come last, under "More".
 SECTIONS: Mapping[str, tuple[str, ...]] = {
@@ -133,7 +133,7 @@ def _report_bug() -> None:
             traceback.format_exc(),
         ]
     )
-    text = re.sub(PASSWORD, "***@", text)
+    text = re.sub(USER_INFORMATION, "***@", text)
     _say(text)
     try:
         with tempfile.NamedTemporaryFile("w", prefix="perfgate-bug-", suffix=".log", delete=False) as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -12,6 +13,8 @@ import numpy as np
 from perfgate.document.trace import (
     AnswerDocument,
     AnswerTimeline,
+    DiffDocument,
+    DiffRow,
     StepSpread,
     StepTimeline,
     TopRow,
@@ -51,7 +54,7 @@ def trace_answer(path: Path, choice: Choice, *, base: Path | None = None) -> Ans
     return AnswerDocument(
         format=format_of(chosen),
         timelines=[_answer(pick, limited) for pick in chosen],
-        changes=None if base is None else trace_diff([base], [path], limited),
+        changes=None if base is None else _changes(base, path, limited),
         notes=notes_of(chosen),
     )
 
@@ -82,6 +85,31 @@ def _answer(pick: ChosenTimeline, choice: Choice) -> AnswerTimeline:
         steps=_spread(steps),
         phases=steps.phases,
     )
+
+
+def _changes(base: Path, head: Path, choice: Choice) -> DiffDocument:
+    """The changes since ``base``: half of the rows for other work, the others for the largest changes of time.
+
+    Two recordings of one program run the same work, but on a busy machine any of its times may differ by more than a change of
+    the program causes.
+    """
+    document = trace_diff([base], [head], choice._replace(limit=None))
+    timelines = [
+        msgspec.structs.replace(timeline, rows=_other_work_first(timeline.rows, choice.limit or _SHOWN))
+        for timeline in document.timelines
+    ]
+    return msgspec.structs.replace(document, timelines=timelines)
+
+
+def _other_work_first(rows: Sequence[DiffRow], limit: int) -> list[DiffRow]:
+    """``rows`` are in the order of the change of time; those of other work that are chosen take the most time of all such."""
+    other_work = sorted((row for row in rows if row.change not in ("slower", "faster")), key=_most_time, reverse=True)
+    first = other_work[: max(limit // 2, limit - (len(rows) - len(other_work)))]
+    return [*first, *(row for row in rows if row not in first)][:limit]
+
+
+def _most_time(row: DiffRow) -> float:
+    return max(cost.time for cost in (row.base, row.head) if cost is not None)
 
 
 class _Work(NamedTuple):

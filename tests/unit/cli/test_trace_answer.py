@@ -149,10 +149,10 @@ def test_show__parts__add_up_to_the_window() -> None:
     assert timeline["bound"] == timeline["parts"][0]["part"] == "host"
 
 
-def served(path: Path, *, slowdown: int) -> Path:
+def served(path: Path, *, slowdown: int, kernel: str = "gemm") -> Path:
     """A batch of prefill and two of decode as SGLang marks them, each with two products of one line and a kernel of each."""
     host, events = {"ph": "X", "pid": 5, "tid": 5}, []
-    on_device = {"ph": "X", "pid": 0, "tid": 7, "cat": "kernel", "name": "gemm"}
+    on_device = {"ph": "X", "pid": 0, "tid": 7, "cat": "kernel", "name": kernel}
     for number, (name, begin) in enumerate(
         (("step[EXTEND bs=2 toks=64]", 0), ("step[DECODE bs=3]", 1000), ("step[DECODE bs=5]", 2000))
     ):
@@ -184,3 +184,11 @@ def test_show__changed_calls_of_one_line__told_apart_by_their_shapes(tmp_path: P
     text = first_screen(head, "--base", base)
     assert "slower aten::mm: +450 µs, from [[64, 8], [8, 8]] · model.py:7" in text
     assert "slower aten::mm: +450 µs, from [[3, 8], [8, 512]] · model.py:7" in text
+
+
+def test_show__another_kernel_beside_larger_changes_of_time__named_first(tmp_path: Path) -> None:
+    base, head = tmp_path / "base.pt.trace.json", tmp_path / "head.pt.trace.json"
+    text = first_screen(served(head, slowdown=4, kernel="gemm_tma"), "--base", served(base, slowdown=1), "--limit", "2")
+    first, second = text.partition("in one whole recording:")[2].splitlines()[2:4]
+    assert first.startswith("- replaced gemm → gemm_tma")
+    assert second.startswith("- slower aten::mm: +450 µs")

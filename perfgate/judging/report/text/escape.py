@@ -23,7 +23,7 @@ _BACKTICKS = "`+"
 # A word of plain prose: letters with inner hyphens or apostrophes, or a number, or a dash. Everything else may mean
 # something to a Markdown dialect (mentions, links, emoji codes, references like GH-12, quick actions) and becomes code.
 _PLAIN = r"[A-Za-z]+(?:['’-][A-Za-z]+)*|[+±−]?\d+(?:[.,]\d+)*%?|%|[–—·→]"
-_TOKEN = r"(?P<open>[(\"']*)(?P<core>.*?)(?P<close>[)\"'.,;:!?]*)"
+_WORD = r"(?P<open>[(\"']*)(?P<core>.*?)(?P<close>[)\"'.,;:!?]*)"
 
 
 def clean(text: str, *, limit: int = MAX_LENGTH) -> str:
@@ -89,7 +89,7 @@ def _longest_run(text: str) -> int:
 
 
 def _prose_word(word: str, *, first: bool) -> str:
-    match = re.fullmatch(_TOKEN, word)
+    match = re.fullmatch(_WORD, word)
     core = match["core"] if match else word
     if match is None or not core:
         return code_span(word)
