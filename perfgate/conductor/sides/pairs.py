@@ -32,7 +32,8 @@ from perfgate.locale import sentence
 from perfgate.protocol import BlockRequest
 from perfgate.system.interrupts import safe_point
 
-# Servers are renewed after half a first look, and serve at least so many pairs: starting one takes as long as a pair.
+# Servers are renewed after half a first look, and serve at least so many pairs: starting one takes as long as a pair. None
+# is started for the last pair alone.
 FEWEST_SERVED = 2
 # A process may be permanently slower by a few percent, and so are its forks: after this many pairs both sides load anew
 # (benchmarks/gate/FINDINGS.md, section 7).
@@ -114,7 +115,7 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
     served = max(FEWEST_SERVED, look_ends[0] // 2)
     runner = _PairRunner(bench, reference, base, head, measured, observer, traces)
     renewals = draw_renewals(
-        seed, reference.name, round_number=round_number, draw=draw, before=range(served, len(plans), served)
+        seed, reference.name, round_number=round_number, draw=draw, before=range(served, len(plans) - 1, served)
     )
     name_checks = {0, *look_ends[:-1]}
     if len(look_ends) == 1:  # a finding of the only look needs its operators by then

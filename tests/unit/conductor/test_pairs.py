@@ -324,6 +324,11 @@ def test_measure_pairs__servers__renewed_after_half_a_first_look_each_with_other
     assert len(machine.servers) == len(set(machine.servers)) == 5
 
 
+def test_measure_pairs__last_pair_of_the_only_look__no_server_is_started_for_it_alone() -> None:
+    gate = VirtualGate(works(MS), works(MS), policy=Policy(looks=[5]), aa_pairs=0)
+    assert list(gate.measure()[1].forked_by.values()) == [4, 6]
+
+
 @pytest.mark.parametrize(("start_up", "served"), [(0.0, [4, 4, 4, 4, 4]), (0.3, [8, 8, 4]), (600.0, [20])])
 def test_measure_pairs__servers_that_start_slowly__take_over_when_they_are_ready(
     start_up: float, served: list[int]
