@@ -172,7 +172,6 @@ build/oldest.txt: pyproject.toml .ci/oldest.py
 	mkdir -p build
 	$(PYTHON) .ci/oldest.py > $@
 
-# The plug-ins need no more than perfgate and its tests.
 PLUGINS := plugins/perfgate-advisor plugins/perfgate-forges
 # torch first and by its exact version: with a range pip may choose a build with gigabytes of CUDA.
 CONSTRAINTS ?=
@@ -189,8 +188,7 @@ $(VENV)/.runnable: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
 	touch $@
 $(VENV)/.installed: $(VENV)/.torch pyproject.toml $(PLUGINS:%=%/pyproject.toml) $(CONSTRAINTS)
 	@echo "Installing perfgate, and what it and the tests need"
-	$(PIP) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu,dev]'
-	$(PIP) --quiet --no-deps $(PLUGINS:%=--editable %)
+	$(PIP) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu,dev]' $(PLUGINS:%=--editable %)
 	touch $@ $(VENV)/.runnable
 
 # --no-deps: torch_npu asks for the torch that is there already.
