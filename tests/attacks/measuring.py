@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.command import run_perfgate
+
 
 @contextmanager
 def project_for_all(name: str, workload: str) -> Iterator[Path]:
@@ -48,35 +50,25 @@ def _interpreter(user: int) -> tuple[str, dict[str, str]]:
 def run_job(
     project: Path, *options: str, out: str = "out", user: int = 0, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    python, packages = _interpreter(user) if user else (sys.executable, {})
-    command = [
-        *as_user(user),
-        python,
-        "-m",
-        "perfgate.cli.main",
-        "run",
-        "--steps",
-        "2",
-        "--quick",
-        "--out",
-        out,
-        *options,
-    ]
+    arguments = ["run", "--steps", "2", "--quick", "--out", out, *options]
     temporary = project / f"tmp-{user}"
     temporary.mkdir(exist_ok=True)
     temporary.chmod(0o777)
+    around = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(project),
+        "TMPDIR": str(temporary),
+        "PERFGATE_LOCK": str(temporary / "lock"),
+        "GIT_CEILING_DIRECTORIES": str(project.parent),
+        **environment,
+    }
+    if not user:
+        return run_perfgate(*arguments, cwd=project, environment=around)
+    python, packages = _interpreter(user)
     return subprocess.run(
-        command,
+        [*as_user(user), python, "-m", "perfgate.cli.main", *arguments],
         cwd=project,
-        env={
-            "PATH": os.environ["PATH"],
-            "HOME": str(project),
-            "TMPDIR": str(temporary),
-            "PERFGATE_LOCK": str(temporary / "lock"),
-            "GIT_CEILING_DIRECTORIES": str(project.parent),
-            **packages,
-            **environment,
-        },
+        env={**packages, **around},
         capture_output=True,
         text=True,
         timeout=600,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
-import sys
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -33,6 +31,7 @@ from perfgate.flows.baseline import (
     record_measured,
 )
 from perfgate.flows.shared.store import open_project_store, stored_history
+from tests.command import run_perfgate
 from tests.fakes.forge import BOT_TOKEN, FakeForge
 from tests.fakes.forge_dialects import GitHubDialect
 from tests.fakes.remote import clone_of_empty_remote, git
@@ -178,10 +177,8 @@ def test_record__push_to_main__downloaded_and_kept_by_the_jobs_own_token(pushed:
 def test_record__command_in_the_job__says_what_was_kept(pushed: Project) -> None:
     pushed.upload(pushed.run())
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    command = [sys.executable, "-m", "perfgate", "baseline", "record", "--download", "--key", "default", "--directory"]
-    done = subprocess.run(
-        [*command, str(pushed.root)], env={**kept, **pushed.environ}, capture_output=True, text=True, check=False
-    )
+    command = ("baseline", "record", "--download", "--key", "default", "--directory", str(pushed.root))
+    done = run_perfgate(*command, environment={**kept, **pushed.environ})
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("kept run ")
     assert done.stdout.endswith(" of shop in branch://perfgate-data\n")

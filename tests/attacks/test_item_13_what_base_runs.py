@@ -156,6 +156,7 @@ def test_item_13__command_writes_results_into_its_own_checkout__measured_and_sai
         assert f"{side}/result.json" in json.dumps(decision["warnings"])
 
 
+@pytest.mark.slow  # a pair of the same kind is in tests/traps/test_processes.py
 def test_item_13__head_stops_the_base_for_moments__never_green(clone: Clone, perfgate: Perfgate) -> None:
     stop = (
         "import signal, threading, time\n"

@@ -7,15 +7,16 @@ import json
 import os
 import subprocess
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from perfgate.document.decision import Policy
-from perfgate.document.files import write_decision, write_run
+from perfgate.document.files import canonical_bytes
 from perfgate.document.history import History
 from perfgate.document.run import (
     CiContext,
@@ -218,7 +219,7 @@ class Job:
         ci: Any = "own",
         commit: str | None = None,
         base: str | None = None,
-        policy: Policy | None = None,
+        tolerances: Mapping[str, float] = {},
         slowdown: float = 1.0,
         testbed: str = "",
         session: str = "",
@@ -227,17 +228,19 @@ class Job:
 
         A call of the head takes ``slowdown`` times as long. The check of a ``testbed`` is a session of its own.
         """
-        context = self.ci if ci == "own" else ci
-        session, artifact = session or f"s-{testbed or 1}", self.artifact / testbed
-        runs = {
-            "base": make_side("base", 40, base or self.project.base, context, session=session),
-            "head": make_side("head", ops, commit or self.project.merge, context, slowdown=slowdown, session=session),
-        }
-        decision = decide(runs["base"], runs["head"], policy=policy or Policy(), history=History())
-        for side, run in runs.items():
-            (artifact / side).mkdir(parents=True, exist_ok=True)
-            write_run(artifact / side / "run.json", run)
-        write_decision(artifact / "decision.json", decision)
+        written = _check_folder(
+            ops,
+            base or self.project.base,
+            commit or self.project.merge,
+            self.ci if ci == "own" else ci,
+            slowdown=slowdown,
+            session=session or f"s-{testbed or 1}",
+            tolerances=tuple(tolerances.items()),
+        )
+        for name, data in written.items():
+            path = self.artifact / testbed / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
 
     def change(self, side: str, *, testbed: str = "", **fields: Any) -> None:
         """Replace fields of a document in the artifact, as far as its schema lets them be."""
@@ -316,6 +319,27 @@ class _Time:
 
     def clock(self) -> float:
         return self.now
+
+
+@cache
+def _check_folder(
+    ops: int,
+    base: str,
+    commit: str,
+    ci: CiContext | None,
+    *,
+    slowdown: float,
+    session: str,
+    tolerances: tuple[tuple[str, float], ...],
+) -> dict[str, bytes]:
+    """The documents of a check by their names: most tests begin with the same few, and to judge one takes a while."""
+    runs = {
+        "base": make_side("base", 40, base, ci, session=session),
+        "head": make_side("head", ops, commit, ci, slowdown=slowdown, session=session),
+    }
+    decision = decide(runs["base"], runs["head"], policy=Policy(tolerances=dict(tolerances)), history=History())
+    documents = {"base/run.json": runs["base"], "head/run.json": runs["head"], "decision.json": decision}
+    return {name: canonical_bytes(document, name=name) for name, document in documents.items()}
 
 
 def make_side(

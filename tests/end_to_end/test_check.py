@@ -73,12 +73,15 @@ def test_check__same_model_other_workload_file__no_fail_the_heads_file_on_both_s
 def test_check__calls_too_slow_for_the_budget__refused_at_once_with_the_budget_that_would_do(
     perfgate: Perfgate, clone: Clone, tmp_path: Path
 ) -> None:
+    # Pairs of so many quads that calls of half a second are too slow.
+    settings = clone.root / "perfgate.toml"
+    settings.write_text(settings.read_text().replace("quads = 2", "quads = 8"))
     computing = (
-        "import time; end = time.thread_time() + 2.0\n        while time.thread_time() < end:\n            pass\n"
+        "import time; end = time.thread_time() + 0.5\n        while time.thread_time() < end:\n            pass\n"
     )
     clone.commit("slow", model=(RELU, f"{computing}        {RELU}"))
     clone.git("branch", "--force", "main")
-    clone.commit("slower", model=("+ 2.0", "+ 2.2"))
+    clone.commit("slower", model=("+ 0.5", "+ 0.55"))
     done = perfgate("check", "--base", "main", "--out", str(tmp_path / "out"), cwd=clone.root)
     assert done.returncode == 4, done.stderr
     runs = [json.loads((tmp_path / "out" / side / "run.json").read_text()) for side in ("base", "head")]

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from perfgate.document.decision import Policy
 from perfgate.document.files import read_decision, read_run, write_run
 from perfgate.document.run import FROM_PROFILE
 from perfgate.judging.forge.comment import read_state
@@ -77,8 +76,7 @@ def test_publish__artifact_says_pass_but_samples_say_fail__fails(github: Job) ->
 
 
 def test_publish__artifact_recorded_a_lax_policy__the_bases_decides(github: Job) -> None:
-    lax = Policy(tolerances={"counters.syncs": 9.0, "ops.count:aten::linear": 9.0})
-    github.measure(ops=64, policy=lax)
+    github.measure(ops=64, tolerances={"counters.syncs": 9.0, "ops.count:aten::linear": 9.0})
     assert github.publish().returncode == 1
 
 

@@ -269,6 +269,33 @@ signal.setitimer(signal.ITIMER_REAL, 0.03, 0.03)"""
 
 
 @caught(
+    "the head stops the base for moments",
+    fools="SIGSTOP and SIGCONT while the base has the turn: its calls take longer",
+    by="the kernel tells the fork server that a worker was stopped and went on, however short that was",
+    named="invalid stopped",
+)
+def test_stopped_for_moments(measure: Measure) -> set[str]:
+    start = """\
+import signal
+def is_beside(number):
+    stat = open(f'/proc/{number}/stat').read()
+    return number != os.getpid() and int(stat.rpartition(')')[2].split()[1]) == os.getppid()
+def pulse():
+    while True:
+        for number in map(int, filter(str.isdigit, os.listdir('/proc'))):
+            try:
+                if is_beside(number):
+                    os.kill(number, signal.SIGSTOP)
+                    time.sleep(0.0025)
+                    os.kill(number, signal.SIGCONT)
+            except OSError:
+                pass
+        time.sleep(0.0025)
+threading.Thread(target=pulse, daemon=True).start()"""
+    return measure(build=start).names
+
+
+@caught(
     "forged replies in the worker's socket",
     fools='measured code writes "the block is done"',
     by="a reply must answer a request; an additional one does not",

@@ -55,11 +55,11 @@ sly = Workload(build=build, inputs=inputs, batch=32, call=refuse_profile)
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def bench(tmp_path_factory: pytest.TempPathFactory, said: list[str]) -> Iterator[Bench]:
     root = tmp_path_factory.mktemp("project")
     (root / "workload.py").write_text(WORKLOAD)
     (root / "perfgate.toml").write_text('project = "pair"\nworkload = "workload.py:well"\n')
-    with open_bench(load_config(root), logs=tmp_path_factory.mktemp("logs"), say=lambda text: None) as opened:
+    with open_bench(load_config(root), logs=tmp_path_factory.mktemp("logs"), say=said.append) as opened:
         yield opened
 
 
@@ -171,19 +171,13 @@ def test_record_traces__workload_that_fails_under_the_profiler__no_trace_and_a_w
 
 
 def test_late_operators__worker_that_cannot_record__pair_without_operators_and_a_word(
-    tmp_path_factory: pytest.TempPathFactory,
+    bench: Bench, said: list[str]
 ) -> None:
-    said: list[str] = []
-    root = tmp_path_factory.mktemp("project")
-    (root / "workload.py").write_text(WORKLOAD)
-    (root / "perfgate.toml").write_text('project = "pair"\nworkload = "workload.py:well"\n')
-    with (
-        open_bench(load_config(root), logs=tmp_path_factory.mktemp("logs"), say=said.append) as bench,
-        ExitStack() as stack,
-    ):
+    said.clear()
+    with ExitStack() as stack:
         workers, replicates = measured_pair(bench, stack, "well")
         late = LateOperators(bench)
-        checkout = Checkout(root, root)
+        checkout = Checkout(bench.config.root, bench.config.root)
         # The CPU's traces are never analysed later, so its worker refuses.
         late.record(workers, replicates, (checkout, checkout), timeout=TIMEOUT)
         sides = [replicates[0]], [replicates[1]]

@@ -296,18 +296,20 @@ def test_common_parts__modules_of_one_side_alone_or_before_the_other_is_there__n
     assert "torch.utils.bundled_inputs" not in parts
 
 
-def test_start_beside__parts__imported_unless_they_fail_and_forgotten_by_the_next_servers(tmp_path: Path) -> None:
+def test_start_beside__parts__imported_unless_they_fail_and_forgotten_by_the_next_servers(
+    bench: Bench, tmp_path: Path
+) -> None:
     checkout = write(tmp_path, build="(PLACES / 'wave.txt').write_text(str('wave' in sys.modules))")
-    with open_bench(load_config(checkout.root), logs=tmp_path / "logs", say=lambda text: None) as opened:
-        before = opened._servers.copy()
+    bench.get_ready(checkout)
+    before = bench._servers.copy()
 
-        def renewed() -> bool:
-            opened.renew(let_go=lambda: None)
-            return opened._servers != before
+    def renewed() -> bool:
+        bench.renew(let_go=lambda: None)
+        return bench._servers != before
 
-        opened.start_beside(7, parts=["no_such_module", "wave"])
-        wait_until(renewed)
-        for expected in ("True", "False"):
-            with warmed(opened, checkout):
-                assert (tmp_path / "wave.txt").read_text() == expected
-            opened.forget_parts()
+    bench.start_beside(7, parts=["no_such_module", "wave"])
+    wait_until(renewed)
+    for expected in ("True", "False"):
+        with warmed(bench, checkout):
+            assert (tmp_path / "wave.txt").read_text() == expected
+        bench.forget_parts()

@@ -78,8 +78,7 @@ class Project:
         return SqlStore(Path(self.environ["PERFGATE_STORE"]))
 
     def record(self, runs: list[RunDocument]) -> None:
-        for run in runs:
-            self.store.record(run)
+        self.store.record_all(runs)
 
     def record_in(self, year: int, run: RunDocument) -> None:
         """Record a run on a machine whose own clock shows a year, so that it sees nothing odd in a run of then."""
@@ -107,9 +106,7 @@ def project(tmp_path: Path) -> Project:
 def slower_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of 48 runs, the last eight of them slower; one failed."""
     path = tmp_path_factory.mktemp("slower") / "store.db"
-    store = SqlStore(path)
-    for run in slower(failing=[45]):
-        store.record(run)
+    SqlStore(path).record_all(slower(failing=[45]))
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return path
