@@ -121,7 +121,8 @@ class StateCounter:
     ) -> RunDocument:
         opened = self._bench_for(config, checkout.python)
         session = start_session("check", config.measure.seed, None)
-        with tempfile.TemporaryDirectory(dir=self.options.out, prefix=".counts-") as folder:
+        # Workers have another current folder.
+        with tempfile.TemporaryDirectory(dir=self.options.out.resolve(), prefix=".counts-") as folder:
             findings = [
                 run_checklist(
                     opened.bench,
