@@ -85,6 +85,10 @@ class ForgeHasNoStatusesError(ForgeError):
     """The forge has no commit statuses that perfgate knows: none was refused, and no older one stands there."""
 
 
+class ForgeHasNoArtifactsError(ForgeError):
+    """The forge keeps no artifacts of CI jobs: they are wherever the CI keeps them."""
+
+
 class ForgeTooLargeError(ForgeError):
     """The forge sends more than the requested object can have."""
 

@@ -18,9 +18,11 @@ from ruamel.yaml import YAML
 from tests.ci.packages import ROOT, Packages
 from tests.end_to_end.conftest import Clone
 from tests.fakes.forge import BOT, BOT_TOKEN, PERSON, FakeForge, StoredChange
+from tests.fakes.forge_dialects import gitlab_account
 from tests.fakes.forge_files import StoredArtifact
 
-PIPELINE_SECONDS = 600
+# Only a pipeline that hangs takes as long.
+PIPELINE_SECONDS = 3600
 # GitLab gives one to every job.
 JOB_TOKEN = "glcbt-64_0123456789abcdef"
 # What gitlab-ci-local fills in from the clone, and would warn of when it is given.
@@ -147,9 +149,9 @@ class Project:
         """Return the commit of main."""
         return self.clone.git("rev-parse", "main")
 
-    def change(self, message: str, **changes: tuple[str, str]) -> str:
-        """Commit to a feature branch from main, as the new head of merge request 7."""
-        self.clone.git("checkout", "-q", "-B", "feature", "main")
+    def change(self, message: str, *, after: str = "main", **changes: tuple[str, str]) -> str:
+        """Commit to a feature branch from main, or after another commit, as the new head of merge request 7."""
+        self.clone.git("checkout", "-q", "-B", "feature", after)
         head = self.clone.commit(message, **changes)
         self.clone.git("push", "-q", "--force", "origin", "feature")
         self.forge.changes[:] = [StoredChange(7, "team", "feature", head, base_sha=self.base)]
@@ -176,10 +178,30 @@ class Project:
         self._pipelines -= 1
         return self.merge_request(head)
 
-    def default_branch(self, source: str) -> Pipeline:
+    def default_branch(self, source: str, **variables: str) -> Pipeline:
         """Run a pipeline of main."""
         self.clone.git("checkout", "-q", "main")
-        return self._run({"CI_PIPELINE_SOURCE": source, "CI_COMMIT_BRANCH": "main", "CI_COMMIT_SHA": self.base})
+        known = {"CI_PIPELINE_SOURCE": source, "CI_COMMIT_BRANCH": "main", "CI_COMMIT_SHA": self.base}
+        return self._run({**known, **variables})
+
+    def note(self, author: str, body: str) -> Pipeline:
+        """Write a note on merge request 7, and run the pipeline that its webhook triggers."""
+        note = self.forge.write(7, body, gitlab_account(author))
+        payload = {
+            "object_kind": "note",
+            "merge_request": {"iid": 7},
+            "object_attributes": {"id": note.id, "note": body},
+        }
+        path = self.folder / "TRIGGER_PAYLOAD"
+        path.write_text(json.dumps(payload))
+        return self.default_branch("trigger", TRIGGER_PAYLOAD=str(path))
+
+    def started(self) -> Pipeline:
+        """Run the pipeline of the feature branch that was started last by the API."""
+        pipeline = self.forge.pipelines[-1]
+        self.clone.git("checkout", "-q", "feature")
+        known = {"CI_PIPELINE_SOURCE": "api", "CI_COMMIT_BRANCH": "feature", "CI_COMMIT_SHA": pipeline.sha}
+        return self._run({**known, **pipeline.variables})
 
     def _run(self, variables: dict[str, str]) -> Pipeline:
         self._pipelines += 1

@@ -5,8 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 # Installing numpy and the like takes 14 s, and every job with a token makes an environment of its own.
@@ -18,6 +22,14 @@ case " $* " in
     for packages in "$environment"/lib/python3*/site-packages; do echo "{installed}" > "$packages/needed.pth"; done ;;
 esac
 """
+NPU_PYTHON, NPU_SETUP = ROOT / ".venv-npu" / "bin" / "python", ROOT / "build" / "softnpu" / "set_env.sh"
+
+
+def software_npu(setup: Callable[[str], object]) -> Any:
+    """Return the further testbeds of a matrix: the software NPU, with its shell line as ``setup`` makes an input of it."""
+    testbed = {"name": "soft-npu", "python": str(NPU_PYTHON), "setup": setup(f". {NPU_SETUP}")}
+    is_there = NPU_PYTHON.exists() and NPU_SETUP.exists()
+    return pytest.param([testbed], marks=pytest.mark.skipif(not is_there, reason="make test-npu builds a software NPU"))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import pytest
 
 from perfgate.judging.forge.comment import marker, read_state
 from tests.ci.act import WORKFLOWS, Hub, recorded
-from tests.ci.packages import ROOT
+from tests.ci.packages import ROOT, software_npu
 from tests.fakes.forge import BOT_TOKEN
 
 pytestmark = [
@@ -23,13 +23,6 @@ pytestmark = [
 ]
 SLOWER = ("y = self.layer(x)\n", "y = self.layer(x)\n        y = y + 0\n        y = y + 0\n")
 MARKER = marker("default")
-NPU_PYTHON, NPU_SETUP = ROOT / ".venv-npu" / "bin" / "python", ROOT / "build" / "softnpu" / "set_env.sh"
-SOFTWARE_NPU = pytest.param(
-    [{"name": "soft-npu", "python": str(NPU_PYTHON), "setup": f". {NPU_SETUP}"}],
-    marks=pytest.mark.skipif(
-        not (NPU_PYTHON.exists() and NPU_SETUP.exists()), reason="make test-npu builds a software NPU"
-    ),
-)
 
 # A workflow of somebody's own that goes by the gate's word.
 OWN_CALLER = """
@@ -268,7 +261,7 @@ def test_ci_file__action_validator__finds_nothing(path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("more", [[], SOFTWARE_NPU], ids=["cpu", "and-npu"])
+@pytest.mark.parametrize("more", [[], software_npu(str)], ids=["cpu", "and-npu"])
 def test_matrix__testbeds_and_one_that_has_no_runner__one_comment_with_a_column_each(
     hub: Hub, more: list[dict[str, str]]
 ) -> None:

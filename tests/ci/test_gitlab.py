@@ -15,7 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from perfgate.judging.forge.comment import marker, read_state
 from tests.ci.gitlab_pipeline import JobArtifacts, Project
-from tests.ci.packages import ROOT, Packages
+from tests.ci.packages import ROOT, Packages, software_npu
 from tests.ci.prism import prism_proxy
 from tests.fakes.forge import BOT, BOT_TOKEN, FakeForge
 from tests.fakes.forge_dialects import GitLabDialect
@@ -190,18 +190,43 @@ def test_record__of_a_store_that_the_token_may_write__verdict_kept_for_the_trend
     assert " perfgate: SKIPPED" in note
 
 
-def test_matrix__two_testbeds_and_one_that_has_no_runner__one_note_with_three_columns(project: Project) -> None:
-    one = {"name": "perfgate", "testbed": "one-cpu", "publish": "all"}
-    two = {
-        "name": "two-cpus", "testbed": "two-cpus", "publish": "none", "weekly": False, "setup": ["export OMP_NUM_THREADS=2"],
-    }  # fmt: skip
-    project.start(settings='[testbeds]\none-cpu = "cpu"\ntwo-cpus = "cpu"\nabsent = "npu"\n', testbeds=[two, one])
+@pytest.mark.parametrize("more", [[], software_npu(lambda setup: [setup])], ids=["cpu", "and-npu"])
+def test_matrix__testbeds_and_one_that_has_no_runner__one_note_with_a_column_each(
+    project: Project, more: list[dict[str, object]]
+) -> None:
+    two = {"name": "two-cpus", "setup": ["export OMP_NUM_THREADS=2"]}
+    others = [{**one, "testbed": one["name"], "publish": "none", "weekly": False} for one in (two, *more)]
+    names = ["one-cpu", *(str(one["name"]) for one in others)]
+    kinds = {name: "npu" if "npu" in name else "cpu" for name in names} | {"absent": "npu"}
+    settings = "[testbeds]\n" + "".join(f'{name} = "{kind}"\n' for name, kind in kinds.items())
+    publisher = {"name": "perfgate", "testbed": "one-cpu", "publish": "all"}
+    project.start(settings=settings, testbeds=[*others, publisher])
     done = project.merge_request(project.change("slower", model=SLOWER))
-    assert done.jobs == {"two-cpus-measure": 1, "perfgate-measure": 1, "perfgate-publish": 1}, done.log
+    measured = {f"{name}-measure": 1 for name in ("perfgate", *names[1:])}
+    assert done.jobs == {**measured, "perfgate-publish": 1}, done.log
     (note,) = project.notes()
-    assert "perfgate: FAIL – on 2 of 3 testbeds: one-cpu, two-cpus" in note
-    assert "| | one-cpu | two-cpus | absent |" in note
+    assert f"perfgate: FAIL – on {len(names)} of {len(kinds)} testbeds: {', '.join(names)}" in note
+    assert f"| | {' | '.join(kinds)} |" in note
     assert "- **absent**: INCONCLUSIVE – " in note
+
+
+def test_bisect__ordered_in_a_note__the_branchs_pipeline_names_the_slower_commit(project: Project) -> None:
+    project.forge.roles, project.forge.membership = {"ann": "developer"}, "developer"
+    project.start(commands=True, setup=['test -z "$PERFGATE_TOKEN"'])
+    before = project.change("harmless", model=("import torch\n", "import torch\n\nFIRST = 1\n"))
+    slower = project.change("slower", after=before, model=SLOWER)
+    project.change("also harmless", after=slower, model=("FIRST = 1\n", "SECOND = 2\n"))
+    done = project.note("ann", "/perfgate bisect counters.framework_ops@small")
+    assert done.jobs == {"perfgate-command": 0}, done.log
+    (answer,) = project.notes()
+    assert answer.startswith("perfgate looks for the commit up to ")
+    done = project.started()
+    assert done.jobs == {"perfgate-bisect": 0, "perfgate-answer": 0}, done.log
+    _, answer = project.notes()
+    assert answer.startswith(f"**Slower since `{slower[:10]}`, by `someone`: `slower`**\n")
+    assert f"/team/model/-/pipelines/{project.last})" in answer
+    # It is an answer and no verdict.
+    assert project.statuses() == []
 
 
 def test_drafts__left_out__no_job(project: Project) -> None:

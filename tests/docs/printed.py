@@ -147,7 +147,7 @@ NOT_RUN: dict[str, str] = {
     "git merge-base": "needs two commits of the reader's: tests/unit/flows/test_bisect_commits.py",
     "perfgate bisect": "gates for minutes: tests/end_to_end/test_bisect.py",
     "perfgate bisect latency.p50@encoder/long --good COMMIT --bad COMMIT": "gates for minutes: tests/end_to_end/test_trend.py",
-    "perfgate command": "runs for a comment on GitHub alone: tests/end_to_end/test_command.py",
+    "perfgate command": "runs for a comment alone: tests/end_to_end/test_command.py",
     "perfgate demo": "two whole gates: tests/end_to_end/test_demo.py",
     "perfgate doctor": "three minutes of gates: tests/end_to_end/test_doctor.py",
     "perfgate doctor --fitness": "its exit code is about this machine: tests/end_to_end/test_doctor.py",

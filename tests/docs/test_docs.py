@@ -52,6 +52,7 @@ NOT_RUN = {
     "serves until it is interrupted; tests/unit/cli/test_serve.py and tests/unit/service run the same",
     "installs packages and gates for minutes; tests/end_to_end/test_upgrade_bisect.py runs the same on wheels of its own",
     "installs from a repository",
+    "runs for a comment alone; the tests of perfgate-forges run the same in a process",
     "needs a cluster; tests/cluster starts Slurm and runs what Kubernetes would",
     "needs stored runs of main; tests/unit/service/test_ask.py asks every question",
     "needs a mail server and eight stored versions of main; tests/unit/report/test_trend.py reads the file",

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perfgate.flows.publish.starting import bisect_line
+from perfgate.judging.forge.orders import BisectOrder, OrderedChange
 from tests.end_to_end.conftest import Clone, Perfgate
 
 # Up to eight gates; only a command that hangs takes as long.
@@ -70,3 +75,28 @@ def test_bisect__for_git__the_codes_that_git_bisect_run_reads(perfgate: Perfgate
         assert code == expected, output
     code, output = run(perfgate, clone, "bisect", "--good", "nowhere", "--for-git")
     assert code == 128, output
+
+
+@pytest.mark.slow
+def test_bisect__line_that_answers_an_order__runs_in_a_clone_that_lacks_the_branch(
+    perfgate: Perfgate, clone: Clone, tmp_path: Path
+) -> None:
+    base = clone.git("rev-parse", "main")
+    slower = clone.commit("slower", model=(RELU, f"y = y + 0 + 0\n        {RELU}"))
+    head = clone.commit("later", model=(RELU, f"number = 1\n        {RELU}"))
+    server, reader = tmp_path / "server.git", tmp_path / "reader"
+    clone.git("clone", "-q", "--bare", ".", str(server))
+    # As a forge keeps the head of a fork's pull request.
+    clone.git("-C", str(server), "update-ref", "refs/pull/7/head", head)
+    clone.git("-C", str(server), "update-ref", "-d", "refs/heads/feature")
+    clone.git("clone", "-q", "--branch", "main", str(server), str(reader))
+    change = OrderedChange(7, head, base, is_open=True, from_fork=True, author="mallory", ref="refs/pull/7/head")
+    line = bisect_line(BisectOrder(metric="counters.*@small"), change)
+    path = os.pathsep.join([str(Path(sys.executable).parent), perfgate.environment["PATH"]])
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=reader, env={**perfgate.environment, "PATH": path}, capture_output=True, text=True,
+        timeout=SECONDS, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    document: dict[str, Any] = json.loads((reader / ".perfgate" / "bisect" / "bisection.json").read_text())
+    assert [document["changes"][at]["commit"] for at in document["culprits"][0]] == [slower]

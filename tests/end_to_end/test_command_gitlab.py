@@ -11,6 +11,7 @@ import pytest
 from perfgate.config import load_config
 from perfgate.document.history import Acceptance
 from perfgate.errors import UsageError
+from perfgate.flows.publish.answer import answer_bisection
 from perfgate.flows.publish.command import CommandRequest, run_command
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.store import open_project_store
@@ -110,12 +111,16 @@ def test_accept__edited_deleted_or_no_order__nothing(own: Job) -> None:
     assert accepted(own) == []
 
 
-@pytest.mark.parametrize(
-    "payload", [{"object_kind": "issue"}, {"merge_request": None}, {"object_attributes": {"id": 1, "action": "update"}}]
-)
-def test_command__another_event__wrong_use(own: Job, payload: dict[str, Any]) -> None:
+def test_command__another_event__wrong_use(own: Job) -> None:
     with pytest.raises(UsageError, match="was not started by a new comment"):
-        ordered(own, "/perfgate accept latency.low meant", **payload)
+        ordered(own, "/perfgate accept latency.low meant", object_kind="issue")
+
+
+@pytest.mark.parametrize("payload", [{"merge_request": None}, {"object_attributes": {"id": 1, "action": "update"}}])
+def test_command__note_that_is_edited_or_elsewhere__no_order_and_no_error(own: Job, payload: dict[str, Any]) -> None:
+    # Its webhook starts a pipeline too.
+    assert "Nothing was asked" in ordered(own, "/perfgate accept latency.low meant", **payload)
+    assert accepted(own) == []
 
 
 def test_accept__fork__its_author_is_refused_and_others_name_the_commit(own: Job) -> None:
@@ -129,6 +134,84 @@ def test_accept__fork__its_author_is_refused_and_others_name_the_commit(own: Job
     assert f"its head is `{own.project.head}`" in unnamed
     ordered(own, f"/perfgate accept {own.project.head} latency.low meant")
     assert [one.accepted_by for one in accepted(own)] == ["ann"]
+
+
+def test_bisect__member_with_the_role__a_pipeline_of_the_branch_has_what_to_search(own: Job) -> None:
+    own.fake.membership = "developer"
+    ordered(own, "/perfgate bisect latency.*@encoder")
+    (pipeline,) = own.fake.pipelines
+    # A pipeline of main would run the commits of the change with main's rights.
+    assert pipeline.sha == own.project.head
+    assert pipeline.variables == {
+        "PERFGATE_ACTION": "bisect",
+        "PERFGATE_KEY": "default",
+        "PERFGATE_CHANGE_REQUEST": "7",
+        "PERFGATE_HEAD_SHA": own.project.head,
+        "PERFGATE_BASE_SHA": own.project.base,
+        "PERFGATE_METRIC": "latency.*@encoder",
+    }
+    page = f"{own.fake.url}/team/model/-/pipelines/{pipeline.id}"
+    words = f"perfgate looks for the commit up to `{own.project.head[:12]}` that makes `latency.*@encoder` worse"
+    assert replies(own) == [f"{words}: [the job]({page})\n"]
+
+
+@pytest.mark.parametrize(
+    ("membership", "role", "why"),
+    [("reporter", "developer", "HTTP 403"), ("developer", "maintainer", "Insufficient permissions to set pipeline")],
+)
+def test_bisect__gitlab_starts_no_pipeline__the_line_for_a_clone_and_why_in_the_log(
+    own: Job, membership: str, role: str, why: str
+) -> None:
+    own.fake.membership, own.fake.variables_role = membership, role
+    assert why in ordered(own, "/perfgate bisect")
+    assert own.fake.pipelines == []
+    (reply,) = replies(own)
+    assert by_hand(own) in reply
+    assert f"[the job]({own.environ['CI_PIPELINE_URL']})" in reply
+
+
+def test_bisect__fork__the_line_for_a_clone_once_the_commit_is_named(own: Job) -> None:
+    own.fake.membership = "developer"
+    own.fake.changes[:] = [replace(change, owner="mallory") for change in own.fake.changes]
+    ordered(own, "/perfgate bisect")
+    ordered(own, f"/perfgate bisect {own.project.head}")
+    assert own.fake.pipelines == []
+    unnamed, answer = replies(own)
+    assert f"its head is `{own.project.head}`" in unnamed
+    assert answer.endswith(f"`{by_hand(own)}`\n")
+
+
+def by_hand(job: Job) -> str:
+    """The line that bisects merge request 7 in a clone."""
+    base, head = job.project.base[:12], job.project.head
+    fetch = "git fetch origin && git fetch origin refs/merge-requests/7/head"
+    return f'{fetch} && perfgate bisect --good "$(git merge-base {base} {head[:12]})" --bad {head}'
+
+
+def test_answer__of_the_branch_s_pipeline__stands_in_the_merge_request(own: Job) -> None:
+    given = {
+        "PERFGATE_FORGE": "gitlab",
+        "PERFGATE_API_URL": own.fake.api_url,
+        "PERFGATE_SERVER_URL": own.fake.url,
+        "PERFGATE_REPOSITORY": "team/model",
+        "PERFGATE_CHANGE_REQUEST": "7",
+        "PERFGATE_HEAD_SHA": own.project.head,
+        "PERFGATE_RUN_ID": "9000",
+        "PERFGATE_JOB_URL": f"{own.fake.url}/team/model/-/pipelines/9000",
+        "PERFGATE_TOKEN": BOT_TOKEN,
+    }
+    doors = Doors(environ={**own.environ, **given}, say=lambda _: None, sleep=lambda _: None, clock=lambda: START)
+    answer_bisection(CommandRequest(root=own.root, key="default"), own.folder, doors)
+    (reply,) = replies(own)
+    assert reply.startswith("perfgate found no commit: the measuring job left no bisection; its log has the reason.")
+    assert f"[the job]({given['PERFGATE_JOB_URL']})" in reply
+
+
+@pytest.mark.parametrize("author", ["bob", "nobody"])
+def test_bisect__member_without_the_role__only_the_log_says_so(own: Job, author: str) -> None:
+    own.fake.membership = "developer"
+    assert "may not push" in ordered(own, "/perfgate bisect", author)
+    assert (own.fake.pipelines, replies(own)) == ([], [])
 
 
 def test_run__on_gitlab__said_how(own: Job) -> None:

@@ -75,11 +75,15 @@ class StoredChange:
 
 @dataclass
 class StoredPipeline:
-    """A pipeline of GitLab: the states of its jobs by name, those that came as a commit status among them."""
+    """A pipeline of GitLab: the states of its jobs by name, those that came as a commit status among them.
+
+    ``variables`` are those of one that was started by the API.
+    """
 
     id: int
     sha: str
     jobs: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
 
     @property
     def state(self) -> str:
@@ -164,6 +168,8 @@ class FakeForge:
         # Commits that are in no change request and no repository, and are known all the same.
         self.commits: set[str] = set()
         self.pipelines: list[StoredPipeline] = []
+        # Which role a pipeline with variables takes (GitLab, "Minimum role to use pipeline variables").
+        self.variables_role = "developer"
         # What notes and descriptions ordered GitLab to do, with the rights of who wrote them.
         self.orders: list[tuple[str, str]] = []
         # A job's own token reads; GitLab refuses what it writes.

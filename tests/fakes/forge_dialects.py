@@ -256,7 +256,25 @@ class GitLabDialect:
             )
         if (sha := re.fullmatch(r"/statuses/([0-9a-f]+)", match[2])) and call.method == "POST":
             return self._status(forge, call.json(), sha[1], account)
+        if match[2] == "/pipeline" and call.method == "POST":
+            return self._pipeline(forge, call.json(), account)
         return self._kept(forge, call, match[2])
+
+    def _pipeline(self, forge: FakeForge, body: dict[str, Any], account: Account) -> Reply:
+        """Start a pipeline of a branch of this project, which the main branch is not: it is protected."""
+        if not forge.is_at_least(account, "developer"):
+            return Reply(403, {"message": "403 Forbidden"})
+        if body["variables"] and not forge.is_at_least(account, forge.variables_role):
+            return Reply(400, {"message": {"base": ["Insufficient permissions to set pipeline variables"]}})
+        head = next((one.head_sha for one in forge.changes if (one.owner, one.branch) == ("team", body["ref"])), None)
+        if head is None:
+            return Reply(400, {"message": {"base": ["Reference not found"]}})
+        variables = {one["key"]: one["value"] for one in body["variables"]}
+        pipeline = StoredPipeline(9000 + len(forge.pipelines), head, variables=variables)
+        forge.pipelines.append(pipeline)
+        shown = {"id": pipeline.id, "iid": 1, "project_id": 5, "sha": head, "ref": body["ref"], "status": "created"}
+        page = f"{forge.url}/team/model/-/pipelines/{pipeline.id}"
+        return Reply(201, {**shown, "source": "api", "web_url": page})
 
     def _accounts(self, forge: FakeForge, call: Call, account: Account) -> Reply:
         """The account of the token, or those of a name."""

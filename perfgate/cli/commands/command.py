@@ -24,11 +24,12 @@ from perfgate.cli.options import FOLDER, Options, RecordCommand, directory_optio
 def COMMAND(options: Options, answer: Path | None, language: str | None, directory: Path) -> None:
     """Execute the comment that started this job. It measures a pull request again, bisects it, or accepts a regression.
 
-    Runs in a GitHub job on `issue_comment`, or in a GitLab pipeline that a webhook of comment events triggers. The
-    first line of the comment is `/perfgate run [WORKLOAD]`, `/perfgate bisect [METRIC]` (both GitHub) or `/perfgate
-    accept NUMBER REASON [until DATE]`, with the number of a cause in perfgate's comment, or a metric; on an issue it
-    is `/perfgate bisect [METRIC] GOOD..BAD`, with two commits of main. On a pull request from a fork the commit comes
-    first: `/perfgate run COMMIT`. The commenter must have push access and must not be the author of a pull request
+    Runs in a job of GitHub or Gitea on `issue_comment`, in a GitLab pipeline that a webhook of comment events triggers,
+    or elsewhere with the comment's number in PERFGATE_COMMENT. The first line of the comment is `/perfgate run
+    [WORKLOAD]` (GitHub), `/perfgate bisect [METRIC]` (GitHub, GitLab) or `/perfgate accept NUMBER REASON [until DATE]`,
+    with the number of a cause in perfgate's comment, or a metric; on an issue of GitHub it is `/perfgate bisect
+    [METRIC] GOOD..BAD`, with two commits of main. On a pull request from a fork the commit comes first: `/perfgate run
+    COMMIT`. The commenter must have push access and must not be the author of a pull request
     from a fork. The request is written to GITHUB_OUTPUT: action, number, head_sha, base_sha, workload, metric, fork.
     Always exits 0, but for an --answer that is no bisection of this change (2).
     """

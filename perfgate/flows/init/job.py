@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from perfgate.config import CONFIG_NAME, load_config
 from perfgate.document.schema import schema_path
 from perfgate.errors import RepositoryError, UsageError
 from perfgate.flows.init.files import render_starter, write_files
+from perfgate.flows.init.further import Further, fitting
 from perfgate.flows.init.inputs import Forge, InitOptions, Inputs, inputs_of, needs_lock, python_of
 from perfgate.flows.init.installed import Revision, address, installed_revision, named_revision, remedy
 from perfgate.flows.init.lock import HEADER, LOCK, Lock, lock_project, missing_in
@@ -76,7 +78,7 @@ class Started:
 
     ``root`` is the repository's folder; ``is_empty`` means that it has no commit yet to compare with. ``forge`` is None if no
     CI file is written; ``missing`` is the reason, if the repository has an origin. ``lock`` is the lock file that CI
-    installs from, and ``to_add`` are the files to add to git for a first change request.
+    installs from, ``to_add`` are the files to add to git for a first change request, and ``further`` is what else fits.
     """
 
     forge: Forge | None
@@ -87,6 +89,7 @@ class Started:
     lines: str = ""
     missing: str = ""
     lock: Lock | None = None
+    further: Sequence[Further] = ()
 
 
 def start_project(folder: Path, options: InitOptions) -> Started:
@@ -132,6 +135,7 @@ def start_project(folder: Path, options: InitOptions) -> Started:
         lines=render_starter(added, values) if added else "",
         missing=missing,
         lock=lock,
+        further=fitting(forge, options.device, lambda program: shutil.which(program) is not None),
     )
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfgate.config import load_config
-from perfgate.errors import ForgeError, UsageError
+from perfgate.errors import ForgeHasNoArtifactsError, UsageError
 from perfgate.flows.publish.job import publish
 from perfgate.flows.publish.request import PublishRequest
+from perfgate.flows.publish.starting import start_measuring, tell_workflow
 from perfgate.flows.shared.ci_artifact import DEFAULT_KEY
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.trust.acceptance import (
@@ -20,10 +21,9 @@ from perfgate.flows.trust.acceptance import (
     refuse_unknown_metric,
     store_acceptances,
 )
-from perfgate.git.commands import COMMIT_ID
 from perfgate.git.repository import commit_named, is_behind
 from perfgate.judging.forge.comment import CommentState, find_own, marker, read_state
-from perfgate.judging.forge.detect import detect, read_comment
+from perfgate.judging.forge.detect import PLACE_VARIABLE, detect, read_comment
 from perfgate.judging.forge.forge import CiEvent, Forge, connect, find_token, token_variables
 from perfgate.judging.forge.orders import (
     AcceptOrder,
@@ -38,7 +38,7 @@ from perfgate.judging.forge.orders import (
     read_order,
     takes_orders,
 )
-from perfgate.judging.forge.runner import OUTPUT_VARIABLE, append_to, log_lines, output_lines, outputs_path
+from perfgate.judging.forge.runner import log_lines
 from perfgate.judging.report.render.comment import OrderAnswer, render_answer
 from perfgate.locale import Language
 
@@ -67,8 +67,9 @@ def run_command(request: CommandRequest, doors: Doors) -> None:
     found, event = read_comment(doors.environ), detect(doors.environ)
     if found is None or event is None:
         raise UsageError(
-            "this job was not started by a new comment; run it on `issue_comment: created` on GitHub, and on GitLab by a "
-            "webhook of comment events that calls a pipeline trigger"
+            "this job was not started by a new comment; run it on `issue_comment: created` on GitHub and Gitea, on GitLab by "
+            "a webhook of comment events that calls a pipeline trigger, and elsewhere with the comment's number in {variable}",
+            variable=PLACE_VARIABLE,
         )
     comment = _comment_at(found, request, doors, event) if isinstance(found, CommentPlace) else found
     order = _asked(comment) if comment else None
@@ -92,8 +93,7 @@ def run_command(request: CommandRequest, doors: Doors) -> None:
     if answer is None and isinstance(order, AcceptOrder) and order.blocks:
         order, answer = _with_metrics(order, _state(forge, change.number, request.key), change)
     if answer is None and isinstance(order, (RunOrder, BisectOrder)):
-        # A pipeline of GitLab starts no other with the rights of the merge request.
-        answer = _measure(order, change, event, doors.environ) if event.forge == "github" else OrderAnswer("rerun")
+        answer = start_measuring(order, change, event, forge, request.key, doors)
     elif answer is None and isinstance(order, AcceptOrder):
         answer = _accept(order, comment, change, event, forge, request, doors)
     if answer is not None:
@@ -131,7 +131,7 @@ def _bisect_main(
     if not (good and bad and good != bad and is_behind(root, good, bad) and is_behind(root, bad)):
         return OrderAnswer("not_of_main", named=between[0], head=between[1])
     commits = OrderedChange(number, bad, good, is_open=True, from_fork=False, author=None)
-    return _measure(order, commits, event, environ)
+    return tell_workflow(order, commits, event, environ)
 
 
 def _asked(comment: CommentEvent) -> _Asked | None:
@@ -209,38 +209,6 @@ def _with_metrics(
         return order, OrderAnswer("no_block", head=state.head[:12], block=error.number)
 
 
-def _measure(
-    order: RunOrder | BisectOrder, change: OrderedChange, event: CiEvent, environ: Mapping[str, str]
-) -> OrderAnswer:
-    """Write the workflow's outputs for measuring; nothing from the comment gets there unchecked."""
-    if not (COMMIT_ID.fullmatch(change.head_sha) and COMMIT_ID.fullmatch(change.base_sha)):
-        raise ForgeError("change request {number} has no head or base that is a commit", number=change.number)
-    path = outputs_path(environ)
-    if path is None:
-        raise UsageError(
-            "{variable} is not set, so the workflow would not learn what to measure", variable=OUTPUT_VARIABLE
-        )
-    bisects = isinstance(order, BisectOrder)
-    workload, metric = (None, order.metric) if isinstance(order, BisectOrder) else (order.workload, None)
-    outputs = {
-        "action": "bisect" if bisects else "run",
-        "number": str(change.number),
-        "head_sha": change.head_sha,
-        "base_sha": change.base_sha,
-        "workload": workload or "",
-        "metric": metric or "",
-        "fork": "true" if change.from_fork else "false",
-    }
-    append_to(path, output_lines(outputs), OUTPUT_VARIABLE)
-    return OrderAnswer(
-        "bisecting" if bisects else "measuring",
-        head=change.head_sha[:12],
-        workload=workload,
-        metrics=(metric,) if metric else (),
-        job_url=event.job_url,
-    )
-
-
 def _accept(
     order: AcceptOrder,
     comment: CommentEvent,
@@ -264,6 +232,8 @@ def _accept(
     state = _state(forge, change.number, request.key)
     if state is None or state.head != change.head_sha:
         return OrderAnswer("waiting", head=head, metrics=order.metrics, until=until)
+    if not _has_artifacts(forge):
+        return OrderAnswer("republish", head=head, metrics=order.metrics, until=until)
     again = PublishRequest(
         key=request.key,
         token_variable=request.token_variable,
@@ -274,6 +244,15 @@ def _accept(
     state = _state(forge, change.number, request.key)
     verdict = state.verdict if state else None
     return OrderAnswer("accepted", head=head, metrics=order.metrics, verdict=verdict, until=until)
+
+
+def _has_artifacts(forge: Forge) -> bool:
+    """Whether the forge itself has the check behind our comment, so that it can be judged again here."""
+    try:
+        forge.artifacts()
+    except ForgeHasNoArtifactsError:
+        return False
+    return True
 
 
 def _state(forge: Forge, number: int, key: str) -> CommentState | None:

@@ -23,6 +23,8 @@ ARTIFACT_URL_VARIABLE, REPORT_URL_VARIABLE = "PERFGATE_ARTIFACT_URL", "PERFGATE_
 # The result of the measuring job, in GitHub's terms: success, failure, cancelled, timed_out.
 MEASURED_VARIABLE = "PERFGATE_MEASURED"
 BRANCH_VARIABLE = "PERFGATE_BRANCH"
+# The number of a new comment on the change request, in a job that a webhook started.
+PLACE_VARIABLE = "PERFGATE_COMMENT"
 # Variables that describe the job on a CI unknown to perfgate (e.g. Jenkins), each with the option of publish.
 # The first enables them; then the first four are required.
 GIVEN = {
@@ -37,6 +39,8 @@ GIVEN = {
     "PERFGATE_JOB_URL": "--job-url",
 }
 _NEEDED = tuple(GIVEN)[:4]
+# A comment that starts a job and can be no order: an edited one, or one on something other than a change request.
+_NO_ORDER = CommentEvent(number=0, body="", author="", bot=False, edited=False)
 
 
 def given(options: Mapping[str, object | None], environ: Mapping[str, str]) -> dict[str, str]:
@@ -91,8 +95,12 @@ def is_draft(environ: Mapping[str, str]) -> bool:
 
 def read_comment(environ: Mapping[str, str]) -> CommentEvent | CommentPlace | None:
     """The new comment on a change request or an issue that this process runs for; None for any other event."""
+    if environ.get("PERFGATE_FORGE"):
+        return _given_comment(environ)
     if environ.get("GITLAB_CI") == "true":
         return _gitlab_note(environ)
+    if environ.get("GITEA_ACTIONS") == "true":
+        return _gitea_comment(environ)
     if environ.get("GITHUB_ACTIONS") != "true" or environ.get("GITHUB_EVENT_NAME") != "issue_comment":
         return None
     payload = _read_payload(environ, _CommentPayload)
@@ -110,7 +118,26 @@ def read_comment(environ: Mapping[str, str]) -> CommentEvent | CommentPlace | No
     )
 
 
-def _gitlab_note(environ: Mapping[str, str]) -> CommentPlace | None:
+def _given_comment(environ: Mapping[str, str]) -> CommentPlace | None:
+    if not (environ.get(PLACE_VARIABLE) and environ.get("PERFGATE_CHANGE_REQUEST")):
+        return None
+    return CommentPlace(_number(environ, "PERFGATE_CHANGE_REQUEST"), _number(environ, PLACE_VARIABLE))
+
+
+def _gitea_comment(environ: Mapping[str, str]) -> CommentEvent | CommentPlace | None:
+    """The place of a new comment on a pull request; accounts in Gitea's payloads have no type, so the forge is asked.
+
+    The event is named as the workflow's trigger (docs.gitea.com, "Comparison to GitHub Actions").
+    """
+    if environ.get("GITHUB_EVENT_NAME") not in ("issue_comment", "pull_request_comment"):
+        return None
+    payload = _read_payload(environ, _CommentPayload)
+    if payload.action != "created" or payload.issue.pull_request is None:
+        return _NO_ORDER
+    return CommentPlace(payload.issue.number, payload.comment.id)
+
+
+def _gitlab_note(environ: Mapping[str, str]) -> CommentEvent | CommentPlace | None:
     """The place of a new note on a merge request, from the webhook that started this pipeline.
 
     A webhook of comment events may call a pipeline trigger; its payload is in the file TRIGGER_PAYLOAD (docs.gitlab.com,
@@ -120,8 +147,10 @@ def _gitlab_note(environ: Mapping[str, str]) -> CommentPlace | None:
         return None
     payload = _read_payload(environ, _NotePayload, "TRIGGER_PAYLOAD")
     note, request = payload.object_attributes, payload.merge_request
-    if payload.object_kind != "note" or note is None or request is None or note.action not in (None, "create"):
+    if payload.object_kind != "note" or note is None:
         return None
+    if request is None or note.action not in (None, "create"):
+        return _NO_ORDER
     return CommentPlace(request.iid, note.id)
 
 
@@ -229,6 +258,7 @@ class _Comment(msgspec.Struct):
     user: _Account | None
     created_at: str
     updated_at: str
+    id: int = 0
 
 
 class _NoteAttributes(msgspec.Struct):
@@ -361,6 +391,8 @@ def _given(environ: Mapping[str, str]) -> CiEvent:
         change_request=_number(environ, "PERFGATE_CHANGE_REQUEST") if environ.get("PERFGATE_CHANGE_REQUEST") else None,
         job_url=job_url,
         artifact_url=own_artifact_url(environ, f"{server}/{repository}", job_url) or job_url,
+        # GitLab's runners name the certificate of their own server only.
+        ca_file=(environ.get("CI_SERVER_TLS_CA_FILE") or None) if forge == "gitlab" else None,
     )
 
 

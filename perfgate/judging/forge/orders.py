@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Protocol, runtime_checkable
@@ -90,7 +90,11 @@ Order = RunOrder | AcceptOrder | BisectOrder
 
 @dataclass(frozen=True)
 class OrderedChange:
-    """The forge's data about the change request of an order; ``author`` is None if the account is deleted."""
+    """The forge's data about the change request of an order; ``author`` is None if the account is deleted.
+
+    ``ref`` is the git reference of its head in the target repository, and ``branch`` the source branch, which is in another
+    repository if the change is from a fork. Both are None where nothing needs them.
+    """
 
     number: int
     head_sha: str
@@ -98,6 +102,8 @@ class OrderedChange:
     is_open: bool
     from_fork: bool
     author: str | None
+    ref: str | None = None
+    branch: str | None = None
 
 
 @runtime_checkable
@@ -120,12 +126,20 @@ class CommentForge(Protocol):
         ...
 
 
+@runtime_checkable
+class PipelineForge(Protocol):
+    """The additional operation of a forge whose job for a comment cannot measure: its pipeline has the main branch's rights."""
+
+    def start_pipeline(self, branch: str, variables: Mapping[str, str]) -> str:
+        """Start a pipeline of a branch with these variables, and return its page. Raises ForgeError if the forge refuses."""
+        ...
+
+
 def takes_orders(forge: Forge) -> OrderForge:
     if isinstance(forge, OrderForge):
         return forge
     raise ForgeError(
-        "perfgate reads orders in comments on GitHub and GitLab only; use `perfgate baseline accept`, or run the pipeline "
-        "again, on this forge"
+        "perfgate reads no orders in comments on this forge; use `perfgate baseline accept`, or run the pipeline again"
     )
 
 

@@ -10,4 +10,13 @@ NAME = "gitcode"
 API_URL, SERVER_URL = "https://api.gitcode.com/api/v5", "https://gitcode.com"
 LINE = "{repository}/blob/{commit}/{path}#L{line}"
 TOKEN_VARIABLES = ("PERFGATE_TOKEN", "GITCODE_ACCESS_TOKEN")
-connect = partial(connect_similar, dialect=SimilarDialect("GitCode", talk="pulls"))
+# "push" is the word of its documentation for adding a member; no answer about a member was available.
+connect = partial(
+    connect_similar,
+    dialect=SimilarDialect(
+        "GitCode",
+        talk="pulls",
+        pushing=frozenset({"push", "write", "admin"}),
+        head_ref="refs/merge-requests/{number}/head",
+    ),
+)

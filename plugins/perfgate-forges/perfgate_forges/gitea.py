@@ -16,7 +16,14 @@ LINE = "{repository}/src/commit/{commit}/{path}#L{line}"
 TOKEN_VARIABLES = ("PERFGATE_TOKEN", "GITEA_TOKEN", "GITHUB_TOKEN")
 connect = partial(
     connect_similar,
-    dialect=SimilarDialect("Gitea", talk="issues", page_size="limit", scheme="token", has_statuses=True),
+    dialect=SimilarDialect(
+        "Gitea",
+        talk="issues",
+        pushing=frozenset({"write", "admin", "owner"}),
+        page_size="limit",
+        scheme="token",
+        has_statuses=True,
+    ),
 )
 
 

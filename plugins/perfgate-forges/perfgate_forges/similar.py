@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
-from perfgate.errors import ForgeError, ForgeHasNoStatusesError
+from perfgate.errors import ForgeError, ForgeHasNoArtifactsError, ForgeHasNoStatusesError
 from perfgate.judging.forge.dialects import Dialect, DialectForge, User
 from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Clock, Comment, CommitStatus, ForgeArtifact, Sleep
 from perfgate.judging.forge.http import MAX_PAGES, ForgeSession, Ignored, Query
+from perfgate.judging.forge.orders import CommentEvent, CommentPlace, OrderedChange
 
 T = TypeVar("T")
 
@@ -25,23 +27,41 @@ PAGE_SIZE = 100
 
 @dataclass(frozen=True)
 class SimilarDialect(Dialect):
-    """A dialect whose lists have numbered pages. ``scheme`` is the word before the token in a request's header."""
+    """A dialect whose lists have numbered pages. ``scheme`` is the word before the token in a request's header.
 
+    ``pushing`` are the permissions with push access, and ``head_ref`` is the git reference of a pull request's head.
+    """
+
+    pushing: frozenset[str] = frozenset({"write", "admin"})
+    head_ref: str = "refs/pull/{number}/head"
     max_description: int = 255
     page_size: Literal["per_page", "limit"] = "per_page"
     scheme: Literal["Bearer", "token"] = "Bearer"
     has_statuses: bool = False
 
 
+class _Account(User):
+    # Gitea's payloads have none.
+    type: str = "User"
+
+
 class _Comment(msgspec.Struct):
     # GitCode's SDK types it as number or text.
     id: int | str
     body: str | None = None
-    user: User | None = None
+    user: _Account | None = None
+    created_at: str | None = None
+    updated_at: str | None = None
+
+
+class _Repository(msgspec.Struct):
+    full_name: str | None = None
 
 
 class _Head(msgspec.Struct):
     sha: str
+    # Null once the fork is deleted.
+    repo: _Repository | None = None
 
 
 class _Pull(msgspec.Struct):
@@ -49,6 +69,11 @@ class _Pull(msgspec.Struct):
     head: _Head
     base: _Head | None = None
     state: str = "open"
+    user: User | None = None
+
+
+class _Permission(msgspec.Struct):
+    permission: str | None = None
 
 
 def connect_similar(event: CiEvent, token: str, dialect: SimilarDialect, *, sleep: Sleep, clock: Clock) -> SimilarForge:
@@ -92,8 +117,8 @@ class SimilarForge(DialectForge):
         return None
 
     def artifacts(self) -> list[ForgeArtifact]:
-        """Raise ForgeError: artifacts are stored by the CI, not by these forges."""
-        raise ForgeError(
+        """Raise ForgeHasNoArtifactsError: artifacts are stored by the CI, not by these forges."""
+        raise ForgeHasNoArtifactsError(
             f"perfgate fetches no artifacts from {self._dialect.name}; bring the check folder here and name it: "
             "perfgate publish DIR"
         )
@@ -117,6 +142,41 @@ class SimilarForge(DialectForge):
                 "the verdict"
             )
         super().set_status(status)
+
+    def ordered_comment(self, place: CommentPlace) -> CommentEvent | None:
+        """The comment among those of the change request, whatever started the job claims of it; None if it is not there."""
+        comments = self._all(f"{self._talk}/{place.number}/comments", _Comment, self._id)
+        comment = next((one for one in comments if self._id(one) == place.comment_id), None)
+        if comment is None:
+            return None
+        user = comment.user
+        return CommentEvent(
+            number=place.number,
+            body=comment.body or "",
+            author=user.login if user else "",
+            bot=user is None or user.type != "User" or self._is_own(user),
+            edited=comment.updated_at not in (None, comment.created_at),
+        )
+
+    def ordered_change(self, number: int) -> OrderedChange:
+        """The pull request; one that does not name this repository as its source counts as one from a fork."""
+        pull = self._session.get(f"{self._path}/pulls/{number}", _Pull)
+        source = (pull.head.repo.full_name if pull.head.repo else None) or ""
+        return OrderedChange(
+            number=pull.number,
+            head_sha=pull.head.sha,
+            base_sha=pull.base.sha if pull.base else "",
+            is_open=pull.state == "open",
+            from_fork=source.lower() != self._event.project.lower(),
+            author=pull.user.login if pull.user else None,
+            ref=self._dialect.head_ref.format(number=pull.number),
+        )
+
+    def may_push(self, login: str) -> bool:
+        """Whether an account may push; Gitea answers this to the tokens of administrators of the repository alone."""
+        path = f"{self._path}/collaborators/{quote(login, safe='')}/permission"
+        answer = self._session.get_unless_refused(path, _Permission, refused=404)
+        return answer is not None and answer.permission in self._dialect.pushing
 
     def _all(self, path: str, kind: type[T], key: Callable[[T], int], **query: str) -> list[T]:
         """The elements of a list, up to the first page that brings nothing new; ``key`` distinguishes them."""

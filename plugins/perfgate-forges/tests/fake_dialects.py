@@ -24,6 +24,10 @@ class SimilarDialect:
     states: dict[str, str] = {}  # noqa: RUF012 - none: there are no commit statuses
     # https://gitee.com/ascend/pytorch/blob/<sha>/setup.py#L10, https://gitcode.com/Ascend/pytorch/blob/<sha>/setup.py#L10
     pages = "blob"
+    # Permissions of members by their roles, as the forge words them.
+    permissions: dict[str, str] = {"maintainer": "admin", "developer": "write", "reporter": "read"}  # noqa: RUF012
+    # Accounts have a type, as on GitHub.
+    typed = True
 
     def answer(self, forge: FakeForge, call: Call, path: str, account: Account) -> Reply:
         if path == "/user" and call.method == "GET":
@@ -35,6 +39,9 @@ class SimilarDialect:
         if (match := re.fullmatch(r"/repos/team/model/pulls/(\d+)", path)) and call.method == "GET":
             found = [change for change in forge.changes if change.number == int(match[1])]
             return Reply(200, _pull(found[0])) if found else _refuse(404)
+        if match := re.fullmatch(r"/repos/team/model/collaborators/([^/]+)/permission", path):
+            role = forge.roles.get(match[1])
+            return Reply(200, {"permission": self.permissions[role], "login": match[1]}) if role else _refuse(404)
         if path == "/repos/team/model/pulls" and call.method == "GET":
             found = [change for change in forge.changes if change.open or call.query.get("state") != "open"]
             return Reply(200, items=[_pull(change) for change in found])
@@ -69,7 +76,10 @@ class SimilarDialect:
 
     def _show(self, comment: StoredComment) -> dict[str, Any]:
         user = {"id": comment.author.id, "login": comment.author.login, "name": comment.author.login}
-        return {"id": comment.id, "body": comment.body, "user": user, "created_at": "2026-11-02T09:22:45+08:00"}
+        typed = {"type": "Bot" if comment.author.bot else "User"} if self.typed else {}
+        hour = 10 if comment.edited else 9
+        times = {"created_at": "2026-11-02T09:22:45+08:00", "updated_at": f"2026-11-02T{hour:02}:22:45+08:00"}
+        return {"id": comment.id, "body": comment.body, "user": {**user, **typed}, **times}
 
     def _created(self, comment: StoredComment) -> dict[str, Any]:
         return self._show(comment)
@@ -86,6 +96,7 @@ class GitCodeDialect(SimilarDialect):
     """Answers to a new comment name a discussion, as the SDK's "number or text" allows: nobody may rely on a number."""
 
     name = "gitcode"
+    permissions = {**SimilarDialect.permissions, "developer": "push"}  # noqa: RUF012
 
     def _created(self, comment: StoredComment) -> dict[str, Any]:
         return {**self._show(comment), "id": f"{comment.id:040x}"}
@@ -95,7 +106,7 @@ class GiteaDialect(SimilarDialect):
     """Comments come whole; descriptions of statuses may be long; ``token X`` as its documentation writes it."""
 
     name, root, scheme, talk = "gitea", "/api/v1", "token", "issues"
-    page_size = None
+    page_size, typed = None, False
     pages = "src/commit"  # https://codeberg.org/forgejo/forgejo/src/commit/<sha>/main.go#L10
     states = {"success": "success", "failure": "failure", "error": "error", "pending": "pending"}  # noqa: RUF012
 
@@ -111,10 +122,13 @@ class GiteaDialect(SimilarDialect):
 
 
 def _pull(change: StoredChange) -> dict[str, Any]:
-    head = {"sha": change.head_sha, "ref": change.branch, "label": change.branch}
+    source = {"full_name": f"{change.owner}/model"}
+    head = {"sha": change.head_sha, "ref": change.branch, "label": change.branch, "repo": source}
     base = {"sha": change.base_sha, "ref": change.target, "label": change.target}
     state = "open" if change.open else "merged"
-    return {"id": 900 + change.number, "number": change.number, "state": state, "head": head, "base": base}
+    author = {"login": change.author or change.owner}
+    sides = {"state": state, "head": head, "base": base}
+    return {"id": 900 + change.number, "number": change.number, "user": author, **sides}
 
 
 def _refuse(status: int) -> Reply:

@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from perfgate.cli.main import cli
 from perfgate.config import load_config, parse_config
 from perfgate.errors import RepositoryError, SetUpError, UsageError
+from perfgate.flows.init.further import fitting
 from perfgate.flows.init.inputs import Forge, InitOptions
 from perfgate.flows.init.job import start_project
 from tests.installed import from_git, write_distribution, write_installation
@@ -100,6 +101,36 @@ def test_init__repository_without_a_commit__the_next_step_is_one(project: Path) 
     next_steps = init(project, "--github", "--action", ACTION).output.partition("Next:\n")[2].splitlines()
     assert next_steps[0].strip() == f"git -C {project} add . && git -C {project} commit"
     assert next_steps[2].strip() == f"perfgate local -C {project}"
+
+
+@pytest.mark.parametrize(
+    ("forge", "device", "programs", "fits"),
+    [
+        ("github", "cpu", [], []),
+        ("github", "npu", [], ["plan", "testbeds"]),
+        ("gitlab", "cpu", [], ["record"]),
+        ("gitlab", "cuda", ["kubectl"], ["plan", "record", "testbeds", "kubernetes"]),
+        ("gitee", "npu", [], []),
+        (None, "cpu", ["sbatch", "kubectl"], ["slurm", "kubernetes"]),
+    ],
+)
+def test_fitting__forge_device_and_machine__what_they_can_use(
+    forge: Any, device: str, programs: list[str], fits: list[str]
+) -> None:
+    assert list(fitting(forge, device, programs.__contains__)) == fits
+
+
+def test_init__machine_of_a_cluster__its_template_named_below_the_next_steps(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sbatch = tmp_path / "bin" / "sbatch"
+    sbatch.parent.mkdir()
+    sbatch.touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{sbatch.parent}:{os.environ['PATH']}")
+    further = init(project, "--gitlab", "--action", ACTION).output.partition("Fits this project too")[2]
+    files = [line.partition(":")[0].strip() for line in further.splitlines()[1:]]
+    assert files[:2] == ["docs/ci.md", "templates/slurm/testbed.sbatch"]
+    assert all((ROOT / file).is_file() for file in files)
 
 
 @pytest.mark.parametrize("forge", ["github", "gitlab"])

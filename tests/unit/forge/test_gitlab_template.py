@@ -24,9 +24,10 @@ TRUSTED = {
     "perfgate-publish": "perfgate-publish",
     "perfgate-baseline": "perfgate-main",
     "perfgate-command": "perfgate-main",
+    "perfgate-answer": "perfgate-publish",
     "perfgate-weekly": "perfgate-main",
 }
-UNTRUSTED = {"perfgate-measure", "perfgate-confirm"}
+UNTRUSTED = {"perfgate-measure", "perfgate-confirm", "perfgate-bisect"}
 PLAN = "perfgate-plan"
 ALL = {*TRUSTED, *UNTRUSTED, PLAN}
 
@@ -137,7 +138,7 @@ def test_template__inputs__are_described_and_used_and_name_no_package_that_nobod
     assert body
 
 
-def test_template__jobs__are_these_and_the_token_is_in_four_of_them() -> None:
+def test_template__jobs__are_these_and_the_token_is_in_five_of_them() -> None:
     jobs = expanded()
     assert set(jobs) == ALL
     environments = {name: job["environment"]["name"] for name, job in jobs.items() if "environment" in job}
@@ -203,7 +204,7 @@ def test_job__perfgate_commands__are_ones_with_these_options() -> None:
     text = "\n".join(line for job in expanded().values() for line in job["script"]).replace("\\\n", "")
     found = re.findall(r"(?:gate|set --|-m perfgate) ([a-z]+(?: record)?) ([^\n|]*)", text)
     assert {command for command, _ in found} == {
-        "check", "run", "plan", "report", "publish", "baseline record", "command", "trend"
+        "check", "run", "plan", "report", "publish", "baseline record", "command", "trend", "bisect"
     }  # fmt: skip
     for command, rest in found:
         group, _, member = command.partition(" ")

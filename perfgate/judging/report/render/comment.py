@@ -195,6 +195,11 @@ Outcome = Literal[
     "no_date",
     "past",
     "rerun",
+    "repeat",
+    "republish",
+    "by_hand",
+    "fork_by_hand",
+    "refused_by_hand",
 ]
 
 
@@ -204,7 +209,8 @@ class OrderAnswer:
 
     ``head`` is the commit of the change, and ``named`` a different one that was requested or that perfgate's comment is about;
     ``close`` is the known metric most similar to an unknown one in ``metrics``, ``block`` the number of a cause, and ``until``
-    the last day of an acceptance. If the order has a word that is no day, that is ``named``.
+    the last day of an acceptance. If the order has a word that is no day, that is ``named``. ``command`` is the shell line
+    for what the forge or its CI does not start.
     """
 
     outcome: Outcome
@@ -217,6 +223,7 @@ class OrderAnswer:
     verdict: Verdict | None = None
     job_url: str | None = None
     until: str = ""
+    command: str = ""
 
 
 def render_answer(answer: OrderAnswer, language: Language) -> str:
