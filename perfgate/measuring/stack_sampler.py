@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import dis
 import json
 import math
 import os
@@ -17,6 +18,7 @@ import sysconfig
 import threading
 import time
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -139,9 +141,7 @@ class StackSampler:
             native, name = natives[ident]
             stack = _stack_of(frame)
             cpu, waited = self._clock_of(native or 0).read()
-            self._add(
-                f"{name} {native}", [(one.f_code, one.f_lineno or 0) for one in stack], last, now, cpu, waited=waited
-            )
+            self._add(f"{name} {native}", [(one.f_code, line_of(one)) for one in stack], last, now, cpu, waited=waited)
             loops += [one.f_locals.get("self") for one in stack if one.f_code.co_name == "run_forever"]
         if tasks:
             for loop in loops:
@@ -160,7 +160,7 @@ class StackSampler:
             for task in asyncio.all_tasks(loop):
                 frames = _awaited(task.get_coro())
                 if frames and _waits_for_timer(frames[-1]):
-                    calls = [(frame.f_code, frame.f_lineno or 0) for frame in frames[:-1]]
+                    calls = [(frame.f_code, line_of(frame)) for frame in frames[:-1]]
                     self._add(_TASK, calls, begin, now, 0, waited=True, joined=False)
 
     def _add(
@@ -245,6 +245,23 @@ class _ThreadClock:
             return int((self._folder / "schedstat").read_bytes().split()[0])
         except (OSError, ValueError, IndexError):
             return 0
+
+
+def line_of(frame: FrameType) -> int:
+    """The line at which a frame is. The jump back to the head of a loop may have none, and counts for the head.
+
+    Threads give the interpreter to others at just these jumps, so most samples of a loop may lie there.
+    """
+    return frame.f_lineno if frame.f_lineno is not None else _line_without_number(frame.f_code, frame.f_lasti)
+
+
+@lru_cache(maxsize=4096)
+def _line_without_number(code: CodeType, at: int) -> int:
+    jumps = {*dis.hasjrel, *dis.hasjabs}
+    heads = (one.argval for one in dis.get_instructions(code) if one.offset == at and one.opcode in jumps)
+    head = min(at, next(heads, at))
+    lines = [line for begin, _, line in code.co_lines() if line and begin <= head]
+    return lines[-1] if lines else code.co_firstlineno
 
 
 def _stack_of(frame: FrameType | None) -> list[FrameType]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import json
 import os
 import subprocess
@@ -19,7 +20,7 @@ from perfgate.conductor.sides.profiled_operators import operators_of
 from perfgate.conductor.sides.recorded_operators import record_operators
 from perfgate.conductor.sides.stacks import SideStacks, profiling_environment, sample_run, sample_stacks
 from perfgate.flows.shared.trees import tree_of
-from perfgate.measuring import operator_recorder
+from perfgate.measuring import operator_recorder, stack_sampler
 from perfgate.system.profiling import PROFILE_VARIABLE
 from perfgate.trace import read
 
@@ -140,6 +141,21 @@ def test_profile__nobody_can_be_asked__is_empty(tmp_path: Path, monkeypatch: pyt
     sampled = sample_stacks(tmp_path / "profile", list, lambda: 1, "token", lambda: 0)
     assert sampled == SideStacks("token", 0, sampled.seconds, [], [], tmp_path / "profile")
     assert profile_of("chat", sampled, tmp_path).lines == []
+
+
+def test_line__of_a_jump_back__is_that_of_the_loop() -> None:
+    def loops(values: list[int]) -> int:
+        found = 0
+        for value in values:
+            if value in (1, 2):
+                found += value
+        return found
+
+    code, first = loops.__code__, loops.__code__.co_firstlineno
+    jumps = [
+        one.offset for one in dis.get_instructions(code) if one.opname.startswith(("JUMP_BACKWARD", "JUMP_ABSOLUTE"))
+    ]
+    assert {stack_sampler._line_without_number(code, at) for at in jumps} == {first + 2}
 
 
 RUN = """
