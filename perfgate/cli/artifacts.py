@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perfgate.cli.streams import cleaned
 from perfgate.locale import sentence
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ _DAYS = {"d": 1, "w": 7, "y": 365}
 _BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _AGE = re.compile(r"([1-9][0-9]{0,4}) ?([dwy])")
 _SIZE = re.compile(r"([1-9][0-9]{0,14}(?:\.[0-9]{1,3})?) ?([kmgt]?)b")
-_LONGEST = 2000
 
 
 def age(_: click.Context, __: click.Parameter, text: str | None) -> timedelta | None:
@@ -53,7 +53,9 @@ def bytes_text(count: int) -> str:
 def sending(progress: TerminalProgress) -> Callable[[str, int, int], None]:
     def show(path: str, number: int, files: int) -> None:
         progress.status(
-            _clean(sentence("sending {path}, file {number} of {files}", path=path, number=number, files=files))
+            cleaned(
+                sentence("sending {path}, file {number} of {files}", path=path, number=number, files=files), whole=True
+            )
         )
 
     return show
@@ -62,21 +64,16 @@ def sending(progress: TerminalProgress) -> Callable[[str, int, int], None]:
 def say_kept(done: KeptFolder) -> None:
     """The lines about a folder whose artifacts were kept."""
     for why in done.left_out:
-        click.echo(_clean(sentence("not kept: {why}", why=why)), err=True)
+        click.echo(cleaned(sentence("not kept: {why}", why=why), whole=True), err=True)
     click.echo(
-        _clean(
+        cleaned(
             sentence(
                 "artifacts sent to {place}: {sent} ({size}); there already: {there}",
                 place=done.place,
                 sent=done.kept.sent,
                 size=bytes_text(done.kept.sent_bytes),
                 there=done.kept.there,
-            )
+            ),
+            whole=True,
         )
     )
-
-
-def _clean(text: str) -> str:
-    from perfgate.judging.report.text.escape import clean
-
-    return clean(text, limit=_LONGEST)

@@ -13,6 +13,8 @@ import click
 
 from perfgate.errors import PerfgateError
 
+_LONGEST = 2000
+
 
 def make_streams_last() -> None:
     """Ignore a reader that goes away (``perfgate check | head``).
@@ -37,6 +39,13 @@ def harmless(text: str) -> str:
     """
     lines = [_harmless_line(line) for line in text.splitlines()]
     return "\n".join(lines)
+
+
+def cleaned(text: str, *, whole: bool = False) -> str:
+    """One line of visible characters; with ``whole``, long enough for the path of a damaged file and the remedy."""
+    from perfgate.judging.report.text.escape import MAX_LENGTH, clean  # not for `perfgate --help`
+
+    return clean(text, limit=_LONGEST if whole else MAX_LENGTH)
 
 
 def print_json(value: object) -> None:

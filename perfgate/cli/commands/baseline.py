@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,13 +13,12 @@ from perfgate.cli.artifacts import say_kept
 from perfgate.cli.groups import CommandGroup
 from perfgate.cli.isolation import drop_secrets
 from perfgate.cli.options import FOLDER, PATH, allow_token_option, directory_option
-from perfgate.cli.streams import print_json
+from perfgate.cli.streams import cleaned, print_json
 from perfgate.locale import sentence
 
 if TYPE_CHECKING:
     from perfgate.config import Config
     from perfgate.document.history import Acceptance, StoredRun, TriageState
-    from perfgate.document.message import Message
     from perfgate.flows.baseline import RecordedRun
 
 NEWEST = 20
@@ -115,11 +113,14 @@ def record(
         click.echo(f"removed the {recorded.removed} oldest, as [store] keep says")
     for place in recorded.suspected:
         click.echo(
-            f"suspected slower than main's earlier runs: {_clean(place)}. It is kept for the trend; what changes are shown "
+            f"suspected slower than main's earlier runs: {cleaned(place)}. It is kept for the trend; what changes are shown "
             "beside leaves it out until `perfgate baseline accept` accepts it"
         )
-    for note in recorded.clocks:
-        click.echo(_worded(note), err=True)
+    if recorded.clocks:
+        from perfgate.judging.report.text.messages import word
+
+        for note in recorded.clocks:
+            click.echo(str(word(note)), err=True)
     if recorded.kept is not None:
         say_kept(recorded.kept)
     _say_not_kept(recorded)
@@ -165,13 +166,14 @@ def list_runs(limit: int | None, before: str | None, as_json: bool, directory: P
     config = _config(directory)
     shown = limit or NEWEST
     runs, damaged = list_baseline(config, os.environ, limit=limit if as_json else shown + 1, before=before)
-    _say_damaged(damaged)
+    for why in damaged:
+        click.echo(cleaned(f"left out: {why}", whole=True), err=True)
     if as_json:
         print_json(runs)
         return
     if not runs:
         if before is not None:
-            click.echo(f"no run of {config.project} is older than {_clean(before)}")
+            click.echo(f"no run of {config.project} is older than {cleaned(before)}")
         elif not damaged:
             click.echo(f"no run of {config.project} is kept yet; `perfgate baseline record` keeps one")
         return
@@ -189,9 +191,9 @@ def _run_lines(run: StoredRun) -> list[str]:
     commit = (run.commit or "no commit")[:12] + (" + changes" if run.dirty else "")
     started_at = run.started_at[:16].replace("T", " ")
     columns = (run.id[:12], started_at, f"{run.device_kind:4}", f"testbed {run.fingerprint[:12]}", commit)
-    words = _clean(f"{', '.join(run.workloads)}: {run.subject or 'no subject'}")
+    words = cleaned(f"{', '.join(run.workloads)}: {run.subject or 'no subject'}")
     width = shutil.get_terminal_size().columns
-    return [_clean("  ".join(columns)), *textwrap.wrap(words, width, initial_indent="    ", subsequent_indent="    ")]
+    return [cleaned("  ".join(columns)), *textwrap.wrap(words, width, initial_indent="    ", subsequent_indent="    ")]
 
 
 @COMMAND.command("show")
@@ -219,7 +221,7 @@ def show(run_id: str, as_json: bool, directory: Path) -> None:
     ]
     for job in run.jobs:
         rows += [[job.name, metric, "", f"{value:.6g}"] for metric, value in typical_values(job, run.turns).items()]
-    click.echo(_clean(f"{run.project}, session {run.session.id}, started {run.session.started_at}"))
+    click.echo(cleaned(f"{run.project}, session {run.session.id}, started {run.session.started_at}"))
     _print_table(["workload", "metric", "of", "value (base unit)"], rows)
 
 
@@ -277,7 +279,7 @@ def accept(
         return
     for entry in accepted:
         ends = f" until {entry.until}" if entry.until else ""
-        click.echo(_clean(f"accepted {entry.metric} of {entry.commit[:12]} by {entry.accepted_by}{ends}"))
+        click.echo(cleaned(f"accepted {entry.metric} of {entry.commit[:12]} by {entry.accepted_by}{ends}"))
 
 
 @COMMAND.command("accepted")
@@ -337,7 +339,7 @@ def triage(revision: str, state: TriageState, reason: str, author: str | None, a
     if as_json:
         print_json(given)
         return
-    click.echo(_clean(f"{given.commit[:12]} is {given.state}, by {given.author}"))
+    click.echo(cleaned(f"{given.commit[:12]} is {given.state}, by {given.author}"))
 
 
 @COMMAND.command("triaged")
@@ -384,7 +386,7 @@ def log(limit: int, all_projects: bool, as_json: bool, directory: Path) -> None:
     for entry in entries:
         where = f"{entry.project}: " if all_projects else ""
         subject = entry.subject[:12] if entry.action == "run recorded" else entry.subject
-        click.echo(_clean(f"{entry.at[:19].replace('T', ' ')}  {entry.actor}  {where}{entry.action}  {subject}"))
+        click.echo(cleaned(f"{entry.at[:19].replace('T', ' ')}  {entry.actor}  {where}{entry.action}  {subject}"))
 
 
 @COMMAND.command("prune")
@@ -411,29 +413,12 @@ def _config(directory: Path) -> Config:
 
 
 def _say_not_kept(recorded: RecordedRun) -> None:
-    from perfgate.judging.report.text.escape import clean
-
     if recorded.not_kept is not None:
         why = recorded.not_kept.shown
         told = sentence("the run is stored, but its artifacts are not kept: {why}", why=why)
-        click.echo(clean(told, limit=_LONGEST_REASON), err=True)
+        click.echo(cleaned(told, whole=True), err=True)
 
 
-def _worded(note: Message) -> str:
-    from perfgate.judging.report.text.messages import word
-
-    return str(word(note))
-
-
-def _say_damaged(damaged: Sequence[str]) -> None:
-    from perfgate.judging.report.text.escape import clean
-
-    for why in damaged:
-        click.echo(clean(f"left out: {why}", limit=_LONGEST_REASON), err=True)
-
-
-# Long enough for the whole path of a damaged file and the remedy.
-_LONGEST_REASON = 2000
 # People copy these into the next command, so a narrow terminal must not wrap them.
 _WHOLE = ("commit", "metric")
 
@@ -448,11 +433,5 @@ def _print_table(titles: list[str], rows: list[list[str]]) -> None:
     for title in titles:
         table.add_column(title, no_wrap=title in _WHOLE)
     for row in rows:
-        table.add_row(*(Text(_clean(cell)) for cell in row))
+        table.add_row(*(Text(cleaned(cell)) for cell in row))
     Console().print(table)
-
-
-def _clean(text: str) -> str:
-    from perfgate.judging.report.text.escape import clean
-
-    return clean(text)

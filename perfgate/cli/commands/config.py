@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfgate.cli.options import directory_option
-from perfgate.cli.streams import print_json
+from perfgate.cli.streams import cleaned, print_json
 
 if TYPE_CHECKING:
     from perfgate.flows.config import Setting
@@ -37,7 +37,6 @@ def COMMAND(as_format: str, directory: Path) -> None:
     import os
 
     from perfgate.flows.config import list_settings
-    from perfgate.judging.report.text.escape import clean
 
     settings = list_settings(directory, os.environ)
     if as_format == "json":
@@ -48,7 +47,7 @@ def COMMAND(as_format: str, directory: Path) -> None:
             click.echo(f"\n# {table}" if table == "environment" else f"\n[{table}]")
         for setting in entries:
             for line in _lines(setting):
-                click.echo(clean(line, limit=2000))
+                click.echo(cleaned(line, whole=True))
 
 
 def _lines(setting: Setting) -> list[str]:

@@ -12,7 +12,7 @@ import click
 from perfgate.cli.artifacts import age, bytes_text, say_kept, sending, size
 from perfgate.cli.groups import CommandGroup
 from perfgate.cli.options import FOLDER, PATH, directory_option
-from perfgate.cli.streams import print_json
+from perfgate.cli.streams import cleaned, print_json
 from perfgate.errors import EXIT_FAIL
 from perfgate.locale import sentence
 
@@ -57,7 +57,7 @@ def verify(location: str | None, projects: tuple[str, ...], as_json: bool, direc
         print_json(verified)
     else:
         for fault in verified.faults:
-            click.echo(_clean(sentence("damaged: {why}", why=fault)))
+            click.echo(cleaned(sentence("damaged: {why}", why=fault), whole=True))
         click.echo(sentence("runs read: {runs}; faults: {faults}", runs=verified.runs, faults=len(verified.faults)))
     if verified.faults:
         click.get_current_context().exit(EXIT_FAIL)
@@ -150,7 +150,9 @@ def prune(older_than: timedelta | None, larger_than: int | None, dry_run: bool, 
         return
     if dry_run:
         for one in pruned.removed:
-            click.echo(_clean(f"{one.id[:12]}  {one.kept_at[:10]}  {bytes_text(one.bytes)}  {one.commit or ''}"))
+            click.echo(
+                cleaned(f"{one.id[:12]}  {one.kept_at[:10]}  {bytes_text(one.bytes)}  {one.commit or ''}", whole=True)
+            )
     counts = {"sets": len(pruned.removed), "size": bytes_text(pruned.removed_bytes), "unfinished": pruned.unfinished}
     if dry_run:
         click.echo(sentence("would be removed: {sets} ({size}); broken-off uploads: {unfinished}", **counts))
@@ -184,14 +186,16 @@ def _selection(directory: Path, location: str | None, projects: tuple[str, ...])
 
 def _advance(progress: TerminalProgress) -> Advance:
     def advance(project: str, done: int, runs: int) -> None:
-        progress.status(_clean(sentence("{project}: {done} of {runs} runs", project=project, done=done, runs=runs)))
+        progress.status(
+            cleaned(sentence("{project}: {done} of {runs} runs", project=project, done=done, runs=runs), whole=True)
+        )
 
     return advance
 
 
 def _finish(transferred: Transferred, as_json: bool) -> None:
     for why in transferred.damaged:
-        click.echo(_clean(sentence("left out: {why}", why=why)), err=True)
+        click.echo(cleaned(sentence("left out: {why}", why=why), whole=True), err=True)
     if as_json:
         print_json(transferred)
     else:
@@ -205,13 +209,3 @@ def _finish(transferred: Transferred, as_json: bool) -> None:
         )
     if transferred.damaged:
         click.get_current_context().exit(EXIT_FAIL)
-
-
-# Long enough for the whole path of a damaged file and the remedy.
-_LONGEST = 2000
-
-
-def _clean(text: str) -> str:
-    from perfgate.judging.report.text.escape import clean
-
-    return clean(text, limit=_LONGEST)

@@ -10,7 +10,7 @@ import click
 
 from perfgate.cli.groups import CommandGroup
 from perfgate.cli.options import directory_option
-from perfgate.cli.streams import print_json
+from perfgate.cli.streams import cleaned, print_json
 
 if TYPE_CHECKING:
     from perfgate.judging.store.ledger import TokenScope
@@ -62,7 +62,7 @@ def create(
         print_json(made)
         return
     click.echo(
-        f"token {made.token.id} ({_clean(made.token.name)}) may {scope} {_clean(project or 'all projects')}", err=True
+        f"token {made.token.id} ({cleaned(made.token.name)}) may {scope} {cleaned(project or 'all projects')}", err=True
     )
     click.echo("put it into PERFGATE_STORE_TOKEN of whoever uses it; it is shown only now:", err=True)
     click.echo(made.secret)
@@ -84,7 +84,7 @@ def list_all(location: str | None, as_json: bool, directory: Path) -> None:
         click.echo("there is no token yet; `perfgate token create` makes one")
     for token in tokens:
         state = f"revoked {token.revoked_at[:16]}" if token.revoked_at else f"since {token.created_at[:16]}"
-        click.echo(_clean(f"{token.id}  {token.scope:5}  {state}  {token.project or 'all projects'}  {token.name}"))
+        click.echo(cleaned(f"{token.id}  {token.scope:5}  {state}  {token.project or 'all projects'}  {token.name}"))
 
 
 @COMMAND.command("revoke")
@@ -100,7 +100,7 @@ def revoke(token_id: str, location: str | None, as_json: bool, directory: Path) 
     if as_json:
         print_json(token)
     else:
-        click.echo(_clean(f"revoked {token.id} ({token.name}) of {token.project or 'all projects'}"))
+        click.echo(cleaned(f"revoked {token.id} ({token.name}) of {token.project or 'all projects'}"))
 
 
 def _open(location: str | None, directory: Path) -> tuple[Store, str]:
@@ -108,9 +108,3 @@ def _open(location: str | None, directory: Path) -> tuple[Store, str]:
 
     place = store_location_in(location, directory, os.environ)
     return open_store_at(place, directory, os.environ), place
-
-
-def _clean(text: str) -> str:
-    from perfgate.judging.report.text.escape import clean
-
-    return clean(text)

@@ -67,11 +67,7 @@ class HttpTarget:
     @asynccontextmanager
     async def connect(self, clock: Clock) -> AsyncIterator[Send]:
         async with open_connections(self.timeout, keep=KEEP_ALIVE not in self.without) as connections:
-
-            async def send(request: PlannedRequest) -> Exchange:
-                return await self._exchange(connections, request, clock)
-
-            yield send
+            yield lambda request: self._exchange(connections, request, clock)
 
     async def _exchange(self, connections: Connections, request: PlannedRequest, clock: Clock) -> Exchange:
         address = self.url.rstrip("/") + _fill(self.path, request, prompt=quote(request.prompt, safe=""))

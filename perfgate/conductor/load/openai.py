@@ -57,11 +57,7 @@ class OpenAITarget:
     @asynccontextmanager
     async def connect(self, clock: Clock) -> AsyncIterator[Send]:
         async with open_connections(self.timeout, keep=KEEP_ALIVE not in self.without) as connections:
-
-            async def send(request: PlannedRequest) -> Exchange:
-                return await self._exchange(connections, request, clock)
-
-            yield send
+            yield lambda request: self._exchange(connections, request, clock)
 
     def body(self, request: PlannedRequest) -> dict[str, Any]:
         prompt: dict[str, Any] = (

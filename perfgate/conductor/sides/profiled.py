@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 
 import msgspec
 
-from perfgate.conductor.sides.profiled_operators import operators_of
+from perfgate.conductor.sides.profiled_operators import operators_of, rounded
 from perfgate.conductor.sides.stacks import ProcessStacks, SideStacks, StackFrame, StackSample
 from perfgate.document.profile import CalledFunction, JobProfile, ProfiledLine
 
@@ -64,14 +64,14 @@ def profile_of(workload: str, stacks: SideStacks, root: Path) -> JobProfile:
         workload=workload,
         per=stacks.per,
         units=stacks.units,
-        seconds=_rounded(stacks.seconds / max(1, stacks.units)),
-        cpu=_rounded(total / each),
+        seconds=rounded(stacks.seconds / max(1, stacks.units)),
+        cpu=rounded(total / each),
         lines=[
             ProfiledLine(
                 function=_plain(frame.function),
                 line=_line(code, frame),
-                cpu=_rounded(cpu[frame] / each),
-                waited=_rounded(waited[frame] / each),
+                cpu=rounded(cpu[frame] / each),
+                waited=rounded(waited[frame] / each),
                 samples=samples[frame],
                 code=code.text(frame.file, frame.line),
             )
@@ -99,10 +99,6 @@ def profile_of(workload: str, stacks: SideStacks, root: Path) -> JobProfile:
 def _plain(function: str) -> str:
     """The name of the function that holds a comprehension or a lambda."""
     return _INNER.sub("", function)
-
-
-def _rounded(seconds: float) -> float:
-    return float(f"{seconds:.6g}")
 
 
 def _line(code: _Code, frame: StackFrame) -> str:

@@ -69,8 +69,8 @@ def operators_of(sampled: SideStacks, root: Path) -> list[ProfiledOperator]:
                 function=function,
                 line=line,
                 calls=times.size / units,
-                seconds=_rounded(float(usual.mean()) * times.size / units),
-                spread=_rounded(float(usual.std())),
+                seconds=rounded(float(usual.mean()) * times.size / units),
+                spread=rounded(float(usual.std())),
                 on_device=key.on_device,
             )
         )
@@ -146,5 +146,6 @@ class _Places:
         return ("", place) if (self._root / file).is_file() else ("", "")
 
 
-def _rounded(seconds: float) -> float:
+def rounded(seconds: float) -> float:
+    """To six digits: a document keeps no noise."""
     return float(f"{seconds:.6g}")

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -19,24 +18,20 @@ from perfgate.document.decision import RULE_METHODS, Comparison, DecisionDocumen
 from perfgate.document.files import read_run
 from perfgate.document.history import Confirmation, moment
 from perfgate.document.strict_json import parse_json
-from perfgate.document.trend import ConfirmationsFile, TrendChange, TrendDocument, TrendSeries
+from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendSeries
 from perfgate.errors import DocumentError, MeasuringError, RepositoryError, StoreError
 from perfgate.flows.shared.doors import Check, Progress
 from perfgate.flows.shared.options import FIRST_STEPS, CheckOptions
 from perfgate.flows.shared.session import now
 from perfgate.git.repository import Repository
 from perfgate.judging.report.text.messages import word_all
+from perfgate.judging.report.view.trend_rows import MovedSeries
 from perfgate.judging.store.store import Store
 from perfgate.judging.trend.standing import is_about
 from perfgate.locale import sentence
 
 MOST_CONFIRMATION_BYTES = 1024 * 1024
 MOST_CONFIRMATIONS = 1000
-
-
-class _Suspect(NamedTuple):
-    series: TrendSeries
-    change: TrendChange
 
 
 def confirm_suspected(
@@ -134,9 +129,9 @@ def keep_confirmations(
         note(f"what was confirmed is not in the store: {error}")
 
 
-def _suspected(document: TrendDocument) -> list[_Suspect]:
+def _suspected(document: TrendDocument) -> list[MovedSeries]:
     return [
-        _Suspect(series, change)
+        MovedSeries(series, change)
         for series in document.series
         if series.current and not series.labels
         for change in series.changes
@@ -144,14 +139,14 @@ def _suspected(document: TrendDocument) -> list[_Suspect]:
     ]
 
 
-def _pairs(document: TrendDocument) -> list[tuple[tuple[str, str], list[_Suspect]]]:
-    by_commits: dict[tuple[str, str], list[_Suspect]] = defaultdict(list)
+def _pairs(document: TrendDocument) -> list[tuple[tuple[str, str], list[MovedSeries]]]:
+    by_commits: dict[tuple[str, str], list[MovedSeries]] = defaultdict(list)
     for suspect in _suspected(document):
         good, bad = suspect.change.last_good, suspect.change.first_bad
         if good and bad and good != bad and suspect.change.confirmation is None:
             by_commits[good, bad].append(suspect)
 
-    def size(suspects: list[_Suspect]) -> tuple[bool, float]:
+    def size(suspects: list[MovedSeries]) -> tuple[bool, float]:
         worse = [suspect for suspect in suspects if suspect.change.direction == "worse"]
         return bool(worse), max(abs(suspect.change.delta or 0.0) for suspect in worse or suspects)
 
@@ -159,7 +154,14 @@ def _pairs(document: TrendDocument) -> list[tuple[tuple[str, str], list[_Suspect
 
 
 def _measure(
-    config: Config, good: str, bad: str, suspects: list[_Suspect], progress: Progress, *, check: Check, seconds: float
+    config: Config,
+    good: str,
+    bad: str,
+    suspects: list[MovedSeries],
+    progress: Progress,
+    *,
+    check: Check,
+    seconds: float,
 ) -> list[Confirmation]:
     workloads = tuple(sorted({suspect.series.workload for suspect in suspects}))
     with tempfile.TemporaryDirectory(prefix="perfgate-trend-") as folder:

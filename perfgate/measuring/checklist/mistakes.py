@@ -151,7 +151,9 @@ def _missing_module(name: str, project: ProjectCode) -> Message | None:
     if rest:
         return Message("mistake.other-name", {"name": close}) if close else None
     for folder in _folders(project.root):
-        if folder not in project.python_path and _holds(project.root / folder, top):
+        module = project.root / folder / top
+        is_there = module.with_name(f"{top}.py").is_file() or any(module.glob("*.py"))
+        if is_there and folder not in project.python_path:
             value = json.dumps([*project.python_path, folder])
             return Message("mistake.python-path", {"module": top, "folder": folder, "value": value})
     if close:
@@ -182,10 +184,6 @@ def _close_module(name: str, root: Path, python_path: list[str]) -> str | None:
         if close := difflib.get_close_matches(last, names, n=1):
             return f"{package}.{close[0]}" if package else close[0]
     return None
-
-
-def _holds(folder: Path, module: str) -> bool:
-    return (folder / f"{module}.py").is_file() or any((folder / module).glob("*.py"))
 
 
 def _folders(root: Path) -> Iterator[str]:

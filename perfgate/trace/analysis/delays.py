@@ -36,7 +36,9 @@ def delays(tables: Sequence[RankTable], arrived: Arrivals) -> list[DelayRow]:
     columns = [table.shares.unpacked() for table in tables]
     blamed, idle = _blame(columns, arrived)
     totals = np.bincount(arrived.rank, weights=blamed, minlength=len(tables))
-    job = _length(columns)
+    # The job lasts from a rank's first collective to the end of its last: the median over the ranks.
+    spans = [int((column.start + column.elapsed).max() - column.start.min()) for column in columns if column.key.size]
+    job = float(np.median(spans))
     named = np.flatnonzero(
         (totals >= LEAST * job) & (totals >= TIMES_THE_MIDDLE * np.quantile(totals, 0.5, method="lower"))
     )
@@ -95,12 +97,6 @@ def _blame(columns: Sequence[ShareColumns], arrived: Arrivals) -> tuple[IntColum
 def _middle(values: IntColumn) -> int:
     """The lower median: of two ranks, the faster one is the reference."""
     return int(np.partition(values, (values.size - 1) // 2)[(values.size - 1) // 2])
-
-
-def _length(columns: Sequence[ShareColumns]) -> float:
-    """Nanoseconds from a rank's first collective to the end of its last; the median over the ranks."""
-    spans = [int((column.start + column.elapsed).max() - column.start.min()) for column in columns if column.key.size]
-    return float(np.median(spans))
 
 
 def _delay(

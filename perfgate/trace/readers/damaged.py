@@ -23,6 +23,7 @@ from perfgate.trace.scanner.chrome_events import (
     BORDER,
     MAX_EVENT_BYTES,
     MAX_TRACE_BYTES,
+    ChromeEvent,
     blocks,
     header_and_rest,
 )
@@ -30,14 +31,6 @@ from perfgate.trace.scanner.compressed import bare_name, is_json, readable
 
 _NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _TIMED = frozenset("XBEsf")
-
-
-class _Timed(msgspec.Struct, gc=False):
-    ph: str = ""
-    name: str | None = None
-    cat: str | None = None
-    ts: msgspec.Raw = msgspec.Raw()
-    dur: msgspec.Raw = msgspec.Raw()
 
 
 class Event(NamedTuple):
@@ -179,7 +172,7 @@ def _last(piece: bytes, offset: int) -> Iterator[Event]:
 def _is_event(text: bytes) -> bool:
     """Whether a text is an event with valid times."""
     try:
-        event = msgspec.json.decode(text, type=_Timed)
+        event = msgspec.json.decode(text, type=ChromeEvent)
         if event.ph in _TIMED:
             nanoseconds(bytes(event.ts))
             return not event.dur or event.ph != "X" or nanoseconds(bytes(event.dur)) >= 0

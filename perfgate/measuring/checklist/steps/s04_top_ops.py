@@ -11,7 +11,7 @@ import numpy as np
 from perfgate.catalogue.lookup import card
 from perfgate.document.budget import missing_kernels
 from perfgate.document.message import Message
-from perfgate.document.run import CallRow, CounterSet, OperatorRow, Roof, ShapeKernels
+from perfgate.document.run import CounterSet, OperatorRow, Roof, ShapeKernels
 from perfgate.measuring.checklist.limits import MaybeEvidence, above
 from perfgate.measuring.checklist.operator_cases import measure_cases
 from perfgate.measuring.checklist.recorded import or_absent
@@ -89,7 +89,8 @@ class TopOpsStep:
             all_runs.append((of_shape, runs))
         for of_shape, runs in all_runs:
             rows = [row for account in outcome.accounts if account.shape == runs.shape for row in account.rows]
-            runs.judge(of_shape, lines=_heaviest_lines(rows))
+            # The line of the heaviest row of each operator, which is its first.
+            runs.judge(of_shape, lines={row.op: row.line for row in reversed(rows) if row.line is not None})
         _judge_missing(outcome, context.expected_kernels, names)
         if not context.brief:
             _judge_counters(context, outcome)
@@ -329,12 +330,3 @@ def _judge_missing(outcome: StepOutcome, patterns: Iterable[str], names: Collect
     """Add a finding for each pattern that matches no name, with the nearest names."""
     for absent in missing_kernels(patterns, names):
         outcome.note("ops.missing_kernel", "severe", {"kernel": absent.pattern, "nearest": absent.nearest})
-
-
-def _heaviest_lines(rows: Iterable[CallRow]) -> dict[str, str]:
-    """The line of the heaviest row of each operator; rows are sorted, the heaviest first."""
-    lines: dict[str, str] = {}
-    for row in rows:
-        if row.line is not None:
-            lines.setdefault(row.op, row.line)
-    return lines
