@@ -69,11 +69,12 @@ def _answer(pick: ChosenTimeline, choice: Choice) -> AnswerTimeline:
     if work is None and (work := _work_of_steps(steps)) is not None:
         parts = _shares({**work.alone, "unknown": sum(step.free or 0.0 for step in steps.steps)})
     is_busy = {part for part, _ in _SORTS}
+    busy = sum(part.time for part in parts if part.part in is_busy) if parts else None
     return AnswerTimeline(
         gaps=gap_timeline(pick, choice, False, 0),
-        top=_with_launchers(top, launched),
+        top=_shares_of(_with_launchers(top, launched), busy),
         window=sum(part.time for part in parts) if parts else None,
-        busy=sum(part.time for part in parts if part.part in is_busy) if parts else None,
+        busy=busy,
         parts=parts,
         bound=parts[0].part if parts else None,
         communication=work.communication if work else None,
@@ -85,6 +86,14 @@ def _answer(pick: ChosenTimeline, choice: Choice) -> AnswerTimeline:
         steps=_spread(steps),
         phases=steps.phases,
     )
+
+
+def _shares_of(top: TopTimeline, busy: float | None) -> TopTimeline:
+    """The rows with shares of the busy time: a table of kernels lacks the collectives that a table of steps counts."""
+    if busy is None or top.side != "device" or busy <= top.base:
+        return top
+    rows = [msgspec.structs.replace(row, share=row.total / busy) for row in top.rows]
+    return msgspec.structs.replace(top, base=busy, rows=rows)
 
 
 def _changes(base: Path, head: Path, choice: Choice) -> DiffDocument:

@@ -43,7 +43,7 @@ SCREENS = (
         "Cijk…MT64x16x32: 17.6 µs, 11.8 % of the busy time, 1 ×, from aten::addmm",
         NO_LINES,
         NO_COMMUNICATION,
-        "2 steps of 4.69 ms, 196 µs to 9.18 ms; the longest is step 1",
+        "2 steps of 196 µs and 9.18 ms; the longer is step 1",
     ),
     Screen(
         f"{HTA}/nccl_data.json.gz",
@@ -59,7 +59,7 @@ SCREENS = (
         "fbgemm::split_embedding_codegen_lookup_rowwise_adagrad_function",
         NO_LINES,
         "communication 396 ms, 14.9 % of it hidden by computing",
-        "2 steps of 613 ms, 603 ms to 623 ms; the longest is step 552",
+        "2 steps of 603 ms and 623 ms; the longer is step 552",
     ),
     Screen(
         f"{HTA}/cpu_only_rank-34.json.gz",
@@ -106,9 +106,16 @@ SCREENS = (
         "communication 346 ms, 0.3 % of it hidden by computing",
     ),
     Screen(
+        "msinsight-910B-alexnet-2501/db/level1/rank0_ascend_pt",
+        "bound by communication: the device is busy 80.9 % of 132 ms",
+        "neither events nor a table of kernels or operators was collected",
+        NO_LINES,
+        "communication 102 ms, 4.0 % of it hidden by computing",
+    ),
+    Screen(
         "msinsight-910B-qwen3-cann8.3RC1-2511/level2/rank_0_ascend_pt",
         "bound by communication: the device is busy 80.4 % of 810 ms",
-        "FlashAttentionScoreGrad: 63.1 ms, 27.3 % of the busy time, 28 ×",
+        "FlashAttentionScoreGrad: 63.1 ms, 9.7 % of the busy time, 28 ×",
         NO_LINES,
         "communication 420 ms, 0.0 % of it hidden by computing",
     ),

@@ -77,7 +77,7 @@ def _share(value: float | None) -> str:
     return "–" if value is None else percent(value)
 
 
-def _reason(message: Message | None, *, limit: int = MAX_LENGTH) -> str:
+def reason_words(message: Message | None, *, limit: int = MAX_LENGTH) -> str:
     """A message in words; imports the catalogue only for a message, because that takes as long as reading a short trace."""
     from perfgate.judging.report.text.messages import word
 
@@ -86,7 +86,7 @@ def _reason(message: Message | None, *, limit: int = MAX_LENGTH) -> str:
 
 def print_notes(notes: Sequence[Message], console: TerminalOutput) -> None:
     for note in notes:
-        console.print(Text(f"{sentence('note:')} {_reason(note, limit=400)}", "yellow"))
+        console.print(Text(f"{sentence('note:')} {reason_words(note, limit=400)}", "yellow"))
 
 
 def render_requests(document: RequestDocument, console: TerminalOutput) -> None:
@@ -94,7 +94,7 @@ def render_requests(document: RequestDocument, console: TerminalOutput) -> None:
     print_notes(document.notes, console)
     for timeline, name in zip(document.timelines, timeline_names(document.timelines)):
         if not timeline.requests:
-            print_title(name, _reason(timeline.reason), console)
+            print_title(name, reason_words(timeline.reason), console)
             continue
         print_title(name, counted(timeline.requests_in_all, "request"), console)
         table = grid("request", "at>", "took>", "host>", "device>", "waited>", "kernels>")
@@ -116,7 +116,7 @@ def render_top(document: TopDocument, console: TerminalOutput) -> None:
     print_notes(document.notes, console)
     for timeline, name in zip(document.timelines, timeline_names(document.timelines)):
         if not timeline.rows:
-            print_title(name, _reason(timeline.reason), console)
+            print_title(name, reason_words(timeline.reason), console)
             continue
         base = time_of(timeline.base)
         subtitle = (
@@ -143,7 +143,7 @@ def render_gaps(document: GapDocument, console: TerminalOutput) -> None:
     print_notes(document.notes, console)
     for timeline, name in zip(document.timelines, timeline_names(document.timelines)):
         if timeline.window is None or timeline.busy is None:
-            print_title(name, _reason(timeline.reason), console)
+            print_title(name, reason_words(timeline.reason), console)
             continue
         busy = percent(timeline.busy / timeline.window)
         gaps = counted(timeline.gaps_in_all, "gap")
@@ -188,7 +188,7 @@ def render_steps(document: StepDocument, console: TerminalOutput) -> None:
         console.print(Text(words, "bold") + Text(behind, "dim"))
     for timeline, name in zip(document.timelines, timeline_names(document.timelines)):
         if not timeline.steps:
-            print_title(name, _reason(timeline.reason), console)
+            print_title(name, reason_words(timeline.reason), console)
             continue
         print_title(name, counted(timeline.steps_in_all, "step"), console)
         console.print(Text(translate(_OF_STEPS), "dim"))

@@ -19,7 +19,7 @@ from perfgate.document.trace import (
     WindowPartName,
 )
 from perfgate.judging.report.render.plain import TerminalOutput, Text
-from perfgate.judging.report.render.trace import print_notes, timeline_names
+from perfgate.judging.report.render.trace import print_notes, reason_words, timeline_names
 from perfgate.judging.report.render.trace_diff import changed_name, difference, signed
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.gap_causes import CAUSE_WORDS
@@ -75,6 +75,8 @@ _CONCURRENT = phrase("several kernels computed at once for {time}")
 _NOT_CONCURRENT = phrase("no two kernels computed at once")
 _STEPS = phrase("{steps} of {median}, {shortest} to {longest}; the longest is step {slowest}")
 _ALIKE = phrase("{steps} of {median}, {shortest} to {longest}")
+_TWO_STEPS = phrase("{steps} of {shortest} and {longest}; the longer is step {slowest}")
+_TWO_ALIKE = phrase("{steps} of {shortest} and {longest}")
 _PHASE = phrase("{phase}: {steps} of {median}")
 _PHASE_COMPUTING = phrase("{share} of it computing")
 _PHASE_REQUESTS = phrase("{requests} requests at once")
@@ -130,6 +132,8 @@ def _sentences(timeline: AnswerTimeline) -> Iterator[str]:
                 yield _idle(group)
     else:
         yield translate(_NO_TIMELINE if timeline.top.side == "device" else _NO_DEVICE)
+    if timeline.top.reason is not None:
+        yield reason_words(timeline.top.reason)
     yield from _heaviest(timeline.top)
     if not timeline.has_lines:
         yield translate(_NO_LINES)
@@ -206,7 +210,8 @@ def _phase(phase: PhaseTotal) -> Iterator[str]:
 
 
 def _spread(steps: StepSpread) -> str:
-    words = translate(_ALIKE if steps.slowest is None else _STEPS)
+    named, unnamed = (_TWO_STEPS, _TWO_ALIKE) if steps.count == 2 else (_STEPS, _ALIKE)
+    words = translate(unnamed if steps.slowest is None else named)
     times = {name: amount(getattr(steps, name), "s") for name in ("median", "shortest", "longest")}
     return words.format(steps=counted(steps.count, "step"), slowest=steps.slowest, **times)
 
