@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,11 @@ CASES: dict[str, tuple[str, Language]] = {
     "missing-artifact-zh": ("missing", "zh"),
     "very-long": ("long", "en"),
 }
-ALL = {**decisions(), "missing": missing_artifact(), "long": very_long()}
+
+
+@cache
+def every_decision() -> dict[str, DecisionDocument]:
+    return {**decisions(), "missing": missing_artifact(), "long": very_long()}
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +99,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 def posted(name: str) -> str:
     """Return a comment as a forge gets it."""
     key, language = CASES[name]
-    text = render_comment(ALL[key], replace(CONTEXT, language=language), budget=TEXT_BUDGET)
+    text = render_comment(every_decision()[key], replace(CONTEXT, language=language), budget=TEXT_BUDGET)
     return compose(text, CommentState(run=7, attempt=1, head="a" * 40, verdict="PASS"), CONTEXT.marker)
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
+from perfgate.config import load_config
+from perfgate.errors import SetUpError
+from perfgate.flows.shared.preflight import preflight
 from tests.end_to_end.conftest import WORKLOADS, Clone, Perfgate
 
 WORKLOAD = """import torch
@@ -25,15 +30,34 @@ small = Workload(build=lambda device: build().to(device), inputs=inputs, batch=8
 BUILT = "build=lambda device: build().to(device)"
 
 
-@pytest.fixture
-def beginner(tmp_path: Path) -> Path:
-    """A project with a model and a workload that is well."""
-    root = tmp_path / "project"
+def write_project(root: Path) -> Path:
+    """Write a project with a model and a workload that is well."""
     (root / "perf").mkdir(parents=True)
     shutil.copy(WORKLOADS / "small_model.py", root / "model.py")
     (root / "perf" / "workload.py").write_text(WORKLOAD)
     (root / "perfgate.toml").write_text('workload = "perf/workload.py:small"\n')
     return root
+
+
+@pytest.fixture
+def beginner(tmp_path: Path) -> Path:
+    return write_project(tmp_path / "project")
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """One bench for all mistakes that `run` and `local` find by trying the workload on theirs."""
+    config = load_config(write_project(tmp_path_factory.mktemp("well") / "project"))
+    with open_bench(config, logs=tmp_path_factory.mktemp("logs"), say=lambda text: None) as opened:
+        yield opened
+
+
+def _refused(bench: Bench, root: Path) -> str:
+    """The one line of the error when the workload is tried."""
+    with pytest.raises(SetUpError) as refused:
+        preflight(bench, Checkout(root, root), load_config(root).selected(()))
+    (line,) = str(refused.value).splitlines()
+    return line
 
 
 def _said(perfgate: Perfgate, root: Path, *arguments: str) -> str:
@@ -81,30 +105,27 @@ def _said(perfgate: Perfgate, root: Path, *arguments: str) -> str:
         ),
     ],
 )
-def test_run__mistake_in_the_workload__one_line_before_anything_is_measured(
-    perfgate: Perfgate, beginner: Path, old: str, new: str, said: str
+def test_preflight__mistake_in_the_workload__one_line_with_the_remedy(
+    bench: Bench, beginner: Path, old: str, new: str, said: str
 ) -> None:
     file = beginner / "perf" / "workload.py"
     file.write_text(file.read_text().replace(old, new))
-    assert said in _said(perfgate, beginner, "run")
+    assert said in _refused(bench, beginner)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (
-            'workload = "perf/workloads.py:small"',
-            "workload file perf/workloads.py does not exist, did you mean perf/workload.py?; correct `workload` in "
-            "perfgate.toml",
-        ),
-        (
-            'workload = "perf/workload.py:small"\ndevice = "gpu"',
-            "perfgate: device 'gpu' is not known; known kinds: cpu, cuda, npu (set device in perfgate.toml",
-        ),
-    ],
-)
-def test_run__mistake_in_perfgate_toml__one_line(perfgate: Perfgate, beginner: Path, text: str, said: str) -> None:
-    (beginner / "perfgate.toml").write_text(text)
+def test_preflight__workload_file_that_is_not_there__one_line_that_names_the_one_that_is(
+    bench: Bench, beginner: Path
+) -> None:
+    (beginner / "perfgate.toml").write_text('workload = "perf/workloads.py:small"')
+    assert (
+        "workload file perf/workloads.py does not exist, did you mean perf/workload.py?; correct `workload` in "
+        "perfgate.toml" in _refused(bench, beginner)
+    )
+
+
+def test_run__device_that_is_not_known__one_line(perfgate: Perfgate, beginner: Path) -> None:
+    (beginner / "perfgate.toml").write_text('workload = "perf/workload.py:small"\ndevice = "gpu"')
+    said = "perfgate: device 'gpu' is not known; known kinds: cpu, cuda, npu (set device in perfgate.toml"
     assert said in _said(perfgate, beginner, "run")
 
 

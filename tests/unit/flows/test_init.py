@@ -80,6 +80,7 @@ def load_yaml(path: Path) -> Any:
 
 
 def init(root: Path, *arguments: str) -> Result:
+    """Run the command. A workload is tried on a bench, which takes seconds; a program (``--job command``) is not."""
     return CliRunner().invoke(cli, ["init", "-C", str(root), *arguments], catch_exceptions=False)
 
 
@@ -98,7 +99,8 @@ def test_init__first_commit_made__every_file_and_the_next_step(project: Path, mo
 
 
 def test_init__repository_without_a_commit__the_next_step_is_one(project: Path) -> None:
-    next_steps = init(project, "--github", "--action", ACTION).output.partition("Next:\n")[2].splitlines()
+    done = init(project, "--github", "--action", ACTION, "--job", "command")
+    next_steps = done.output.partition("Next:\n")[2].splitlines()
     assert next_steps[0].strip() == f"git -C {project} add . && git -C {project} commit"
     assert next_steps[2].strip() == f"perfgate local -C {project}"
 
@@ -552,7 +554,7 @@ def test_init__gitlab__the_inputs_are_those_asked_for(project: Path) -> None:
 
 def test_init__a_pipeline_is_there__left_as_it_is_and_the_lines_printed(project: Path) -> None:
     (project / ".gitlab-ci.yml").write_text("test: {script: [make test]}\n")
-    done = init(project, "--gitlab", "--action", ACTION)
+    done = init(project, "--gitlab", "--action", ACTION, "--job", "command")
     assert done.exit_code == 0
     assert (project / ".gitlab-ci.yml").read_text() == "test: {script: [make test]}\n"
     assert ".gitlab-ci.yml exists and was left as it is. Add to it:" in done.output
@@ -626,7 +628,6 @@ def test_init__pyproject_that_gives_no_version__said_and_nothing_written(
     ],
 )
 def test_init__labels__the_measuring_job_goes_there(project: Path, arguments: tuple[str, ...], runs_on: str) -> None:
-    # A program to gate is not tried, as a function is.
     assert init(project, "--github", "--action", ACTION, "--job", "command", *arguments).exit_code == 0
     for name in GITHUB[2:4]:
         (job,) = load_yaml(project / name)["jobs"].values()
@@ -634,9 +635,9 @@ def test_init__labels__the_measuring_job_goes_there(project: Path, arguments: tu
 
 
 def test_init__another_forge__the_lines_of_both_jobs_and_no_invented_file(project: Path) -> None:
-    done = init(project, "--gitee", "--branch", "it's main", "--package", "perf gate.whl")
+    done = init(project, "--gitee", "--branch", "it's main", "--package", "perf gate.whl", "--job", "command")
     assert done.exit_code == 0, done.output
-    assert set(files(project)) == {"perfgate.toml", "perf", "perf/workload.py"}
+    assert set(files(project)) == {"perfgate.toml", "perf", "perf/bench.py"}
     (lines,) = re.findall(r"# Variables of both jobs.*(?=\n\nNext:)", done.output, flags=re.DOTALL)
     checked = subprocess.run(["bash", "-n"], input=lines, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stderr
