@@ -49,7 +49,7 @@ def decide(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Dec
 def differences_of(base: Sequence[Run], head: Sequence[Run]) -> Differences:
     """Return the effects of pairs on the fast path."""
     compared = [compare_fast_paths(_located(first), _located(second)) for first, second in zip(base, head)]
-    return Differences(np.array([one.effect for one in compared]), np.array([one.weight for one in compared]))
+    return Differences(*np.array(compared).T)
 
 
 def decide_p99(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]) -> Decision:

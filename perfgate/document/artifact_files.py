@@ -11,10 +11,11 @@ import io
 import os
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 from perfgate.document.artifact import MAX_ARCHIVE_BYTES, MAX_ENTRIES, open_below
 from perfgate.document.kept import is_plain_path
@@ -25,32 +26,26 @@ from perfgate.errors import DocumentError
 MAX_KEPT_BYTES = 4 * 1024**3
 MAX_KEPT_FILES = 1_000
 _CHUNK = 1024 * 1024
+_Open = Callable[[str], AbstractContextManager[IO[bytes]]]
 _DAMAGES = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError, NotImplementedError)
 
 
-class CopiedFiles(NamedTuple):
-    """The files that were copied, and a sentence for each that was left out."""
-
-    files: list[Artifact]
-    left_out: list[str]
-
-
-def copy_listed(artifact: Path | bytes, listed: Iterable[Artifact], target: Path) -> CopiedFiles:
-    """Copy listed files of a folder or zip below ``target``; the others are left out, each with its reason.
+def copy_listed(artifact: Path | bytes, listed: Iterable[Artifact], target: Path) -> tuple[list[Artifact], list[str]]:
+    """Copy listed files of a folder or zip below ``target``, and return them with a sentence for each that was left out.
 
     Raises DocumentError if the artifact itself cannot be read.
     """
-    copied = CopiedFiles([], [])
-    with _opened(artifact) as source:
+    copied, left_out = list[Artifact](), list[str]()
+    with _opened(artifact) as open_file:
         for file in listed:
             try:
-                _refuse_unkept(file, copied.files)
-                _copy(source, file, target / file.path)
+                _refuse_unkept(file, copied)
+                _copy(open_file, file, target / file.path)
             except DocumentError as error:
-                copied.left_out.append(str(error))
+                left_out.append(str(error))
             else:
-                copied.files.append(file)
-    return copied
+                copied.append(file)
+    return copied, left_out
 
 
 def page_file(text: str, path: str, folder: Path) -> Artifact:
@@ -60,37 +55,32 @@ def page_file(text: str, path: str, folder: Path) -> Artifact:
     return Artifact(name=path, kind="report", path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
-class _Folder(NamedTuple):
-    root: int
-
-    @contextmanager
-    def open(self, path: str) -> Iterator[IO[bytes]]:
-        with open_below(self.root, path) as descriptor, open(descriptor, "rb", closefd=False) as file:
-            yield file
-
-
-class _Archive(NamedTuple):
-    archive: zipfile.ZipFile
-
-    @contextmanager
-    def open(self, path: str) -> Iterator[IO[bytes]]:
-        # GitHub leaves the folder around the files out, GitLab keeps it.
-        names = [name for name in self.archive.namelist() if name == path or name.endswith(f"/{path}")]
-        if len(names) != 1:
-            raise DocumentError("{name} is not in the artifact", name=path)
-        try:
-            with self.archive.open(names[0]) as file:
-                yield file
-        except _DAMAGES as error:
-            raise DocumentError("{name} cannot be unpacked ({error})", name=path, error=error) from None
+@contextmanager
+def _in_folder(root: int, path: str) -> Iterator[IO[bytes]]:
+    with open_below(root, path) as descriptor, open(descriptor, "rb", closefd=False) as file:
+        yield file
 
 
 @contextmanager
-def _opened(artifact: Path | bytes) -> Iterator[_Folder | _Archive]:
+def _in_archive(archive: zipfile.ZipFile, path: str) -> Iterator[IO[bytes]]:
+    # GitHub leaves the folder around the files out, GitLab keeps it.
+    names = [name for name in archive.namelist() if name == path or name.endswith(f"/{path}")]
+    if len(names) != 1:
+        raise DocumentError("{name} is not in the artifact", name=path)
+    try:
+        with archive.open(names[0]) as file:
+            yield file
+    except _DAMAGES as error:
+        raise DocumentError("{name} cannot be unpacked ({error})", name=path, error=error) from None
+
+
+@contextmanager
+def _opened(artifact: Path | bytes) -> Iterator[_Open]:
+    """Yield how a file of the artifact is opened by its path."""
     if isinstance(artifact, Path) and artifact.is_dir():
         root = os.open(artifact, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            yield _Folder(root)
+            yield partial(_in_folder, root)
         finally:
             os.close(root)
         return
@@ -103,7 +93,7 @@ def _opened(artifact: Path | bytes) -> Iterator[_Folder | _Archive]:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             if len(archive.infolist()) > MAX_ENTRIES:
                 raise DocumentError("the archive has more than {most} entries", most=MAX_ENTRIES)
-            yield _Archive(archive)
+            yield partial(_in_archive, archive)
     except _DAMAGES as error:
         raise DocumentError("the archive cannot be read ({error})", error=error) from None
 
@@ -129,11 +119,11 @@ def _refuse_unkept(file: Artifact, copied: Sequence[Artifact]) -> None:
         )
 
 
-def _copy(source: _Folder | _Archive, file: Artifact, target: Path) -> None:
+def _copy(open_file: _Open, file: Artifact, target: Path) -> None:
     digest, size = hashlib.sha256(), 0
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with source.open(file.path) as content, target.open("xb") as copy:
+        with open_file(file.path) as content, target.open("xb") as copy:
             while size <= file.bytes and (piece := content.read(_CHUNK)):
                 size += len(piece)
                 digest.update(piece)

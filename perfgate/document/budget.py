@@ -133,19 +133,13 @@ _SIMILAR = 0.4
 _WORD = re.compile(r"[^a-z0-9]")
 
 
-class MissingKernel(NamedTuple):
-    """A pattern that no name fits, and the names that come nearest to it in one text."""
-
-    pattern: str
-    nearest: str
-
-
-def missing_kernels(patterns: Iterable[str], names: Collection[str]) -> list[MissingKernel]:
-    return [
-        MissingKernel(pattern, ", ".join(_nearest(pattern, names)) or "none")
+def missing_kernels(patterns: Iterable[str], names: Collection[str]) -> dict[str, str]:
+    """The patterns that no name fits, each with the names that come nearest to it in one text."""
+    return {
+        pattern: ", ".join(_nearest(pattern, names)) or "none"
         for pattern in patterns
         if not any(fnmatchcase(name, pattern) for name in names)
-    ]
+    }
 
 
 def _nearest(pattern: str, names: Collection[str]) -> list[str]:

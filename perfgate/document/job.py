@@ -145,24 +145,16 @@ def typical_values(job: JobRecord, turns: Iterable[Turn]) -> dict[str, float]:
     return {metric: median(listed) for metric, listed in values.items() if listed}
 
 
-class SampleQuantiles(msgspec.Struct, frozen=True, kw_only=True):
-    """``seconds`` are the QUANTILES of ``count`` samples of one metric, from all turns of a job."""
-
-    metric: str
-    count: int
-    seconds: list[float]
-
-
-def sample_quantiles(job: str, turns: Iterable[Turn]) -> list[SampleQuantiles]:
-    """Of every metric that has several samples a turn, in the order in which the turns have them."""
+def sample_quantiles(job: str, turns: Iterable[Turn]) -> dict[str, tuple[int, list[float]]]:
+    """Of every metric that has several samples a turn: how many from all turns of a job, and their QUANTILES in seconds."""
     samples: dict[str, list[np.ndarray]] = {}
     for turn in turns:
         for entry in turn.samples if turn.workload == job else ():
             if entry.metric not in _OF_A_TURN:
                 samples.setdefault(entry.metric, []).append(unpack(entry.samples))
     pooled = {metric: np.concatenate(arrays) for metric, arrays in samples.items()}
-    return [
-        SampleQuantiles(metric=metric, count=int(array.size), seconds=(np.quantile(array, QUANTILES) / 1e9).tolist())
+    return {
+        metric: (int(array.size), (np.quantile(array, QUANTILES) / 1e9).tolist())
         for metric, array in pooled.items()
         if array.size
-    ]
+    }

@@ -24,22 +24,19 @@ Arm = Literal["ab", "aa"]
 
 
 class PackedArray(msgspec.Struct, frozen=True, kw_only=True):
-    """An array of unsigned integers. ``unit`` is that of one step of the integer, e.g. ``ns``."""
+    """An array of unsigned integers: nanoseconds, or bytes if its metric counts bytes."""
 
-    unit: str
     count: int
     width: Literal[4, 8]
     data: str
 
 
-def pack(values: npt.NDArray[np.integer] | list[int], *, unit: str = "ns") -> PackedArray:
+def pack(values: npt.NDArray[np.integer] | list[int]) -> PackedArray:
     """Pack non-negative integers; 4 bytes each if the largest fits, else 8."""
     array = np.asarray(values, dtype=np.uint64)
     width: Literal[4, 8] = 8 if array.size and int(array.max()) > 0xFFFFFFFF else 4
     raw = array.astype(f"<u{width}").view(np.uint8).reshape(-1, width).T.tobytes()
-    return PackedArray(
-        unit=unit, count=int(array.size), width=width, data=base64.b64encode(zlib.compress(raw, 6)).decode()
-    )
+    return PackedArray(count=int(array.size), width=width, data=base64.b64encode(zlib.compress(raw, 6)).decode())
 
 
 def unpack(packed: PackedArray) -> npt.NDArray[np.int64]:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -144,11 +144,8 @@ def convert_checked(value: Any, record: type[_Record], schema: str, *, name: str
 def check_schema(value: Any, schema: str, *, name: str, remedy: str) -> None:
     """Raise DocumentError with the offending place of a value that ``schema`` does not allow."""
     error = next(_validator(schema).iter_errors(value), None)
-    if error is not None:
-        _refuse_invalid(error, name, remedy)
-
-
-def _refuse_invalid(error: ValidationError, name: str, remedy: str) -> NoReturn:
+    if error is None:
+        return
     innermost = _innermost(error)
     message = innermost.message
     if len(message) > 300:  # it quotes the whole value, which may be the whole file
@@ -161,11 +158,7 @@ def _innermost(error: ValidationError) -> ValidationError:
     """The error that says what is wrong: of alternatives, that of the one that fits the deepest, and not by its type alone."""
     alternatives = getattr(error.kind, "context", None) or []
     found = [_innermost(first) for first, *_ in filter(None, alternatives)]
-    return max(found, key=_fit, default=error)
-
-
-def _fit(error: ValidationError) -> tuple[int, bool]:
-    return len(error.instance_path), error.kind.name != "type"
+    return max(found, key=lambda inner: (len(inner.instance_path), inner.kind.name != "type"), default=error)
 
 
 def _path(steps: Sequence[str | int]) -> str:

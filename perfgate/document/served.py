@@ -70,18 +70,15 @@ class ServedEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     args: dict[str, str | int]
 
 
-class UnreadRecordings(msgspec.Struct, frozen=True, kw_only=True):
-    """Those that are damaged, by name."""
-
-    unread: list[str]
-
-
 class ServedTrace(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """`GET /api/profile?format=chrome`: the events of the request, or of any, as an object of Chrome's trace events."""
+    """`GET /api/profile?format=chrome`: the events of the request, or of any, as an object of Chrome's trace events.
+
+    ``other_data`` names the damaged recordings as ``unread``.
+    """
 
     trace_events: list[ServedEvent]
     display_time_unit: Literal["ms"] = "ms"
-    other_data: UnreadRecordings
+    other_data: dict[str, list[str]]
 
 
 class ServedError(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,6 @@ from perfgate.document.served import (
     ServedKind,
     ServedRecording,
     ServedTrace,
-    UnreadRecordings,
 )
 from perfgate.document.trace import RequestDocument
 from perfgate.errors import PerfgateError, UsageError
@@ -102,7 +101,7 @@ class Library:
         """The events that served a request, or any, in all recordings. Raises UsageError if they are too many."""
         sheet = EventSheet(request)
         unread = self._serving(request, lambda name: sheet.add(name, self.timelines(name)))
-        return ServedTrace(trace_events=[*sheet.names, *sheet.events], other_data=UnreadRecordings(unread=unread))
+        return ServedTrace(trace_events=[*sheet.names, *sheet.events], other_data={"unread": unread})
 
     def _serving(self, request: str | None, use: Callable[[str], None]) -> list[str]:
         """Use each recording with events that served the request, or any; return the names of damaged ones."""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from perfgate.errors import ForgeError, ForgeGoneError, ForgeSettingError, ForgeUnansweredError
-from perfgate.judging.forge.comment import CommentState, Post, PostTexts, marker, post
+from perfgate.judging.forge.comment import CommentState, Posted, PostTexts, marker, post
 from perfgate.judging.forge.forge import CiEvent, CommitStatus, Forge, connect, find_token, line_address
 from tests.fakes.forge import (
     BOT,
@@ -78,7 +78,7 @@ class Stage:
         verdict: Any = "PASS",
         token: str = BOT_TOKEN,
         before: Callable[[str], None] = lambda call: None,
-    ) -> Post:
+    ) -> Posted:
         decided = verdict if verdict in ("PASS", "FAIL") else None
         state = CommentState(run=run, attempt=attempt, head=HEAD, verdict=verdict, decided=decided)
         forge = Meddled(self.forge(token), before)
@@ -149,7 +149,7 @@ def test_forge__judged_by_the_official_description__every_call_is_legal(judged: 
 
 
 def test_post__no_comment_yet__creates_one_with_marker_first(stage: Stage) -> None:
-    assert stage.post("text") == Post("created")
+    assert stage.post("text") == "created"
     (body,) = stage.bodies()
     assert body.splitlines()[0] == MARKER
     assert body.splitlines()[2] == "text"
@@ -157,7 +157,7 @@ def test_post__no_comment_yet__creates_one_with_marker_first(stage: Stage) -> No
 
 def test_post__comment_there__edits_it_in_place(stage: Stage) -> None:
     stage.post("one")
-    assert stage.post("two", run=2) == Post("updated")
+    assert stage.post("two", run=2) == "updated"
     (body,) = stage.bodies()
     assert "two" in body
     assert "one" not in body
@@ -171,14 +171,14 @@ def test_post__comment_of_a_person_account__found_again(stage: Stage) -> None:
 
 def test_post__marker_planted_by_another__is_left_alone(stage: Stage) -> None:
     planted = stage.fake.write(7, f"{MARKER}\nPASS, really", PERSON)
-    assert stage.post("text") == Post("created")
+    assert stage.post("text") == "created"
     assert planted.body == f"{MARKER}\nPASS, really"
     assert len(stage.bodies()) == 2
 
 
 def test_post__marker_not_on_the_first_line__is_not_ours(stage: Stage) -> None:
     stage.fake.write(7, f"> quoted\n{MARKER}", BOT)
-    assert stage.post("text") == Post("created")
+    assert stage.post("text") == "created"
 
 
 def test_post__comment_on_a_later_page__is_found(stage: Stage) -> None:
@@ -187,7 +187,7 @@ def test_post__comment_on_a_later_page__is_found(stage: Stage) -> None:
     stage.post("one")
     for number in range(120):
         stage.fake.write(7, f"more {number}", OTHER_BOT)
-    assert stage.post("two", run=2) == Post("updated")
+    assert stage.post("two", run=2) == "updated"
     assert len(stage.bodies()) == 241
 
 
@@ -195,7 +195,7 @@ def test_post__two_of_ours__the_first_is_edited_and_the_other_deleted(stage: Sta
     first = stage.fake.write(7, f"{MARKER}\nold", BOT)
     stage.fake.write(7, f"{MARKER}\nnew", BOT)
     planted = stage.fake.write(7, f"{MARKER}\nPASS, really", PERSON)
-    assert stage.post("text") == Post("updated")
+    assert stage.post("text") == "updated"
     assert "text" in first.body
     assert stage.fake.comments[7] == [first, planted]
 
@@ -206,7 +206,7 @@ def test_post__the_newest_of_ours_is_of_a_later_run__its_text_moves_into_the_fir
     stage.fake.comments[7].clear()
     stage.fake.write(7, f"{MARKER}\nold", BOT)
     stage.fake.write(7, later, BOT)
-    assert stage.post("ours", run=9) == Post("kept")
+    assert stage.post("ours", run=9) == "kept"
     assert stage.bodies() == [later]
 
 
@@ -218,7 +218,7 @@ def test_post__second_of_ours_may_not_be_deleted__points_to_the_first(stage: Sta
     first, second = stage.bodies()
     assert "text" in first
     assert second == "the other one has the numbers\n"
-    assert stage.post("again", run=2) == Post("updated")
+    assert stage.post("again", run=2) == "updated"
     assert len(stage.bodies()) == 2
 
 
@@ -230,7 +230,7 @@ def test_post__deleted_by_a_person_before_the_edit__is_written_anew(stage: Stage
         if call == "edit_comment":
             stage.fake.remove(first.id)
 
-    assert stage.post("two", run=2, before=person_deletes) == Post("created")
+    assert stage.post("two", run=2, before=person_deletes) == "created"
     (body,) = stage.bodies()
     assert "two" in body
 
@@ -243,7 +243,7 @@ def test_post__no_word_of_the_new_comment__looks_before_writing_again(
     stage.fake.faults.append(
         Fault("POST", "/notes" if stage.event.forge == "gitlab" else "/comments", reply, done=done)
     )
-    assert stage.post("text") == Post("created")
+    assert stage.post("text") == "created"
     (body,) = stage.bodies()
     assert "text" in body
     methods = [call.method for call in stage.fake.calls]
@@ -255,7 +255,7 @@ def test_post__no_word_of_the_new_comment__looks_before_writing_again(
 def test_post__no_word_of_an_edit__looks_before_editing_again_and_tells_the_turn_once(stage: Stage, done: bool) -> None:
     stage.post("one")
     stage.fake.faults.append(Fault(stage.edits, "/", None, done=done))
-    assert stage.post("two", run=2, verdict="FAIL") == Post("updated", replied=True)
+    assert stage.post("two", run=2, verdict="FAIL") == "updated"
     comment, reply = stage.bodies()
     assert "two" in comment
     assert "PASS → FAIL" in reply
@@ -269,7 +269,7 @@ def test_post__told_to_wait_with_an_edit__what_a_newer_run_wrote_meanwhile_stand
     newer = comment.body.replace('"run":1', '"run":9')
     stage.fake.script(stage.edits, Reply(429, {"message": "slow down"}, {"Retry-After": "300"}))
     stage.time.meanwhile = lambda: setattr(comment, "body", newer)
-    assert stage.post("two", run=2) == Post("kept")
+    assert stage.post("two", run=2) == "kept"
     assert stage.bodies() == [newer]
     assert stage.time.slept == [300.0]
 
@@ -292,14 +292,14 @@ def test_post__never_a_word__gives_up_after_three_tries(stage: Stage) -> None:
 def test_post__reply_without_a_word__stands_once(stage: Stage) -> None:
     stage.post("one")
     stage.fake.faults.append(Fault("POST", "/", None, done=True))
-    assert stage.post("two", run=2, verdict="FAIL") == Post("updated", replied=True)
+    assert stage.post("two", run=2, verdict="FAIL") == "updated"
     assert len(stage.bodies()) == 2
 
 
 def test_post__run_numbers_of_other_lengths__are_compared_as_numbers(stage: Stage) -> None:
     stage.post("nine", run=9)
-    assert stage.post("ten", run=10) == Post("updated")
-    assert stage.post("nine again", run=9, attempt=2) == Post("kept")
+    assert stage.post("ten", run=10) == "updated"
+    assert stage.post("nine again", run=9, attempt=2) == "kept"
     assert "ten" in stage.bodies()[0]
 
 
@@ -317,24 +317,24 @@ def test_post__one_hundred_and_one_comments__one_of_ours_in_the_end(stage: Stage
     for number in range(101):
         stage.fake.write(7, f"chatter {number}", PERSON)
     stage.post("one")
-    assert stage.post("two", run=2) == Post("updated")
+    assert stage.post("two", run=2) == "updated"
     assert len(stage.bodies()) == 102
 
 
 @pytest.mark.parametrize(("run", "attempt"), [(4, 9), (5, 1)])
 def test_post__older_run_or_attempt__never_overwrites(stage: Stage, run: int, attempt: int) -> None:
     stage.post("newest", run=5, attempt=2)
-    assert stage.post("stale", run=run, attempt=attempt, verdict="FAIL") == Post("kept")
+    assert stage.post("stale", run=run, attempt=attempt, verdict="FAIL") == "kept"
     (body,) = stage.bodies()
     assert "newest" in body
 
 
 def test_post__verdict_turns__replies_once(stage: Stage) -> None:
     stage.post("one", verdict="PASS")
-    assert stage.post("two", run=2, verdict="INCONCLUSIVE") == Post("updated")
-    assert stage.post("three", run=3, verdict="FAIL") == Post("updated", replied=True)
-    assert stage.post("four", run=4, verdict="FAIL") == Post("updated")
-    assert stage.post("five", run=5, verdict="PASS") == Post("updated", replied=True)
+    assert stage.post("two", run=2, verdict="INCONCLUSIVE") == "updated"
+    assert stage.post("three", run=3, verdict="FAIL") == "updated"
+    assert stage.post("four", run=4, verdict="FAIL") == "updated"
+    assert stage.post("five", run=5, verdict="PASS") == "updated"
     comment, to_fail, to_pass = stage.bodies()
     assert "five" in comment
     assert "PASS → FAIL" in to_fail
@@ -382,7 +382,7 @@ def test_set_status__role_below_developer__says_which_one_it_takes(stage: Stage)
         stage.forge().set_status(CommitStatus(HEAD, "success", "perfgate", "fine"))
     assert stage.fake.statuses == []
     # What else it may do stays.
-    assert stage.post("text") == Post("created")
+    assert stage.post("text") == "created"
 
 
 def test_set_status__commit_that_the_forge_does_not_know__said(stage: Stage) -> None:

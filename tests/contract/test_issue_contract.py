@@ -152,7 +152,7 @@ def test_issue__another_job_opened_one_in_the_same_moment__the_older_number_stay
     assert stands in first.body
     assert second.body == f"perfgate opened two issues at once; it reports in #{first.number}.\n"
     assert stage.fake.comments == {}
-    assert find_own(forge, FIRST).issue is not None
+    assert find_own(forge, FIRST) is not None
 
 
 def test_issue__closed_by_people__opened_again_only_for_news(stage: Stage) -> None:

@@ -77,10 +77,10 @@ def _comment(
     state = state_of(event, published.verdict, published.accepts)
     texts = PostTexts(worded_turn, render_double(request.language))
     posted = post(case.forge, change.number, text, state, marker(request.name), sleep=doors.sleep, texts=texts)
-    if posted.outcome == "kept":
+    if posted == "kept":
         doors.say(f"The comment on change request {change.number} is from a newer run; it was left as it is.")
         return False
-    doors.say(f"The comment on change request {change.number} was {posted.outcome}.")
+    doors.say(f"The comment on change request {change.number} was {posted}.")
     return True
 
 

@@ -107,8 +107,8 @@ def _keep_from(
     for source in sources:
         if not missing:
             break
-        copied = copy_listed(source, missing, folder)
-        missing, left_out = [file for file in missing if file not in copied.files], copied.left_out
+        copied, left_out = copy_listed(source, missing, folder)
+        missing = [file for file in missing if file not in copied]
     files = [file for file in artifacts.files if file not in missing]
     if page is not None:
         files.append(page_file(page, REPORT_PAGE, folder))

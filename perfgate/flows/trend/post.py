@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from perfgate.document.trend import TrendDocument, TrendState
 from perfgate.flows.shared.doors import Doors
 from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import CiEvent, connect, find_token, token_variables
 from perfgate.judging.forge.issues import (
-    FoundIssue,
+    Issue,
     IssueForge,
     IssueState,
     find_own,
     issue_marker,
     keeps_issues,
     post_issue,
+    read_state,
     text_budget,
 )
 from perfgate.judging.forge.runner import SUMMARY_VARIABLE, append_to, log_lines, summary_path
@@ -33,13 +34,14 @@ class OurIssue:
 
     event: CiEvent | None = None
     forge: IssueForge | None = None
-    found: FoundIssue = field(default_factory=FoundIssue)
+    issue: Issue | None = None
     why_not: str = ""
 
     @property
     def state(self) -> TrendState | None:
-        """The state that the issue last reported."""
-        return self.found.state.trend if self.found.state else None
+        """The state that the issue last reported; None if there is no issue yet."""
+        state = read_state(self.issue.body) if self.issue else None
+        return state.trend if state else None
 
 
 def find_issue(key: str, token_variable: str | None, doors: Doors) -> OurIssue:
@@ -55,29 +57,29 @@ def find_issue(key: str, token_variable: str | None, doors: Doors) -> OurIssue:
     return OurIssue(event, forge, find_own(forge, issue_marker(key)))
 
 
-def post_trend(document: TrendDocument, issue: OurIssue, key: str, language: Language, doors: Doors) -> None:
+def post_trend(document: TrendDocument, ours: OurIssue, key: str, language: Language, doors: Doors) -> None:
     """Write the report into our issue, or print it if that is impossible."""
     context = CommentContext(
         language=language,
-        artifact_url=issue.event.artifact_url if issue.event else None,
-        job_url=issue.event.job_url if issue.event else None,
+        artifact_url=ours.event.artifact_url if ours.event else None,
+        job_url=ours.event.job_url if ours.event else None,
     )
-    if issue.forge is None or issue.event is None:
+    if ours.forge is None or ours.event is None:
         text = render_issue(document, context)
         doors.say(log_lines(text, doors.environ))
         _summarise(text, doors)
-        doors.say(f"Nothing was posted: {issue.why_not}.")
+        doors.say(f"Nothing was posted: {ours.why_not}.")
         return
     state = IssueState(
-        run=int(issue.event.run_id),
-        attempt=issue.event.run_attempt,
+        run=int(ours.event.run_id),
+        attempt=ours.event.run_attempt,
         trend=state_of(document.series, document.newest),
     )
     first_line = issue_marker(key)
     text = render_issue(document, context, budget=text_budget(state, first_line))
     posted = post_issue(
-        issue.forge,
-        issue.found,
+        ours.forge,
+        ours.issue,
         title=issue_title("" if key == DEFAULT_KEY else key, language),
         text=text,
         state=state,
@@ -85,7 +87,7 @@ def post_trend(document: TrendDocument, issue: OurIssue, key: str, language: Lan
         news=render_news(document, language),
     )
     _summarise(text, doors)
-    where = f" {issue.found.issue.number}" if issue.found.issue else ""
+    where = f" {ours.issue.number}" if ours.issue else ""
     doors.say(
         f"The issue{where} is from a newer run; it was left as it is."
         if posted == "kept"

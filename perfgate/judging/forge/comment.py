@@ -179,17 +179,9 @@ class PostTexts:
     double: str
 
 
-@dataclass(frozen=True)
-class Post:
-    """The outcome for a comment, and whether a reply announced a changed verdict."""
-
-    outcome: Posted
-    replied: bool = False
-
-
 def post(
     forge: Forge, number: int, text: str, state: CommentState, first_line: str, *, sleep: Sleep, texts: PostTexts
-) -> Post:
+) -> Posted:
     """Create or update our comment on a change request, and reply when the verdict changes between PASS and FAIL."""
     return _Posting(forge, number, text, state, first_line, sleep, texts).run()
 
@@ -212,17 +204,17 @@ class _Posting:
     unanswered: int = 0
     stands: Decided | None = None
 
-    def run(self) -> Post:
+    def run(self) -> Posted:
         for _ in range(ROUNDS):
             ours = find_own(self.forge.comments(self.number), self.first_line)
-            if not ours and self.written:
-                # Deleted at once, or the forge lists it late: a duplicate would be worse than no comment.
-                return self._end()
+            # Deleted at once, or the forge lists it late: a duplicate would be worse than no comment.
+            is_unlisted = not ours and self.written
+            if is_unlisted or (ours and self._settle(*ours)):
+                self._announce_turn()
+                return self.outcome
             if not ours:
                 self.outcome = "created"
                 self.written = self._write(self._body())
-            elif self._settle(*ours):
-                return self._end()
         raise ForgeError(
             "the comment on change request {number} was changed {rounds} times while this job was writing it; run it "
             "again",
@@ -305,26 +297,22 @@ class _Posting:
             with contextlib.suppress(ForgeGoneError, ForgeUnansweredError):
                 self.forge.edit_comment(self.number, comment.id, self.texts.double + "\n")
 
-    def _end(self) -> Post:
-        # An edit sends no notification, so a changed verdict gets a comment of its own.
-        # A newer run that overwrote our text saw no change, so we announce it as long as the newer verdict is the same.
+    def _announce_turn(self) -> None:
+        """Announce a changed verdict in a reply, unless a concurrent publisher did; duplicate replies are deleted.
+
+        An edit sends no notification, so a changed verdict gets a comment of its own. A newer run that overwrote our text saw
+        no change, so we announce it as long as the newer verdict is the same.
+        """
         last, now = self.last, self.now.decided
         if not self.written or last is None or now is None or now == last or now != self.stands:
-            return Post(self.outcome)
-        return Post(self.outcome, replied=self._tell(last, now))
-
-    def _tell(self, last: Decided, now: Decided) -> bool:
-        """Announce the changed verdict in a reply, unless a concurrent publisher did; duplicate replies are deleted."""
-        self.unanswered, tried = 0, False
+            return
+        self.unanswered, is_written = 0, False
         while True:
             turns = _find_turns(self.forge.comments(self.number), self.first_line)
-            if turns and turns[-1][1] == now:
+            if is_written or (turns and turns[-1][1] == now):
                 self._delete_repeated(turns)
-                return tried
-            tried = True
-            if self._write(f"{_turn_line(self.first_line, now)}\n{self.texts.turned(last, now)}\n"):
-                self._delete_repeated(_find_turns(self.forge.comments(self.number), self.first_line))
-                return True
+                return
+            is_written = self._write(f"{_turn_line(self.first_line, now)}\n{self.texts.turned(last, now)}\n")
 
     def _delete_repeated(self, turns: list[tuple[Comment, Decided]]) -> None:
         for (_, before), (reply, verdict) in itertools.pairwise(turns):

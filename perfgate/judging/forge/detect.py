@@ -14,6 +14,7 @@ from perfgate.errors import UsageError
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.forge.forge import ACCOUNT_VARIABLE, CiEvent, addresses, read_event
 from perfgate.judging.forge.orders import CommentEvent, CommentPlace
+from perfgate.judging.forge.payloads import Commit, ForgeRepository, User
 
 P = TypeVar("P")
 
@@ -209,25 +210,10 @@ def read_trigger(environ: Mapping[str, str]) -> Trigger | None:
     return None
 
 
-class _Account(msgspec.Struct):
-    login: str
-    type: str = ""
-
-
-class _Repository(msgspec.Struct):
-    full_name: str = ""
-    owner: _Account | None = None
-    default_branch: str | None = None
-
-
-class _Head(msgspec.Struct):
-    sha: str
-
-
 class _PullRequest(msgspec.Struct):
     # ``head.repo`` is not read: it is null once the fork is deleted.
     number: int
-    head: _Head
+    head: Commit
     draft: bool = False
 
 
@@ -238,7 +224,7 @@ class _WorkflowRun(msgspec.Struct):
     event: str
     head_branch: str | None = None
     # Null once the fork is deleted.
-    head_repository: _Repository | None = None
+    head_repository: ForgeRepository | None = None
     pull_requests: list[_PullRequest] = []
 
 
@@ -255,7 +241,7 @@ class _Issue(msgspec.Struct):
 
 class _Comment(msgspec.Struct):
     body: str | None
-    user: _Account | None
+    user: User | None
     created_at: str
     updated_at: str
     id: int = 0
@@ -285,7 +271,7 @@ class _CommentPayload(msgspec.Struct):
 
 class _Payload(msgspec.Struct):
     # A scheduled run's payload may name no repository.
-    repository: _Repository | None = None
+    repository: ForgeRepository | None = None
     pull_request: _PullRequest | None = None
     workflow_run: _WorkflowRun | None = None
     merge_group: _MergeGroup | None = None

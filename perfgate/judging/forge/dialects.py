@@ -12,6 +12,7 @@ import msgspec
 from perfgate.errors import ForgeSettingError
 from perfgate.judging.forge.forge import CiEvent, Comment, CommitStatus
 from perfgate.judging.forge.http import ForgeSession, Ignored
+from perfgate.judging.forge.payloads import User
 
 
 @dataclass(frozen=True)
@@ -26,13 +27,9 @@ class Dialect:
     max_description: int
 
 
-class User(msgspec.Struct):
-    """An account of the forge."""
+class PostedComment(msgspec.Struct):
+    """A comment as the forge has it; ``user`` is None if the account is deleted."""
 
-    login: str
-
-
-class _Comment(msgspec.Struct):
     id: int
     body: str | None = None
     user: User | None = None
@@ -54,7 +51,7 @@ class DialectForge:
         self._talk = f"{self._path}/{dialect.talk}"
 
     def comments(self, number: int) -> list[Comment]:
-        comments = self._session.pages(f"{self._talk}/{number}/comments", _Comment, query={"per_page": 100})
+        comments = self._session.pages(f"{self._talk}/{number}/comments", PostedComment, query={"per_page": 100})
         return [Comment(comment.id, comment.body or "", self._is_own(comment.user)) for comment in comments]
 
     def edit_comment(self, number: int, comment_id: int, body: str) -> None:  # noqa: ARG002 - found by its id alone

@@ -72,14 +72,6 @@ class IssueState(msgspec.Struct, frozen=True, kw_only=True):
         return self.run, self.attempt
 
 
-@dataclass(frozen=True)
-class FoundIssue:
-    """Our issue and the state in its hidden line; both None if there is no issue yet."""
-
-    issue: Issue | None = None
-    state: IssueState | None = None
-
-
 def issue_marker(key: str) -> str:
     return marker_line(_MARKER, key)
 
@@ -90,10 +82,9 @@ def keeps_issues(forge: Forge) -> IssueForge:
     raise ForgeError("perfgate keeps an issue on GitHub and GitLab only; take trend.md of --out on this forge")
 
 
-def find_own(forge: IssueForge, first_line: str) -> FoundIssue:
+def find_own(forge: IssueForge, first_line: str) -> Issue | None:
     """Our oldest issue. Anyone can write the marker and set the label, so the author is checked too."""
-    ours = _all_own(forge, first_line)
-    return FoundIssue(ours[0], read_state(ours[0].body)) if ours else FoundIssue()
+    return next(iter(_all_own(forge, first_line)), None)
 
 
 def read_state(body: str) -> IssueState | None:
@@ -123,7 +114,7 @@ def compose(text: str, state: IssueState, first_line: str) -> str:
 
 def post_issue(
     forge: IssueForge,
-    current: FoundIssue,
+    current: Issue | None,
     *,
     title: str,
     text: str,
@@ -137,10 +128,10 @@ def post_issue(
     news.
     """
     body = compose(text, state, first_line)
-    if current.issue is None:
+    if current is None:
         forge.add_issue(title, body, LABEL)
         return _settle(forge, body, state, first_line)
-    return _replace(forge, current.issue, body, state, news)
+    return _replace(forge, current, body, state, news)
 
 
 def _settle(forge: IssueForge, body: str, state: IssueState, first_line: str) -> IssuePosted:

@@ -62,18 +62,14 @@ class ComparedAnswers(NamedTuple):
         base, head = (rounded(count / answers) for count in (self.base.own, self.base.other))
         row = comparison(place, SAME_TEXT, "turns", "informs", gating=False, base=base, head=head)
         if base:
-            low, high = self._interval()
-            interval = rounded(low / base), rounded(high / base)
+            # The shares differ by the answers that agree on one side only; their exact binomial bounds bound the difference.
+            (low_head, high_head), (low_base, high_base) = (
+                _clopper_pearson(count, answers) for count in (self.base.other_alone, self.base.own_alone)
+            )
+            interval = rounded((low_head - high_base) / base), rounded((high_head - low_base) / base)
             delta = relative_change(base, head)
             row = msgspec.structs.replace(row, delta=delta, interval=interval, confidence=_CONFIDENCE)
         yield row
-
-    def _interval(self) -> tuple[float, float]:
-        """Bounds of the difference of the shares, from the exact binomial bounds of the answers that agree on one side only."""
-        (low_head, high_head), (low_base, high_base) = (
-            _clopper_pearson(count, self.base.answers) for count in (self.base.other_alone, self.base.own_alone)
-        )
-        return low_head - high_base, high_head - low_base
 
 
 def compare_answers(base: Iterable[Turn], head: Iterable[Turn]) -> ComparedAnswers | None:

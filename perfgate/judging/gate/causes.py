@@ -473,7 +473,8 @@ def _from_comparisons(comparisons: Iterable[Comparison]) -> Iterator[Cause]:
             yield from (_of_kernels(where, part) for part in comparison.parts)
         elif comparison.unit == "s":
             inclusive = comparison.metric.startswith(PYTHON_TIMES)
-            yield from (_of_stage(where, part, inclusive=inclusive) for part in slower_stages(comparison))
+            for part in slower_stages(comparison):
+                yield replace(_of_kernels(where, part), line=part.line, stage=True, inclusive=inclusive)
         else:
             amount = metric(comparison.metric).amount
             yield from (_of_count(where, part, amount) for part in comparison.parts)
@@ -504,11 +505,6 @@ def _of_count(where: _Place, part: Part, amount: Amount) -> Cause:
 
 def _of_kernels(where: _Place, part: Part) -> Cause:
     return Cause(workload=where[0], shape=where[1], op=part.name, more_time=part.head - part.base)
-
-
-def _of_stage(where: _Place, part: Part, *, inclusive: bool) -> Cause:
-    more_time = part.head - part.base
-    return replace(_of_kernels(where, part), more_time=more_time, line=part.line, stage=True, inclusive=inclusive)
 
 
 def _of_change(change: OperatorDelta) -> Cause:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from perfgate.document.explanation import Origin
 from perfgate.document.profile import CalledFunction
@@ -103,7 +103,8 @@ class ChangedCode:
                 return Origin(line=f"{change.file}:{change.first}", reach="function", function=change.function)
         if len(self._all) > MOST_ELSEWHERE:
             return None
-        return next((Origin(line=_line(c), reach="elsewhere", function=c.function) for c in self._all), None)
+        elsewhere = (Origin(line=f"{c.file}:{c.first}", reach="elsewhere", function=c.function) for c in self._all)
+        return next(elsewhere, None)
 
     def _at(self, line: str | None) -> CodeChange | None:
         file, number = _split(line)
@@ -112,24 +113,19 @@ class ChangedCode:
     def _in_function(self, line: str) -> CodeChange | None:
         """The change nearest to a line, among those in the innermost changed function around it."""
         file, number = _split(line)
-        inside = list(self._of_functions(file, number))
+        inside = [
+            change
+            for change in self._changes.get(file, [])
+            if change.begins is not None and change.ends is not None and change.begins <= number <= change.ends
+        ]
         innermost = max((change.begins or 0 for change in inside), default=0)
         nearest = [change for change in inside if change.begins == innermost]
         return min(nearest, key=lambda change: abs(change.first - number), default=None)
-
-    def _of_functions(self, file: str, number: int) -> Iterator[CodeChange]:
-        for change in self._changes.get(file, []):
-            if change.begins is not None and change.ends is not None and change.begins <= number <= change.ends:
-                yield change
 
     def _around(self, line: str) -> CalledFunction | None:
         file, number = _split(line)
         around = [function for function in self._functions.get(file, []) if function.first <= number <= function.last]
         return min(around, key=lambda function: function.last - function.first, default=None)
-
-
-def _line(change: CodeChange) -> str:
-    return f"{change.file}:{change.first}"
 
 
 def _split(line: str | None) -> tuple[str, int]:

@@ -134,17 +134,13 @@ def _turns_of(run: RunDocument) -> dict[_Key, _Turns]:
     for step in run.steps:
         for value in step.values:
             number = ChecklistNumber.of(step.number, step.workload, value)
-            turns.setdefault(number[1:], {})[_turn(value)] = value.value
+            turn = _number(value.labels.get(REPEAT, "1"))
+            turns.setdefault(number[1:], {})[turn] = value.value
     return turns
 
 
-def _turn(value: Value) -> int:
-    """The turn of a value; 0 if its label is no number, which no turn has."""
-    return _number(value.labels.get(REPEAT, "1"))
-
-
 def _number(text: str) -> int:
-    """The number of a label, 0 if it is none."""
+    """The number of a label; 0, which no turn has, if it is none."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < _MOST_DIGITS else 0
 
 

@@ -177,13 +177,6 @@ class ProcessFastPath(NamedTuple):
     fastest: Floats
 
 
-class PairedFastPath(NamedTuple):
-    """Second over first, as a logarithm, and the weight of the pair: less if its quads disagree."""
-
-    effect: float
-    weight: float
-
-
 def fast_path(quads: Sequence[Floats]) -> ProcessFastPath:
     """Locate the calls of a process, given as seconds above 0 for every quad in the order of measuring."""
     return ProcessFastPath(
@@ -193,17 +186,17 @@ def fast_path(quads: Sequence[Floats]) -> ProcessFastPath:
     )
 
 
-def compare_fast_paths(first: ProcessFastPath, second: ProcessFastPath) -> PairedFastPath:
-    """Compare two processes that ran the same quads.
+def compare_fast_paths(first: ProcessFastPath, second: ProcessFastPath) -> tuple[float, float]:
+    """Second over first, as a logarithm, and the weight of the pair, of two processes that ran the same quads.
 
-    The weight is 1 / sqrt(0.7 %^2 + se^2), se the standard error of the median over quads from their median absolute
-    deviation; swapping the sides changes neither.
+    The weight is less if the quads disagree: 1 / sqrt(0.7 %^2 + se^2), se the standard error of the median over quads from
+    their median absolute deviation. Swapping the sides changes only the sign of the effect.
     """
     low, fastest = second.low - first.low, second.fastest - first.fastest
     effect = float(np.median([second.p10 - first.p10, np.median(low), np.median(fastest)]))
     quads = (low + fastest) / 2
     error = _MEDIAN_ERROR * 1.4826 * float(np.median(np.abs(quads - np.median(quads)))) / math.sqrt(quads.size)
-    return PairedFastPath(effect=effect, weight=1 / math.sqrt(BETWEEN_PAIRS**2 + error**2))
+    return effect, 1 / math.sqrt(BETWEEN_PAIRS**2 + error**2)
 
 
 # --- one process
@@ -480,12 +473,9 @@ def _log_p99(seconds: Floats) -> float:
 
 
 def _fast_path_effects(pairs: Sequence[tuple[ProcessFastPath, ProcessFastPath]], clock: Clock) -> PairedEffect:
-    compared = [compare_fast_paths(first, second) for first, second in pairs]
-    differences = Differences(
-        np.array([pair.effect for pair in compared]), np.array([pair.weight for pair in compared])
-    )
+    effects, weights = np.array([compare_fast_paths(first, second) for first, second in pairs]).T
     base = float(np.exp(np.median([first.p10 for first, _ in pairs])))
-    return PairedEffect.of(differences, base, "paired")._replace(pairs=len(pairs), clock=clock)
+    return PairedEffect.of(Differences(effects, weights), base, "paired")._replace(pairs=len(pairs), clock=clock)
 
 
 def _log_ratios(levels: list[tuple[float, float]], *, pairs: int, clock: Clock = "wall") -> PairedEffect:

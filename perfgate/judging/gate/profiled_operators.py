@@ -43,7 +43,11 @@ class OperatorGrowth(NamedTuple):
         return self.operator.line.rpartition(":")[0], self.operator.function
 
     def contribution(self, line: str | None = None) -> OperatorDelta:
-        kind = self._kind()
+        kind: PartKind = "slower"
+        if not self.base_calls:
+            kind = "added"
+        elif self.operator.calls > (1 + _SAME_COUNT) * self.base_calls:
+            kind = "more"
         return OperatorDelta(
             op=self.operator.name,
             kind=kind,
@@ -52,11 +56,6 @@ class OperatorGrowth(NamedTuple):
             head_count=None if kind == "slower" else rounded(self.operator.calls),
             line=line or self.line,
         )
-
-    def _kind(self) -> PartKind:
-        if not self.base_calls:
-            return "added"
-        return "more" if self.operator.calls > (1 + _SAME_COUNT) * self.base_calls else "slower"
 
 
 def grown_operators(base: JobProfile, head: JobProfile, changes: Sequence[CodeChange]) -> list[OperatorGrowth]:

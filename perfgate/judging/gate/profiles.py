@@ -144,7 +144,9 @@ def _grown(base: JobProfile, head: JobProfile, stretch: float, changes: Sequence
     code = ChangedCode(changes, head.functions)
     for function, lines in _by_function(head.lines).items():
         before, after = _sum(lines_before.get(function, ())), _sum(lines)
-        is_expected = _is_changed(lines, changes) or any(_is_called_by_change(code, line.line) for line in lines)
+        origins = (code.origin(line.line) for line in lines)
+        is_called_by_change = any(origin is not None and origin.reach == "caller" for origin in origins)
+        is_expected = _is_changed(lines, changes) or is_called_by_change
         if not is_expected and before.waited > _BACKGROUND * base.seconds:
             before, after = before._replace(waited=0.0), after._replace(waited=0.0)
         seconds = _growth(before, after, stretch)
@@ -152,11 +154,6 @@ def _grown(base: JobProfile, head: JobProfile, stretch: float, changes: Sequence
         if seconds > (_SURE_OF_CHANGED if is_expected else _SURE) * error:
             grown.append((function, seconds, _line(lines_before.get(function, ()), lines, stretch)))
     return sorted(grown, key=lambda growth: (-growth[1], growth[0]))
-
-
-def _is_called_by_change(code: ChangedCode, line: str) -> bool:
-    origin = code.origin(line)
-    return origin is not None and origin.reach == "caller"
 
 
 def _is_changed(lines: Iterable[ProfiledLine], changes: Iterable[CodeChange]) -> bool:

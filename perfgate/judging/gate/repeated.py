@@ -17,7 +17,6 @@ from perfgate.judging.gate.comparison import (
     configured_tolerance,
     margins_for_unchanged,
 )
-from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
 from perfgate.judging.gate.judge import Tested, judge_together
 from perfgate.judging.gate.numbers import ChecklistNumber
@@ -67,18 +66,12 @@ def _rows(evidence: Evidence, policy: Policy, name: str) -> Iterator[Tested | Co
             if isinstance(found, Message):
                 yield comparison(place, name, "repeated", "inconclusive", gating=True, tolerance=allowed, reason=found)
             else:
-                yield _tested(place, name, found, allowed, policy, evidence)
+                moved = found.method == "repeated" or place.workload not in evidence.kept_layout
+                margins = margins_for_unchanged(policy, name, *place, moved=moved)
+                yield Tested(place, name, found, allowed, margins, better=metric(name).better)
 
 
 def _allowed(policy: Policy, name: str, workload: str, shape: str) -> float | None:
     named = [place for key in policy.tolerances if (place := parse_place(key)).metric == name]
     is_meant = any(place.covers(workload, shape) for place in named)
     return configured_tolerance(policy, name, workload, shape) if is_meant else None
-
-
-def _tested(
-    place: ShapePlace, name: str, effect: PairedEffect, allowed: float, policy: Policy, evidence: Evidence
-) -> Tested:
-    moved = effect.method == "repeated" or place.workload not in evidence.kept_layout
-    margins = margins_for_unchanged(policy, name, *place, moved=moved)
-    return Tested(place, name, effect, allowed, margins, better=metric(name).better)

@@ -282,7 +282,10 @@ def compare_expected_kernels(head: RunIndex, policy: Policy) -> Iterator[Compari
             reason = Message("gate.kernels-left-out")
         else:
             outcome = "regressed"
-            named = [Message("gate.kernel-missing", {"kernel": k.pattern, "nearest": k.nearest}) for k in missing]
+            named = [
+                Message("gate.kernel-missing", {"kernel": pattern, "nearest": nearest})
+                for pattern, nearest in missing.items()
+            ]
             reason = Message("gate.kernels-missing", {"kernels": named})
         yield comparison(
             ShapePlace(workload.name, ""),
@@ -291,7 +294,7 @@ def compare_expected_kernels(head: RunIndex, policy: Policy) -> Iterator[Compari
             outcome,
             gating=True,
             base=len(policy.kernels),
-            head=None if outcome == "inconclusive" else len(policy.kernels) - len(missing),
+            head=None if outcome == "inconclusive" else sum(pattern not in missing for pattern in policy.kernels),
             reason=reason,
-            parts=[Part(name=kernel.pattern, base=1, head=0) for kernel in missing] if outcome == "regressed" else [],
+            parts=[Part(name=pattern, base=1, head=0) for pattern in missing] if outcome == "regressed" else [],
         )

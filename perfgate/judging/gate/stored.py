@@ -42,8 +42,13 @@ def compare_stored(head: RunDocument, history: History) -> list[StoredComparison
         (number.workload, number.shape, number.metric, number.labels): value.value
         for number, value in leading_numbers(head).items()
     }
-    values = ((series, numbers.get(_key(series))) for series in history.series if series.values or series.left_out)
-    return [_compare(series, value) for series, value in values if value is not None]
+    rows = []
+    for series in history.series:
+        labels = tuple(sorted(series.labels.items()))
+        value = numbers.get((series.workload, series.shape, series.metric, labels))
+        if value is not None and (series.values or series.left_out):
+            rows.append(_compare(series, value))
+    return rows
 
 
 def level(values: Sequence[float], is_accepted: Callable[[int], bool], name: str) -> list[float]:
@@ -146,10 +151,6 @@ def accepts(acceptance: Acceptance, metric: str, workload: str, shape: str) -> b
     """Whether an acceptance covers this metric; accepting one time of a call accepts that calls take longer."""
     names = _OF_A_CALL if metric in _OF_A_CALL else (metric,)
     return any(key_matches(acceptance.metric, name, workload, shape) for name in names)
-
-
-def _key(series: HistorySeries) -> tuple[str, str, str, tuple[tuple[str, str], ...]]:
-    return series.workload, series.shape, series.metric, tuple(sorted(series.labels.items()))
 
 
 def _compare(series: HistorySeries, value: float) -> StoredComparison:

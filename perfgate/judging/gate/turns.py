@@ -145,20 +145,20 @@ def _cells(job: JobRecord, number: JobNumber, measured: Mapping[int, Quad], poli
     quads_of_job = list(measured.values())
     if not quads_of_job or any(number.metric not in turn.values for q in quads_of_job for turn in (*q.base, *q.head)):
         return
-    logs = [[_mean_log(turns, number.metric) for turns in (quad.base, quad.head)] for quad in quads_of_job]
-    table = np.array(logs)
+    table = np.array([[_mean_log(turns, number.metric) for turns in (quad.base, quad.head)] for quad in quads_of_job])
     if not np.isfinite(table).all():
         return
     starts = None if job.kind == "command" or job.fits == "alternate" else [quad.start for quad in quads_of_job]
     place = ShapePlace(job.name, "")
     allowed = _allowed(policy, number.metric, place)
+    margin = JOB_OK_MARGIN * metric(number.metric).ok_margin_scale if policy.ok_margin is None else policy.ok_margin
     differences = Differences.of(table[:, 1] - table[:, 0], starts)
     tested = Tested(
         place,
         number.metric,
         PairedEffect.of(differences, math.exp(float(np.median(table[:, 0]))), "turns"),
         tolerance=allowed,
-        margins=[max(allowed, _margin(policy, metric(number.metric).ok_margin_scale))],
+        margins=[max(allowed, margin)],
         better=number.better,
         gating=number.gating or number.metric == TTFT_P99,
     )
@@ -212,10 +212,6 @@ def _parts(name: str, quads: Iterable[Quad]) -> list[Part]:
     listed = list(quads)
     exposed = exposed_parts(*turns_of(listed)) if name == RANKS_STEP else []
     return sorted([*rank_parts(name, listed), *exposed], key=lambda part: part.base - part.head)
-
-
-def _margin(policy: Policy, scale: float) -> float:
-    return JOB_OK_MARGIN * scale if policy.ok_margin is None else policy.ok_margin
 
 
 def _mean_log(turns: Iterable[Turn], name: str) -> float:
@@ -292,20 +288,19 @@ def compare_quantiles(evidence: Evidence) -> list[QuantileComparison]:
     """The quantiles of all numbers with samples on both sides, each over all turns of its side."""
     rows = []
     for job in evidence.head.run.jobs:
-        before, after = (
-            {entry.metric: entry for entry in sample_quantiles(job.name, run.turns)} for run in evidence.runs
-        )
-        rows += [
-            QuantileComparison(
-                workload=job.name,
-                metric=name,
-                base=[rounded(value) for value in before[name].seconds],
-                head=[rounded(value) for value in after[name].seconds],
-                counts=(before[name].count, after[name].count),
-            )
-            for name in before
-            if name in after
-        ]
+        before, after = (sample_quantiles(job.name, run.turns) for run in evidence.runs)
+        for name in before:
+            if name in after:
+                (base_count, base), (head_count, head) = before[name], after[name]
+                rows.append(
+                    QuantileComparison(
+                        workload=job.name,
+                        metric=name,
+                        base=[rounded(seconds) for seconds in base],
+                        head=[rounded(seconds) for seconds in head],
+                        counts=(base_count, head_count),
+                    )
+                )
     return rows
 
 

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from perfgate.errors import StoreError
 from perfgate.judging.store import layout
 from perfgate.judging.store.layout import RunFile
 from perfgate.judging.store.scratch import Tip
-from perfgate.judging.store.store import RunEntry
-
-
-class SeriesPlace(NamedTuple):
-    """The key of a series, in the sort order of lists; ``labels`` as in a run file."""
-
-    workload: str
-    shape: str
-    metric: str
-    labels: str
-    fingerprint: str
+from perfgate.judging.store.store import RunEntry, SeriesPlace
 
 
 class BranchContents:
@@ -59,7 +48,7 @@ class BranchContents:
             series: dict[SeriesPlace, list[tuple[RunFile, float]]] = {}
             for file in sorted(self.runs(project), key=lambda file: (file.started, file.run.id)):
                 for value in file.values:
-                    place = SeriesPlace(value.workload, value.shape, value.metric, value.labels, file.run.fingerprint)
+                    place = value.place(file.run.fingerprint)
                     series.setdefault(place, []).append((file, value.value))
             self._histories[project] = series
         return self._histories[project]

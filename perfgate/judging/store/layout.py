@@ -14,7 +14,7 @@ import gzip
 import hashlib
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -24,7 +24,7 @@ from perfgate.document.history import Acceptance, Confirmation, Triage, moment
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES, parse_json
 from perfgate.errors import DocumentError, StoreError
-from perfgate.judging.store.store import RunEntry, StoredDocument, run_entry
+from perfgate.judging.store.store import RunEntry, Statement, StoredDocument, run_entry
 from perfgate.locale import Activity
 
 VERSION = 1
@@ -37,9 +37,15 @@ MOST_GATES = 2000
 REMEDY = Activity(
     "restore an earlier commit of the branch, or delete the file from it; `perfgate baseline record` stores new runs"
 )
+_FOLDERS: Mapping[type[msgspec.Struct], str] = {
+    Acceptance: "acceptances",
+    Triage: "triages",
+    Confirmation: "confirmations",
+    GateRecord: "gates",
+}
 _MARK = re.compile(r"perfgate-store-v([0-9]{1,6})")
 _DOCUMENT = re.compile(r"documents/([0-9a-f]{64})\.json\.gz")
-_RUN = re.compile(r"runs/([^/]+)/([0-9a-f]{16})-([0-9a-f]{64})\.json")
+_RUN = re.compile(r"runs/[^/]+/[0-9a-f]{16}-([0-9a-f]{64})\.json")
 _Record = TypeVar("_Record")
 
 
@@ -48,14 +54,6 @@ class RunFile(RunEntry, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     schema: Literal["perfgate/stored-run"] = "perfgate/stored-run"
     schema_version: Literal[1] = 1
-
-
-class PathOfRun(msgspec.Struct, frozen=True):
-    """The fields in the path of a run file."""
-
-    project: str
-    session: str
-    id: str
 
 
 def pack_run(run: RunDocument, document: StoredDocument) -> tuple[RunFile, bytes]:
@@ -88,20 +86,9 @@ def session_prefix(project: str, session: str) -> str:
     return f"{runs_prefix(project)}{_digest(session)[:16]}-"
 
 
-def acceptances_path(project: str) -> str:
-    return f"acceptances/{project_key(project)}.json"
-
-
-def confirmations_path(project: str) -> str:
-    return f"confirmations/{project_key(project)}.json"
-
-
-def triages_path(project: str) -> str:
-    return f"triages/{project_key(project)}.json"
-
-
-def gates_path(project: str) -> str:
-    return f"gates/{project_key(project)}.json"
+def list_path(kind: type[Statement], project: str) -> str:
+    """The file of a project's statements of a kind."""
+    return f"{_FOLDERS[kind]}/{project_key(project)}.json"
 
 
 def project_key(project: str) -> str:
@@ -110,10 +97,10 @@ def project_key(project: str) -> str:
     return f"{readable or 'project'}-{_digest(project)[:12]}"
 
 
-def parse_run_path(path: str) -> PathOfRun | None:
-    """The fields in the path of a run file; None for another file."""
+def parse_run_path(path: str) -> str | None:
+    """The run id in the path of a run file; None for another file."""
     match = _RUN.fullmatch(path)
-    return PathOfRun(match[1], match[2], match[3]) if match else None
+    return match[1] if match else None
 
 
 def parse_document_path(path: str) -> str | None:
@@ -126,7 +113,7 @@ def encode(record: msgspec.Struct) -> bytes:
     return msgspec.json.encode(record) + b"\n"
 
 
-def encode_list(records: Sequence[msgspec.Struct]) -> bytes:
+def encode_list(records: Sequence[object]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(records), indent=1) + b"\n"
 
 
@@ -170,25 +157,14 @@ def decode(data: bytes, kind: type[_Record], *, name: str) -> _Record:
         value: Any = parse_json(data, name=name, max_bytes=MAX_SMALL_BYTES)
         return msgspec.convert(value, kind)
     except (DocumentError, msgspec.ValidationError) as error:
-        raise StoreError(
-            "{name} is damaged: {why}; {remedy}", name=name, why=_why(error, name), remedy=REMEDY
-        ) from error
+        why = str(error).removeprefix(f"{name}: ")
+        raise StoreError("{name} is damaged: {why}; {remedy}", name=name, why=why, remedy=REMEDY) from error
 
 
-def decode_acceptances(data: bytes, *, name: str) -> list[Acceptance]:
-    return decode(data, list[Acceptance], name=name)
-
-
-def decode_confirmations(data: bytes, *, name: str) -> list[Confirmation]:
-    return decode(data, list[Confirmation], name=name)
-
-
-def decode_triages(data: bytes, *, name: str) -> list[Triage]:
-    return decode(data, list[Triage], name=name)
-
-
-def decode_gates(data: bytes, *, name: str) -> list[GateRecord]:
-    return decode(data, list[GateRecord], name=name)
+def decode_list(data: bytes, kind: type[Statement], *, name: str) -> list[Statement]:
+    """The statements of a list. Raises StoreError if it is damaged."""
+    statements: list[Statement] = decode(data, list[kind], name=name)  # type: ignore[valid-type]  # made here, for msgspec
+    return statements
 
 
 def first_files() -> dict[str, bytes]:
@@ -201,12 +177,8 @@ def first_files() -> dict[str, bytes]:
 def orphans(paths: Iterable[str]) -> set[str]:
     """The documents among the paths that no run file refers to."""
     paths = list(paths)
-    runs = {run.id for run in map(parse_run_path, paths) if run}
+    runs = set(map(parse_run_path, paths))
     return {path for path in paths if (run := parse_document_path(path)) and run not in runs}
-
-
-def _why(error: Exception, name: str) -> str:
-    return str(error).removeprefix(f"{name}: ")
 
 
 def _digest(text: str) -> str:

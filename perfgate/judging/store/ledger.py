@@ -72,7 +72,7 @@ class Ledger:
     def __init__(self, database: StoreDatabase, clock: Callable[[], datetime]) -> None:
         self._database, self._clock = database, clock
 
-    def create_token(self, name: str, project: str | None, scope: TokenScope, *, actor: str = LOCAL) -> NewToken:
+    def create_token(self, name: str, project: str | None, scope: TokenScope) -> NewToken:
         """Create a token and return it with its secret."""
         secret = TOKEN_PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
         token = ServiceToken(
@@ -81,10 +81,10 @@ class Ledger:
         row = {**msgspec.structs.asdict(token), "sha256": _hash(secret)}
         with self._database.writing() as connection:
             connection.execute(TOKENS.insert().values(row))
-            self.note(connection, actor, "token created", project or "", _subject(token))
+            self.note(connection, LOCAL, "token created", project or "", _subject(token))
         return NewToken(token=token, secret=secret)
 
-    def revoke(self, token_id: str, *, actor: str = LOCAL) -> ServiceToken:
+    def revoke(self, token_id: str) -> ServiceToken:
         """Revoke a token for good. Raises StoreError if there is none with this id; revoking it twice changes nothing."""
         with self._database.writing() as connection:
             row = connection.execute(sa.select(TOKENS).where(TOKENS.c.id == token_id)).mappings().first()
@@ -100,7 +100,7 @@ class Ledger:
             revoked = msgspec.structs.replace(token, revoked_at=self._clock().isoformat())
             change = TOKENS.update().where(TOKENS.c.id == token_id)
             connection.execute(change.values(revoked_at=revoked.revoked_at))
-            self.note(connection, actor, "token revoked", token.project or "", _subject(token))
+            self.note(connection, LOCAL, "token revoked", token.project or "", _subject(token))
             return revoked
 
     def tokens(self) -> list[ServiceToken]:

@@ -145,7 +145,7 @@ def find_link(location: BranchLocation, place: StorePlace) -> RemoteBranch:
             header, secrets = _authorization(access)
             settings += ((f"http.{access.server}/.extraHeader", header),)
             url, isolated = _without_user(url), True
-        elif not _is_local(url):
+        elif not (_is_path(url) or url.startswith("file://")):
             hint = Activity("; the job's token is sent to {server} only", server=access.server)
     return RemoteBranch(
         branch=location.branch,
@@ -217,10 +217,6 @@ def _authorization(access: GitAccess) -> tuple[str, tuple[str, ...]]:
 
 def _is_path(url: str) -> bool:
     return "://" not in url and not _SCP_LIKE.match(url)
-
-
-def _is_local(url: str) -> bool:
-    return _is_path(url) or url.startswith("file://")
 
 
 def _is_ssh_of(url: str, server: str) -> bool:

@@ -37,7 +37,8 @@ def expired_sets(
     sets: Sequence[ArtifactSet], retained_runs: Collection[str], retention: Retention, now: datetime
 ) -> ExpiredSets:
     """Of ``sets``, oldest first, those that may go; ``retained_runs`` are the ids of runs of main whose sets stay."""
-    free = [one for one in sets if not _is_retained(one, retained_runs)]
+    # A check that found a regression holds the traces of its base too.
+    free = [one for one in sets if one.verdict != "FAIL" and one.id not in retained_runs]
     expired = [
         one for one in free if retention.older_than is not None and now - moment(one.kept_at) > retention.older_than
     ]
@@ -49,8 +50,3 @@ def expired_sets(
         size -= one.bytes
     above = size - retention.larger_than if retention.larger_than is not None else 0
     return ExpiredSets(expired, len(sets) - len(free), max(0, above))
-
-
-def _is_retained(artifacts: ArtifactSet, retained_runs: Collection[str]) -> bool:
-    """A check that found a regression holds the traces of its base too."""
-    return artifacts.verdict == "FAIL" or artifacts.id in retained_runs

@@ -5,26 +5,17 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 
 from perfgate.document.history import StoredRun
 from perfgate.judging.store.database import StoreDatabase
-from perfgate.judging.store.store import RunEntry, StoredDocument, StoredValue
+from perfgate.judging.store.store import RunEntry, SeriesPlace, StoredDocument
 from perfgate.judging.store.tables import CONDITIONS, DOCUMENTS, RUNS, SERIES, VALUES
 
 LISTED = [column for column in RUNS.c if column is not RUNS.c.number]
-
-
-class _Place(NamedTuple):
-    """The place of a value among those of its project and testbed."""
-
-    workload: str
-    shape: str
-    metric: str
-    labels: str
 
 
 def id_of_session(connection: sa.Connection, run: StoredRun) -> str | None:
@@ -54,16 +45,17 @@ def insert_run(
     if entry.conditions:
         insert(CONDITIONS, [{"run": run, "conditions": msgspec.json.encode(entry.conditions).decode()}])
     series = _series_of(connection, entry.run)
+    places = [value.place(entry.run.fingerprint) for value in entry.values]
     # In one order: two writers who add the same ones never wait for each other in a circle.
-    if missing := sorted({_place(value) for value in entry.values} - series.keys()):
-        shared = {name: getattr(entry.run, name) for name in ("project", "fingerprint", "device_kind")}
+    if missing := sorted(set(places) - series.keys()):
+        shared = {"project": entry.run.project, "device_kind": entry.run.device_kind}
         insert(SERIES, [{**shared, **place._asdict()} for place in missing])
         series = _series_of(connection, entry.run)
     insert(
         VALUES,
         [
-            {"series": series[_place(value)], "started": entry.started, "run": run, "value": value.value}
-            for value in entry.values
+            {"series": series[place], "started": entry.started, "run": run, "value": value.value}
+            for place, value in zip(places, entry.values)
         ],
     )
     return there
@@ -95,13 +87,9 @@ def _row(run: StoredRun, started: float) -> dict[str, Any]:
     }
 
 
-def _series_of(connection: sa.Connection, run: StoredRun) -> dict[_Place, int]:
+def _series_of(connection: sa.Connection, run: StoredRun) -> dict[SeriesPlace, int]:
     """The numbers of the series of a run's testbed, by their places."""
-    names = [SERIES.c[name] for name in _Place._fields]
+    names = [SERIES.c[name] for name in SeriesPlace._fields]
     query = sa.select(SERIES.c.number, *names)
     rows = connection.execute(query.where(SERIES.c.project == run.project, SERIES.c.fingerprint == run.fingerprint))
-    return {_Place(*place): number for number, *place in rows}
-
-
-def _place(value: StoredValue) -> _Place:
-    return _Place(value.workload, value.shape, value.metric, value.labels)
+    return {SeriesPlace(*place): number for number, *place in rows}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -37,6 +37,18 @@ _NO_PORT = re.compile(r"(?<=://)[^/@?\[\]]*:(?=[^/@?]*[^0-9/@?])[^/@?]*")
 _SECRET = re.compile(r"(?i)(password|token|secret)=[^&]*")
 # Limit on how far the clock of a measuring machine may be ahead: a trend omits runs dated later.
 AHEAD = timedelta(weeks=4)
+# What people and gates stated about commits: of two with one key, the one that was stated later counts.
+Statement = TypeVar("Statement", Acceptance, Triage, Confirmation, GateRecord)
+
+
+class SeriesPlace(NamedTuple):
+    """The key of a series of a project, in the sort order of lists; ``labels`` as `labels_text` writes them."""
+
+    workload: str
+    shape: str
+    metric: str
+    labels: str
+    fingerprint: str
 
 
 class StoredValue(msgspec.Struct, frozen=True, array_like=True):
@@ -47,6 +59,9 @@ class StoredValue(msgspec.Struct, frozen=True, array_like=True):
     metric: str
     labels: str
     value: float
+
+    def place(self, fingerprint: str) -> SeriesPlace:
+        return SeriesPlace(self.workload, self.shape, self.metric, self.labels, fingerprint)
 
 
 class RunEntry(msgspec.Struct, frozen=True, kw_only=True):

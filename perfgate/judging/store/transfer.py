@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
 
 import msgspec
 
-from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage
+from perfgate.document.history import StoredRun
 from perfgate.errors import StoreError
 from perfgate.judging.store.layout import encode_list, project_key
-from perfgate.judging.store.store import Store, StoredDocument, intact_run
+from perfgate.judging.store.store import Statement, Store, StoredDocument, intact_run
 
 AT_ONCE = 50
-Statement = TypeVar("Statement", Acceptance, Triage, Confirmation, GateRecord)
 INDEX = "index.json"
 Advance = Callable[[str, int, int], None]
 """Told of a project, how many of its runs are done, and how many there are."""
@@ -27,14 +24,6 @@ class Transferred(msgspec.Struct, kw_only=True):
     acceptances: int = 0
     confirmations: int = 0
     damaged: list[str] = []
-
-
-class ExportedProject(msgspec.Struct, frozen=True, kw_only=True):
-    """A project in the index of an export: its folder there, and its runs, newest first."""
-
-    project: str
-    folder: str
-    runs: list[StoredRun]
 
 
 def copy_store(source: Store, target: Store, projects: Iterable[str], advance: Advance) -> Transferred:
@@ -84,17 +73,16 @@ def exported_files(
         yield f"{folder}/triages.json", encode_list(store.triages(project))
         yield f"{folder}/confirmations.json", encode_list(confirmations)
         yield f"{folder}/gates.json", encode_list(store.gates(project))
-        index.append(ExportedProject(project=project, folder=folder, runs=[run for run in runs if run.id in exported]))
+        newest_first = [run for run in runs if run.id in exported]
+        index.append({"project": project, "folder": folder, "runs": newest_first})
     yield INDEX, encode_list(index)
 
 
-def in_batches(
-    runs: Sequence[StoredRun], project: str, advance: Advance, *, size: int = AT_ONCE
-) -> Iterator[Sequence[StoredRun]]:
+def in_batches(runs: Sequence[StoredRun], project: str, advance: Advance) -> Iterator[Sequence[StoredRun]]:
     """The runs of a project, as many at a time as are held in memory."""
-    for start in range(0, len(runs), size):
+    for start in range(0, len(runs), AT_ONCE):
         advance(project, start, len(runs))
-        yield runs[start : start + size]
+        yield runs[start : start + AT_ONCE]
 
 
 def _intact(

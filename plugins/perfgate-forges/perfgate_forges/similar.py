@@ -15,10 +15,11 @@ from urllib.parse import quote
 import msgspec
 
 from perfgate.errors import ForgeError, ForgeHasNoArtifactsError, ForgeHasNoStatusesError
-from perfgate.judging.forge.dialects import Dialect, DialectForge, User
+from perfgate.judging.forge.dialects import Dialect, DialectForge
 from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Clock, Comment, CommitStatus, ForgeArtifact, Sleep
 from perfgate.judging.forge.http import MAX_PAGES, ForgeSession, Ignored, Query
 from perfgate.judging.forge.orders import CommentEvent, CommentPlace, OrderedChange
+from perfgate.judging.forge.payloads import User
 
 T = TypeVar("T")
 

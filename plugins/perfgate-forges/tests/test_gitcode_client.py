@@ -9,7 +9,7 @@ import pytest
 from fake_dialects import GitCodeDialect
 from gitcode_api import GitCode
 
-from perfgate.judging.forge.comment import CommentState, Post, PostTexts, marker, post, read_state
+from perfgate.judging.forge.comment import CommentState, Posted, PostTexts, marker, post, read_state
 from perfgate.judging.forge.forge import CiEvent, Forge, connect
 from tests.fakes.forge import BOT_TOKEN, PERSON, PERSON_TOKEN, FakeForge, StoredChange
 
@@ -46,7 +46,7 @@ def _ours(fake: FakeForge) -> Forge:
     return connect(event, BOT_TOKEN, sleep=lambda seconds: None, clock=lambda: 0.0)
 
 
-def _post(fake: FakeForge, text: str, run: int) -> Post:
+def _post(fake: FakeForge, text: str, run: int) -> Posted:
     state = CommentState(run=run, attempt=1, head=HEAD, verdict="PASS", decided="PASS")
     return post(
         _ours(fake), 7, text, state, MARKER, sleep=lambda seconds: None, texts=PostTexts("{} → {}".format, "double")
@@ -70,8 +70,8 @@ def test_sdk__what_it_writes_edits_and_deletes__is_what_we_read(fake: FakeForge)
 def test_sdk__what_we_write__it_reads_on_every_page(fake: FakeForge) -> None:
     for number in range(101):
         fake.write(7, f"chatter {number}", PERSON)
-    assert _post(fake, "one", 1) == Post("created")
-    assert _post(fake, "two", 2) == Post("updated")
+    assert _post(fake, "one", 1) == "created"
+    assert _post(fake, "two", 2) == "updated"
     with _sdk(fake, PERSON_TOKEN) as client:
         pages = [client.pulls.list_comments(number=7, page=page, per_page=50) for page in (1, 2, 3, 4)]
     assert [len(page) for page in pages] == [50, 50, 2, 0]
@@ -86,7 +86,7 @@ def test_sdk__it_deletes_our_comment__we_write_anew(fake: FakeForge) -> None:
     _post(fake, "one", 1)
     with _sdk(fake) as client:
         client.pulls.delete_comment(comment_id=client.pulls.list_comments(number=7)[0].id)
-    assert _post(fake, "two", 2) == Post("created")
+    assert _post(fake, "two", 2) == "created"
     assert len(fake.comments[7]) == 1
 
 

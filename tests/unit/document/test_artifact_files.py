@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from perfgate.document import artifact_files
-from perfgate.document.artifact_files import CopiedFiles, copy_listed
+from perfgate.document.artifact_files import copy_listed
 from perfgate.document.run import Artifact
 from perfgate.errors import DocumentError
 
@@ -43,20 +43,20 @@ def zipped(*names: str, data: bytes = DATA) -> bytes:
     return packed.getvalue()
 
 
-def copied(source: Path | bytes, target: Path, *files: Artifact) -> CopiedFiles:
+def copied(source: Path | bytes, target: Path, *files: Artifact) -> tuple[list[Artifact], list[str]]:
     return copy_listed(source, files or (LISTED,), target)
 
 
 @pytest.mark.parametrize("prefix", ["", "perfgate-out/"])
 def test_copy_listed__in_a_zip__with_the_folder_around_it_or_without(tmp_path: Path, prefix: str) -> None:
-    assert copied(zipped(prefix + PATH), tmp_path) == CopiedFiles([LISTED], [])
+    assert copied(zipped(prefix + PATH), tmp_path) == ([LISTED], [])
     assert (tmp_path / PATH).read_bytes() == DATA
 
 
 def test_copy_listed__in_a_folder_and_in_a_zip_on_disk__copied(tmp_path: Path) -> None:
-    assert copied(folder(tmp_path / "a"), tmp_path / "b").files == [LISTED]
+    assert copied(folder(tmp_path / "a"), tmp_path / "b") == ([LISTED], [])
     (tmp_path / "c.zip").write_bytes(zipped(PATH))
-    assert copied(tmp_path / "c.zip", tmp_path / "d").files == [LISTED]
+    assert copied(tmp_path / "c.zip", tmp_path / "d") == ([LISTED], [])
     assert (tmp_path / "b" / PATH).read_bytes() == (tmp_path / "d" / PATH).read_bytes() == DATA
 
 
@@ -64,7 +64,7 @@ def test_copy_listed__in_a_folder_and_in_a_zip_on_disk__copied(tmp_path: Path) -
 def test_copy_listed__other_bytes_than_listed__left_out_and_none_of_it_stays(tmp_path: Path, data: bytes) -> None:
     for number, source in enumerate((folder(tmp_path / "folder", data), zipped(PATH, data=data))):
         target = tmp_path / f"target-{number}"
-        assert copied(source, target) == CopiedFiles([], [f"{PATH} is not the file that its document lists"])
+        assert copied(source, target) == ([], [f"{PATH} is not the file that its document lists"])
         assert not (target / PATH).exists()
 
 
@@ -97,9 +97,9 @@ def test_copy_listed__planted_in_the_folder__left_out_with_the_reason(
     tmp_path: Path, plant: Callable[[Path], None]
 ) -> None:
     plant(folder(tmp_path / "source") / PATH)
-    found = copied(tmp_path / "source", tmp_path / "target")
-    assert found.files == []
-    assert PATH in found.left_out[0]
+    files, left_out = copied(tmp_path / "source", tmp_path / "target")
+    assert files == []
+    assert PATH in left_out[0]
 
 
 @pytest.mark.parametrize(
@@ -107,13 +107,13 @@ def test_copy_listed__planted_in_the_folder__left_out_with_the_reason(
 )
 def test_copy_listed__path_that_leads_elsewhere__left_out(tmp_path: Path, path: str) -> None:
     for source in (folder(tmp_path / "source"), zipped(path or "empty")):
-        found = copied(source, tmp_path / "target", listed(path=path))
-        assert (found.files, len(found.left_out)) == ([], 1)
+        files, left_out = copied(source, tmp_path / "target", listed(path=path))
+        assert (files, len(left_out)) == ([], 1)
 
 
 def test_copy_listed__same_path_twice__copied_once(tmp_path: Path) -> None:
-    found = copied(folder(tmp_path / "a"), tmp_path / "b", LISTED, LISTED)
-    assert (found.files, len(found.left_out)) == ([LISTED], 1)
+    files, left_out = copied(folder(tmp_path / "a"), tmp_path / "b", LISTED, LISTED)
+    assert (files, len(left_out)) == ([LISTED], 1)
     assert (tmp_path / "b" / PATH).read_bytes() == DATA
 
 
@@ -125,9 +125,9 @@ def test_copy_listed__more_than_is_kept_of_a_run__the_rest_left_out(
     source = folder(tmp_path / "a")
     (source / "base").mkdir()
     (source / "base" / "trace.json.gz").write_bytes(DATA)
-    found = copied(source, tmp_path / "b", LISTED, second, listed(path="x", bytes=-1))
-    assert found.files == [LISTED]
-    assert [f"at most {len(DATA)}" in why or "beyond what is kept" in why for why in found.left_out] == [True, True]
+    files, left_out = copied(source, tmp_path / "b", LISTED, second, listed(path="x", bytes=-1))
+    assert files == [LISTED]
+    assert [f"at most {len(DATA)}" in why or "beyond what is kept" in why for why in left_out] == [True, True]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from perfgate.flows.bisect.search import ImpossibleStateError, TrialSides
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.store import open_project_store
 from perfgate.git.repository import Repository
-from perfgate.judging.report.render.bisection import result_line
+from perfgate.judging.report.view.bisection import BisectionWords
 from perfgate.judging.store.store import STORE_VARIABLE
 from tests.fakes.documents import make_comparison, make_counter, make_decision, make_failure, make_run
 from tests.fakes.remote import git
@@ -175,7 +175,7 @@ def test_bisect__irrelevant_and_broken_commits__the_slow_one_found_in_log2_gates
     document = search(gate, tmp_path / "out")
     assert [document.changes[at].commit for at in document.culprits[0]] == [history.commits[43]]
     assert (document.outcome, document.irrelevant, document.error) == ("found", 25, 0.0)
-    assert result_line(document) == f"Slower since {history.commits[43][:10]}, by Ada: commit 43"
+    assert BisectionWords(document).result == f"Slower since {history.commits[43][:10]}, by Ada: commit 43"
     assert document.followed == ["encoder/long counters.framework_ops"]
     # The ends, log2 of the commits that count, the broken ones that were met, and the culprit against its parent.
     assert len(gate.asked) <= 1 + ceil(log2(34)) + 2 + 1
@@ -235,7 +235,7 @@ def test_bisect__commits_around_the_slow_one_cannot_be_tried__all_of_them_named(
     history = make_history(tmp_path / "clone", 20, 11, broken)
     document = search(SimulatedGate(history), tmp_path / "out")
     assert [document.changes[at].commit for at in document.culprits[0]] == history.commits[10:13]
-    assert result_line(document) == (
+    assert BisectionWords(document).result == (
         f"{history.commits[12][:10]} is slower and {history.commits[9][:10]} is not; the commits between cannot be tried"
     )
     assert document.confirmation is None
@@ -254,7 +254,7 @@ def test_bisect__bad_is_not_slower__one_gate_and_no_culprit(tmp_path: Path) -> N
     gate = SimulatedGate(history)
     document = search(gate, tmp_path / "out")
     assert (document.outcome, len(gate.asked)) == ("none", 1)
-    assert result_line(document) == f"{history.commits[8][:10]} is not slower than {history.commits[0][:10]}"
+    assert BisectionWords(document).result == f"{history.commits[8][:10]} is not slower than {history.commits[0][:10]}"
 
 
 @pytest.mark.parametrize(("good", "complaint"), [(8, "is not before"), (3, "none of the 5 commits")])

@@ -18,7 +18,8 @@ from perfgate.flows.bisect.job import StackSearch, bisect_stack
 from perfgate.flows.bisect.request import parse_between
 from perfgate.flows.bisect.stacks import StackMaker
 from perfgate.flows.shared.options import CheckOptions
-from perfgate.judging.report.render.bisection import bisection_code, result_line
+from perfgate.judging.report.render.bisection import bisection_code
+from perfgate.judging.report.view.bisection import BisectionWords
 from tests.fakes.documents import make_counter, make_decision
 from tests.unit.flows.test_bisect_commits import Quiet, make_history
 
@@ -70,7 +71,7 @@ def test_bisect__versions_with_scripts__slow_one_found_and_those_without_environ
     gate = LaunchedGate()
     document = bisect(project, gate, ",".join(VERSIONS), f"source {project.parent}/toolkit/{{}}/set_env.sh")
     assert document.changes[0] == EnvironmentChange(before="1.0", after="1.1")
-    assert result_line(document) == "1.4 is slower and 1.2 is not; those between cannot be tried"
+    assert BisectionWords(document).result == "1.4 is slower and 1.2 is not; those between cannot be tried"
     answers = {document.changes[max(trial.changes)].after: trial for trial in document.tried}
     assert answers["1.3"].answer == "impossible"
     assert "No such file or directory" in (answers["1.3"].reason or "")
@@ -85,7 +86,7 @@ def test_bisect__new_environment_is_as_fast__one_gate(project: Path) -> None:
     gate = LaunchedGate()
     document = bisect(project, gate, "1.0,1.1,1.2", f"source {project.parent}/toolkit/{{}}/set_env.sh")
     assert (document.outcome, len(gate.asked)) == ("none", 1)
-    assert result_line(document) == "1.2 is not slower than 1.0"
+    assert BisectionWords(document).result == "1.2 is not slower than 1.0"
 
 
 @pytest.mark.parametrize("new", ["1.3", "1.5"])
@@ -93,7 +94,7 @@ def test_bisect__newest_environment_cannot_be_used__no_gate_and_exit_4(project: 
     gate = LaunchedGate()
     document = bisect(project, gate, f"1.0,{new}", f"source {project.parent}/toolkit/{{}}/set_env.sh")
     assert (gate.asked, bisection_code(document)) == ([], 4)
-    assert result_line(document).startswith(f"{new} cannot be measured: ")
+    assert BisectionWords(document).result.startswith(f"{new} cannot be measured: ")
 
 
 def test_bisect__old_environment_cannot_be_used__an_error_and_no_gate(project: Path) -> None:
@@ -112,7 +113,7 @@ def test_bisect__interpreters__their_own_paths(project: Path) -> None:
         python.chmod(0o755)
         pythons.append(str(python))
     document = bisect(project, LaunchedGate(), ",".join(pythons), None)
-    assert result_line(document) == f"Slower since {pythons[2]}; {pythons[1]} is not"
+    assert BisectionWords(document).result == f"Slower since {pythons[2]}; {pythons[1]} is not"
 
 
 def test_bisect__interpreter_that_does_not_exist__exit_2_and_its_path(project: Path) -> None:

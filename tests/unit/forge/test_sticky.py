@@ -20,7 +20,7 @@ from perfgate.judging.forge.comment import (
     ROUNDS,
     SETTLE_SECONDS,
     CommentState,
-    Post,
+    Posted,
     PostTexts,
     marker,
     post,
@@ -85,13 +85,13 @@ class Room:
     def replies(self) -> list[str]:
         return [one.body.splitlines()[1] for one in self.fake.comments.get(7, []) if " turned=" in one.body]
 
-    def publish(self, one: Publisher, before: Callable[[str], None], sleep: Callable[[float], None]) -> Post:
+    def publish(self, one: Publisher, before: Callable[[str], None], sleep: Callable[[float], None]) -> Posted:
         decided = one.verdict if one.verdict in ("PASS", "FAIL") else None
         state = CommentState(run=one.run, attempt=one.attempt, head=HEAD, verdict=one.verdict, decided=decided)
         forge = Meddled(self.forge(), before)
         return post(forge, 7, f"text of {one.name}", state, MARKER, sleep=sleep, texts=SAYINGS)
 
-    def at_once(self, publishers: list[Publisher], seed: int) -> dict[str, Post]:
+    def at_once(self, publishers: list[Publisher], seed: int) -> dict[str, Posted]:
         """Let publishers run at once; a seed decides how long each request takes."""
         time, done, failed = VirtualTime([one.name for one in publishers]), {}, []
 
@@ -150,7 +150,7 @@ def test_post__several_at_once__one_comment_of_the_newest_run_and_one_reply(room
     newest = max(publishers, key=lambda one: one.run)
     (stands,) = room.ours()
     assert (stands.run, stands.attempt, stands.verdict) == (newest.run, newest.attempt, "FAIL")
-    assert done[newest.name].outcome != "kept"
+    assert done[newest.name] != "kept"
     assert room.replies() == (["PASS → FAIL"] if first else [])
     assert len(room.fake.comments[7]) == 1 + first
 
@@ -161,7 +161,7 @@ def test_post__a_slow_older_run_edits_after_a_quick_newer_one_has_looked__is_rep
     slow, quick = Publisher(8, "PASS", pace=0.9), Publisher(9, "PASS", starts=0.8, pace=0.2)
     done = room.at_once([slow, quick], seed=0)
     assert [(state.run, state.verdict) for state in room.ours()] == [(9, "PASS")]
-    assert done[slow.name].outcome == "kept"
+    assert done[slow.name] == "kept"
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -213,7 +213,7 @@ def test_post__an_older_run_writes_over_ours_while_we_wait__is_repaired(room: Ro
             comment = room.fake.comments[7][0]
             comment.body = comment.body.replace('"run":3', '"run":2').replace("text of 3.1", "text of 2.1")
 
-    assert room.publish(Publisher(3, "PASS"), lambda call: None, older_run_edits) == Post("updated")
+    assert room.publish(Publisher(3, "PASS"), lambda call: None, older_run_edits) == "updated"
     assert waits == [SETTLE_SECONDS, SETTLE_SECONDS]
     assert "text of 3.1" in room.fake.comments[7][0].body
     assert [state.run for state in room.ours()] == [3]
@@ -230,7 +230,7 @@ def test_post__a_newer_run_writes_over_ours__is_left_and_the_turn_told_if_it_sta
         comment.body = comment.body.replace('"run":3', '"run":4').replace('"decided":"FAIL"', f'"decided":"{decided}"')
 
     done = room.publish(Publisher(3, "FAIL"), lambda call: None, newer_run_edits)
-    assert done == Post("kept", replied=bool(told))
+    assert done == "kept"
     assert room.replies() == told
 
 
@@ -247,7 +247,7 @@ def test_post__always_written_over__ends_with_what_to_do(room: Room) -> None:
 
 def test_post__deleted_at_once_by_a_person__is_not_written_twice(room: Room) -> None:
     deletes = _between(room, "comments", lambda: room.fake.comments.get(7, []).clear(), times=9)
-    assert room.publish(Publisher(1, "PASS"), deletes, lambda seconds: None) == Post("created")
+    assert room.publish(Publisher(1, "PASS"), deletes, lambda seconds: None) == "created"
     assert [call.method for call in room.fake.calls].count("POST") == 1
 
 
@@ -257,9 +257,9 @@ def test_post__our_text_made_unreadable_by_a_person__stands_as_they_left_it_unti
     def person_edits(seconds: float) -> None:
         room.fake.comments[7][0].body = f"{MARKER}\nmine now"
 
-    assert room.publish(Publisher(2, "PASS"), lambda call: None, person_edits) == Post("updated")
+    assert room.publish(Publisher(2, "PASS"), lambda call: None, person_edits) == "updated"
     assert room.fake.comments[7][0].body == f"{MARKER}\nmine now"
-    assert room.publish(Publisher(3, "PASS"), lambda call: None, lambda seconds: None) == Post("updated")
+    assert room.publish(Publisher(3, "PASS"), lambda call: None, lambda seconds: None) == "updated"
     assert [state.run for state in room.ours()] == [3]
 
 

@@ -55,7 +55,7 @@ def together(*documents: Documents) -> Documents:
 def test_look__samples_of_a_finished_workload__are_never_unpacked() -> None:
     """They are most of a document, so looks would take longer with every workload that was measured before."""
     measured, (base, head) = sides([1.05] * 16), sides([1.0] * 16)
-    unreadable = PackedArray(unit="ns", count=1, width=4, data="no base64")
+    unreadable = PackedArray(count=1, width=4, data="no base64")
     base, head = (
         msgspec.structs.replace(
             run,

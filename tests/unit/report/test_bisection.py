@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from perfgate.document.bisection import BisectionDocument, BisectionTrial, EnvironmentChange, PackageChange
-from perfgate.judging.report.render.bisection import render_bisection, result_line
+from perfgate.judging.report.render.bisection import render_bisection
 from perfgate.judging.report.view.bisection import BisectionWords
 
 PACKAGES = [
@@ -79,7 +79,7 @@ def make_bisection(outcome: Any = "found", **fields: Any) -> BisectionDocument:
     ],
 )
 def test_result_line__each_outcome__one_sentence(document: BisectionDocument, line: str) -> None:
-    assert result_line(document) == line
+    assert BisectionWords(document).result == line
 
 
 def test_render_bisection__tried_stacks__each_with_its_answer_and_nothing_a_terminal_obeys() -> None:

@@ -39,12 +39,12 @@ def test_ledger__token_made_and_revoked__found_between(store: SqlStore) -> None:
     everywhere = ledger.create_token("wall", None, "read")
     assert ledger.find(made.secret) == made.token
     assert ledger.find(everywhere.secret) == everywhere.token
-    revoked = ledger.revoke(made.token.id, actor="Li")
+    revoked = ledger.revoke(made.token.id)
     assert revoked == msgspec.structs.replace(made.token, revoked_at=NOW.isoformat())
     assert ledger.find(made.secret) is None
     assert {token.id for token in ledger.tokens()} == {made.token.id, everywhere.token.id}
     newest = ledger.entries(limit=1)[0]
-    assert (newest.number, newest.actor, newest.action, newest.project) == (3, "Li", "token revoked", "shop")
+    assert (newest.number, newest.actor, newest.action, newest.project) == (3, "local", "token revoked", "shop")
 
 
 def test_record__same_run_again__one_entry_of_its_writer(store: SqlStore) -> None:

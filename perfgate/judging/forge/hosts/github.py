@@ -10,11 +10,12 @@ from urllib.parse import quote
 import msgspec
 
 from perfgate.errors import ForgeError
-from perfgate.judging.forge.dialects import Dialect, DialectForge, User
+from perfgate.judging.forge.dialects import Dialect, DialectForge, PostedComment
 from perfgate.judging.forge.forge import ACCOUNT_VARIABLE, ChangeRequest, CiEvent, Clock, ForgeArtifact, Sleep
 from perfgate.judging.forge.http import ForgeSession, Ignored, Query
 from perfgate.judging.forge.issues import Issue
 from perfgate.judging.forge.orders import OrderedChange
+from perfgate.judging.forge.payloads import Commit, ForgeRepository, User
 
 NAME = "github"
 API_URL, SERVER_URL = "https://api.github.com", "https://github.com"
@@ -44,15 +45,11 @@ class _Issue(msgspec.Struct):
     pull_request: dict[str, Any] | None = None
 
 
-class _Repository(msgspec.Struct):
-    full_name: str = ""
-
-
 class _Ref(msgspec.Struct):
     sha: str
     ref: str
     # Null once the fork is deleted.
-    repo: _Repository | None = None
+    repo: ForgeRepository | None = None
 
 
 class _Pull(msgspec.Struct):
@@ -73,16 +70,12 @@ class _File(msgspec.Struct):
     previous_filename: str | None = None
 
 
-class _Commit(msgspec.Struct):
-    sha: str
-
-
 class _Parents(msgspec.Struct):
-    parents: list[_Commit]
+    parents: list[Commit]
 
 
 class _Comparison(msgspec.Struct):
-    merge_base_commit: _Commit
+    merge_base_commit: Commit
 
 
 class _Artifact(msgspec.Struct):
@@ -94,12 +87,6 @@ class _Artifact(msgspec.Struct):
 
 class _Artifacts(msgspec.Struct):
     artifacts: list[_Artifact]
-
-
-class _Written(msgspec.Struct):
-    """The answer to a created text, read for the author: the account of our token."""
-
-    user: User | None = None
 
 
 class GitHub(DialectForge):
@@ -184,8 +171,9 @@ class GitHub(DialectForge):
 
     def add_comment(self, number: int, body: str) -> None:
         path = f"{self._path}/issues/{number}/comments"
-        written = self._session.send("POST", path, {"body": body}, _Written, expect=201, repeatable=False)
-        # Every publisher reads the comments again after writing, and then also finds the earlier ones of this account.
+        written = self._session.send("POST", path, {"body": body}, PostedComment, expect=201, repeatable=False)
+        # The author is the account of our token. Every publisher reads the comments again after writing, and then also finds
+        # the earlier ones of this account.
         if written.user:
             self._login = written.user.login
 
@@ -202,7 +190,7 @@ class GitHub(DialectForge):
     def add_issue(self, title: str, body: str, label: str) -> None:
         """Open a new issue; GitHub creates a missing label."""
         sent = {"title": title, "body": body, "labels": [label]}
-        written = self._session.send("POST", f"{self._path}/issues", sent, _Written, expect=201, repeatable=False)
+        written = self._session.send("POST", f"{self._path}/issues", sent, _Issue, expect=201, repeatable=False)
         if not self._is_own(written.user):
             author = written.user.login if written.user else "nobody"
             raise ForgeError(

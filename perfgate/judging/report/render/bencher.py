@@ -25,13 +25,10 @@ def bencher_metrics(rows: Iterable[NumberRow]) -> str:
         place = place_of(row.workload, row.shape, row.labels)
         measures = benchmarks.setdefault(_name(place, _BENCHMARK_NAME), {})
         # Names that are equal once they are cut: the first counts.
-        measures.setdefault(_name(row.metric, _MEASURE_NAME), _values(row))
+        values = {"value": row.value, "lower_value": row.low, "upper_value": row.high}
+        known = {name: number for name, number in values.items() if number is not None}
+        measures.setdefault(_name(row.metric, _MEASURE_NAME), known)
     return msgspec.json.format(msgspec.json.encode(benchmarks), indent=1).decode() + "\n"
-
-
-def _values(row: NumberRow) -> dict[str, float]:
-    values = {"value": row.value, "lower_value": row.low, "upper_value": row.high}
-    return {name: number for name, number in values.items() if number is not None}
 
 
 def _name(text: str, most: int) -> str:

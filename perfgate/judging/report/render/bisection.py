@@ -12,7 +12,7 @@ from perfgate.errors import EXIT_INCONCLUSIVE, EXIT_MEASURING, EXIT_PASS
 from perfgate.judging.report.render.comment import tidied
 from perfgate.judging.report.text.escape import clean, code_span
 from perfgate.judging.report.text.templates import render
-from perfgate.judging.report.text.words import Words, say
+from perfgate.judging.report.text.words import say
 from perfgate.judging.report.view.bisection import BisectionWords
 from perfgate.locale import Language, speaking
 
@@ -25,11 +25,6 @@ _CODES = {"none": EXIT_PASS, "found": EXIT_PASS, "undecided": EXIT_INCONCLUSIVE,
 def bisection_code(document: BisectionDocument) -> int:
     """The documented exit code."""
     return _CODES[document.outcome]
-
-
-def result_line(document: BisectionDocument) -> Words:
-    """The result in one sentence, for the terminal."""
-    return BisectionWords(document).result
 
 
 def render_bisection(document: BisectionDocument, console: Console, language: Language = "en") -> None:

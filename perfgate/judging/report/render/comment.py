@@ -114,7 +114,7 @@ def _parts(summary: Summary, sections: Sequence[Section]) -> list[_Part]:
     parts: list[_Part] = []
     for section in sections:
         if (values := section.fill(summary)) is not None:
-            text, folded = render_with_summary(f"comment/{section.name}.md.j2", "markdown", values)
+            text, folded = render_with_summary(f"comment/{section.name}.md.j2", values)
             parts.append(_Part(tidied(text), section.drop, section.title, section.fold if folded else "", folded))
     return [part for part in parts if part.text]
 

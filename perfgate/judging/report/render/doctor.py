@@ -54,8 +54,11 @@ def render_planted(results: list[PlantedResult], console: Console) -> None:
     """Print expected against observed results."""
     table = _table("planted change", "must be", "is", "", "took")
     for result in results:
+        name = Text(clean(result.name))
+        if console.width >= _WIDE:
+            name.append(f"\n{translate(clean(result.title))}", "dim")
         table.add_row(
-            _name(result, console.width),
+            name,
             Text(f"{result.expected}\n{result.metric or ''}".rstrip()),
             _seen(result),
             Text(translate(_OUTCOME[result.outcome][0]), _OUTCOME[result.outcome][1]),
@@ -93,11 +96,6 @@ def render_resolutions(resolutions: list[Resolution], console: Console) -> None:
             time=duration(resolution.timed),
         )
         console.print(Text(clean(text)).append(clean(detail), "dim"))
-
-
-def _name(result: PlantedResult, width: int) -> Text:
-    name = Text(clean(result.name))
-    return name.append(f"\n{translate(clean(result.title))}", "dim") if width >= _WIDE else name
 
 
 def _seen(result: PlantedResult) -> Text:

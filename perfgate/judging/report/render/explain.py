@@ -73,24 +73,18 @@ def _explain(name: str, reader: Audience) -> str:
 def _explain_word(word: str, reader: Audience) -> str:
     found = meanings(word)
     if not found:
+        close = suggestions(word)
         raise UsageError(
             "there is no step, metric, rule, limit or word {word!r}{hint}; steps: 1 to 20; `perfgate explain --list` "
             "shows every name",
             word=word,
-            hint=_suggested(word),
+            hint=Activity("; did you mean {names}?", names=", ".join(map(repr, close))) if close else "",
         )
-    if len(found) == 1:
-        return _explain_term(found[0].name) if found[0].kind == "term" else _explain(found[0].name, reader)
-    return _render("several", {"word": word, "listed": [_listed(named) for named in found]})
-
-
-def _suggested(word: str) -> str:
-    close = suggestions(word)
-    return Activity("; did you mean {names}?", names=", ".join(map(repr, close))) if close else ""
-
-
-def _explain_term(name: str) -> str:
-    term = GLOSSARY[name]
+    if len(found) > 1:
+        return _render("several", {"word": word, "listed": [_listed(named) for named in found]})
+    if found[0].kind != "term":
+        return _explain(found[0].name, reader)
+    term = GLOSSARY[found[0].name]
     return _render("term", {"name": translated(term.name), "explanation": translated(term.explanation)})
 
 
@@ -146,6 +140,7 @@ def _explain_step(card: StepCard, reader: Audience) -> str:
 
 def _explain_metric(metric: Metric, reader: Audience) -> str:
     card = CARDS[metric.step]
+    unit = _SORTS[metric.number_sort] if metric.unit == "1" else _UNITS.get(metric.unit, metric.unit)
     return _render(
         "metric",
         {
@@ -153,7 +148,7 @@ def _explain_metric(metric: Metric, reader: Audience) -> str:
             # Both contain the operator's name in an operator's metric; the name is outside text.
             "title": Words(clean(say(metric.title, part=Words(metric.part)))),
             "explanation": Words(clean(say(metric.explanation, part=Words(metric.part)), limit=_LONG)),
-            "unit": _unit(metric),
+            "unit": say(unit),
             "better": say(_BETTER[metric.better]),
             "exact": metric.kind == "exact",
             "compared": Words(compared(metric.name)),
@@ -170,12 +165,6 @@ def _explain_metric(metric: Metric, reader: Audience) -> str:
 def _is_limit_of(metric: Metric, limit: Limit) -> bool:
     judged = judged_by(limit.name)
     return limit.name.startswith(f"{metric.name}.") or (judged is not None and judged.metric == metric.name)
-
-
-def _unit(metric: Metric) -> Words:
-    if metric.unit == "1":
-        return say(_SORTS[metric.number_sort])
-    return say(_UNITS.get(metric.unit, metric.unit))
 
 
 def _explain_rule(name: str, reader: Audience) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from perfgate.document.flame import FLAME_KINDS, NONE, FlameTotal, FlameTree, no
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
-from perfgate.judging.report.text.templates import environment
+from perfgate.judging.report.text.templates import environment, inlined
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.locale import Language, speaking, translate
 from perfgate.version import __version__
@@ -98,15 +97,10 @@ def render_flame(trees: Sequence[FlameTree], language: Language = "en") -> str:
 
 
 def _render(trees: Sequence[FlameTree]) -> str:
-    jinja = environment("html")
-    assert jinja.loader is not None
-    style, script = (jinja.loader.get_source(jinja, f"flame/{name}")[0] for name in ("style.css", "script.js"))
     compares = any(tree.base is not None and tree.head is not None for tree in trees)
     values = {
-        "style": Words(style),
-        "style_hash": Words(_sha256(style)),
-        "script": Words(script),
-        "script_hash": Words(_sha256(script)),
+        **inlined("flame/style.css"),
+        **inlined("flame/script.js", name="script"),
         "data": Words(_packed(trees)),
         "title": say("Flame graph of base and head" if compares else "Flame graph"),
         "what": Words(" · ".join(clean(tree.label) for tree in trees))
@@ -123,7 +117,7 @@ def _render(trees: Sequence[FlameTree]) -> str:
         "tables": [_table(tree) for tree in trees],
         "version": __version__,
     }
-    return jinja.get_template("flame/page.html.j2").render(values)
+    return environment("html").get_template("flame/page.html.j2").render(values)
 
 
 def collapsed_stacks(tree: FlameTree) -> Iterator[str]:
@@ -314,7 +308,3 @@ def _name_first(text: str) -> str:
 
 def _plain(text: str) -> str:
     return clean(text, limit=_LONGEST_TEXT)
-
-
-def _sha256(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping
 
 from perfgate.catalogue.lookup import CARDS
@@ -12,7 +10,7 @@ from perfgate.document.decision import DecisionDocument
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.names import place
-from perfgate.judging.report.text.templates import environment, template_source
+from perfgate.judging.report.text.templates import environment, inlined
 from perfgate.judging.report.text.words import Words, translated
 from perfgate.judging.report.view.blocks import blocks_with_more
 from perfgate.judging.report.view.checklist import quantile_rows, step_numbers, worded_steps
@@ -20,7 +18,6 @@ from perfgate.judging.report.view.facts import base_line, busy_line, counts_line
 from perfgate.judging.report.view.findings import changed_findings
 from perfgate.judging.report.view.headline import headline
 from perfgate.judging.report.view.page_tables import (
-    PlaceSamples,
     counter_rows,
     operator_tables,
     paired_samples,
@@ -44,17 +41,14 @@ def render_html(
 
 
 def _render(decision: DecisionDocument, base: RunDocument | None, head: RunDocument) -> str:
-    jinja = environment("html")
-    style = template_source(jinja, "page/style.css")
     summary = Summary(decision, CommentContext(marker=""), _MAX_ROWS)
     values = {
-        "style": Words(style),
-        "style_hash": Words(base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()),
+        **inlined("page/style.css"),
         **_top(summary),
         **_tables(summary, base, head),
         **_end(summary, base, head),
     }
-    return jinja.get_template("page/report.html.j2").render(values)
+    return environment("html").get_template("page/report.html.j2").render(values)
 
 
 def _top(summary: Summary) -> Mapping[str, object]:
@@ -94,7 +88,9 @@ def _tables(summary: Summary, base: RunDocument | None, head: RunDocument) -> Ma
     return {
         "rows": [(comparison, label(comparison, summary)) for comparison in listed],
         "scale": scale,
-        "plots": [_plot(samples, summary) for samples in paired_samples(base, head)[:_MAX_PLOTS]],
+        "plots": [
+            _plot(at, *samples, summary) for at, samples in list(paired_samples(base, head).items())[:_MAX_PLOTS]
+        ],
         "operator_tests": tested,
         "operator_scale": svg.scale_of([operator.interval for operator in tested if operator.interval], []),
         "operators": operator_tables(summary.decision, base, head),
@@ -102,17 +98,17 @@ def _tables(summary: Summary, base: RunDocument | None, head: RunDocument) -> Ma
     }
 
 
-def _plot(samples: PlaceSamples, summary: Summary) -> Mapping[str, object]:
-    """The samples of one place, drawn."""
-    decision, of_calls = summary.decision, (samples.workload, samples.shape, LATENCY)
+def _plot(at: tuple[str, str], base: svg.Floats, head: svg.Floats, summary: Summary) -> Mapping[str, object]:
+    """The calls of both sides of one workload and shape, drawn."""
+    decision, of_calls = summary.decision, (*at, LATENCY)
     call = next((c for c in decision.comparisons if (c.workload, c.shape, c.metric) == of_calls and c.effects), None)
     floor = next((f for f in decision.noise_floors if (f.workload, f.shape, f.metric) == of_calls), None)
     noise = floor.effects if floor else []
     return {
-        "place": place(samples.workload, samples.shape),
-        "histogram": svg.histogram(samples.base, samples.head),
+        "place": place(*at),
+        "histogram": svg.histogram(base, head),
         "strip": svg.dot_strip(call.effects, noise, call.tolerance) if call else Words(""),
-        "calls": numbers.counted(int(samples.base.size + samples.head.size), "call"),
+        "calls": numbers.counted(int(base.size + head.size), "call"),
         "pairs": len(call.effects) if call else 0,
         "noise_pairs": len(noise),
     }

@@ -8,10 +8,10 @@ import msgspec
 
 from perfgate.document.ranks import DrawnRanks, HeatMap
 from perfgate.document.trace import RankRow, RanksDocument
-from perfgate.judging.report.render.timeline import graph_values, sha256
+from perfgate.judging.report.render.timeline import STYLES, graph_values
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.ranks import rank_answers, rank_name
-from perfgate.judging.report.text.templates import environment
+from perfgate.judging.report.text.templates import environment, inlined
 from perfgate.judging.report.text.words import Words, phrase
 from perfgate.locale import Language, speaking, translate
 from perfgate.version import __version__
@@ -36,19 +36,13 @@ _STEPS_LEFT_OUT = phrase("{count} earlier steps are not drawn.")
 def render_ranks_page(drawn: DrawnRanks, language: Language = "en") -> str:
     """The page. Its policy header lets the browser load nothing and run nothing but the page's own scripts."""
     with speaking(language):
-        jinja = environment("html")
-        assert jinja.loader is not None
-        own = jinja.loader.get_source(jinja, "ranks/script.js")[0]
-        graph = graph_values([drawn.timeline] if drawn.timeline else [])
-        style = graph["style"] + jinja.loader.get_source(jinja, "ranks/style.css")[0]
+        maps = {"labels": [clean(label) for label in drawn.labels], "maps": [_map(one) for one in drawn.maps]}
         values = {
-            **graph,
-            "style": Words(style),
-            "style_hash": Words(sha256(style)),
-            "map_script": Words(own),
-            "map_script_hash": Words(sha256(own)),
+            **graph_values([drawn.timeline] if drawn.timeline else []),
+            **inlined(*STYLES, "ranks/style.css"),
+            **inlined("ranks/script.js", name="map_script"),
             # Escaped, so that nothing in the JSON ends its script element.
-            "maps": Words(msgspec.json.encode(_maps(drawn)).decode().replace("<", "\\u003c")),
+            "maps": Words(msgspec.json.encode(maps).decode().replace("<", "\\u003c")),
             "has_maps": bool(drawn.maps),
             "answers": rank_answers(drawn.document, shown=_LISTED),
             "document": drawn.document,
@@ -58,7 +52,7 @@ def render_ranks_page(drawn: DrawnRanks, language: Language = "en") -> str:
             "drawn": drawn,
             "version": __version__,
         }
-        return jinja.get_template("ranks/page.html.j2").render(values)
+        return environment("html").get_template("ranks/page.html.j2").render(values)
 
 
 def _worst(document: RanksDocument) -> list[RankRow]:
@@ -68,10 +62,6 @@ def _worst(document: RanksDocument) -> list[RankRow]:
     delays = {(row.rank, row.device): row.total for row in document.delays}
     worst = sorted(document.ranks, key=lambda row: (-delays.get((row.rank, row.device), 0.0), -(row.own or 0.0)))
     return worst[:_TABLED]
-
-
-def _maps(drawn: DrawnRanks) -> dict[str, Any]:
-    return {"labels": [clean(label) for label in drawn.labels], "maps": [_map(one) for one in drawn.maps]}
 
 
 def _map(one: HeatMap) -> dict[str, Any]:

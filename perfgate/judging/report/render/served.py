@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from urllib.parse import quote
 
 from perfgate.document.served import ServedJob, ServedRecording
-from perfgate.judging.report.text.templates import environment, template_source
+from perfgate.judging.report.text.templates import environment, inlined
 from perfgate.judging.report.text.words import Words
 from perfgate.locale import Language, speaking
 from perfgate.version import __version__
@@ -61,9 +59,7 @@ def render_refusal(error: str, back: str, language: Language) -> str:
 
 def _frame() -> dict[str, object]:
     """The values that both pages have."""
-    style = template_source(environment("html"), "flame/style.css")
-    style_hash = Words(base64.b64encode(hashlib.sha256(style.encode()).digest()).decode())
-    return {"style": Words(style), "style_hash": style_hash, "version": __version__}
+    return {**inlined("flame/style.css"), "version": __version__}
 
 
 def _changed(one: ServedRecording | ServedJob) -> Words:

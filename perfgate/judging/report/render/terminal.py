@@ -142,22 +142,11 @@ def _print_run(run: RunDocument, console: Console) -> None:
         console.print(table)
     for text in (*recorded_lines(run), *job_lines(run)):
         console.print(Text(text))
-    for failed in run.failed_pairs[:_SHOWN]:
-        message = first_line(word(failed.error.message))
-        console.print(
-            Text(
-                f"{say('error in workload')} {clean(f'{failed.workload}: {message}', limit=_LONGEST_MESSAGE)}",
-                "bold red",
-            )
-        )
-    broken = [workload for workload in run.workloads if workload.error is not None]
-    for workload in broken[:_SHOWN]:
-        message = first_line(word(workload.error.message) if workload.error else "")
-        console.print(
-            Text(
-                f"{say('error in workload')} {clean(f'{workload.name}: {message}', limit=_LONGEST_MESSAGE)}", "bold red"
-            )
-        )
+    broken = [(failed.workload, failed.error) for failed in run.failed_pairs][:_SHOWN]
+    broken += [(workload.name, workload.error) for workload in run.workloads if workload.error is not None][:_SHOWN]
+    for name, error in broken:
+        failure = clean(f"{name}: {first_line(word(error.message))}", limit=_LONGEST_MESSAGE)
+        console.print(Text(f"{say('error in workload')} {failure}", "bold red"))
     for warning in run.warnings[:_SHOWN]:
         console.print(Text(f"{say('note:')} {clean(word(warning))}", "yellow"))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import hashlib
 from collections.abc import Sequence
 from typing import Literal
 
@@ -14,7 +13,7 @@ from perfgate.document.timeline import SPAN_KINDS, DrawnTimeline
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.gap_causes import CAUSE_WORDS
-from perfgate.judging.report.text.templates import environment
+from perfgate.judging.report.text.templates import environment, inlined
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.locale import Language, speaking, translate
 from perfgate.version import __version__
@@ -36,6 +35,7 @@ _KIND_WORDS = {
     "other": phrase("other"),
     "gap": phrase("gap"),
 }
+STYLES = ("flame/style.css", "timeline/style.css")
 # Sentences for the page's script, which has no catalogue of its own.
 _SCRIPT_SENTENCES = (
     phrase("gaps of the device"),
@@ -59,17 +59,6 @@ _SCRIPT_SENTENCES = (
 )
 
 
-class _Header(msgspec.Struct, frozen=True):
-    """One timeline as the page's script reads it; its columns, two of each counter last, are ``sizes`` bytes long."""
-
-    label: str
-    length: int
-    texts: list[str]
-    tracks: list[tuple[str, str, int]]
-    counters: list[tuple[str, str, int]]
-    sizes: list[int]
-
-
 def render_timeline(timelines: Sequence[DrawnTimeline], language: Language = "en") -> str:
     """The page. Its policy header lets the browser load nothing and run nothing but the page's own script."""
     with speaking(language):
@@ -87,15 +76,9 @@ def render_timeline(timelines: Sequence[DrawnTimeline], language: Language = "en
 
 def graph_values(timelines: Sequence[DrawnTimeline]) -> dict[str, Words]:
     """The values that ``timeline/graph.html.j2`` needs in the page around it: style, script, their hashes, and the spans."""
-    jinja = environment("html")
-    assert jinja.loader is not None
-    sources = ("flame/style.css", "timeline/style.css", "timeline/script.js")
-    shared, own, script = (jinja.loader.get_source(jinja, name)[0] for name in sources)
     return {
-        "style": Words(shared + own),
-        "style_hash": Words(sha256(shared + own)),
-        "script": Words(script),
-        "script_hash": Words(sha256(script)),
+        **inlined(*STYLES),
+        **inlined("timeline/script.js", name="script"),
         "data": Words(_packed(timelines)),
     }
 
@@ -115,14 +98,17 @@ def _packed(timelines: Sequence[DrawnTimeline]) -> str:
         "causes": {cause: translate(words) for cause, words in CAUSE_WORDS.items()},
         "sentences": {english: translate(english) for english in _SCRIPT_SENTENCES},
         "timelines": [
-            _Header(
-                _plain(timeline.label),
-                timeline.length,
-                [_plain(text) for text in timeline.texts],
-                [(_plain(track.name), track.side, track.spans) for track in timeline.tracks],
-                [(_plain(counter.name), _plain(counter.unit), counter.readings) for counter in timeline.counters],
-                [len(column) for column in own],
-            )
+            {
+                "label": _plain(timeline.label),
+                "length": timeline.length,
+                "texts": [_plain(text) for text in timeline.texts],
+                "tracks": [(_plain(track.name), track.side, track.spans) for track in timeline.tracks],
+                "counters": [
+                    (_plain(counter.name), _plain(counter.unit), counter.readings) for counter in timeline.counters
+                ],
+                # Of the columns in bytes, two of each counter last.
+                "sizes": [len(column) for column in own],
+            }
             for timeline, own in zip(timelines, columns)
         ],
     }
@@ -133,8 +119,3 @@ def _packed(timelines: Sequence[DrawnTimeline]) -> str:
 
 def _plain(text: str) -> str:
     return clean(text, limit=_LONGEST_TEXT)
-
-
-def sha256(text: str) -> str:
-    """The hash of a script or style as a policy header names it."""
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -14,7 +14,6 @@ from perfgate.document.trace import (
     GapGroupRow,
     PhaseTotal,
     StepSpread,
-    TopRow,
     TopTimeline,
     WindowPartName,
 )
@@ -161,14 +160,9 @@ def _heaviest(top: TopTimeline) -> Iterator[str]:
         name = kernel_name(row.name, limit=_NAME) if top.side == "device" else row.name
         share = "–" if row.share is None else percent(row.share)
         what = words.format(name=clean(name), time=amount(row.total, "s"), share=share, count=f"{row.count:,}")
-        where = _where(row)
+        places = (row.operator, row.line and short_place(row.line))
+        where = " · ".join(clean(text, limit=2 * _NAME) for text in places if text)
         yield translate(_FROM).format(what=what, where=where) if where else what
-
-
-def _where(row: TopRow) -> str:
-    return " · ".join(
-        clean(text, limit=2 * _NAME) for text in (row.operator, row.line and short_place(row.line)) if text
-    )
 
 
 def _overlap(timeline: AnswerTimeline) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from perfgate.document.trace import DiffDocument, DiffRow, DiffTimeline, DiffTotals
 from perfgate.judging.report.render.plain import Table, TerminalOutput, Text
@@ -82,14 +82,11 @@ def _totals_table(timeline: DiffTimeline) -> Table:
 
 
 def _range(timeline: DiffTimeline, field: str) -> tuple[float, float] | None:
-    base, head = (list(_known(each, field)) for each in (timeline.base_each, timeline.head_each))
+    base, head = (
+        [value for totals in each if (value := getattr(totals, field)) is not None]
+        for each in (timeline.base_each, timeline.head_each)
+    )
     return (min(head) - max(base), max(head) - min(base)) if base and head else None
-
-
-def _known(each: Sequence[DiffTotals], field: str) -> Iterator[float]:
-    for totals in each:
-        if (value := getattr(totals, field)) is not None:
-            yield value
 
 
 def _changes_table(timeline: DiffTimeline, width: int) -> Table:

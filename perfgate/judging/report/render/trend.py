@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from perfgate.document.conditions import BUSY
 from perfgate.document.trend import NotLookedAt, TrendCause, TrendDocument
+from perfgate.judging.report.render.comment import tidied
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.templates import render
@@ -53,7 +54,8 @@ def render_issue(document: TrendDocument, context: CommentContext, *, budget: in
     with speaking(context.language):
         for rows in _ROWS:
             for count in range(len(FOLDS), -1, -1):
-                text = _tidy(render("trend/issue.md.j2", "markdown", _values(document, context, rows, FOLDS[:count])))
+                values = _values(document, context, rows, FOLDS[:count])
+                text = tidied(render("trend/issue.md.j2", "markdown", values)) + "\n"
                 if len(text) <= budget:
                     return text
     raise ValueError(f"a budget of {budget} characters is too small for any report")
@@ -73,7 +75,7 @@ def render_news(document: TrendDocument, language: Language) -> str | None:
             "rows": [cause_row(cause, document, most=0) for cause in news[: _ROWS[-1]]],
             "more": max(0, len(news) - _ROWS[-1]),
         }
-        return _tidy(render("trend/news.md.j2", "markdown", values))
+        return tidied(render("trend/news.md.j2", "markdown", values)) + "\n"
 
 
 def _values(
@@ -164,11 +166,3 @@ def _new_testbed(document: TrendDocument) -> Mapping[str, object]:
         return {}
     last = document.testbeds[-1]
     return {"since": day(last.first_seen), "differences": last.differences[:6]}
-
-
-def _tidy(text: str) -> str:
-    lines: list[str] = []
-    for line in text.strip().splitlines():
-        if line.strip() or (lines and lines[-1]):
-            lines.append(line.rstrip())
-    return "\n".join(lines) + "\n"

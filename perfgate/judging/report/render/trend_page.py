@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping, Sequence
 
 from perfgate.catalogue.lookup import CARDS
@@ -13,7 +11,7 @@ from perfgate.judging.report.render import trend_svg
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import metric_name
-from perfgate.judging.report.text.templates import environment, is_linkable, template_source
+from perfgate.judging.report.text.templates import environment, inlined, is_linkable
 from perfgate.judging.report.text.words import Words, say, translated
 from perfgate.judging.report.view.trend_rows import (
     MovedSeries,
@@ -48,14 +46,11 @@ def render_trend_page(
 
 
 def _render(document: TrendDocument, kept: Mapping[str, Sequence[KeptLink]]) -> str:
-    jinja = environment("html")
-    style = template_source(jinja, "page/style.css") + template_source(jinja, "trend/style.css")
     groups = _groups(document)
     causes = sort_causes(document)
     worse, still = causes.new_worse, causes.still_open
     values = {
-        "style": Words(style),
-        "style_hash": Words(base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()),
+        **inlined("page/style.css", "trend/style.css"),
         "project": document.project,
         "mark": Words("FAIL" if worse or still else "PASS" if document.looked_at else "SKIPPED"),
         "headline": headline(document),
@@ -72,7 +67,7 @@ def _render(document: TrendDocument, kept: Mapping[str, Sequence[KeptLink]]) -> 
         "matrix": trend_svg.steps_matrix(document.health, step_titles(document.health))
         if document.health
         else Words(""),
-        "statuses": [{"key": Words(key), "words": say(words)} for key, words in trend_svg.STATUS_WORDS.items()],
+        "statuses": trend_svg.steps_legend(),
         "weeks": trend_svg.weeks_bars(document.weeks),
         "testbeds": [testbed_cells(span) for span in reversed(document.testbeds)],
         "has_pairs": any(run.discarded is not None or run.noise_floor is not None for run in document.health),
@@ -89,7 +84,7 @@ def _render(document: TrendDocument, kept: Mapping[str, Sequence[KeptLink]]) -> 
         "notes": document.notes[:_MAX_ROWS],
         "version": document.perfgate_version,
     }
-    return jinja.get_template("trend/page.html.j2").render(values)
+    return environment("html").get_template("trend/page.html.j2").render(values)
 
 
 def _groups(document: TrendDocument) -> list[Group]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,8 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.names import metric_name
-from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.text.words import Words, say
+from perfgate.judging.report.view.checklist import STATUS_NAMES
 from perfgate.judging.report.view.trend_rows import day, short
 
 _WIDTH, _HEIGHT = 760, 270
@@ -23,18 +24,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 8, 84, 34, 50
 _SMALL_WIDTH, _SMALL_HEIGHT = 150, 26
 _MAX_POINTS = 240
 _CELL, _ROW_NAME, _TITLE = 18, 250, 20
-# Marks for colour-blind readers.
-_MARKS = {"ok": "", "attention": "!", "error": "✕", "invalid": "✕", "unavailable": "?", "not_applicable": "–"}
-STATUS_WORDS = {
-    "ok": phrase("ok"),
-    "attention": phrase("to look at"),
-    "not_applicable": phrase("not applicable"),
-    "unavailable": phrase("unavailable"),
-    "invalid": phrase("invalid"),
-    "error": phrase("error"),
-}
-
-
+# Marks for colour-blind readers, in the order of the legend.
+_MARKS = {"ok": "", "attention": "!", "not_applicable": "–", "unavailable": "?", "invalid": "✕", "error": "✕"}
 _TEXT = Markup('<text class="{}" x="{}" y="{}" text-anchor="{}">{}</text>')
 
 
@@ -136,7 +127,7 @@ def steps_matrix(health: Sequence[RunHealth], titles: dict[int, str]) -> Markup:
                 number=number,
                 title=clean_words(title),
                 when=day(run.started_at),
-                status=say(STATUS_WORDS.get(status, status)),
+                status=say(STATUS_NAMES.get(status, status)),
             )
             parts.append(cell.format(status, x, top + 1, _CELL - 2, _CELL - 2, label))
             if _MARKS.get(status):
@@ -148,6 +139,11 @@ def steps_matrix(health: Sequence[RunHealth], titles: dict[int, str]) -> Markup:
         if len(health) > 12:
             parts.append(date.format(width - 6, below, "end", day(health[-1].started_at)))
     return Markup("").join([*parts, Markup("</svg>")])
+
+
+def steps_legend() -> list[Mapping[str, Words]]:
+    """The statuses in the matrix, each with its words."""
+    return [{"key": Words(status), "words": say(STATUS_NAMES[status])} for status in _MARKS]
 
 
 def weeks_bars(weeks: Sequence[Week]) -> Markup:

@@ -11,6 +11,7 @@ import re
 
 MAX_LENGTH = 120
 MAX_PROSE = 400
+_FENCED_WIDTH = 160
 # U+2223 DIVIDES looks like a pipe and splits no table cell; comrak (GitLab) shows the backslash of "\|".
 _DIVIDES = "\u2223"
 # U+02CB looks like a backtick. Parsers match the fence of a code span only up to 80 (MAXBACKTICKS in cmark and comrak): behind
@@ -55,10 +56,10 @@ def prose(text: str, *, limit: int = MAX_PROSE, begins: bool = True) -> str:
     return " ".join(_prose_word(word, first=begins and index == 0) for index, word in enumerate(words))
 
 
-def fenced(text: str, *, lines: int = 12, width: int = 160) -> str:
+def fenced(text: str, *, lines: int = 12) -> str:
     """The last lines of a text as a fenced block that nothing inside can close."""
     tail = text.rstrip().splitlines()[-lines:]
-    visible = [clean(line, limit=width).rstrip() for line in tail] or ["(empty)"]
+    visible = [clean(line, limit=_FENCED_WIDTH).rstrip() for line in tail] or ["(empty)"]
     # GitLab executes note lines that start with "/"; inside a fence it should not, one space makes sure of it.
     visible = [f" {line}" if line.startswith("/") else line for line in visible]
     fence = "`" * max(3, _longest_run("\n".join(visible)) + 1)

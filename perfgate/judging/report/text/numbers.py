@@ -34,7 +34,8 @@ def amounts(values: Sequence[float | None], unit: str, *, share: bool = False) -
     finite = [value for value in values if value is not None and math.isfinite(value)]
     factor, name = _scale(finite, unit, share=share)
     countable = factor == 1.0 and unit in {"1", "B"} and all(float(value).is_integer() for value in finite)
-    digits = 0 if countable else _digits(finite)
+    are_close = len(finite) > 1 and 0 < max(finite) - min(finite) < 0.01 * abs(max(finite))
+    digits = 0 if countable else 4 if are_close else 3
     zero = Words(f"0 {unit}" if unit in _SCALES else f"0{name}")
     worded = [DASH if v is None or not math.isfinite(v) else Words(_number(v / factor, digits) + name) for v in values]
     return [zero if value == 0 else words for value, words in zip(values, worded)]
@@ -136,11 +137,6 @@ def _scale(values: Sequence[float], unit: str, *, share: bool) -> tuple[float, s
             return factor, f" {name}"
     smallest = scales[-1] if largest > 0 else next(scale for scale in scales if scale[0] == 1.0)
     return smallest[0], f" {smallest[1]}"
-
-
-def _digits(values: Sequence[float]) -> int:
-    close = len(values) > 1 and 0 < max(values) - min(values) < 0.01 * abs(max(values))
-    return 4 if close else 3
 
 
 def _number(value: float, digits: int) -> str:

@@ -6,6 +6,8 @@ forgetting a filter therefore makes text ugly, never dangerous. An undefined nam
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections.abc import Callable, Mapping
 from functools import cache, partial
@@ -51,9 +53,9 @@ def render(template: str, medium: Medium, values: Mapping[str, object]) -> Words
     return Words(environment(medium).get_template(template).render(values))
 
 
-def render_with_summary(template: str, medium: Medium, values: Mapping[str, object]) -> tuple[Words, Words]:
-    """Render a template; the second text is its ``summary``, empty if the template sets none."""
-    module = environment(medium).get_template(template).make_module(dict(values))
+def render_with_summary(template: str, values: Mapping[str, object]) -> tuple[Words, Words]:
+    """Render a template as Markdown; the second text is its ``summary``, empty if the template sets none."""
+    module = environment("markdown").get_template(template).make_module(dict(values))
     return Words(module), Words(" ".join(str(getattr(module, "summary", "")).split()))
 
 
@@ -115,9 +117,13 @@ def _interval_bar(comparison: Comparison, scale: float) -> object:
     )
 
 
-def template_source(jinja: Environment, name: str) -> str:
+def inlined(*sources: str, name: str = "style") -> dict[str, Words]:
+    """A style or script of ``templates/`` as a value for an HTML page, and the hash by which the page's policy allows it."""
+    jinja = environment("html")
     assert jinja.loader is not None
-    return jinja.loader.get_source(jinja, name)[0]
+    text = "".join(jinja.loader.get_source(jinja, source)[0] for source in sources)
+    digest = hashlib.sha256(text.encode()).digest()
+    return {name: Words(text), f"{name}_hash": Words(base64.b64encode(digest).decode())}
 
 
 def is_linkable(url: str | None) -> bool:

@@ -154,8 +154,9 @@ def _holding(comparison: Comparison, summary: Summary) -> str | None:
 
 
 def _accept_command(keys: Sequence[str], summary: Summary) -> str | None:
-    commit = _commit(summary)
-    if not keys or commit is None:
+    # Clones of the branch have it, unlike a merge commit, which only the forge has.
+    commit = summary.decision.head.reviewed or summary.decision.head.commit
+    if not keys or commit is None or not COMMIT_ID.fullmatch(commit):
         return None
     named = " ".join(shlex.quote(key) for key in keys)
     return f"perfgate baseline accept {named} --commit {commit[:_COMMIT_LENGTH]} --reason TEXT"
@@ -172,10 +173,3 @@ def _accept_here(number: int, keys: Sequence[str], summary: Summary) -> str | No
 def _accept_order(number: int, keys: Sequence[str], summary: Summary) -> str | None:
     order = summary.context.accept_order
     return order(number, keys) if keys and order else None
-
-
-def _commit(summary: Summary) -> str | None:
-    """The measured commit that clones of the branch have, not a merge commit, which only the forge has."""
-    head = summary.decision.head
-    commit = head.reviewed or head.commit
-    return commit if commit and COMMIT_ID.fullmatch(commit) else None

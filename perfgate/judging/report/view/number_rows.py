@@ -113,11 +113,10 @@ def own_numbers(rows: Iterable[NumberRow]) -> list[NumberRow]:
 
 
 def _of_job(job: JobRecord, run: RunDocument, side: str) -> Iterator[NumberRow]:
-    for entry in sample_quantiles(job.name, run.turns):
-        for quantile, seconds in zip(QUANTILES, entry.seconds):
+    for name, (count, quantiles) in sample_quantiles(job.name, run.turns).items():
+        for quantile, seconds in zip(QUANTILES, quantiles):
             labels = {"quantile": f"P{quantile:.0%}".rstrip("%")}
-            better = metric(entry.metric).better
-            yield NumberRow(GATE_STEP, entry.metric, job.name, "", labels, side, seconds, "s", better, n=entry.count)
+            yield NumberRow(GATE_STEP, name, job.name, "", labels, side, seconds, "s", metric(name).better, n=count)
     if side == "run":  # in a check, the comparisons have both sides' numbers
         typical = typical_values(job, run.turns)
         for number in job.numbers:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.names import metric_name, place
 from perfgate.judging.report.text.templates import Values
 
+Floats = npt.NDArray[np.float64]
 _MAX_TABLES = 40
 _MAX_ROWS = 2000
 _Key = tuple[str, str]
@@ -127,28 +127,14 @@ def _counters(run: RunDocument | None) -> dict[tuple[str, str, str], float]:
 _NANOSECOND = 1e-9
 
 
-@dataclass(frozen=True)
-class PlaceSamples:
-    """The calls of all pairs of one workload and shape, in seconds."""
-
-    workload: str
-    shape: str
-    base: npt.NDArray[np.float64]
-    head: npt.NDArray[np.float64]
-
-
-def paired_samples(base: RunDocument | None, head: RunDocument) -> list[PlaceSamples]:
-    """The samples of every workload and shape that ran in pairs, in document order."""
+def paired_samples(base: RunDocument | None, head: RunDocument) -> dict[tuple[str, str], tuple[Floats, Floats]]:
+    """The calls of both sides in all pairs, in seconds, by workload and shape in document order."""
     before = [] if base is None else base.replicates
-    return [
-        PlaceSamples(workload, shape, _calls(before, workload, shape), _calls(head.replicates, workload, shape))
-        for workload, shape in dict.fromkeys(
-            (r.workload, shape) for r in [*before, *head.replicates] for shape in r.shapes
-        )
-    ]
+    places = dict.fromkeys((r.workload, shape) for r in [*before, *head.replicates] for shape in r.shapes)
+    return {at: (_calls(before, *at), _calls(head.replicates, *at)) for at in places}
 
 
-def _calls(replicates: Iterable[Replicate], workload: str, shape: str) -> npt.NDArray[np.float64]:
+def _calls(replicates: Iterable[Replicate], workload: str, shape: str) -> Floats:
     arrays = [
         unpack(r.shapes[shape].wall).astype(np.float64) * _NANOSECOND
         for r in replicates

@@ -52,9 +52,9 @@ def remedy(summary: Summary) -> Values:
         "costless": summary.verdict == "WARN" and summary.has_reason("costless"),
         "narrower": summary.is_about_harness and summary.verdict == "WARN",
         "differs": bool(decision.testbed_differences) and decision.comparing == "code",
-        "invalid": summary.invalid[:_MOST_REASONS],
+        "invalid": decision.invalid[:_MOST_REASONS],
         **missing_values(summary),
-        "invalid_kinds": {entry.kind for entry in summary.invalid},
+        "invalid_kinds": {entry.kind for entry in decision.invalid},
         "undecided": summary.verdict == "INCONCLUSIVE"
         and any(comparison.method not in {"check", *RULE_METHODS} for comparison in summary.inconclusive),
         "unjudged": summary.verdict == "INCONCLUSIVE" and bool(summary.unjudged),

@@ -13,7 +13,6 @@ from perfgate.document.decision import (
     DecisionDocument,
     Failure,
     HarnessChange,
-    Invalid,
     NoiseFloor,
     Verdict,
 )
@@ -196,10 +195,6 @@ class Summary:
         floors = self.decision.noise_floors
         deciding = [floor for floor in floors if floor.metric == LATENCY]
         return max(deciding or floors, key=lambda floor: floor.floor, default=None)
-
-    @cached_property
-    def invalid(self) -> list[Invalid]:
-        return self.decision.invalid
 
     def _with_outcome(self, outcome: str) -> list[Comparison]:
         return [comparison for comparison in self.metrics if comparison.outcome == outcome]

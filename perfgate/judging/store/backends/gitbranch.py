@@ -22,7 +22,7 @@ from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triag
 from perfgate.document.run import RunDocument
 from perfgate.errors import StoreError, StoreRefusedError, UnknownRunError
 from perfgate.judging.store import layout
-from perfgate.judging.store.contents import BranchContents, SeriesPlace
+from perfgate.judging.store.contents import BranchContents
 from perfgate.judging.store.layout import RunFile
 from perfgate.judging.store.remote import PREFIX, RemoteBranch, find_link, parse_location
 from perfgate.judging.store.scratch import Scratch, StoreChange, Tip, open_scratch
@@ -30,6 +30,8 @@ from perfgate.judging.store.store import (
     HistoryValue,
     RunEntry,
     Series,
+    SeriesPlace,
+    Statement,
     StoredDocument,
     StorePlace,
     intact_run,
@@ -189,73 +191,31 @@ class GitBranchStore:
 
     def confirm(self, project: str, confirmation: Confirmation) -> None:
         """Store the result of measuring two commits side by side; it replaces that of the same commits and metric."""
-        path = layout.confirmations_path(project)
-
-        def plan(scratch: Scratch, tip: Tip) -> StoreChange | None:
-            entries = layout.decode_confirmations(self._list(scratch, tip, path), name=f"{self._link.name}: {path}")
-            rest = [entry for entry in entries if entry.key != confirmation.key]
-            return StoreChange("confirm a change point", {path: layout.encode_list([*rest, confirmation])})
-
-        self._write(plan)
+        self._state(project, Confirmation, [confirmation], "confirm a change point")
 
     def confirmations(self, project: str) -> list[Confirmation]:
-        path = layout.confirmations_path(project)
-        entries = layout.decode_confirmations(self._read().file(path), name=f"{self._link.name}: {path}")
-        return sorted(sorted(entries, key=lambda entry: entry.key), key=lambda entry: entry.confirmed_at, reverse=True)
+        return self._stated(project, Confirmation)
 
     def accept(self, project: str, acceptance: Acceptance) -> None:
         """Store the acceptance of a regression; it replaces that of the same commit and metric."""
-        path = layout.acceptances_path(project)
-
-        def plan(scratch: Scratch, tip: Tip) -> StoreChange | None:
-            entries = layout.decode_acceptances(self._list(scratch, tip, path), name=f"{self._link.name}: {path}")
-            rest = [entry for entry in entries if entry.key != acceptance.key]
-            return StoreChange("accept a regression", {path: layout.encode_list([*rest, acceptance])})
-
-        self._write(plan)
+        self._state(project, Acceptance, [acceptance], "accept a regression")
 
     def accepted(self, project: str, *, commit: str | None = None) -> list[Acceptance]:
-        path = layout.acceptances_path(project)
-        entries = layout.decode_acceptances(self._read().file(path), name=f"{self._link.name}: {path}")
-        matches = sorted(
-            (entry for entry in entries if commit in (None, entry.commit)),
-            key=lambda entry: entry.key,
-        )
-        return sorted(matches, key=lambda entry: entry.accepted_at, reverse=True)
+        return [entry for entry in self._stated(project, Acceptance) if commit in (None, entry.commit)]
 
     def triage(self, project: str, triage: Triage) -> None:
         """Store the state of the regressions that began with a commit of main; it replaces the earlier one."""
-        path = layout.triages_path(project)
-
-        def plan(scratch: Scratch, tip: Tip) -> StoreChange | None:
-            entries = layout.decode_triages(self._list(scratch, tip, path), name=f"{self._link.name}: {path}")
-            rest = [entry for entry in entries if entry.key != triage.key]
-            return StoreChange("triage a regression", {path: layout.encode_list([*rest, triage])})
-
-        self._write(plan)
+        self._state(project, Triage, [triage], "triage a regression")
 
     def triages(self, project: str) -> list[Triage]:
-        path = layout.triages_path(project)
-        entries = layout.decode_triages(self._read().file(path), name=f"{self._link.name}: {path}")
-        return sorted(sorted(entries, key=lambda entry: entry.key), key=lambda entry: entry.changed_at, reverse=True)
+        return self._stated(project, Triage)
 
     def keep_gates(self, project: str, records: Sequence[GateRecord]) -> None:
         """Store the verdicts of a gate; each replaces that of the same gate, commit and testbed."""
-        path = layout.gates_path(project)
-
-        def plan(scratch: Scratch, tip: Tip) -> StoreChange | None:
-            entries = layout.decode_gates(self._list(scratch, tip, path), name=f"{self._link.name}: {path}")
-            replaced = {record.key for record in records}
-            rest = [entry for entry in entries if entry.key not in replaced]
-            newest = sorted([*rest, *records], key=lambda entry: entry.judged_at)[-layout.MOST_GATES :]
-            return StoreChange("keep a verdict", {path: layout.encode_list(newest)})
-
-        self._write(plan)
+        self._state(project, GateRecord, records, "keep a verdict", most=layout.MOST_GATES)
 
     def gates(self, project: str) -> list[GateRecord]:
-        path = layout.gates_path(project)
-        entries = layout.decode_gates(self._read().file(path), name=f"{self._link.name}: {path}")
-        return sorted(sorted(entries, key=lambda entry: entry.key), key=lambda entry: entry.judged_at, reverse=True)
+        return self._stated(project, GateRecord)
 
     def prune(self, project: str, *, keep: int) -> int:
         """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed.
@@ -306,6 +266,34 @@ class GitBranchStore:
 
         if packed:
             self._write(plan)
+
+    def _state(
+        self,
+        project: str,
+        kind: type[Statement],
+        statements: Sequence[Statement],
+        message: str,
+        *,
+        most: int | None = None,
+    ) -> None:
+        """Add statements to the list of their kind, each in place of one about the same; ``most`` of the newest stay."""
+        path = layout.list_path(kind, project)
+
+        def plan(scratch: Scratch, tip: Tip) -> StoreChange | None:
+            stored = layout.decode_list(self._list(scratch, tip, path), kind, name=f"{self._link.name}: {path}")
+            replaced = {statement.key for statement in statements}
+            rest: list[Statement] = [statement for statement in stored if statement.key not in replaced]
+            by_age = sorted([*rest, *statements], key=lambda statement: statement.stated_at)
+            return StoreChange(message, {path: layout.encode_list(by_age[-most:] if most else by_age)})
+
+        self._write(plan)
+
+    def _stated(self, project: str, kind: type[Statement]) -> list[Statement]:
+        """The statements of a kind, newest first."""
+        path = layout.list_path(kind, project)
+        stored = layout.decode_list(self._read().file(path), kind, name=f"{self._link.name}: {path}")
+        by_key = sorted(stored, key=lambda statement: statement.key)
+        return sorted(by_key, key=lambda statement: statement.stated_at, reverse=True)
 
     def _packed(self, find: Callable[[Tip], list[str]]) -> dict[str, bytes]:
         """Files by path, of the tip that was read before; if the branch was rewritten since, of the present one."""

@@ -29,6 +29,7 @@ from perfgate.judging.store.store import (
     HistoryValue,
     RunEntry,
     Series,
+    Statement,
     StoredDocument,
     StoredValue,
     StorePlace,
@@ -252,10 +253,7 @@ class SqlStore:
             self._ledger.note(connection, self._actor, "change confirmed", project, subject)
 
     def confirmations(self, project: str) -> list[Confirmation]:
-        table = CONFIRMATIONS.c
-        query = sa.select(CONFIRMATIONS).where(table.project == project)
-        rows = self._read(query.order_by(table.confirmed_at.desc(), *CONFIRMATIONS.primary_key))
-        return [Confirmation(**{name: row[name] for name in Confirmation.__struct_fields__}) for row in rows]
+        return self._stated(project, CONFIRMATIONS, Confirmation)
 
     def accept(self, project: str, acceptance: Acceptance) -> None:
         """Store the acceptance of a regression; it replaces that of the same commit and metric."""
@@ -265,11 +263,7 @@ class SqlStore:
             self._ledger.note(connection, self._actor, "regression accepted", project, subject)
 
     def accepted(self, project: str, *, commit: str | None = None) -> list[Acceptance]:
-        table = ACCEPTANCES.c
-        query = sa.select(ACCEPTANCES).where(table.project == project)
-        query = query if commit is None else query.where(table.commit == commit)
-        rows = self._read(query.order_by(table.accepted_at.desc(), table.commit, table.metric))
-        return [Acceptance(**{name: row[name] for name in Acceptance.__struct_fields__}) for row in rows]
+        return [entry for entry in self._stated(project, ACCEPTANCES, Acceptance) if commit in (None, entry.commit)]
 
     def triage(self, project: str, triage: Triage) -> None:
         """Store the state of the regressions that began with a commit of main; it replaces the earlier one."""
@@ -279,9 +273,7 @@ class SqlStore:
             self._ledger.note(connection, self._actor, "regression triaged", project, subject)
 
     def triages(self, project: str) -> list[Triage]:
-        query = sa.select(TRIAGES).where(TRIAGES.c.project == project)
-        rows = self._read(query.order_by(TRIAGES.c.changed_at.desc(), TRIAGES.c.commit))
-        return [Triage(**{name: row[name] for name in Triage.__struct_fields__}) for row in rows]
+        return self._stated(project, TRIAGES, Triage)
 
     def keep_gates(self, project: str, records: Sequence[GateRecord]) -> None:
         """Store the verdicts of a gate; each replaces that of the same gate, commit and testbed."""
@@ -292,9 +284,7 @@ class SqlStore:
                 self._ledger.note(connection, self._actor, "verdict kept", project, subject)
 
     def gates(self, project: str) -> list[GateRecord]:
-        query = sa.select(GATES).where(GATES.c.project == project)
-        rows = self._read(query.order_by(GATES.c.judged_at.desc(), *GATES.primary_key))
-        return [GateRecord(**{name: row[name] for name in GateRecord.__struct_fields__}) for row in rows]
+        return self._stated(project, GATES, GateRecord)
 
     def prune(self, project: str, *, keep: int) -> int:
         """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed."""
@@ -347,6 +337,12 @@ class SqlStore:
         insert = self._database.insert(table).values(row)
         rest = {column.name: insert.excluded[column.name] for column in table.c if not column.primary_key}
         connection.execute(insert.on_conflict_do_update(index_elements=list(table.primary_key), set_=rest))
+
+    def _stated(self, project: str, table: sa.Table, kind: type[Statement]) -> list[Statement]:
+        """The statements of a kind, newest first."""
+        rows = self._read(sa.select(table).where(table.c.project == project).order_by(*table.primary_key))
+        by_key = [kind(**{name: row[name] for name in kind.__struct_fields__}) for row in rows]
+        return sorted(by_key, key=lambda statement: statement.stated_at, reverse=True)
 
     def _conditions(self, is_wanted: sa.ColumnElement[bool]) -> dict[str, list[StepConditions]]:
         """The conditions of the runs for which a term about RUNS is true."""

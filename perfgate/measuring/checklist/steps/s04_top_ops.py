@@ -328,5 +328,5 @@ def _longest(times: IntColumn, calls: int) -> float:
 
 def _judge_missing(outcome: StepOutcome, patterns: Iterable[str], names: Collection[str]) -> None:
     """Add a finding for each pattern that matches no name, with the nearest names."""
-    for absent in missing_kernels(patterns, names):
-        outcome.note("ops.missing_kernel", "severe", {"kernel": absent.pattern, "nearest": absent.nearest})
+    for pattern, nearest in missing_kernels(patterns, names).items():
+        outcome.note("ops.missing_kernel", "severe", {"kernel": pattern, "nearest": nearest})

@@ -61,20 +61,17 @@ def moved_cells(moved: MovedSeries, links: SiteLinks, root: Words) -> Mapping[st
 def cause_card(cause: TrendCause, content: SiteContent, links: SiteLinks, root: Words) -> Mapping[str, object]:
     """A regression or improvement: its leading change, the history of that, and everything else that it moved."""
     lead, *others = moved_by(cause, content.trend)
+    # A stored run has the subject of its commit, so no clone is needed.
+    subjects = (run.subject or "" for run in content.runs if cause.first_bad and run.commit == cause.first_bad)
     return {
         "row": cause_row(cause, content.trend, most=0),
         "direction": Words(cause.direction),
         "change": moved_cells(lead, links, root),
-        "subject": _subject(cause.first_bad, content),
+        "subject": next(subjects, ""),
         "plot": trend_svg.small_plot(lead.series),
         "others": [moved_cells(moved, links, root) for moved in others[:_MAX_OTHERS]],
         "count": len(others),
     }
-
-
-def _subject(commit: str | None, content: SiteContent) -> str:
-    """The subject of a commit by its stored run, which is known without a clone."""
-    return next((run.subject or "" for run in content.runs if commit and run.commit == commit), "")
 
 
 def kept_cells(link: KeptLink) -> Mapping[str, object]:

@@ -41,7 +41,7 @@ def render_fleet(content: SiteContent, links: SiteLinks, language: Language) -> 
             "uplifts": [uplift_row(one, trend, most=_MAX_COLUMNS) for one in trend.uplifts[:_MAX_TESTBEDS]],
             "opened": len(trend.health),
             "matrix": trend_svg.steps_matrix(newest, step_titles(newest)) if newest else Words(""),
-            "statuses": [{"key": Words(key), "words": say(words)} for key, words in trend_svg.STATUS_WORDS.items()],
+            "statuses": trend_svg.steps_legend(),
             "weeks": trend_svg.weeks_bars(trend.weeks),
             "runs": [_run(run, links, root) for run in reversed(trend.health[-_MAX_RUNS:])],
             "notes": trend.notes[:_MAX_RUNS],

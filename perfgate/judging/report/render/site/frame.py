@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping
 
 from perfgate.document.site import SiteContent
 from perfgate.judging.report.render.site.addresses import ALL_RUNS, ALL_SERIES, FLEET, GATES, OPEN, OVERVIEW, SiteLinks
-from perfgate.judging.report.text.templates import environment, template_source
+from perfgate.judging.report.text.templates import environment, inlined
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.trend_rows import day
 from perfgate.version import __version__
@@ -30,12 +28,9 @@ def render_page(
     template: str, address: str, content: SiteContent, links: SiteLinks, values: Mapping[str, object]
 ) -> str:
     """Render a page for its address; the values of every page have a ``title``."""
-    jinja = environment("html")
-    style = "".join(template_source(jinja, name) for name in _STYLES)
     current = _FOLDERS.get(address.partition("/")[0], address)
     frame = {
-        "style": Words(style),
-        "style_hash": Words(base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()),
+        **inlined(*_STYLES),
         "root": links.root(address),
         "forms": links.forms,
         "project": content.trend.project,
@@ -44,4 +39,4 @@ def render_page(
         "newest": day(content.trend.newest),
         "version": __version__,
     }
-    return jinja.get_template(template).render({**frame, **values})
+    return environment("html").get_template(template).render({**frame, **values})

@@ -90,7 +90,7 @@ def render_run(
             "apart": apart,
             "rest": [row for row, placed in zip(rows, numbers_of_run) if not placed.is_apart],
             "chance": numbers_of_run[0].confidence if numbers_of_run else None,
-            "steps": _steps(run),
+            "steps": [_step(step) for step in sorted(run.steps, key=lambda s: (s.number, s.workload))[:_MAX_ROWS]],
             "device": _device(run),
             "testbed": testbed_link(listed.fingerprint, content, root),
             "comparable": sorted(run.testbed.comparable.items())[:_MAX_ROWS],
@@ -165,10 +165,6 @@ def _errors(run: RunDocument) -> list[Mapping[str, object]]:
         for check in run.correctness
         if check.status in ("failed", "error")
     ]
-
-
-def _steps(run: RunDocument) -> list[Mapping[str, object]]:
-    return [_step(step) for step in sorted(run.steps, key=lambda step: (step.number, step.workload))[:_MAX_ROWS]]
 
 
 def _step(step: StepResult) -> Mapping[str, object]:

@@ -72,10 +72,11 @@ def render_series(
         root = links.root(address)
         changes = [moved_cells(MovedSeries(series, change), links, root) for change in reversed(series.changes)]
         rows = [_value_row(point, series, links, root) for point in reversed(series.points[-_MAX_VALUES:])]
+        name, place = metric_name(series.metric), place_of(series.workload, series.shape, series.labels)
         values = {
-            "title": Words(f"{_name(series)}"),
-            "metric": metric_name(series.metric),
-            "place": place_of(series.workload, series.shape, series.labels),
+            "title": Words(f"{name} · {place}"),
+            "metric": name,
+            "place": place,
             "branch": branch,
             "testbed": testbed_link(series.fingerprint, content, root),
             "newest_value": formats.quantity(series.points[-1].value, series.unit, metric=series.metric),
@@ -92,10 +93,6 @@ def render_series(
             "left_out": max(0, len(series.points) - _MAX_VALUES),
         }
         return render_page("site/series.html.j2", address, content, links, values)
-
-
-def _name(series: TrendSeries) -> str:
-    return f"{metric_name(series.metric)} · {place_of(series.workload, series.shape, series.labels)}"
 
 
 def _value_row(point: TrendPoint, series: TrendSeries, links: SiteLinks, root: Words) -> Mapping[str, object]:

@@ -1,0 +1,26 @@
+"""Records that GitHub's API and the payloads of its events have in common (docs.github.com, "REST API", "Webhook events")."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class User(msgspec.Struct):
+    """An account of the forge; ``type`` is User for a person's."""
+
+    login: str
+    type: str = ""
+
+
+class ForgeRepository(msgspec.Struct):
+    """A repository; ``full_name`` is OWNER/NAME."""
+
+    full_name: str = ""
+    owner: User | None = None
+    default_branch: str | None = None
+
+
+class Commit(msgspec.Struct):
+    """A commit, or the tip of a branch."""
+
+    sha: str
