@@ -188,7 +188,7 @@ class RanksSide:
             self._take(self._settings.steps)
             return self._settings.steps
 
-        sampled = sample_stacks(folder, self._program.processes, work, "step", self._program.cpu_ns)
+        sampled = sample_stacks(folder, self._program.processes, work, "step", self._program.cpu_meter().read)
         with suppress(SideError):
             return record_operators(sampled, self._program.processes, work)
         return sampled

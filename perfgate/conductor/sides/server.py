@@ -227,7 +227,9 @@ class ServerSide:
 
         profiler = ServerProfiler(self._url)
         try:
-            sampled = sample_stacks(folder, program.processes, work, "token" if streams else "request", program.cpu_ns)
+            sampled = sample_stacks(
+                folder, program.processes, work, "token" if streams else "request", program.cpu_meter().read
+            )
             with suppress(SideError):
                 return record_operators(sampled, program.processes, work, begin=profiler.start, end=profiler.stop)
             return sampled

@@ -16,13 +16,15 @@ from typing import NamedTuple
 
 import msgspec
 
+from perfgate.document.job import CpuTime
 from perfgate.document.profile import ProfileUnit
 from perfgate.system.profiling import FROM_START, PROFILE_SIGNAL, PROFILE_VARIABLE, STACKS, STARTED, SWITCH
 
 # So long is profiled, in as many turns as it takes.
 PROFILE_SECONDS = 2.0
-# On a busy machine it takes longer to get as much CPU time, of which half is enough.
-_BUSY_SECONDS = 6.0
+# Processes that wait for a CPU longer than they have one get up to so many, until they have used half as much CPU time as they
+# would have alone.
+_BUSY_SECONDS = 12.0
 MOST_TURNS = 1000
 _MOST_RUNS = 20
 _START_SECONDS, _END_SECONDS = 5.0, 20.0
@@ -95,23 +97,23 @@ def sample_stacks(
     processes: Callable[[], list[int]],
     work: Callable[[], int],
     per: ProfileUnit,
-    cpu_ns: Callable[[], int],
+    cpu: Callable[[], CpuTime],
 ) -> SideStacks:
     """Sample while ``work`` is done until there is enough; it returns how many units it did.
 
-    ``cpu_ns`` is the CPU time that the processes have used. The folder is emptied before, because older files are not
-    of this profile.
+    ``cpu`` is the CPU time that the processes have used since now. The folder is emptied before, because older files are not of
+    this profile.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / SWITCH).touch()
     asked = signal_processes(processes())
     wait_for_files(folder, asked, STARTED, _START_SECONDS)
-    began, used, units, turns = time.monotonic(), cpu_ns(), 0, 0
+    began, units, turns = time.monotonic(), 0, 0
 
     def is_enough() -> bool:
-        seconds, cpu = time.monotonic() - began, (cpu_ns() - used) / 1e9
-        return seconds >= (PROFILE_SECONDS if cpu >= PROFILE_SECONDS / 2 else _BUSY_SECONDS)
+        seconds = time.monotonic() - began
+        return seconds >= PROFILE_SECONDS and (seconds >= _BUSY_SECONDS or not _is_starved(cpu()))
 
     try:
         while turns < MOST_TURNS and not is_enough():
@@ -125,6 +127,11 @@ def sample_stacks(
     wait_for_files(folder, started, STACKS, _END_SECONDS)
     found = [read for pid in sorted(started) if (read := _read(folder / f"{pid}{STACKS}")) is not None]
     return SideStacks(per, units, seconds, found, traces=[], folder=folder)
+
+
+def _is_starved(cpu: CpuTime) -> bool:
+    """Whether processes have used little CPU time because others had it; a program that computes little has enough."""
+    return cpu.used < PROFILE_SECONDS / 2 and (cpu.waited is None or cpu.waited > cpu.used)
 
 
 def sample_run(folder: Path, run: Callable[[], bool]) -> SideStacks | None:

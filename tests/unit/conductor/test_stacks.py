@@ -19,12 +19,14 @@ from perfgate.conductor.sides.profiled import profile_of, write_trace
 from perfgate.conductor.sides.profiled_operators import operators_of
 from perfgate.conductor.sides.recorded_operators import record_operators
 from perfgate.conductor.sides.stacks import SideStacks, profiling_environment, sample_run, sample_stacks
+from perfgate.document.job import CpuTime
 from perfgate.flows.shared.trees import tree_of
 from perfgate.measuring import operator_recorder, stack_sampler
 from perfgate.system.profiling import PROFILE_VARIABLE
 from perfgate.trace import read
 
 ROOT = Path(__file__).parents[3]
+ENOUGH = CpuTime(used=2.0, waited=0.0, seconds=2.0)
 PROGRAM = """
 import asyncio, time
 
@@ -52,7 +54,6 @@ asyncio.run(main())
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """A program at work that can be profiled, and its folder."""
     monkeypatch.setattr(stacks, "PROFILE_SECONDS", 0.6)
-    monkeypatch.setattr(stacks, "_BUSY_SECONDS", 1.2)
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "sitecustomize.py").write_text("import os\nos.environ['HIDDEN'] = 'ran'\n")
@@ -80,7 +81,11 @@ def test_sample_stacks__a_program_at_work__what_computes_sleeps_and_waits_is_nam
     output.readline()
     with subprocess.Popen(["sleep", "60"]) as deaf:
         sampled = sample_stacks(
-            root / "profile", lambda: [program.pid, deaf.pid], lambda: len(output.readline()) // 5, "step", lambda: 0
+            root / "profile",
+            lambda: [program.pid, deaf.pid],
+            lambda: len(output.readline()) // 5,
+            "step",
+            lambda: ENOUGH,
         )
         assert deaf.poll() is None, "a process without a handler would have died of the signal"
         deaf.kill()
@@ -135,10 +140,10 @@ def test_read__stacks_that_somebody_else_wrote__are_none(tmp_path: Path, change:
 
 
 def test_profile__nobody_can_be_asked__is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacks, "_BUSY_SECONDS", 0.0)
+    monkeypatch.setattr(stacks, "PROFILE_SECONDS", 0.0)
     (tmp_path / "profile").mkdir()
     (tmp_path / "profile" / "1.stacks").write_text("left by somebody else")
-    sampled = sample_stacks(tmp_path / "profile", list, lambda: 1, "token", lambda: 0)
+    sampled = sample_stacks(tmp_path / "profile", list, lambda: 1, "token", lambda: ENOUGH)
     assert sampled == SideStacks("token", 0, sampled.seconds, [], [], tmp_path / "profile")
     assert profile_of("chat", sampled, tmp_path).lines == []
 
@@ -156,6 +161,15 @@ def test_line__of_a_jump_back__is_that_of_the_loop() -> None:
         one.offset for one in dis.get_instructions(code) if one.opname.startswith(("JUMP_BACKWARD", "JUMP_ABSOLUTE"))
     ]
     assert {stack_sampler._line_without_number(code, at) for at in jumps} == {first + 2}
+
+
+@pytest.mark.parametrize(
+    ("used", "waited", "is_starved"), [(2.0, 9.0, False), (0.5, 0.4, False), (0.5, 0.6, True), (0.5, None, True)]
+)
+def test_starved__little_cpu_time_and_longer_waits_for_it__is_profiled_longer(
+    used: float, waited: float | None, is_starved: bool
+) -> None:
+    assert stacks._is_starved(CpuTime(used=used, waited=waited, seconds=2.0)) is is_starved
 
 
 RUN = """
