@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from perfgate.document.message import Message
 from perfgate.trace.model.events import EventTable
 from perfgate.trace.model.kernel_table import KernelTable, joined_tables
-from perfgate.trace.model.recording import Recording, Timeline
+from perfgate.trace.model.recording import Recording
 from perfgate.trace.readers.ascend.about import RecordingAbout, read_about
 from perfgate.trace.readers.ascend.communication import (
     read_collectives,
@@ -27,18 +27,10 @@ from perfgate.trace.readers.ascend.view import read_view
 _Item = TypeVar("_Item")
 
 
-@dataclass
-class Rank:
-    """The contents of one folder: timelines, and the reasons for absent parts."""
-
-    timelines: list[Timeline]
-    absent: dict[str, Message] = field(default_factory=dict)
-    software: dict[str, str] = field(default_factory=dict)
-    settings: dict[str, str] = field(default_factory=dict)
-    environment: dict[str, str] = field(default_factory=dict)
+_FORMAT = "ascend-pytorch"
 
 
-def read_rank(output: Path, *, tables_suffice: bool = False) -> Rank:
+def read_rank(output: Path, *, tables_suffice: bool = False) -> Recording:
     """The tables and the timeline of one folder. Raises DocumentError for a damaged one.
 
     With ``tables_suffice``, a timeline is skipped if tables hold its kernels and steps: the events of the device are then
@@ -60,30 +52,30 @@ def read_rank(output: Path, *, tables_suffice: bool = False) -> Rank:
         tables.add_steps(read_database_steps(analysis))
     databases = sorted(output.glob("ascend_pytorch_profiler*.db"))
     if databases:
-        return _rank_of_export(about, tables, databases[0])
+        return _rank_of_export(output, about, tables, databases[0])
     views = _files(output, *TRACE_VIEWS)
     if not views:
         tables.absent["host"] = Message("notes.no-trace-view")
     if tables_suffice and tables.has_kernels_and_steps:
         views = []
-    return rank_of(about, tables, views[:1])
+    return rank_of(output, _FORMAT, about, tables, views[:1])
 
 
-def rank_of(about: RecordingAbout, tables: Tables, views: Sequence[Path]) -> Rank:
+def rank_of(output: Path, kind: str, about: RecordingAbout, tables: Tables, views: Sequence[Path]) -> Recording:
     """Tables and timelines of one rank combined."""
     devices = _devices(views, tables)
     if len(devices) > 1 and None in tables.kernels:
         tables.absent["kernels"] = Message("notes.devices-unknown", {"devices": len(devices)})
-    timelines = [tables.timeline(about.rank, device, alone=len(devices) == 1) for device in devices]
-    return Rank(timelines, tables.absent, about.software, about.settings, about.environment)
+    timelines = tuple(tables.timeline(about.rank, device, alone=len(devices) == 1) for device in devices)
+    return Recording(output, kind, timelines, about.software, about.settings, about.environment, tables.absent)
 
 
-def recording_of(path: Path, kind: str, names: Sequence[str], ranks: Sequence[Rank]) -> Recording:
+def recording_of(path: Path, names: Sequence[str], ranks: Sequence[Recording]) -> Recording:
     """The ranks as one recording, by rank; repeats of a rank keep their order. ``names`` are the names of their folders."""
     timelines = [timeline for rank in ranks for timeline in rank.timelines]
     return Recording(
         path=path,
-        format=kind,
+        format=ranks[0].format,
         timelines=tuple(sorted(timelines, key=lambda timeline: (timeline.rank is None, timeline.rank or 0))),
         software=_merged(rank.software for rank in ranks),
         settings=_merged(rank.settings for rank in ranks),
@@ -101,7 +93,7 @@ def _files(output: Path, *names: str) -> list[Path]:
     return [output / name for name in names if (output / name).is_file()]
 
 
-def _rank_of_export(about: RecordingAbout, tables: Tables, database: Path) -> Rank:
+def _rank_of_export(output: Path, about: RecordingAbout, tables: Tables, database: Path) -> Recording:
     """The database, which has exact times, with the tables for values it lacks."""
     exported, environment, settings = read_export(database)
     timelines = []
@@ -128,7 +120,8 @@ def _rank_of_export(about: RecordingAbout, tables: Tables, database: Path) -> Ra
     for name in (name for name, table in tables_of.items() if table):
         tables.absent.pop(name, None)
     settings = {**settings, **about.settings}
-    return Rank(timelines, tables.absent, about.software, settings, about.environment or environment)
+    environment = about.environment or environment
+    return Recording(output, _FORMAT, tuple(timelines), about.software, settings, environment, tables.absent)
 
 
 def _devices(views: Sequence[Path], tables: Tables) -> list[DeviceEvents]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from perfgate.document.message import Message
 from perfgate.trace.model.recording import Recording
 from perfgate.trace.readers.ascend.about import RecordingAbout, read_cores
-from perfgate.trace.readers.ascend.folder import Rank, rank_of, recording_of
+from perfgate.trace.readers.ascend.folder import rank_of, recording_of
 from perfgate.trace.readers.ascend.layout import MAX_FOLDERS, MSPROF_OUTPUT, msprof_outputs
 from perfgate.trace.readers.ascend.tables import Tables
 
@@ -20,27 +21,25 @@ def read_msprof(path: Path, *, table: str | None = None) -> Recording:
     """
     if table is not None:
         tables = Tables(lambda stem: [path] if stem == table else [], kernels=table)
-        return recording_of(path, "msprof", [path.name], [_rank(tables, {}, [])])
+        return _rank(path, tables, {}, [])
     outputs = list(msprof_outputs(path))
     ranks = [_read_output(output) for output in outputs]
-    return recording_of(path, "msprof", [output.parent.name for output in outputs], ranks)
+    return recording_of(path, [output.parent.name for output in outputs], ranks)
 
 
-def _read_output(output: Path) -> Rank:
+def _read_output(output: Path) -> Recording:
     tables = Tables(lambda stem: _tables(output, stem), kernels="op_summary")
     cores = read_cores(output.parent if output.name == MSPROF_OUTPUT else output)
     views = [view for view in sorted(output.glob("msprof_*.json")) if "_slice_" not in view.name]
     views = views or sorted(output.glob("msprof_slice_*.json"))
-    return _rank(tables, cores, views[:1])
+    return _rank(output, tables, cores, views[:1])
 
 
-def _rank(tables: Tables, settings: dict[str, str], views: list[Path]) -> Rank:
-    rank = rank_of(RecordingAbout(None, {}, settings, {}, {}), tables, views)
+def _rank(output: Path, tables: Tables, settings: dict[str, str], views: list[Path]) -> Recording:
+    rank = rank_of(output, "msprof", RecordingAbout(None, {}, settings, {}, {}), tables, views)
     # msprof never writes the other parts that torch_npu has, so their absence needs no reason.
-    rank.absent = {name: reason for name, reason in rank.absent.items() if name in _TABLES}
-    if not views:
-        rank.absent["host"] = Message("notes.no-msprof-timeline")
-    return rank
+    absent = {name: reason for name, reason in rank.absent.items() if name in _TABLES}
+    return replace(rank, absent=absent if views else {**absent, "host": Message("notes.no-msprof-timeline")})
 
 
 def _tables(output: Path, stem: str) -> list[Path]:

@@ -59,4 +59,4 @@ def _read_folder(path: Path) -> Recording:
         )
     ranks = [read_rank(folder) for folder in folders]
     names = [folder.parent.name if folder.name == OUTPUT else folder.name for folder in folders]
-    return recording_of(path, "ascend-pytorch", names, ranks)
+    return recording_of(path, names, ranks)
