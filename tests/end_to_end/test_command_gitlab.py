@@ -193,7 +193,7 @@ def test_answer__of_the_branch_s_pipeline__stands_in_the_merge_request(own: Job)
         "PERFGATE_FORGE": "gitlab",
         "PERFGATE_API_URL": own.fake.api_url,
         "PERFGATE_SERVER_URL": own.fake.url,
-        "PERFGATE_REPOSITORY": "team/model",
+        "PERFGATE_REPOSITORY": "5",
         "PERFGATE_CHANGE_REQUEST": "7",
         "PERFGATE_HEAD_SHA": own.project.head,
         "PERFGATE_RUN_ID": "9000",
