@@ -175,7 +175,10 @@ build/oldest.txt: pyproject.toml .ci/oldest.py
 PLUGINS := plugins/perfgate-advisor plugins/perfgate-forges
 # torch first and by its exact version: with a range pip may choose a build with gigabytes of CUDA.
 CONSTRAINTS ?=
-PIP := $(BIN)/python -m pip install --disable-pip-version-check
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile
+# On all CPUs, where pip would compile one file after the other. It is not left to the first import, because a check watches the
+# packages for changes. Some packages hold files that are no Python of this version.
+COMPILE := $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 $(VENV)/.torch:
 	@echo "Installing into $(VENV): first torch, which takes minutes where it has to be downloaded"
 	$(PYTHON) -m venv $(VENV)
@@ -185,10 +188,12 @@ $(VENV)/.torch:
 $(VENV)/.runnable: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
 	@echo "Installing perfgate and what it needs"
 	$(PIP) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu]'
+	$(COMPILE)
 	touch $@
 $(VENV)/.installed: $(VENV)/.torch pyproject.toml $(PLUGINS:%=%/pyproject.toml) $(CONSTRAINTS)
 	@echo "Installing perfgate, and what it and the tests need"
 	$(PIP) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu,dev]' $(PLUGINS:%=--editable %)
+	$(COMPILE)
 	touch $@ $(VENV)/.runnable
 
 # --no-deps: torch_npu asks for the torch that is there already.
