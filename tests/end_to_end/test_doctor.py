@@ -61,6 +61,9 @@ def test_doctor__fitness_alone__seconds_and_nothing_gated(perfgate: Perfgate, tm
     found = json.loads(done.stdout)
     status = {check["name"]: check["status"] for check in found["fitness"]}
     assert (status["device cpu"], status["git"], status["worktrees"]) == ("ok", "ok", "ok")
+    # Of a kind of device that is not there, one line.
+    lines = [(check["name"], check["status"]) for check in found["fitness"] if "npu" in check["name"]]
+    assert lines == [("device npu", "unavailable")]
     assert (found["planted"], found["resolutions"]) == ([], [])
 
 
