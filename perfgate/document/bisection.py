@@ -46,7 +46,7 @@ class BisectionTrial(msgspec.Struct, frozen=True, kw_only=True):
     """One trial: the old state with some of the changes applied, compared with the old state.
 
     ``changes`` are positions in the document's list. ``folder`` holds the gate's documents and comment, below that of this
-    document; None if no gate ran. ``repeated`` is set if a first gate was inconclusive and a second one had more time.
+    document; None if no gate ran. ``repeated`` is set if a first gate was inconclusive and a second one ran.
     ``reason`` is why the state could not be tried, in the words of git, pip or the workload. ``error`` bounds the probability
     that the answer is wrong: 0 for exact counters.
     """

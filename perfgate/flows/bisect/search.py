@@ -185,11 +185,19 @@ class Search:
         return tuple(number for number in self.options.steps or () if number in found)
 
     def _decides(self, comparisons: Sequence[Comparison], looks: Sequence[int]) -> bool:
+        """Whether pairs may end: the answer is known, or two looks found no clock that times both sides fairly."""
         reading = read_time(comparisons, self.signal, looks, self._share())
-        return reading is not None and reading.answer != "undecided"
+        if reading is None:
+            pairs = [one.pairs or 0 for one in comparisons if place_of(one) == self.signal.time]
+            return max(pairs, default=0) >= looks[min(1, len(looks) - 1)]
+        return reading.answer != "undecided"
+
+    def _is_unread(self, decision: DecisionDocument) -> bool:
+        """Whether the gate told nothing at all about the followed time, so that measuring anew is no second look at it."""
+        return read_time(decision.comparisons, self.signal, decision.policy.looks, self._share()) is None
 
     def _gate(self, options: CheckOptions, sides: TrialSides, trial: BisectionTrial, folder: str) -> BisectionTrial:
-        """Answer a trial by a gate, and the first of a search by a longer one if it is inconclusive.
+        """Answer a trial by a gate, and by a second one if the first of a search is inconclusive, or a later one told nothing.
 
         The first gate must succeed; a later state that cannot be measured is skipped. Raises MeasuringError if the old state
         cannot be measured, or the machine is not free.
@@ -198,14 +206,15 @@ class Search:
         try:
             decision = self.check(self.directory, options, self.progress)
             reading = self._read(decision)
-            repeated = reading.answer == "undecided" and self.signal.time is None
+            repeated = reading.answer == "undecided" and (self.signal.time is None or self._is_unread(decision))
             if repeated:
+                longer = options if self.signal.time else replace(options, budgets=MORE_BUDGET)
                 self.progress.note(
-                    sentence("inconclusive; once more with {times} times the budget", times=f"{MORE_BUDGET:g}")
+                    sentence("inconclusive; once more with {times} times the budget", times=f"{longer.budgets:g}")
                 )
-                decision = self.check(self.directory, replace(options, budgets=MORE_BUDGET), self.progress)
+                decision = self.check(self.directory, longer, self.progress)
                 reading = self._read(decision)
-            elif reading.answer == "undecided":
+            if reading.answer == "undecided" and self.signal.time:
                 reading = read_last(decision, self.signal, self.error - self.wrong())
         except (ConfigError, RepositoryError, MeasuringError, SetUpError) as error:
             if not self.tried or isinstance(error, (MachineBusyError, OldStateError)):

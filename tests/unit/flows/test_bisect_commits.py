@@ -79,6 +79,8 @@ class SimulatedGate:
     spread: float = 0.0
     spread_later: float | None = None
     seed: int = 0
+    # The commit, by its number, of which the first gate finds no clock that is fair.
+    unread: int | None = None
     asked: list[str] = field(default_factory=list)
     budgets: list[float] = field(default_factory=list)
 
@@ -106,6 +108,9 @@ class SimulatedGate:
             return make_decision("FAIL" if delta else "PASS", comparisons=[counter])
         spread = self.spread if self.spread_later is None or len(self.asked) == 1 else self.spread_later
         compared = self._noisy(delta, spread / math.sqrt(options.budgets))
+        is_unread = self.unread is not None and options.head == self.history.commits[self.unread]
+        if is_unread and self.asked.count(options.head) == 1:
+            compared = msgspec.structs.replace(compared, outcome="inconclusive", delta=None, interval=None)
         return make_decision(
             {"regressed": "FAIL", "unchanged": "PASS"}.get(compared.outcome, "INCONCLUSIVE"),
             comparisons=[compared],
@@ -279,6 +284,16 @@ def test_bisect__noisy_times__found_and_the_stated_error_within_what_was_allowed
     assert [document.changes[at].commit for at in document.culprits[0]] == [history.commits[culprit]]
     assert document.followed == ["encoder/long latency.low"]
     assert 0 < document.error <= 0.05
+
+
+def test_bisect__gate_without_a_fair_clock__measured_anew_and_not_passed_over(tmp_path: Path) -> None:
+    history = make_history(tmp_path / "clone", 17, 9)
+    gate = SimulatedGate(history, spread=0.003, unread=8)
+    document = search(gate, tmp_path / "out")
+    assert (document.outcome, document.culprits) == ("found", [[8]])
+    again = [trial for trial in document.tried if trial.repeated]
+    assert [history.commits.index(document.changes[max(trial.changes)].commit) for trial in again] == [8]  # type: ignore[union-attr]
+    assert (again[0].answer, gate.asked.count(history.commits[8])) == ("fast", 2)
 
 
 def test_bisect__gates_stay_inconclusive__suspects_and_no_guess(tmp_path: Path) -> None:
