@@ -69,9 +69,10 @@ def span_of(events: EventTable, spans: Intervals, *, launches: EventTable) -> In
     """
     began = launched_or_began(events, launch_starts(events, launches))
     number = np.searchsorted(spans.start, began, side="right") - 1
-    inside = number >= 0
-    inside[inside] &= began[inside] < spans.end[number[inside]]
-    return np.where(inside, number, OUTSIDE)
+    # Events before the first span have number -1, and so the last end.
+    ends = np.append(spans.end, np.iinfo(np.int64).min)
+    number[began >= ends[number]] = OUTSIDE
+    return number
 
 
 def launched_or_began(work: EventTable, launched: IntColumn) -> IntColumn:

@@ -44,10 +44,9 @@ class UndecidedError(Exception):
     """The scanner met input that it cannot handle."""
 
 
-def idle_processors() -> int:
-    """How many processors this process may use that others leave idle, at least one: on a busy one a thread only costs."""
-    busy = os.getloadavg()[0] * len(os.sched_getaffinity(0)) / (os.cpu_count() or 1)
-    return max(1, len(os.sched_getaffinity(0)) - int(busy))
+def idle_processors(allowed: int, processors: int, load: float) -> int:
+    """How many ``allowed`` processors of a machine are idle at a load, at least one: on a busy one a thread only costs."""
+    return max(1, allowed - int(load * allowed / processors))
 
 
 class _Window:
@@ -89,7 +88,8 @@ class WindowedScan:
         threads: int | None = None,
     ) -> None:
         self._path, self._keys, self._advice = path, dict(keys), advice
-        self._threads = threads or min(_MOST_THREADS, idle_processors())
+        allowed = len(os.sched_getaffinity(0))
+        self._threads = threads or min(_MOST_THREADS, idle_processors(allowed, os.cpu_count() or 1, os.getloadavg()[0]))
         self._window = window or max(_WINDOW_BYTES, self._threads * _SHARE_BYTES)
         self._scan = library.Scan(self._keys)
         # Those of the other threads, each empty between two windows.

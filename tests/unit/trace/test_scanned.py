@@ -319,6 +319,13 @@ def test_scan__threads__the_order_of_the_file_also_where_a_text_looks_like_a_bor
         assert names == [event["name"] for event in events]
 
 
+@pytest.mark.parametrize(
+    ("allowed", "processors", "load", "idle"), [(2, 2, 0.9, 2), (2, 2, 1.2, 1), (2, 2, 30.0, 1), (8, 64, 32.0, 4)]
+)
+def test_idle_processors__others_work__theirs_left_alone(allowed: int, processors: int, load: float, idle: int) -> None:
+    assert windows.idle_processors(allowed, processors, load) == idle
+
+
 @needs_library
 def test_scan__a_value_that_goes_on_where_the_last_ended__read_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
@@ -335,6 +342,35 @@ def test_scan__a_value_that_goes_on_where_the_last_ended__read_to_its_end(tmp_pa
     assert found.duration.tolist() == [2000, 2000, 2500, 2000]
     assert found.argument("correlation").tolist() == [1, 1, 12, 1]
     assert [found.of.words[code] for code in found.argument("Input Dims").tolist()] == [f"[{shape}]" for shape in dims]
+
+
+@needs_library
+def test_scan__values_that_stay_for_long_and_then_change__read_as_they_stand(tmp_path: Path) -> None:
+    events = [
+        {
+            "ph": "X",
+            "cat": "kernel" if number % 3 else "cpu_op",
+            "name": f"k{number % 5}",
+            "pid": number // 1000,
+            "tid": 7 if number % 3 else 50,
+            "ts": number,
+            "dur": 1 + number // 500,
+            "args": {
+                "External id": number,
+                "device": 0,
+                "correlation": number // 700,
+                "Input Dims": [[1 + number // 900, 2]],
+                **({} if number % 1100 else {"name": None}),
+            },
+        }
+        for number in range(3_000)
+    ]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(events))
+    both(path)
+    found = windows.WindowedScan(path, KEYS, "").file().complete
+    assert found.argument("correlation").tolist() == [number // 700 for number in range(3_000)]
+    assert found.duration.tolist() == [1000 * (1 + number // 500) for number in range(3_000)]
 
 
 @needs_library
