@@ -75,7 +75,7 @@ def parse_canonical_run(data: bytes, *, name: str) -> RunDocument | None:
         run = decode_record(data, RunDocument)
         if msgspec.json.encode(run, order="deterministic") != data:
             return None
-        value = json.loads(data)
+        value = msgspec.json.decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
     _refuse_other_versions(value, RUN_SCHEMA, RUN_SCHEMA_VERSION, name)
@@ -296,8 +296,8 @@ def misfit(columns: BlockColumns) -> str | None:
         return "not one sample a call of every stage"
     if any(end <= start for start, end in zip(columns.start_ns, columns.end_ns)):
         return "a block that ends before it starts"
-    if any(value < 0 for column in seen for value in column):
+    if any(column and min(column) < 0 for column in seen):
         return "a time below zero"
-    if any(value < 0 for column in of_hardware for value in column):
+    if any(column and min(column) < 0 for column in of_hardware):
         return "a count below zero"
     return None

@@ -5,7 +5,7 @@ All numbers are in base units (s, B, 1, items/s) except packed samples and clock
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -358,7 +358,11 @@ class CiContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """One start of perfgate. Base and head of one `check` share the session ``id``."""
+    """One start of perfgate. Base and head of one `check` share the session ``id``.
+
+    ``queued`` are the seconds before ``started_at`` in which it waited in line for other measurements on the machine; None if
+    it needed no machine for itself.
+    """
 
     id: str
     started_at: str
@@ -366,6 +370,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     command: str
     ci: CiContext | None = None
+    queued: Annotated[float, msgspec.Meta(ge=0)] | None = None
 
 
 class WorkloadRecord(msgspec.Struct, frozen=True, kw_only=True):

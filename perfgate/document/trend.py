@@ -202,7 +202,8 @@ class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
     ``discarded`` is the share of the pairs that gave no samples, ``noise_floor`` the largest difference between base and base;
     both are None if the run has no pairs, as in every run of the checklist alone. ``temperature`` (Cel) and
     ``throttled`` (share) are the highest, ``clock`` (over the rated one) is the lowest. ``waited`` is the largest share of a
-    step in which others had the CPU. None if nothing reports it.
+    step in which others had the CPU. ``queued`` are the seconds in line for other measurements on the machine. None if nothing
+    reports it.
     """
 
     run_id: str
@@ -219,6 +220,7 @@ class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
     throttled: float | None = None
     clock: float | None = None
     waited: float | None = None
+    queued: float | None = None
 
 
 class Week(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ class ServedStore:
     def __init__(
         self, location: str, root: Path, environ: Mapping[str, str], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._open: Callable[[], Store] = lambda: open_store_at(location, root, environ)
+        self._open: Callable[[], Store] = lambda: open_store_at(location, root, environ, is_served=True)
         self._location, self._clock, self._lock = location, clock, threading.Lock()
         self._seconds = _BRANCH_SECONDS if location.startswith(PREFIX) else float("inf")
         self._store, self._opened = self._open(), clock()

@@ -95,10 +95,8 @@ def _parts(
 ) -> list[ServicePart]:
     library = Library(request.folder) if request.folder is not None else None
     sources = ServedSources(request.root, served, library)
-    parts: list[ServicePart] = [AskApi(sources), McpPart(sources)]
+    parts: list[ServicePart] = []
     artifacts = open_artifacts_at(request.artifacts, environ, SERVED) if request.artifacts else None
-    if artifacts is not None:
-        parts.append(ArtifactFiles(artifacts))
     if served is not None:
         metrics = Metrics(served)
         parts += [StoreApi(served, [metrics.recorded, *([webhook.recorded] if webhook else [])]), metrics]
@@ -116,7 +114,9 @@ def _parts(
     if library is not None:
         home = "/" if served is None else _RECORDINGS
         parts.append(RecordingPages(library, request.language, home=home))
-    return parts
+    if artifacts is not None:
+        parts.append(ArtifactFiles(artifacts))
+    return [*parts, AskApi(sources), McpPart(sources)]
 
 
 @contextmanager

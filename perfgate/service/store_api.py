@@ -67,6 +67,8 @@ class StoreApi:
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/api/v1")
         get, project = router.get, "/projects/{project:path}"
+        # Routes are tried in order, and nearly all requests of a busy service are uploads.
+        self._add_writers(router, project)
         document = described(
             {"type": "object", "description": "A run document, as schemas/run.schema.json describes it."}
         )
@@ -104,7 +106,6 @@ class StoreApi:
         listed = f"{project}/runs/{{sha256}}/listed"
         get(listed, responses=json_answer(StoredRun), summary="A run as it is listed.")(self.listed)
         get(f"{project}/runs/{{sha256}}", responses=document, summary="The document of a run.")(self.document)
-        self._add_writers(router, project)
         return router
 
     def _add_writers(self, router: APIRouter, project: str) -> None:

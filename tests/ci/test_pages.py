@@ -1,4 +1,4 @@
-"""The pages as people open them: on a phone, a laptop and a wide screen, light and dark, held to axe-core's rules.
+"""The pages as people open them: on a phone, a laptop and a wide screen, in both languages, held to axe-core's rules.
 
 The pictures stand in build/photographs after `make test-ci`, for looking at.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -19,12 +19,17 @@ from perfgate.document.served import ServedJob, ServedRecording
 from perfgate.judging.report.render.flame import render_flame
 from perfgate.judging.report.render.html import render_html
 from perfgate.judging.report.render.ranks import render_ranks_page
-from perfgate.judging.report.render.served import render_index, render_projects
+from perfgate.judging.report.render.served import render_index, render_projects, render_refusal
+from perfgate.judging.report.render.site.addresses import OPEN, SiteLinks, run_address
+from perfgate.judging.report.render.site.runs import render_unreadable
 from perfgate.judging.report.render.timeline import render_timeline
+from perfgate.judging.report.render.trend_email import render_email
 from perfgate.judging.report.render.trend_page import render_trend_page
+from perfgate.locale import Language
 from perfgate.trace.pages.timeline import drawn_timeline
 from tests.browser import Page, browser_page
 from tests.fakes.documents import make_run
+from tests.fakes.sites import make_site
 from tests.golden.test_comment_golden import decisions
 from tests.unit.report.test_flame import BASE, HEAD
 from tests.unit.report.test_ranks_page import drawn as drawn_job
@@ -35,24 +40,35 @@ from tests.unit.report.test_trend import make_change, make_series, make_trend
 pytestmark = pytest.mark.ci
 
 PHOTOS = Path(__file__).parents[2] / "build" / "photographs"
-PAGES = {
-    "report": lambda: render_html(decisions()["fail-by-time"], make_run("base"), make_run("head", slowdown=0.07)),
-    "report-undecided": lambda: render_html(decisions()["inconclusive-noisy"], make_run("base"), make_run("head")),
-    "flame": lambda: render_flame([side_by_side(BASE, HEAD)]),
-    "timeline": lambda: render_timeline([drawn_timeline(EVENTS, "rank 0, device 0")]),
-    "ranks": lambda: render_ranks_page(drawn_job()),
-    "served": lambda: render_index(
+PAGES: dict[str, Callable[[Language], str]] = {
+    "report": lambda language: render_html(
+        decisions()["fail-by-time"], make_run("base"), make_run("head", slowdown=0.07), language
+    ),
+    "report-undecided": lambda language: render_html(
+        decisions()["inconclusive-noisy"], make_run("base"), make_run("head"), language
+    ),
+    "flame": lambda language: render_flame([side_by_side(BASE, HEAD)], language),
+    "timeline": lambda language: render_timeline([drawn_timeline(EVENTS, "rank 0, device 0")], language),
+    "ranks": lambda language: render_ranks_page(drawn_job(), language),
+    "served": lambda language: render_index(
         [ServedRecording(name="runs/of a long name " * 4, kind="run", size=123_456, modified=1.7e9)],
         [ServedJob(name="a job" * 20, recordings=8, size=1, modified=1.7e9)],
-        "en",
+        language,
     ),
-    "projects": lambda: render_projects(
+    "projects": lambda language: render_projects(
         {"a project of a long name " * 4: "/projects/a/index.html", "shop": "/projects/shop/index.html"},
-        "en",
+        language,
         recordings="/recordings",
     ),
-    "trend": lambda: render_trend_page(make_trend(make_series(make_change()))),
-    **{f"site-{name}": partial(example_page, address) for name, address in SHOWN.items()},
+    "refusal": lambda language: render_refusal(
+        "the form names no commit or no state; open the page again", OPEN, language
+    ),
+    "trend": lambda language: render_trend_page(make_trend(make_series(make_change())), language),
+    "email": lambda language: render_email(make_trend(make_series(make_change())), language),
+    "site-unreadable": lambda language: render_unreadable(
+        run_address("a" * 64), "run aaaaaaaaaaaa cannot be read", make_site(), SiteLinks(), language
+    ),
+    **{f"site-{name}": partial(example_page, address, "encoder") for name, address in SHOWN.items()},
 }
 
 
@@ -74,7 +90,7 @@ def axe() -> str:
 
 def test_site__keyboard__begins_at_the_skip_link_and_reaches_every_run_of_a_series(page: Page, tmp_path: Path) -> None:
     file = tmp_path / "series.html"
-    file.write_text(PAGES["site-series"](), encoding="utf-8")
+    file.write_text(PAGES["site-series"]("en"), encoding="utf-8")
     page.call("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
     page.open(file)
     page.key("Tab")
@@ -87,14 +103,14 @@ def test_site__keyboard__begins_at_the_skip_link_and_reaches_every_run_of_a_seri
     assert behind <= {link.rpartition("/")[2] for link in page.ask(reached)}
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("scheme", "language"), [("light", "en"), ("dark", "zh")])
 @pytest.mark.parametrize("width", [390, 1280, 2560])
 @pytest.mark.parametrize("name", PAGES)
-def test_page__every_width_in_light_and_dark__nothing_runs_out_and_axe_finds_nothing(
-    page: Page, axe: str, tmp_path: Path, name: str, width: int, scheme: str
+def test_page__every_width_light_in_english_dark_in_chinese__nothing_runs_out_and_axe_finds_nothing(
+    page: Page, axe: str, tmp_path: Path, name: str, width: int, scheme: str, language: Language
 ) -> None:
     file = tmp_path / f"{name}.html"
-    file.write_text(PAGES[name](), encoding="utf-8")
+    file.write_text(PAGES[name](language), encoding="utf-8")
     page.call("Page.setBypassCSP", enabled=True)  # axe is no script of the page
     page.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 500)
     page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])

@@ -19,7 +19,10 @@ from perfgate.system.processes import die_with_parent
 from tests.waiting import wait_until
 
 HOST = socket.gethostname()
-_SECONDS = 120.0
+# Ray takes minutes to start where other processes have most of the CPU.
+_SECONDS = 600.0
+# Its head starts a server for each client, which imports Ray, and gives it half a minute by default.
+_RAY_SECONDS = {"RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "300", "RAY_CLIENT_MAX_CONNECTION_TIMEOUT_S": "300"}
 _SLURM = """ClusterName=perfgate
 SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
@@ -100,11 +103,12 @@ def running_ray(folder: Path, environment: Mapping[str, str]) -> Iterator[Runnin
     # Room for few objects, and sockets below a short path (unix(7): 108 bytes).
     ray += ["--object-store-memory=80000000"]
     head = ["--head", f"--port={port}", f"--ray-client-server-port={client}", "--include-dashboard=false"]
+    environment = {**environment, **_RAY_SECONDS}
     with ExitStack() as stack:
         _start(stack, [*ray, *head, "--node-ip-address=127.0.0.1"], folder / "head.log", environment)
         wait_until(lambda: _accepts(client), _SECONDS)
         _start(stack, [*ray, f"--address=127.0.0.1:{port}"], folder / "node.log", environment)
-        yield RunningCluster(f"ray://127.0.0.1:{client}", {})
+        yield RunningCluster(f"ray://127.0.0.1:{client}", _RAY_SECONDS)
 
 
 @contextmanager

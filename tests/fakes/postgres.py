@@ -67,6 +67,11 @@ class PostgresServer:
             )
         wait_until(self._answers)
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def stop(self) -> None:
         """Stop at once, as after a crash (PostgreSQL's documentation, "Shutting Down the Server", SIGQUIT)."""
         assert self._process is not None

@@ -39,13 +39,14 @@ def lock_path(environ: Mapping[str, str] = os.environ) -> Path:
 @contextmanager
 def machine_lock(
     path: Path, *, purpose: str, say: Callable[[str], None], timeout: float = LOCK_SECONDS
-) -> Iterator[None]:
-    """Hold the machine while measuring; wait in line for the holder, and report it.
+) -> Iterator[float]:
+    """Hold the machine while measuring; wait in line for the holder, and report it. Yields the seconds of that wait.
 
     Lock and place in line die with their process, so a killed job never blocks the next. First come, first served, if the
     folder beside the lock is writable; otherwise the first to poll a free lock gets it. Raises MachineBusyError after
     ``timeout`` seconds.
     """
+    began = time.monotonic()
     with held_back():
         descriptor = _open(path)
         try:
@@ -57,7 +58,7 @@ def machine_lock(
                 ticket.give_back()
             _write(descriptor, f"{who}, since {_now()}\n")
             try:
-                yield
+                yield time.monotonic() - began
             finally:
                 _write(descriptor, "")
         finally:

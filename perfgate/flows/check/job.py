@@ -67,14 +67,14 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
         return decision
     purpose = f"perfgate check in {directory.resolve()}"
     wait = min(LOCK_SECONDS, options.time_budget)
-    with machine_lock(lock_path(), purpose=purpose, say=progress.note, timeout=wait):
+    with machine_lock(lock_path(), purpose=purpose, say=progress.note, timeout=wait) as queued:
         earlier = _earlier(out, sides, config, options, progress)
         # Run documents that this check adds to stay until they are replaced.
         keep = earlier and options.append
         remove_results(out, [name for name in RESULTS if not (keep and name.endswith("run.json"))])
         # The session starts once we hold the machine, so the time spent waiting does not count.
         command = "upgrade" if options.comparing == "stack" else "local" if options.work_tree else "check"
-        session = start_session(command, config.measure.seed, ci_context(os.environ))
+        session = start_session(command, config.measure.seed, ci_context(os.environ), queued=queued)
         progress.status(sentence("checking out base and head"))
         # Base is measured with the head's workload files, from a checkout that the head does not use.
         harness = {} if options.comparing == "stack" else {"harness": sides.head}

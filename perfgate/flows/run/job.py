@@ -96,8 +96,9 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
     out = prepare_out(options.out)
     repository = _repository(config.root)
     source = _source(repository)
-    session = start_session("run", config.measure.seed, ci_context(os.environ))
-    with machine_lock(lock_path(), purpose=f"perfgate run in {config.root.resolve()}", say=progress.note):
+    purpose = f"perfgate run in {config.root.resolve()}"
+    with machine_lock(lock_path(), purpose=purpose, say=progress.note) as queued:
+        session = start_session("run", config.measure.seed, ci_context(os.environ), queued=queued)
         durations = _durations(out / "run.json")
         remove_results(out, ("run.json",))
         remove_traces(out, [reference.name for reference in references])

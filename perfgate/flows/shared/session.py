@@ -32,9 +32,11 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
-def start_session(command: str, seed: int, ci: CiContext | None) -> Session:
-    """The session that starts now; ``finished_at`` is filled in at the end."""
-    return Session(id=secrets.token_hex(8), started_at=now(), finished_at="", seed=seed, command=command, ci=ci)
+def start_session(command: str, seed: int, ci: CiContext | None, *, queued: float | None = None) -> Session:
+    """The session that starts now, after ``queued`` seconds in line; ``finished_at`` is filled in at the end."""
+    return Session(
+        id=secrets.token_hex(8), started_at=now(), finished_at="", seed=seed, command=command, ci=ci, queued=queued
+    )
 
 
 def prepare_out(out: Path, environ: Mapping[str, str] = os.environ) -> Path:

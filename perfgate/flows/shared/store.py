@@ -47,10 +47,10 @@ def open_project_store(config: Config, environ: Mapping[str, str]) -> Store:
     return open_store_at(store_location(config, environ), config.root, environ)
 
 
-def open_store_at(location: str, root: Path, environ: Mapping[str, str]) -> Store:
+def open_store_at(location: str, root: Path, environ: Mapping[str, str], *, is_served: bool = False) -> Store:
     """The store at a location; a branch is one of the repository that ``root`` lies in."""
     access = _access_of_job(environ) if location.startswith(PREFIX) else None
-    return open_location(location, StorePlace(root, environ, access))
+    return open_location(location, StorePlace(root, environ, access, is_served))
 
 
 def config_of_project(project: str, root: Path) -> Config:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
@@ -22,6 +22,9 @@ TOKEN_PREFIX = "perfgate_"  # noqa: S105 - not a secret
 _TOKEN_BYTES = 32
 # The writer in the log if it was a command on the machine of the store, and no service.
 LOCAL = "local"
+
+# Every request of a service is admitted by it, so it is built once.
+_VALID = sa.select(TOKENS).where(TOKENS.c.sha256 == sa.bindparam("sent"), TOKENS.c.revoked_at.is_(None))
 
 TokenScope = Literal["read", "write"]
 AuditAction = Literal[
@@ -113,7 +116,7 @@ class Ledger:
         The search is by hash, so its duration tells nothing about how much of a secret is right.
         """
         sent = _hash(secret)
-        rows = self._rows(sa.select(TOKENS).where(TOKENS.c.sha256 == sent, TOKENS.c.revoked_at.is_(None)))
+        rows = self._rows(_VALID, {"sent": sent})
         return next((_token(row) for row in rows if hmac.compare_digest(row["sha256"], sent)), None)
 
     def entries(self, *, project: str | None = None, limit: int, before: int | None = None) -> list[AuditEntry]:
@@ -134,11 +137,11 @@ class Ledger:
         """Add an entry in the transaction of the change itself: there is never one without the other."""
         at = self._clock().isoformat()
         row = {"at": at, "actor": actor, "action": action, "project": project, "subject": subject}
-        connection.execute(AUDIT.insert().values(row))
+        connection.execute(AUDIT.insert(), row)
 
-    def _rows(self, query: sa.Select[Any]) -> list[sa.RowMapping]:
+    def _rows(self, query: sa.Select[Any], values: Mapping[str, object] | None = None) -> list[sa.RowMapping]:
         with self._database.reading() as connection:
-            return [] if connection is None else list(connection.execute(query).mappings())
+            return [] if connection is None else list(connection.execute(query, values).mappings())
 
 
 def _hash(secret: str) -> str:

@@ -45,7 +45,8 @@ class PostgresDatabase:
         self._url = parse_address(location)
         self._has_tables = False
 
-    def insert(self, table: sa.Table) -> postgresql.Insert:
+    @staticmethod
+    def insert(table: sa.Table) -> postgresql.Insert:
         return postgresql.insert(table)
 
     @contextmanager

@@ -3,62 +3,66 @@
 from __future__ import annotations
 
 import json
-import zlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import sqlalchemy as sa
 
 from perfgate.document.history import StoredRun
 from perfgate.judging.store.database import StoreDatabase
-from perfgate.judging.store.store import RunEntry, SeriesPlace, StoredDocument
+from perfgate.judging.store.store import RunEntry, SeriesPlace, kept_already
 from perfgate.judging.store.tables import CONDITIONS, DOCUMENTS, RUNS, SERIES, VALUES
 
+if TYPE_CHECKING:
+    from perfgate.judging.store.database import Insert
+
 LISTED = [column for column in RUNS.c if column is not RUNS.c.number]
+# Written once: SQLAlchemy takes longer to build a statement than SQLite to execute it.
+_OF_SESSION = sa.select(RUNS.c.id, RUNS.c.number).where(
+    RUNS.c.project == sa.bindparam("project"), RUNS.c.session == sa.bindparam("session")
+)
+_SERIES_OF_TESTBED = sa.select(SERIES.c.number, *(SERIES.c[name] for name in SeriesPlace._fields)).where(
+    SERIES.c.project == sa.bindparam("project"), SERIES.c.fingerprint == sa.bindparam("fingerprint")
+)
 
 
-def id_of_session(connection: sa.Connection, run: StoredRun) -> str | None:
-    """The id of the stored run of a run's session; None if there is none."""
-    query = sa.select(RUNS.c.id).where(RUNS.c.project == run.project, RUNS.c.session == run.session)
-    found: str | None = connection.execute(query).scalar()
-    return found
+def insert_run(connection: sa.Connection, database: StoreDatabase, entry: RunEntry, document: bytes) -> bool:
+    """Insert all rows of a run with its compressed document; return False if it is there already.
 
-
-def insert_run(
-    connection: sa.Connection, database: StoreDatabase, entry: RunEntry, document: StoredDocument
-) -> str | None:
-    """Insert all rows of a run; return the id of its session's run, another one if another writer was faster.
-
-    Rows that another writer inserts in the same moment are equal, or rolled back by the caller.
+    Raises StoreError if its session is stored with another document.
     """
+    run = entry.run
 
-    def insert(table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
-        if rows:
-            connection.execute(database.insert(table).on_conflict_do_nothing(), rows)
+    def insert(table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> int:
+        return connection.execute(_insert_absent(database.insert, table), rows).rowcount if rows else 0
 
-    insert(RUNS, [_row(entry.run, entry.started)])
-    if (there := id_of_session(connection, entry.run)) != document.id:
-        return there
-    run = connection.execute(sa.select(RUNS.c.number).where(RUNS.c.id == document.id)).scalar_one()
-    insert(DOCUMENTS, [{"run": run, "document": zlib.compress(document.data)}])
+    # A writer of the same session waits here for the end of the other's transaction.
+    is_new = insert(RUNS, [_row(run, entry.started)]) == 1
+    kept = connection.execute(_OF_SESSION, {"project": run.project, "session": run.session}).one()
+    if kept.id != run.id:
+        raise kept_already(run.session, kept.id)
+    if not is_new:
+        return False
+    insert(DOCUMENTS, [{"run": kept.number, "document": document}])
     if entry.conditions:
-        insert(CONDITIONS, [{"run": run, "conditions": msgspec.json.encode(entry.conditions).decode()}])
-    series = _series_of(connection, entry.run)
-    places = [value.place(entry.run.fingerprint) for value in entry.values]
+        insert(CONDITIONS, [{"run": kept.number, "conditions": msgspec.json.encode(entry.conditions).decode()}])
+    series = _series_of(connection, run)
+    places = [value.place(run.fingerprint) for value in entry.values]
     # In one order: two writers who add the same ones never wait for each other in a circle.
     if missing := sorted(set(places) - series.keys()):
-        shared = {"project": entry.run.project, "device_kind": entry.run.device_kind}
+        shared = {"project": run.project, "device_kind": run.device_kind}
         insert(SERIES, [{**shared, **place._asdict()} for place in missing])
-        series = _series_of(connection, entry.run)
+        series = _series_of(connection, run)
     insert(
         VALUES,
         [
-            {"series": series[place], "started": entry.started, "run": run, "value": value.value}
+            {"series": series[place], "started": entry.started, "run": kept.number, "value": value.value}
             for place, value in zip(places, entry.values)
         ],
     )
-    return there
+    return True
 
 
 def stored_run(row: sa.RowMapping) -> StoredRun:
@@ -89,7 +93,11 @@ def _row(run: StoredRun, started: float) -> dict[str, Any]:
 
 def _series_of(connection: sa.Connection, run: StoredRun) -> dict[SeriesPlace, int]:
     """The numbers of the series of a run's testbed, by their places."""
-    names = [SERIES.c[name] for name in SeriesPlace._fields]
-    query = sa.select(SERIES.c.number, *names)
-    rows = connection.execute(query.where(SERIES.c.project == run.project, SERIES.c.fingerprint == run.fingerprint))
+    rows = connection.execute(_SERIES_OF_TESTBED, {"project": run.project, "fingerprint": run.fingerprint})
     return {SeriesPlace(*place): number for number, *place in rows}
+
+
+@cache
+def _insert_absent(insert: Callable[[sa.Table], Insert], table: sa.Table) -> sa.Insert:
+    # Otherwise SQLAlchemy 2.0.28 and later forget it ("preserve_rowcount").
+    return insert(table).on_conflict_do_nothing().execution_options(preserve_rowcount=True)

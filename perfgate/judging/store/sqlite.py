@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,6 +23,8 @@ from perfgate.judging.store.turns import WaitingWork, WriterTurns
 from perfgate.locale import Activity
 
 BUSY_SECONDS = 30.0
+# More are opened if more threads ask at once, and closed afterwards.
+_KEPT = 8
 RESTORE = Activity("the store is damaged: restore a copy, or move it away and record the runs of main again")
 
 _PLACE = Activity("it must lie in a folder that can be written: set PERFGATE_STORE to another path")
@@ -38,13 +42,18 @@ _REMEDIES = (
 
 
 class SqliteFile:
-    """A store in one SQLite file. No connection is held between calls, so it survives a fork."""
+    """A store in one SQLite file. No connection is held between calls, so it survives a fork.
+
+    A service, which asks often and uses the store in no fork, ``keeps_connections``: opening one reads the schema, and closing
+    the last one copies the log into the file.
+    """
 
     restore = RESTORE
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, keeps_connections: bool = False) -> None:
         self._path = path
-        self._engine = open_engine(path)
+        self._engine = open_engine(path, keeps_connections=keeps_connections)
+        weakref.finalize(self, self._engine.dispose)
         self._has_tables = False
         self._turns = WriterTurns()
 
@@ -52,7 +61,8 @@ class SqliteFile:
     def name(self) -> str:
         return str(self._path)
 
-    def insert(self, table: sa.Table) -> sqlite.Insert:
+    @staticmethod
+    def insert(table: sa.Table) -> sqlite.Insert:
         return sqlite.insert(table)
 
     @contextmanager
@@ -146,14 +156,19 @@ class SqliteFile:
         return is_there
 
 
-def open_engine(path: Path) -> sa.Engine:
+def open_engine(path: Path, *, keeps_connections: bool = False) -> sa.Engine:
+    pool: dict[str, Any] = {"poolclass": sa.NullPool}
+    if keeps_connections:
+        pool = {"poolclass": sa.QueuePool, "pool_size": _KEPT, "max_overflow": -1}
+    place = path.absolute()
     engine = sa.create_engine(
-        sa.URL.create("sqlite", database=str(path.absolute())),
-        poolclass=sa.NullPool,
-        connect_args={"timeout": BUSY_SECONDS},
+        sa.URL.create("sqlite", database=str(place)), connect_args={"timeout": BUSY_SECONDS}, **pool
     )
     sa.event.listen(engine, "connect", _on_connect)
     sa.event.listen(engine, "begin", _on_begin)
+    if keeps_connections:
+        sa.event.listen(engine, "connect", partial(_note_file, place))
+        sa.event.listen(engine, "checkout", partial(_refuse_replaced, place))
     return engine
 
 
@@ -232,6 +247,21 @@ def _on_connect(connection: Any, _record: Any) -> None:
     connection.isolation_level = None
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = FULL")
+
+
+def _note_file(path: Path, _connection: Any, record: Any) -> None:
+    record.info["file"] = _identity(path)
+
+
+def _refuse_replaced(path: Path, _connection: Any, record: Any, _proxy: Any) -> None:
+    """Close a kept connection if a copy was restored in the meantime: it would go on in the file that is no longer there."""
+    if record.info["file"] != _identity(path):
+        raise sa.exc.DisconnectionError("another file has this name now")
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_dev, status.st_ino
 
 
 def _on_begin(connection: sa.Connection) -> None:

@@ -123,11 +123,15 @@ class GitAccess:
 
 @dataclass(frozen=True)
 class StorePlace:
-    """The context to open a store in: the project's folder, the environment and, in a CI job, the access to its server."""
+    """The context to open a store in: the project's folder, the environment and, in a CI job, the access to its server.
+
+    ``is_served`` is whether a service opens it, which may keep connections between calls.
+    """
 
     root: Path
     environ: Mapping[str, str]
     access: GitAccess | None = None
+    is_served: bool = False
 
 
 class Store(Protocol):

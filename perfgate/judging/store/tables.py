@@ -160,6 +160,7 @@ STORE_VERSION = 1
 # metadata: Alembic compares that with everything else in the database.
 VERSION = sa.Table("perfgate_store", sa.MetaData(), sa.Column("version_num", sa.String(32), nullable=False))
 VERSION.append_constraint(sa.PrimaryKeyConstraint("version_num", name=f"{VERSION.name}_pkc"))
+_VERSION_OF_STORE = sa.select(VERSION.c.version_num)
 
 
 def prepare_tables(connection: sa.Connection, place: str) -> None:
@@ -177,7 +178,7 @@ def prepare_tables(connection: sa.Connection, place: str) -> None:
 
 def is_current(connection: sa.Connection) -> bool:
     """Whether tables that were there before are still of this version, by one short query."""
-    return connection.execute(sa.select(VERSION.c.version_num)).scalar() == str(STORE_VERSION)
+    return connection.execute(_VERSION_OF_STORE).scalar() == str(STORE_VERSION)
 
 
 def has_tables(connection: sa.Connection, place: str) -> bool:

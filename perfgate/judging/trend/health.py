@@ -36,6 +36,7 @@ def run_health(run_id: str, run: RunDocument, recorded_at: str) -> RunHealth:
         temperature=_highest(run, "thermal.temperature"),
         throttled=_highest(run, "thermal.throttled"),
         clock=min(_values(run, "thermal.clock"), default=None),
+        queued=run.session.queued,
         waited=max((step.waited for step in run.steps if step.waited is not None), default=None),
     )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.machine.lock import lock_path, machine_lock
+from perfgate.conductor.machine.lock import POLL_SECONDS, lock_path, machine_lock
 from perfgate.errors import MachineBusyError, MeasuringError
 
 HOLD = """
@@ -72,9 +72,10 @@ from pathlib import Path
 from perfgate.conductor.machine.lock import machine_lock
 def say(text):
     print(text, flush=True)
-with machine_lock(Path(sys.argv[1]), purpose=sys.argv[2], say=say):
+with machine_lock(Path(sys.argv[1]), purpose=sys.argv[2], say=say) as queued:
     print("held", flush=True)
     sys.stdin.readline()
+print(queued)
 """
 
 
@@ -91,8 +92,9 @@ class _Waiter:
         assert self.process.stdout is not None
         return self.process.stdout.readline().rstrip("\n")
 
-    def leave(self) -> None:
-        self.process.communicate("\n", timeout=600)
+    def leave(self) -> float:
+        """Return the seconds that it waited."""
+        return float(self.process.communicate("\n", timeout=600)[0])
 
     def kill(self) -> None:
         self.process.kill()
@@ -117,7 +119,7 @@ def test_machine_lock__three_wait__each_sees_its_place_and_they_come_in_order(tm
     # Between two holders nobody may be named.
     while ": second, since " not in (line := third.says()):
         assert "next in line" in line
-    second.leave()
+    assert second.leave() >= POLL_SECONDS
     assert third.says() == "held"
     third.leave()
     assert list((tmp_path / "lock.queue").iterdir()) == []

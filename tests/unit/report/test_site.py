@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 
+from perfgate.document.kept import KeptLink, KeptOfRun
 from perfgate.document.message import Message, quote
 from perfgate.document.run import ErrorDetail, RunDocument
 from perfgate.document.site import SiteContent
@@ -121,13 +122,14 @@ SHOWN = {
     "runs": "runs/index.html",
     "run": run_address(make_stored(20).id),
     "compare": TWO_RUNS,
+    "compare-form": "compare/index.html",
     "gates": "gates.html",
     "fleet": "fleet.html",
 }
 
 
-def example_page(address: str, name: str = "encoder") -> str:
-    """Return a page of a site of one workload, which has a regression, an improvement and two testbeds."""
+def example_page(address: str, name: str = "encoder", language: str = "en") -> str:
+    """Return a page of a served site of one workload, which has a regression, an improvement and two testbeds."""
     count = make_change(20, evidence="exact", interval=None, before=40.0, after=60.0, delta=0.5)
     series = [
         make_series(make_change(), workload=name),
@@ -145,9 +147,14 @@ def example_page(address: str, name: str = "encoder") -> str:
     verdicts = [make_gate(3), make_gate(2, change=1), make_gate(1, verdict="FAIL")]
     trend = make_trend(*series, testbeds=spans, gates=gate_history(verdicts, []))
     content = points_at(make_site(trend, gates=verdicts))
+    trace = KeptLink(
+        path="trace.json.gz", kind="trace", bytes=123_456, address="/artifacts/a/trace.json.gz", place="s3://a"
+    )
     # The page has the address of its series, which its names are a part of.
     places = {series_address(make_series()): series_address(content.trend.series[0])}
-    return pages_of(content, SiteLinks(forms=True)).page(places.get(address, address)) or ""
+    links = SiteLinks(forms=True, triage=True)
+    pages = SitePages(content, lambda _: run_of(content), language, links, lambda _: KeptOfRun(links=[trace]))  # type: ignore[arg-type]
+    return pages.page(places.get(address, address)) or ""
 
 
 @pytest.fixture(scope="module")
@@ -361,13 +368,14 @@ def test_fleet__testbed__last_run_temperature_and_noise_floor(site: dict[str, st
 
 def test_fleet__disturbed_run_and_wrong_clock__named() -> None:
     trend = make_trend(make_series())
-    disturbed = msgspec.structs.replace(trend.health[0], waited=0.2, clock=0.91)
+    disturbed = msgspec.structs.replace(trend.health[0], waited=0.2, clock=0.91, queued=754.0)
     ahead = make_stored(29, started_at="2026-05-04T05:00:00+00:00", recorded_at="2026-05-04T02:30:00+00:00")
     content = make_site(msgspec.structs.replace(trend, health=[disturbed]), runs=[ahead])
     text = shown(pages_of(content).page("fleet.html"))
     assert "a run began 2 h 30 m after it was stored" in text
     assert "before its commit was made" not in text
     assert "disturbed 1 of the newest 1 run" in text
+    assert "waited in line 1 of the newest 1 run, 12 m 34 s at most" in text
     assert "91.0 %" in text
 
 

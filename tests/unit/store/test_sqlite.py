@@ -21,6 +21,7 @@ from perfgate.document.run import RunDocument
 from perfgate.errors import SessionKeptError, StoreError
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.sqlite import SqliteFile
+from perfgate.judging.store.store import StorePlace, open_location
 from tests.unit.document.minimal import minimal_run
 from tests.waiting import wait_until
 
@@ -333,3 +334,18 @@ def _as_nobody(read: Callable[[], list[str]]) -> list[str]:
         found: list[str] = json.loads(said.read())
     os.waitpid(process, 0)
     return found
+
+
+def test_store__of_a_service_and_replaced__its_kept_connections_are_not_used(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    served = open_location(str(path), StorePlace(tmp_path, {}, is_served=True))
+    served.record(minimal_run(session="before"))
+    assert path.with_name("store.db-wal").exists()
+    SqlStore(tmp_path / "other.db").record(minimal_run(session="restored"))
+    for part in tmp_path.glob("store.db*"):
+        part.unlink()
+    (tmp_path / "other.db").rename(path)
+    served.record(minimal_run(session="after"))
+    assert {run.session for run in SqlStore(path).runs("shop")} == {"restored", "after"}
+    del served
+    assert not path.with_name("store.db-wal").exists()

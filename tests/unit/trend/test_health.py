@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from perfgate.document.message import quote
@@ -13,7 +14,8 @@ LATER = "2030-01-01T00:00:00Z"
 
 def test_run_health__run_of_main__steps_failures_heat() -> None:
     runs = main_runs(3, failing=[1])
-    good, failed = run_health("a", runs[0], LATER), run_health("b", runs[1], LATER)
+    failing = msgspec.structs.replace(runs[1], session=msgspec.structs.replace(runs[1].session, queued=700.0))
+    good, failed = run_health("a", runs[0], LATER), run_health("b", failing, LATER)
     assert good.steps == {"1": "ok", "2": "ok", "3": "not_applicable", "4": "attention", "5": "ok", "19": "ok"}
     assert (good.failed, good.noise_floor, good.discarded) == ([], None, None)
     assert failed.steps["4"] == "error"
@@ -21,6 +23,7 @@ def test_run_health__run_of_main__steps_failures_heat() -> None:
     assert failed.temperature is not None
     assert failed.temperature > 75
     assert failed.throttled == pytest.approx(0.12)
+    assert (good.queued, failed.queued) == (None, 700.0)
     assert failed.warnings == [quote("the machine was busy: load 7.2 on 2 CPUs")]
 
 

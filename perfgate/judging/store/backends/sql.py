@@ -23,7 +23,7 @@ from perfgate.errors import StoreError, UnknownRunError
 from perfgate.judging.store.database import StoreDatabase
 from perfgate.judging.store.ledger import LOCAL, Ledger
 from perfgate.judging.store.postgres import PREFIXES, PostgresDatabase
-from perfgate.judging.store.run_rows import LISTED, id_of_session, insert_run, stored_run
+from perfgate.judging.store.run_rows import LISTED, insert_run, stored_run
 from perfgate.judging.store.sqlite import SqliteFile
 from perfgate.judging.store.store import (
     HistoryValue,
@@ -34,7 +34,6 @@ from perfgate.judging.store.store import (
     StoredValue,
     StorePlace,
     intact_run,
-    kept_already,
     labels_text,
     pack_document,
     recorded_document,
@@ -61,13 +60,13 @@ def accepts(location: str) -> bool:
     return location.startswith((_FILE, *PREFIXES)) or "://" not in location
 
 
-def open_backend(location: str, place: StorePlace) -> SqlStore:  # noqa: ARG001 - an address is complete
+def open_backend(location: str, place: StorePlace) -> SqlStore:
     """The store at a location; nothing is opened before its first use."""
     if location.startswith(PREFIXES):
         return SqlStore(PostgresDatabase(location))
     path = location.removeprefix(_FILE)
     try:
-        return SqlStore(Path(path).expanduser())
+        return SqlStore(SqliteFile(Path(path).expanduser(), keeps_connections=place.is_served))
     except RuntimeError as error:  # ~ of an unknown user
         raise StoreError(
             "the store {path!a} cannot be found: {error}; give a path without ~", path=path, error=error
@@ -120,8 +119,7 @@ class SqlStore:
         return [stored_run(row) for row in self._read(query.limit(limit))]
 
     def find(self, project: str, run_id: str) -> StoredRun | None:
-        query = sa.select(*LISTED).where(RUNS.c.id == run_id, RUNS.c.project == project)
-        return next((stored_run(row) for row in self._read(query)), None)
+        return next((stored_run(row) for row in self._read(_BY_ID, {"id": run_id, "project": project})), None)
 
     def damaged(self, project: str) -> list[str]:  # noqa: ARG002 - the same for all
         """Empty: SQLite refuses a damaged file as a whole, and ``show`` refuses a modified document."""
@@ -319,15 +317,14 @@ class SqlStore:
     def _add(self, runs: Sequence[tuple[RunEntry, StoredDocument]]) -> None:
         """Insert runs that are not there, in one order: two writers of the same ones never wait for each other in a circle."""
 
+        # Not within the transaction, for which all other writers wait.
+        packed = {document.id: zlib.compress(document.data) for _, document in runs}
+        entries = sorted((entry for entry, _ in runs), key=lambda entry: (entry.run.project, entry.run.session))
+
         def insert(connection: sa.Connection) -> None:
-            for entry, document in sorted(runs, key=lambda run: (run[0].run.project, run[0].run.session)):
-                there = id_of_session(connection, entry.run)
-                if there is None:
-                    there = insert_run(connection, self._database, entry, document)
-                    if there == document.id:
-                        self._ledger.note(connection, self._actor, "run recorded", entry.run.project, document.id)
-                if there != document.id:
-                    raise kept_already(entry.run.session, str(there))
+            for entry in entries:
+                if insert_run(connection, self._database, entry, packed[entry.run.id]):
+                    self._ledger.note(connection, self._actor, "run recorded", entry.run.project, entry.run.id)
 
         if runs:
             self._database.write(insert)
@@ -372,11 +369,12 @@ class SqlStore:
             fault = f"{self._name_of(run_id)} cannot be read ({error}); {self._database.restore}"
         return StoredDocument(id=run_id, recorded_at=recorded_at, data=data, fault=fault)
 
-    def _read(self, query: sa.Select[Any]) -> list[sa.RowMapping]:
+    def _read(self, query: sa.Select[Any], values: Mapping[str, object] | None = None) -> list[sa.RowMapping]:
         with self._database.reading() as connection:
-            return list(connection.execute(query).mappings()) if connection is not None else []
+            return list(connection.execute(query, values).mappings()) if connection is not None else []
 
 
+_BY_ID = sa.select(*LISTED).where(RUNS.c.id == sa.bindparam("id"), RUNS.c.project == sa.bindparam("project"))
 _WITH_DOCUMENT = sa.select(RUNS.c.id, DOCUMENTS.c.document).join_from(RUNS, DOCUMENTS, isouter=True)
 # Sorts behind every hexadecimal digit.
 _AFTER_DIGITS = "g"

@@ -1,4 +1,4 @@
-"""fleet.html: each testbed with its last run, clock, temperature, noise floor and disturbed runs; the checklist over time."""
+"""fleet.html: each testbed with its last run, queue, clock, temperature, noise floor, disturbed runs; the steps over time."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ from perfgate.locale import Language, speaking
 
 _MAX_TESTBEDS, _MAX_RUNS, _MAX_COLUMNS = 200, 60, 40
 _RECENT = timedelta(days=28)
+# Taking a free machine takes less.
+_QUEUED_SECONDS = 1.0
 _CLOCK_CODES = ("notes.clock-behind", "notes.clock-set-back")
 
 
@@ -66,6 +68,7 @@ def _testbed(span: TestbedSpan, content: SiteContent, root: Words) -> Mapping[st
         "is_silent": away > _RECENT,
         "recent": sum(read - moment(run.started_at) <= _RECENT for run in runs),
         "opened": len(health),
+        "queue": _queue(health),
         "disturbed": sum(run.waited is not None and run.waited >= BUSY for run in health),
         "knows_waits": any(run.waited is not None for run in health),
         "failed": sum(bool(run.failed) for run in health),
@@ -86,6 +89,19 @@ def _range(values: Sequence[float | None], unit: str, metric: str = "") -> Words
     return numbers.reach(*formats.quantities([min(known), max(known)], unit, metric=metric))
 
 
+def _queue(health: Sequence[RunHealth]) -> Words:
+    """How many runs waited in line for the machine, and how long at most."""
+    known = [run.queued for run in health if run.queued is not None]
+    if not known:
+        return say("not recorded")
+    waited = [seconds for seconds in known if seconds >= _QUEUED_SECONDS]
+    opened = numbers.counted(len(known), "run")
+    if not waited:
+        return say("none of the newest {opened}", opened=opened)
+    longest = numbers.duration(max(waited))
+    return say("{count} of the newest {opened}, {longest} at most", count=len(waited), opened=opened, longest=longest)
+
+
 def _ahead(runs: Sequence[StoredRun]) -> Words:
     """How far the clock of a machine is ahead: its runs were stored before they began. Empty if it is not."""
     found = [moment(run.started_at) - moment(run.recorded_at) for run in runs]
@@ -104,6 +120,7 @@ def _run(run: RunHealth, links: SiteLinks, root: Words) -> Mapping[str, object]:
         **health_cells(run),
         "address": under(root, links.run(run.run_id)),
         "clock": formats.quantity(run.clock, "1", metric="thermal.clock"),
+        "queued": numbers.DASH if run.queued is None else numbers.duration(run.queued),
         "waited": numbers.DASH if run.waited is None else numbers.percent(run.waited),
         "is_disturbed": run.waited is not None and run.waited >= BUSY,
     }

@@ -112,12 +112,13 @@ def render_unreadable(address: str, reason: str, content: SiteContent, links: Si
 
 def _facts(listed: StoredRun, run: RunDocument) -> list[tuple[Words, str | Words]]:
     """What was measured when; measured by which perfgate."""
-    began, ended = run.session.started_at, run.session.finished_at
+    began, ended, queued = run.session.started_at, run.session.finished_at, run.session.queued
     facts: list[tuple[Words, str | Words]] = [
         (say("commit"), run.source.commit or say("none")),
         (say("branch"), run.source.branch or say("none")),
         (say("measured"), minute(began)),
         (say("took"), _took(began, ended)),
+        *([] if queued is None else [(say("waited in line"), numbers.duration(queued))]),
         (say("recorded"), minute(listed.recorded_at)),
         (say("command"), f"perfgate {run.session.command}"),
         (say("measured by"), f"perfgate {run.perfgate_version}"),
