@@ -136,6 +136,7 @@ NOT_RUN: dict[str, str] = {
     "perfgate baseline": "a group of commands",
     "perfgate baseline list --before {}": "needs the id of a stored run: tests/unit/store/test_baseline_command.py",
     "perfgate baseline record": "measures the whole checklist on main: tests/end_to_end/test_branch_store.py",
+    "perfgate plan --pending": "sets a commit status from a CI job: tests/end_to_end/test_plan.py",
     "perfgate publish DIR": "joins the checks of a matrix: tests/end_to_end/test_publish_matrix.py",
     "perfgate publish --record": "keeps the verdict of a CI job: tests/end_to_end/test_publish_matrix.py",
     "perfgate publish --testbed NAME": "joins the checks of a matrix: tests/end_to_end/test_publish_matrix.py",
