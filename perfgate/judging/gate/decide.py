@@ -304,12 +304,15 @@ class Look:
         self.base_differs = any(floor.differs for floor in floors)
 
     def regressed(self) -> list[str]:
-        return [c.metric for c in self.comparisons if c.gating and c.outcome == "regressed"]
+        return [c.metric for c in self._regressed()]
 
     def is_settled_by_counters(self) -> bool:
         """Whether counters fail the gate whatever the times are, each of those that regressed by itself."""
-        regressed = [c for c in self.comparisons if c.gating and c.outcome == "regressed"]
+        regressed = self._regressed()
         return bool(regressed) and all(c.method == "exact" and fails_alone(c, self._policy) for c in regressed)
+
+    def _regressed(self) -> list[Comparison]:
+        return [c for c in self.comparisons if c.gating and c.outcome == "regressed"]
 
     def more_pairs_would_help(self) -> bool:
         """Whether the verdict hangs on a time comparison that more pairs could decide.
