@@ -69,40 +69,68 @@ def stamps_of_code(folder: Path, *, most: int) -> Stamps | None:
     For a folder in which people and programs work, such as a clone that is installed in place.
     """
     found: Stamps = {}
-    for name, stamp in _walk(folder, lambda name: not name.rpartition("/")[2].startswith(".")):
-        if is_importable(name) and not is_folder(stamp):
+    for name, stamp in _walk(folder, _is_visible, is_importable):
+        if not is_folder(stamp):
             found[name] = stamp
             if len(found) > most:
                 return None
     return found
 
 
+def folders_of_code(folder: Path) -> Stamps:
+    """The folders in which ``stamps_of_code`` looks: each changes with every entry that is added, removed or renamed."""
+    return {**folder_itself(folder), **dict(_walk(folder, _is_visible, lambda _: False))}
+
+
+def folder_itself(folder: Path) -> Stamps:
+    stamp = stamp_of(folder, follow=True)
+    return {".": stamp} if stamp else {}
+
+
 def stamps_in(folder: Path, wanted: Callable[[str], bool]) -> Stamps:
     """The files directly in a folder with ``wanted`` names."""
-    walked = _walk(folder, lambda _: False)
-    return {name: stamp for name, stamp in walked if wanted(name) and not is_folder(stamp)}
+    return dict(_walk(folder, lambda _: False, wanted))
 
 
-def _walk(folder: Path, enters: Callable[[str], bool]) -> Iterator[tuple[str, Stamp]]:
+def _is_visible(name: str) -> bool:
+    return not name.rpartition("/")[2].startswith(".")
+
+
+def _walk(
+    folder: Path, enters: Callable[[str], bool], wanted: Callable[[str], bool] = lambda _: True
+) -> Iterator[tuple[str, Stamp]]:
+    """The folders that it ``enters`` by their path below, and the files in them with ``wanted`` names."""
     below = [""]
     while below:
         prefix = below.pop()
-        try:
-            entries = os.scandir(folder / prefix)
-        except OSError:
-            continue
-        with entries:
-            for entry in entries:
-                try:
-                    status = entry.stat(follow_symlinks=False)
-                except OSError:  # it has gone in the meantime, which its folder shows
-                    continue
-                name = prefix + entry.name
-                if stat.S_ISDIR(status.st_mode):
+        for entry in _entries(f"{folder}/{prefix}"):
+            name = prefix + entry.name
+            try:
+                # By the folder's own record of its entries: those that are left out are not read.
+                if entry.is_dir(follow_symlinks=False):
                     if not enters(name):
                         continue
                     below.append(f"{name}/")
-                yield name, _stamp(status) + (_target(entry) if stat.S_ISLNK(status.st_mode) else ())
+                elif not wanted(entry.name):
+                    continue
+                status = entry.stat(follow_symlinks=False)
+            except OSError:  # it has gone in the meantime, which its folder shows
+                continue
+            yield name, _stamp(status) + (_target(entry) if stat.S_ISLNK(status.st_mode) else ())
+
+
+def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
+    """The entries of a folder; of a missing or unreadable one there are none."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        # Of an open folder: the kernel looks its entries up there, and not along the whole path each time.
+        with os.scandir(descriptor) as entries:
+            yield from entries
+    finally:
+        os.close(descriptor)
 
 
 def _target(link: os.DirEntry[str] | Path) -> Stamp:

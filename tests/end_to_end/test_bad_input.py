@@ -99,7 +99,7 @@ def test_run__wrong_workload_files_in_ci__exit_4_and_each_cause_in_run_json(perf
 
 
 def test_run__workload_file_never_returns__exit_4_at_the_load_limit(perfgate: Perfgate, tmp_path: Path) -> None:
-    root = _project(tmp_path / "p", GOOD + "[measure]\nload_timeout = 3\npreload = []", "while True: pass")
+    root = _project(tmp_path / "p", GOOD + "[measure]\nload_timeout = 3\npreload = []", "import time\ntime.sleep(600)")
     done = perfgate("run", "--steps", "3", cwd=root)
     assert done.returncode == 4, done.stderr
     assert "importing workload.py took longer than 3 s" in " ".join(done.stdout.split())

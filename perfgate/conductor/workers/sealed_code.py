@@ -6,7 +6,7 @@ import compileall
 import os
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,7 @@ from perfgate.conductor.workers.interpreters import ANSWER_SECONDS, RUNNING
 from perfgate.conductor.workers.seals import MOST_ENTRIES, SealedFolder, sealed_tree
 from perfgate.errors import MeasuringError
 from perfgate.system.folders import PACKAGE
-from perfgate.system.stamps import is_library, stamps_in, stamps_of_code
+from perfgate.system.stamps import folders_of_code, is_library, stamps_in, stamps_of_code
 
 # An interpreter's import path, its own location, and the folders of its loaded libraries.
 _ASK = """
@@ -67,7 +67,7 @@ def sealed_code(python: Path | None, environment: Mapping[str, str], *, spare: P
     return [
         *folders,
         *(_files_in(folder, is_library) for folder in _resolved(libraries)),
-        *(_files_in(folder, lambda _: True) for folder in _resolved(programs)),
+        *(_files_in(folder, _any) for folder in _resolved(programs)),
         _files_in(Path("/etc"), _LOADER.__contains__),
         *(_files_in(prefix, "pyvenv.cfg".__eq__) for prefix in prefixes),
     ]
@@ -87,12 +87,19 @@ def _ask(python: Path, environment: Mapping[str, str]) -> _Answer:
         ) from error
 
 
+@cache
 def _code_in(folder: Path) -> SealedFolder:
-    return SealedFolder(str(folder), partial(stamps_of_code, folder, most=MOST_ENTRIES))
+    stamp = partial(stamps_of_code, folder, most=MOST_ENTRIES)
+    return SealedFolder(str(folder), stamp, root=folder, folders=folders_of_code)
 
 
+@cache
 def _files_in(folder: Path, wanted: Callable[[str], bool]) -> SealedFolder:
-    return SealedFolder(str(folder), partial(stamps_in, folder, wanted))
+    return SealedFolder(str(folder), partial(stamps_in, folder, wanted), root=folder)
+
+
+def _any(_: str) -> bool:
+    return True
 
 
 def _listed(environment: Mapping[str, str], name: str) -> list[Path]:

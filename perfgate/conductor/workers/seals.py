@@ -8,17 +8,20 @@ its own at any time: base reads nothing there. A file of the commit never change
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
+
+import msgspec
 
 from perfgate.conductor.workers.cleanup import one_line
 from perfgate.document.run import Side
 from perfgate.document.seal import Seal
-from perfgate.system.stamps import Stamps, is_folder, is_link, stamp_of, stamps_below
+from perfgate.system.stamps import Stamp, Stamps, folder_itself, is_folder, is_link, stamp_of, stamps_below
 
 # More files than an environment with torch and CANN has (30,000 to 60,000); each takes 10 µs.
 MOST_ENTRIES = 200_000
@@ -32,8 +35,9 @@ class SealedFolder:
     """A folder that must stay as it is. ``name`` is the prefix of its files in reports.
 
     Only code of ``own`` may write there, and not to files that are ``committed``; no code if ``own`` is None. ``stamp``
-    reads its state, None if that is too large. ``root`` is given if every change below it leaves a trace that lasts, unless
-    another folder stood in its place or in that of a link's target.
+    reads its state, None if that is too large. ``root`` is given if a change below it can be put back without a trace in two
+    ways only: another folder stands in its place, or in that of a link's target, for a while; or, if ``stamp`` leaves out
+    folders, a file is there for a while. Both change what ``folders`` reads.
     """
 
     name: str
@@ -41,8 +45,10 @@ class SealedFolder:
     own: Side | None = None
     committed: frozenset[str] = frozenset()
     root: Path | None = None
+    folders: Callable[[Path], Stamps] = folder_itself
 
 
+@cache  # Environments share installed packages: what is the same is sealed once.
 def sealed_tree(name: str, root: Path, *, without: frozenset[str] = frozenset()) -> SealedFolder:
     """A folder or file in which nothing may change; folders in it that are called as in ``without`` are left out."""
     return SealedFolder(name, partial(stamps_below, root, most=MOST_ENTRIES, without=without), root=root)
@@ -50,33 +56,39 @@ def sealed_tree(name: str, root: Path, *, without: frozenset[str] = frozenset())
 
 @dataclass
 class _State:
-    """The expected and the last seen state of a sealed folder, and the files that its own side wrote there.
+    """The expected and the last seen state of a folder that ``sides`` read, and the files that its own side wrote there.
 
     ``wrong`` are the names that have differed once: they stay wrong though they were put back.
     """
 
     folder: SealedFolder
     expected: Stamps
-    found: Stamps
+    sides: set[Side]
     own: dict[str, None] = field(default_factory=dict)
     wrong: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.digest = _digest(self.expected)
-        self._links = {name: stamp for name, stamp in self.found.items() if is_link(stamp)}
+        self.found = dict(self.expected)
+        root = self.folder.root
+        links = [root / name for name, stamp in self.found.items() if is_link(stamp)] if root else []
+        self._links = list(filter(_leads_away, links))
+        self._passing = self._stamp_passing()
 
     def may_have_changed(self) -> bool:
         """Whether something has changed that a later comparison may not see: it can be put back without a trace."""
+        return self.folder.root is None or self._stamp_passing() != self._passing
+
+    def _stamp_passing(self) -> tuple[Stamps, list[Stamp | None]]:
+        """The state of folders and links that changes when something is put in the place of something else."""
         root = self.folder.root
-        if root is None:
-            return True
-        return stamp_of(root, follow=True) != self.found.get(".") or any(
-            stamp_of(root / name) != stamp for name, stamp in self._links.items()
-        )
+        return self.folder.folders(root) if root else {}, [stamp_of(link) for link in self._links]
 
     def compare(self, *, alone: Side | None) -> None:
         """Look at the folder again. ``alone`` is the side that ran since the last time, if it was only one."""
         folder, seen = self.folder, self.found
+        # Before the files: what changes while they are read shows the next time.
+        self._passing = self._stamp_passing()
         self.found = folder.stamp() or {}
         # The head's files in its own checkout affect nothing else.
         may_write = folder.own is not None and folder.own in (alone, "head")
@@ -107,9 +119,9 @@ class Seals:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._states: list[tuple[tuple[Side, ...], _State]] = []
+        self._states: dict[SealedFolder, _State] = {}
         self._left_out: list[str] = []
-        self._running: tuple[Side, ...] = ()
+        self._running: frozenset[Side] = frozenset()
         self._looked = clock()
         self._took = 0.0
         self._seals: dict[Side, Seal] = {}
@@ -117,43 +129,52 @@ class Seals:
     def add(self, folders: Iterable[SealedFolder], *sides: Side) -> None:
         """Seal folders that code of the ``sides`` reads."""
         for folder in folders:
-            stamps = folder.stamp()
-            if stamps is None:
+            if state := self._states.get(folder):
+                state.sides.update(sides)
+            elif (stamps := folder.stamp()) is None:
                 self._left_out.append(folder.name)
             else:
-                self._states.append((sides, _State(folder, dict(stamps), stamps)))
+                self._states[folder] = _State(folder, stamps, set(sides))
         self._seals.clear()
 
     def begin(self, *sides: Side) -> None:
         """Code of these sides, and of no other, is about to run: compare changes by others before.
 
-        Changes that last are left to the next check, since installed packages are most of all files.
+        Changes that last are left to the check at the end, since installed packages are most of all files.
         """
-        if self._running and self._running != sides:
-            self._compare([state for _, state in self._states if state.may_have_changed()])
-        self._running = sides
+        running = frozenset(sides)
+        if self._running and self._running != running:
+            self._compare(self._changeable())
+        self._running = running
 
     def check(self) -> None:
+        """Compare everything."""
+        self._look(self._states.values())
+
+    def check_if_due(self) -> None:
+        """Compare what may be put back without a trace, unless that was done a moment ago."""
+        if self._took <= _SHARE * (self._clock() - self._looked):
+            self._look(self._changeable())
+
+    def _changeable(self) -> Iterator[_State]:
+        return (state for state in self._states.values() if state.may_have_changed())
+
+    def _look(self, states: Iterable[_State]) -> None:
         began = self._clock()
-        self._compare([state for _, state in self._states])
+        self._compare(states)
         self._looked = self._clock()
         self._took = self._looked - began
 
-    def _compare(self, states: Sequence[_State]) -> None:
-        alone = self._running[0] if len(self._running) == 1 else None
+    def _compare(self, states: Iterable[_State]) -> None:
+        alone = next(iter(self._running)) if len(self._running) == 1 else None
         for state in states:
             state.compare(alone=alone)
         self._seals.clear()
 
-    def check_if_due(self) -> None:
-        """Compare unless that was done a moment ago: a change missed now is seen later."""
-        if self._took <= _SHARE * (self._clock() - self._looked):
-            self.check()
-
     def seal_of(self, side: Side) -> Seal:
         """The seal of a side for its document, by the last comparison."""
         if side not in self._seals:
-            self._seals[side] = self._make_seal([state for sides, state in self._states if side in sides])
+            self._seals[side] = self._make_seal([state for state in self._states.values() if side in state.sides])
         return self._seals[side]
 
     def _make_seal(self, states: list[_State]) -> Seal:
@@ -169,6 +190,14 @@ class Seals:
         )
 
 
+def _leads_away(link: Path) -> bool:
+    """Whether a link leads out of its folder. To put another file in the place of one beside it changes that folder."""
+    try:
+        return "/" in str(link.readlink())
+    except OSError:
+        return True
+
+
 def _names(states: Sequence[_State], of: Callable[[_State], list[str]]) -> list[str]:
     paths = [state.folder.name + ("" if name == "." else f"/{name}") for state in states for name in of(state)]
     more = [f"… ({len(paths) - _NAMED})"] if len(paths) > _NAMED else []
@@ -182,7 +211,8 @@ def _differing(before: Stamps, after: Stamps) -> list[str]:
 
 
 def _digest(stamps: Stamps) -> str:
-    return sha256(repr(sorted(stamps.items())).encode(errors="surrogateescape")).hexdigest()
+    entries = [(os.fsencode(name), stamp) for name, stamp in sorted(stamps.items())]
+    return sha256(msgspec.msgpack.encode(entries)).hexdigest()
 
 
 def _together(digests: Iterable[str]) -> str:

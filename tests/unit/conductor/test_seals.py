@@ -15,7 +15,7 @@ from perfgate.conductor.workers.environment import worker_environment
 from perfgate.conductor.workers.sealed_code import sealed_code
 from perfgate.conductor.workers.seals import SealedFolder, Seals, sealed_tree
 from perfgate.document.run import Side
-from perfgate.system.stamps import Stamps, stamps_below, stamps_of_code
+from perfgate.system.stamps import Stamps, folders_of_code, stamps_below, stamps_of_code
 
 COMMITTED = ("model.py", "perf/workload.py")
 
@@ -246,6 +246,64 @@ def test_begin__packages__walked_only_by_a_check_which_sees_what_was_put_back(tm
     assert len(walks) == 1
     seals.check()
     assert seals.seal_of("base").changed == ["packages/model.py"]
+
+
+@pytest.mark.parametrize("planted", ["path/git", "shared/sitecustomize.py", "shared/package/native.so"])
+def test_begin__planted_for_one_turn_of_base__broken_though_it_is_gone(tmp_path: Path, planted: str) -> None:
+    (tmp_path / "path").mkdir()
+    (tmp_path / "shared" / "package").mkdir(parents=True)
+    environment = worker_environment(
+        {"PATH": f"{tmp_path}/path:{os.environ['PATH']}", "PYTHONPATH": str(tmp_path / "shared")},
+        device="cpu", scratch=tmp_path, threads=1, hash_seed=0, pass_env=[],
+    )  # fmt: skip
+    seals = Seals()
+    seals.add([folder for folder in sealed_code(None, environment, spare=None) if str(tmp_path) in folder.name], "base")
+    time.sleep(0.02)
+    seals.begin("head")
+    (tmp_path / planted).write_text("")
+    seals.begin("base")
+    (tmp_path / planted).unlink()
+    seals.begin("head")
+    seals.check()
+    assert seals.seal_of("base").changed == [str(tmp_path / planted)]
+
+
+def test_begin__clone_that_is_installed_in_place__walked_only_once_files_were_added_or_removed(tmp_path: Path) -> None:
+    walks = []
+
+    def stamp() -> Stamps | None:
+        walks.append(1)
+        return stamps_of_code(tmp_path, most=1000)
+
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "model.py").write_text("x = 1\n")
+    seals = Seals()
+    seals.add([SealedFolder("clone", stamp, root=tmp_path, folders=folders_of_code)], "base", "head")
+    time.sleep(0.02)
+    for side in ("base", "head", "base"):
+        seals.begin(side)  # type: ignore[arg-type]
+    seals.check_if_due()
+    assert len(walks) == 1
+    (tmp_path / "package" / "notes.txt").write_text("no code")
+    for side in ("head", "base", "head"):
+        seals.begin(side)  # type: ignore[arg-type]
+    assert len(walks) == 2
+    (tmp_path / "package" / "model.py").write_text("x = 2\n")
+    seals.check()
+    assert seals.seal_of("base").changed == ["clone/package/model.py"]
+
+
+def test_add__packages_that_two_environments_share__sealed_once_for_both_sides(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("x = 1\n")
+    seals = Seals()
+    seals.add([sealed_tree("packages", tmp_path)], "base")
+    seals.add([sealed_tree("packages", tmp_path)], "head")
+    assert {seals.seal_of("base").entries, seals.seal_of("head").entries} == {2}
+    time.sleep(0.02)
+    seals.begin("head")
+    write_in_place(tmp_path)
+    seals.check()
+    assert seals.seal_of("base").changed == seals.seal_of("head").changed == ["packages/model.py"]
 
 
 def test_add__target_of_a_link_in_weights_changes__broken(tmp_path: Path) -> None:
