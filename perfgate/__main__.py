@@ -1,5 +1,5 @@
 """``python -m perfgate``."""
 
-from perfgate.cli.main import main
+from perfgate.cli.start import main
 
 main()

@@ -6,15 +6,24 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from perfgate.cli.streams import make_streams_harmless
 
+if TYPE_CHECKING:
+    from perfgate.cli.printed import AskedQuestion
+
 
 class CommandProcess:
-    """The process of a command, passed by ``main``; it can be restarted with another environment."""
+    """The process of a command, passed by ``main``; it can be restarted with another environment.
+
+    ``asked`` is its command line if it may be a question about recordings.
+    """
+
+    def __init__(self, asked: AskedQuestion | None = None) -> None:
+        self.asked = asked
 
     def replace(self, environ: Mapping[str, str]) -> NoReturn:
         """Replace this process by the same program with another environment.

@@ -6,16 +6,20 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from perfgate.cli.groups import CommandGroup
+from perfgate.cli.isolation import CommandProcess
 from perfgate.cli.options import FILE, FOLDER, PATH, language_option
-from perfgate.cli.streams import print_json
+from perfgate.cli.printed import MOST_PRINTED_BYTES, default_folder
+from perfgate.cli.streams import copied_output, print_json
 from perfgate.locale import sentence
-from perfgate.trace.cache import default_folder, use_cache
+from perfgate.trace.cache import cache_folder, use_cache
 
 if TYPE_CHECKING:
     from perfgate.flows.trace.choice import Choice
@@ -44,6 +48,27 @@ def _common(command: _Command) -> _Command:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def _keep_output(command: _Command) -> _Command:
+    """Keep what a command prints with its answer, for the same command line again."""
+
+    @wraps(command)
+    def kept(**options: Any) -> None:
+        with copied_output() as output:
+            command(**options)
+        from perfgate.trace.cache.answers import files_behind_answer
+        from perfgate.trace.cache.entries import EntryFolder
+
+        program = click.get_current_context().find_object(CommandProcess)
+        asked = None if program is None else program.asked
+        folder, files = cache_folder(), files_behind_answer()
+        if asked is not None and folder is not None and files and len(output) <= MOST_PRINTED_BYTES:
+            states = [(file.path, (file.size, file.modified_ns, file.changed_ns, file.inode)) for file in files]
+            with suppress(OSError):
+                EntryFolder(folder).keep(asked.entry_name, [asked.entry(states, bytes(output))])
+
+    return kept
 
 
 def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
@@ -97,7 +122,8 @@ def COMMAND(comm: tuple[str, ...], cache: Path | None, no_cache: bool) -> None:
     if "numpy" not in sys.modules:
         # Otherwise numpy starts an OpenBLAS thread per CPU, a quarter of its import time; we multiply no matrices.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    use_cache(None if no_cache else cache or default_folder(os.environ))
+    folder = cache or default_folder(os.environ)
+    use_cache(None if no_cache or folder is None else Path(folder))
     # Loading the settings takes half as long as a short recording, so skip it if the file lacks the word.
     if comm or _mentions(Path("perfgate.toml"), b"communication"):
         from perfgate.config import load_config
@@ -109,6 +135,7 @@ def COMMAND(comm: tuple[str, ...], cache: Path | None, no_cache: bool) -> None:
 @COMMAND.command("show")
 @_common
 @click.option("--base", type=PATH, metavar="PATH", help="Also show the changes since this recording.")
+@_keep_output
 def show(path: Path, rank: int | None, device: int | None, limit: int | None, as_json: bool, base: Path | None) -> None:
     """Show the first things to know: the device's bottleneck, the most expensive operators and lines, overlaps.
 
@@ -142,6 +169,7 @@ def show(path: Path, rank: int | None, device: int | None, limit: int | None, as
     metavar="TIME",
     help="Only single runs that took longer, e.g. 1ms; shares stay those of all time.",
 )
+@_keep_output
 def top(
     path: Path,
     rank: int | None,
@@ -173,6 +201,7 @@ def top(
 @_common
 @click.option("--shortest", callback=_seconds, default="0", metavar="TIME", help="Leave out shorter gaps, e.g. 10us.")
 @click.option("--exposed", is_flag=True, help="Also the time in which only copies or collectives ran.")
+@_keep_output
 def gaps(
     path: Path,
     rank: int | None,
@@ -210,6 +239,7 @@ def gaps(
     metavar="PATTERN",
     help="Steps are the annotations whose names match this regular expression; its first group names the phase.",
 )
+@_keep_output
 def steps(
     path: Path, rank: int | None, device: int | None, limit: int | None, as_json: bool, step_by: str | None
 ) -> None:
@@ -391,6 +421,7 @@ def reduce(places: list[Place], workers: int | None, on: Cluster | None, out: Pa
     "--base", "bases", type=PATH, multiple=True, help="Another recording of base, to show the spread of runs."
 )
 @click.option("--head", "heads", type=PATH, multiple=True, help="Another recording of head.")
+@_keep_output
 def diff(
     base: Path,
     path: Path,
@@ -510,7 +541,6 @@ def show_cache(clear: bool) -> None:
     A recording is read again if it has changed or its cache entry is damaged. The least recently used entries are
     removed first.
     """
-    from perfgate.trace.cache import cache_folder
     from perfgate.trace.cache.entries import MOST_BYTES, EntryFolder
 
     folder = cache_folder()

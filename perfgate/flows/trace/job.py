@@ -29,6 +29,7 @@ from perfgate.document.trace import (
 )
 from perfgate.errors import UsageError
 from perfgate.flows.trace.choice import Choice
+from perfgate.system.memory import keep_freed_memory
 from perfgate.trace.analysis.fillers import gap_groups
 from perfgate.trace.analysis.gaps import CAUSES, Gaps, device_gaps
 from perfgate.trace.analysis.phases import FORWARD, Batch, batches
@@ -133,6 +134,7 @@ def recordings_of(path: Path) -> list[Recording]:
             head=path / "head",
             base=path / "base",
         )
+    keep_freed_memory()
     document = path / "run.json" if path.is_dir() else path
     if document.name != "run.json" or not document.is_file():
         return [recall(path)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections import defaultdict
 
 import numpy as np
@@ -12,12 +11,13 @@ from perfgate.document.trace import GapCause, GapGroupRow
 from perfgate.trace.analysis.gaps import DeviceGaps, Gaps
 from perfgate.trace.model.arithmetic import Codes, IntColumn
 from perfgate.trace.model.events import DEVICE_KINDS, EventTable
+from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.spans import NOT_RECORDED, launch_positions
 
 # A filler covers at least half of its gap. Only the longest gaps are examined, one by one.
 _FILLS, _MOST_GAPS = 0.5, 300
 # A function with its file: ``model.py(12): forward``; a built-in function has none.
-_IN_FILE = re.compile(r"\S+\.py\(\d+\): ")
+_IN_FILE = lazy_pattern(r"\S+\.py\(\d+\): ")
 
 
 def gap_groups(events: EventTable, device: DeviceGaps) -> list[GapGroupRow]:

@@ -16,13 +16,14 @@ import numpy.typing as npt
 from perfgate.document.trace import GapCause
 from perfgate.trace.model.arithmetic import Codes, Covered, IntColumn, Intervals, gaps, intersection, joined, union
 from perfgate.trace.model.events import DEVICE_KINDS, EventTable
+from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.spans import NOT_RECORDED, launch_starts
 
 CAUSES: tuple[GapCause, ...] = get_args(GapCause)
 
 # Calls that return when the device is done: cudaStreamSynchronize, hipDeviceSynchronize, AscendCL@aclrtSynchronizeStream…,
 # and blocking copies (samples cuda-hta, msinsight-910B-alexnet-2501).
-_WAIT = re.compile(r"synchroni[sz]e|hipMemcpyWithStream$|^(?:cuda|hip)Memcpy$|aclrtMemcpy$", re.IGNORECASE)
+_WAIT = lazy_pattern(r"synchroni[sz]e|hipMemcpyWithStream$|^(?:cuda|hip)Memcpy$|aclrtMemcpy$", re.IGNORECASE)
 
 
 class Gap(NamedTuple):

@@ -12,6 +12,7 @@ import numpy as np
 from perfgate.document.trace import TopKind
 from perfgate.trace.model.arithmetic import CodeColumn, IntColumn, rows_by, self_times
 from perfgate.trace.model.events import KINDS, EventTable
+from perfgate.trace.model.patterns import lazy_pattern
 
 OpClass = Literal["conv_matmul", "copy", "reshape", "softmax", "other"]
 
@@ -20,12 +21,12 @@ OpClass = Literal["conv_matmul", "copy", "reshape", "softmax", "other"]
 # SoftmaxV2), as the recorded samples cuda-hta, cuda-kineto and msinsight-910B-alexnet-2501 have them. An attention
 # kernel is mostly matrix products.
 _CLASSES: tuple[tuple[OpClass, re.Pattern[str]], ...] = (
-    ("softmax", re.compile(r"softmax", re.IGNORECASE)),
-    ("copy", re.compile(r"copy|clone|transdata|memcpy|memset", re.IGNORECASE)),
-    ("reshape", re.compile(r"transpose|permute|reshape|_unsafe_view|aten::(view|t|as_strided)$", re.IGNORECASE)),
+    ("softmax", lazy_pattern(r"softmax", re.IGNORECASE)),
+    ("copy", lazy_pattern(r"copy|clone|transdata|memcpy|memset", re.IGNORECASE)),
+    ("reshape", lazy_pattern(r"transpose|permute|reshape|_unsafe_view|aten::(view|t|as_strided)$", re.IGNORECASE)),
     (
         "conv_matmul",
-        re.compile(
+        lazy_pattern(
             r"conv(?!ert)|gemm|gemv|matmul|cutlass|(?<![a-z])(add|b|badd)*(mm|mv)(?![a-z])|(?<![a-z])linear"
             r"|scaled_dot_product|attention|fmha",
             re.IGNORECASE,

@@ -9,18 +9,19 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from perfgate.trace.model.events import MAX_NS, EventTable
+from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.steps import StepMark
 
 Phase = Literal["prefill", "decode", "mixed"]
 
 # Requests in prefill and in decode (vllm/v1/worker/gpu_worker.py, annotate_profile): execute_context_2(1024)_generation_5(5),
 # and before that execute_new_2_cached_5, whose cached requests may still be in prefill.
-_VLLM = re.compile(r"execute_(?:\w+_)?context_(\d+)\(.*?\)_generation_(\d+)\(.*?\)|execute_new_(\d+)_cached_(\d+)")
+_VLLM = lazy_pattern(r"execute_(?:\w+_)?context_(\d+)\(.*?\)_generation_(\d+)\(.*?\)|execute_new_(\d+)_cached_(\d+)")
 # step[EXTEND bs=15 toks=15360] (sglang/srt/utils/profile_utils.py, build_step_span_name); in speculative decoding also VERIFY.
-_SGLANG = re.compile(r"step\[(\w+) bs=(\d+).*\]")
+_SGLANG = lazy_pattern(r"step\[(\w+) bs=(\d+).*\]")
 _SGLANG_PHASES: dict[str, Phase] = {"EXTEND": "prefill", "DECODE": "decode", "MIXED": "mixed"}
 # prefill[bs=2 tok=16384], eager_decode[bs=64 tok=64 d=64] (ROCm/ATOM).
-_ATOM = re.compile(r"(?:\w+_)?(prefill|decode|mixed)\[bs=(\d+).*\]")
+_ATOM = lazy_pattern(r"(?:\w+_)?(prefill|decode|mixed)\[bs=(\d+).*\]")
 # One call of the model (vllm/v1/worker/gpu_model_runner.py), where nothing else marks a batch.
 FORWARD = r"^(?:v2_)?gpu_model_runner: forward$"
 

@@ -22,6 +22,7 @@ from perfgate.trace.model.arithmetic import (
     self_times,
 )
 from perfgate.trace.model.events import CALL, DEVICE_KINDS, NO_TEXT, EventKind, EventTable
+from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Timeline
 from perfgate.trace.model.spans import NOT_RECORDED, OUTSIDE, launch_positions, span_of
 from perfgate.trace.model.stack_columns import StackColumns
@@ -34,15 +35,15 @@ if TYPE_CHECKING:
 
 # torch.profiler writes a Python function as ``file.py(12): name``, 12 being its first line (torch 2.13), a module
 # ``nn.Module: Linear_0``, and a function in C ``<built-in method relu of type object at 0x7f9a0a8cea40>``.
-_FUNCTION = re.compile(r"(?P<file>[^<].*?)\((?P<line>\d{1,9})\): (?P<name>.+)", re.DOTALL)
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_FUNCTION = lazy_pattern(r"(?P<file>[^<].*?)\((?P<line>\d{1,9})\): (?P<name>.+)", re.DOTALL)
+_ADDRESS = lazy_pattern(r" at 0x[0-9a-fA-F]+")
 # Steps and requests are numbered; their events make one stack without the number.
-_NUMBERED = re.compile(r"(ProfilerStep|request)#.*", re.DOTALL)
-_PACKAGES = re.compile(r"(?:.*/)?(?:site-packages|dist-packages|lib/python[\d.]+)/")
+_NUMBERED = lazy_pattern(r"(ProfilerStep|request)#.*", re.DOTALL)
+_PACKAGES = lazy_pattern(r"(?:.*/)?(?:site-packages|dist-packages|lib/python[\d.]+)/")
 _FRAMEWORKS = frozenset(
     {"torch", "torch_npu", "torchair", "torchvision", "torchaudio", "transformers", "accelerate", "numpy", "perfgate"}
 )
-_ENQUEUE = re.compile(r"Enqueue(@.*)?", re.DOTALL)
+_ENQUEUE = lazy_pattern(r"Enqueue(@.*)?", re.DOTALL)
 # Limit of open calls per thread that do not contain the next one: two or three in recordings of profilers.
 _MAX_OPEN_CALLS = 64
 # CANN's calls nest in torch_npu's of the same thread, although Ascend's profilers show CANN as a separate process.

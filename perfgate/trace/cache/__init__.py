@@ -5,7 +5,6 @@ An entry holds the state of every file that was read. It answers only as long as
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,17 +23,6 @@ def use_cache(folder: Path | None) -> None:
 def cache_folder() -> Path | None:
     """The folder of kept recordings; None if the cache is off."""
     return _FOLDER.get()
-
-
-def default_folder(environ: Mapping[str, str]) -> Path | None:
-    """By the XDG Base Directory Specification 0.8, which ignores a relative XDG_CACHE_HOME; None without a home."""
-    root = Path(environ.get("XDG_CACHE_HOME", ""))
-    if not root.is_absolute():
-        home = environ.get("HOME", "")
-        if not home:
-            return None
-        root = Path(home, ".cache")
-    return root / "perfgate" / "recordings"
 
 
 def recall(path: Path) -> Recording:

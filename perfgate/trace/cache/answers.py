@@ -7,6 +7,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,6 +30,7 @@ _MAGIC = b"perfgate answer\0"
 _SUM_BYTES = 4
 _Answer = TypeVar("_Answer")
 _Detail = str | int | float | bool | None
+_FILES: ContextVar[tuple[FileState, ...]] = ContextVar("files_behind_answer", default=())
 
 
 def kept_answer(
@@ -49,14 +51,23 @@ def kept_answer(
         return work_out()
     question = (*map(repr, details), *(part for path in paths for part in question_of(path)))
     answers = _Answers(EntryFolder(folder), question)
-    kept = answers.recalled(kind)
-    if kept is not None:
-        return kept
+    recalled = answers.recalled(kind)
+    if recalled is not None:
+        answer, files = recalled
+        _FILES.set(tuple(files))
+        return answer
     began = clock()
     answer = work_out()
     with suppress(OSError, ValueError):
-        answers.keep(answer, _files_read(folder, paths, began))
+        files = _files_read(folder, paths, began)
+        answers.keep(answer, files)
+        _FILES.set(tuple(files))
     return answer
+
+
+def files_behind_answer() -> tuple[FileState, ...]:
+    """The files of the recordings that the last answer is about, as they were read; none if it was not kept."""
+    return _FILES.get()
 
 
 def _files_read(folder: Path, paths: Sequence[Path], began: int) -> list[FileState]:
@@ -79,8 +90,8 @@ class _Answers:
         self._entries, self._question = entries, question
         self._name = f"{entry_name(question)}{ANSWER}"
 
-    def recalled(self, kind: type[_Answer]) -> _Answer | None:
-        """None if there is none, or anything has changed since."""
+    def recalled(self, kind: type[_Answer]) -> tuple[_Answer, list[FileState]] | None:
+        """The answer, and the files that it is about; None if there is none, or anything has changed since."""
         file = self._entries.file(self._name)
         try:
             with file.open("rb") as stream:
@@ -101,7 +112,7 @@ class _Answers:
             self._entries.note_damage(file)
             return None
         self._entries.note_use(file)
-        return answer
+        return answer, kept.state.files
 
     def keep(self, answer: object, files: list[FileState]) -> None:
         """Raises OSError if it cannot be written."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.locale import Activity
-from perfgate.trace.model.arithmetic import Codes, IntColumn, Intervals
+from perfgate.trace.model.arithmetic import Codes, IntColumn, Intervals, one_of
 
 # The host event around every call that perfgate profiles, which separates the calls in a trace.
 CALL = "perfgate.call"
@@ -101,13 +101,12 @@ class EventTable:
         return replace(self, **columns)
 
     def is_kind(self, *kinds: EventKind) -> npt.NDArray[np.bool_]:
-        is_asked = np.zeros(len(KINDS), dtype=bool)
-        is_asked[[KIND_CODES[kind] for kind in kinds]] = True
-        return is_asked[self.kind]
+        return one_of(self.kind, (KIND_CODES[kind] for kind in kinds))
 
     def is_named(self, matches: Callable[[str], object]) -> npt.NDArray[np.bool_]:
         """Which events have a name that matches; each name is tried once."""
-        return np.array([bool(matches(name)) for name in self.names], dtype=bool)[self.name]
+        # Indexing with four bytes a number takes twice as long.
+        return np.array([bool(matches(name)) for name in self.names], dtype=bool).take(self.name)
 
     def of_kind(self, *kinds: EventKind) -> EventTable:
         chosen = self.is_kind(*kinds)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
+from perfgate.trace.model.patterns import lazy_pattern
 
-_COLLECTIVE_TYPE = re.compile(r"(hcom_\w+?_)_\d+_\d+(?:_\d+)?(?:@.*)?$")
-_INSERTED = re.compile(r"trans_([A-Za-z]\w*?)_\d+(?:_([A-Za-z]\w*))?$")
-_VERSIONED = re.compile(r"([A-Za-z]\w*?V\d)\d*$")
-_NUMBERED = re.compile(r"([A-Za-z]\w*?)\d+$")
+_COLLECTIVE_TYPE = lazy_pattern(r"(hcom_\w+?_)_\d+_\d+(?:_\d+)?(?:@.*)?$")
+_INSERTED = lazy_pattern(r"trans_([A-Za-z]\w*?)_\d+(?:_([A-Za-z]\w*))?$")
+_VERSIONED = lazy_pattern(r"([A-Za-z]\w*?V\d)\d*$")
+_NUMBERED = lazy_pattern(r"([A-Za-z]\w*?)\d+$")
 
 
 def type_by_name(name: str) -> str:

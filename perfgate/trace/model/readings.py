@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
@@ -10,6 +9,7 @@ from typing import Final, Literal, get_args
 import numpy as np
 
 from perfgate.trace.model.arithmetic import FloatColumn, IntColumn, Intervals
+from perfgate.trace.model.patterns import lazy_pattern
 
 # Hertz of the AI core; bytes a second that all memories of a device together read and write; bytes that the framework's
 # allocator handed out and holds.
@@ -25,7 +25,7 @@ Link = Literal["NIC", "RoCE", "HCCS", "PCIe"]
 Direction = Literal["sent", "received"]
 Level = Literal["readBwLevel", "writeBwLevel", "readOstLevel", "writeOstLevel"]
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
-ACCELERATOR_TRAFFIC: Final = re.compile(r"Accelerator (\d+)/(?:read|write)BwLevel")
+ACCELERATOR_TRAFFIC: Final = lazy_pattern(r"Accelerator (\d+)/(?:read|write)BwLevel")
 
 
 def link_traffic(link: Link, direction: Direction) -> str:

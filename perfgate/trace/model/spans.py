@@ -11,6 +11,7 @@ import numpy as np
 
 from perfgate.trace.model.arithmetic import Codes, IntColumn, Intervals, counts_by_name, group_rows
 from perfgate.trace.model.events import DEVICE_KINDS, KINDS, NO_CORRELATION, EventKind, EventTable
+from perfgate.trace.model.patterns import lazy_pattern
 
 NOT_RECORDED = -1
 _PLACES_A_NUMBER = 8  # in a table of positions by number; if numbers lie further apart they are sorted
@@ -24,9 +25,9 @@ KERNEL_METRICS = (KERNELS, FORMAT_CONVERSIONS, DEVICE_COPIES, COLLECTIVES)
 
 # TransData on Ascend (also as trans_TransData_3 if the profiler knows no types; sample msinsight-910B-alexnet-2501), and
 # cuDNN's nchwToNhwcKernel and nhwcToNchwKernel.
-_FORMAT_CONVERSION = re.compile(r"transdata|nchwtonhwc|nhwctonchw", re.IGNORECASE)
+_FORMAT_CONVERSION = lazy_pattern(r"transdata|nchwtonhwc|nhwctonchw", re.IGNORECASE)
 # Launching one kernel: Node@launch of CANN, cudaLaunchKernel, cuLaunchKernelEx, hipLaunchKernel …
-KERNEL_LAUNCH = re.compile(r"Node@launch|(cuda|hip|cu)\w*LaunchKernel")
+KERNEL_LAUNCH = lazy_pattern(r"Node@launch|(cuda|hip|cu)\w*LaunchKernel")
 
 
 class WorkItem(NamedTuple):
@@ -111,18 +112,19 @@ def launch_positions(work: Codes, launches: Codes, begun: IntColumn) -> IntColum
 
 def first_positions(wanted: Codes, numbers: Codes) -> IntColumn:
     """For each wanted number the position of the first one like it among ``numbers``, or NOT_RECORDED."""
-    positions = np.full(wanted.size, NOT_RECORDED, dtype=np.int64)
     if not numbers.size:
-        return positions
+        return np.full(wanted.size, NOT_RECORDED, dtype=np.int64)
     least = int(numbers.min())
     width = int(numbers.max()) - least + 1
     if width <= _PLACES_A_NUMBER * numbers.size:
         # From the last to the first, so that the first stays.
         place_of = np.full(width, NOT_RECORDED, dtype=np.int32)
         place_of[numbers[::-1] - least] = np.arange(numbers.size - 1, -1, -1, dtype=np.int32)
-        inside = (wanted >= least) & (wanted < least + width)
-        positions[inside] = place_of[wanted[inside] - least]
+        offset = np.subtract(wanted, least, dtype=np.int64)
+        positions = place_of.take(offset, mode="clip").astype(np.int64)
+        positions[offset.view(np.uint64) >= width] = NOT_RECORDED  # those below the least one wrap around
         return positions
+    positions = np.full(wanted.size, NOT_RECORDED, dtype=np.int64)
     distinct, first = np.unique(numbers, return_index=True)
     place = np.minimum(np.searchsorted(distinct, wanted), distinct.size - 1)
     found = distinct[place] == wanted

@@ -17,6 +17,7 @@ from perfgate.errors import DocumentError
 from perfgate.locale import Activity
 from perfgate.trace.model.arithmetic import IntColumn
 from perfgate.trace.model.events import DEVICE_KINDS, EventKind, EventTable
+from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Timeline
 from perfgate.trace.model.steps import MarkedSteps
 from perfgate.trace.scanner.compressed import damage, opened
@@ -31,8 +32,8 @@ MAX_TRACE_BYTES = 8 << 30
 
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BARE_LIST = re.compile(rb"\s*\[")
-_SEPARATOR = re.compile(rb"\s*,")
-BORDER = re.compile(rb'\}\s{0,40},\s{0,40}\{\s{0,40}"(?:ph|name)"')
+_SEPARATOR = lazy_pattern(rb"\s*,")
+BORDER = lazy_pattern(rb'\}\s{0,40},\s{0,40}\{\s{0,40}"(?:ph|name)"')
 _TAIL_BYTES = 16 << 10
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
 _OPEN, _CLOSE = (ord("["), ord("{")), (ord("]"), ord("}"))

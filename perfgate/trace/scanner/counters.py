@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.readings import Readings
 from perfgate.trace.scanner.library import COUNTER_ARGUMENTS
 from perfgate.trace.scanner.scanned import ODD_TIME, Mask, ScannedEvents
@@ -19,10 +20,10 @@ MOST = 1e15
 # Of a damaged file, whose keys may be anything.
 _MOST_SERIES = 500
 # Ascend's keys: Read(MB/s), Hit Rate(%), MHz, KB. Other writers call a single series value, or by the counter's own name.
-_UNIT_IN_KEY = re.compile(r"(.*?)\s*\(([^()]+)\)")
+_UNIT_IN_KEY = lazy_pattern(r"(.*?)\s*\(([^()]+)\)")
 _UNITS = frozenset({"Hz", "MHz", "B", "bytes", "KB", "MB", "B/s", "MB/s", "GB/s", "W", "mV", "%"})
 _NO_NAMES = frozenset({"value", "counter", ""})
-_ID = re.compile(r"(^|[ _])id$", re.IGNORECASE)
+_ID = lazy_pattern(r"(^|[ _])id$", re.IGNORECASE)
 _ARGUMENTS = msgspec.json.Decoder(dict[str, Any])
 
 

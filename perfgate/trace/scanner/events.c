@@ -12,7 +12,7 @@
 #include <arm_neon.h>
 #endif
 
-enum { VERSION = 12 };
+enum { VERSION = 13 };
 
 /* How a scan ended. WANTING: in the middle of an event, which more text may complete. ODD: at what is no event. */
 enum { STOPPED = 0, CLOSED = 1, WANTING = -1, ODD = -2, FULL = -3 };
@@ -431,7 +431,7 @@ static int widen(void **column, int64_t room, size_t each)
 
 static int rows_widen(row_set *rows)
 {
-    int64_t room = rows->room * 2 + 4096;
+    int64_t room = rows->room * 4 + 4096; /* pages that nothing is written to take no memory */
     int32_t **numbered[] = {&rows->event, &rows->category, &rows->name, &rows->track};
     int64_t **timed[] = {&rows->start, &rows->duration};
     int done = widen((void **)&rows->phase, room, 1);
@@ -446,7 +446,7 @@ static int rows_widen(row_set *rows)
 
 static int sparse_widen(sparse_column *column, size_t each)
 {
-    int64_t room = column->room * 2 + 1024;
+    int64_t room = column->room * 4 + 1024;
     if (!widen((void **)&column->row, room, sizeof(int32_t)) || !widen(&column->value, room, each))
         return 0;
     column->room = room;

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 FILE = Path(__file__).with_name("_scanner.so")
-_VERSION = 12
+_VERSION = 13
 MOST_ARGUMENTS = 20
 # Instead of the key of an argument: all arguments of a counter (phase C), whose keys may be anything, as one text.
 COUNTER_ARGUMENTS = ""
@@ -221,6 +221,17 @@ def look_up(table: npt.NDArray[Any], codes: Codes) -> npt.NDArray[Any]:
     return found
 
 
+def first_places(codes: Codes, size: int) -> Column:
+    """The first position of each code from -1 to ``size - 1``, -1 for one that does not occur."""
+    first = np.full(size + 1, -1)
+    library = load()
+    if library is None or codes.dtype != np.int32 or not codes.flags.c_contiguous:
+        first[codes[::-1] + 1] = np.arange(codes.size - 1, -1, -1)
+    else:
+        library.first_places(codes.ctypes.data, codes.size, first.ctypes.data)
+    return first
+
+
 def enclosing_calls(
     start: Column, duration: Column, kind: Codes, track: Codes, order: Codes, *, most: int, around: Codes
 ) -> int | None:
@@ -280,6 +291,8 @@ def load() -> ctypes.CDLL | None:
         *(ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p),
     ]
     library.look_up.restype = None
+    library.first_places.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
+    library.first_places.restype = None
     library.leb128.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
     library.leb128.restype = ctypes.c_int64
     return library

@@ -18,6 +18,13 @@ int64_t leb128(const uint64_t *values, int64_t count, uint8_t *out)
     return at - out;
 }
 
+/* The first place of each code from -1 on, which `first` has in the order of the codes; it keeps what it was for one that is nowhere. */
+void first_places(const int32_t *codes, int64_t count, int64_t *first)
+{
+    for (int64_t place = count - 1; place >= 0; place--)
+        first[codes[place] + 1] = place;
+}
+
 /* For each code its place in a table of `size` values of 1, 4 or 8 bytes; a negative one counts from the end. */
 void look_up(const void *table, int64_t size, int32_t bytes, const int32_t *codes, int64_t count, void *out)
 {

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from perfgate.document.message import Message
 from perfgate.errors import DocumentError
 from perfgate.locale import Activity
-from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn
+from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, one_of
 from perfgate.trace.model.events import constant, nanoseconds
 from perfgate.trace.scanner import library
 from perfgate.trace.scanner.chrome_events import request_of, unquoted
@@ -34,9 +34,6 @@ _PHASES = {
     "i": "instants",
     "I": "instants",
 }
-
-# Counters for this many events stay in the processor's cache.
-_COUNTED_AT_ONCE = 1 << 15
 
 Mask = npt.NDArray[np.bool_]
 
@@ -90,11 +87,8 @@ class ScannedTexts:
 
     def used(self, column: CodeColumn) -> list[int]:
         """The numbers of the texts that a column has."""
-        size = len(self.texts) + 1
-        counts, at_once = np.zeros(size, dtype=np.int64), max(size, _COUNTED_AT_ONCE)
-        for begin in range(0, column.size, at_once):
-            counts += np.bincount(column[begin : begin + at_once] + 1, minlength=size)  # NO_TEXT comes first
-        return np.flatnonzero(counts[1:]).tolist()
+        first = library.first_places(column, len(self.texts))[1:]  # without NO_TEXT
+        return np.flatnonzero(first >= 0).tolist()
 
     def judged(
         self, column: CodeColumn, judge: Callable[[int], int], *, otherwise: int, dtype: type[Any] = np.int64
@@ -114,15 +108,15 @@ class ScannedTexts:
         last = np.iinfo(np.int64).max
         first = np.full(len(self.places), last)
         for rows in events:
-            begins = np.full(len(self.places), last)
-            begins[rows.track[::-1]] = rows.event[::-1]
-            first = np.minimum(first, begins)
+            begins = library.first_places(rows.track, len(self.places))[1:]
+            there = begins >= 0
+            first[there] = np.minimum(first[there], rows.event[begins[there]])
         numbers: dict[tuple[str, str], int] = {}
         renumbered = np.zeros(first.size, dtype=np.int32)
         for code in np.argsort(first, kind="stable")[: np.count_nonzero(first < last)].tolist():
             process, thread = self.places[code].tolist()
             renumbered[code] = numbers.setdefault((self._plain(process), self._plain(thread)), len(numbers))
-        return [renumbered[rows.track] for rows in events], list(numbers)
+        return [library.look_up(renumbered, rows.track) for rows in events], list(numbers)
 
     def refuse(self, event: int, name: int, error: ValueError | Activity) -> NoReturn:
         """Raise DocumentError that names an event."""
@@ -207,9 +201,7 @@ class ScannedEvents:
         return SparseColumn(column.rows, column.values.astype(np.int32)).dense(len(self))
 
     def is_phase(self, *phases: str) -> Mask:
-        is_asked = np.zeros(256, dtype=bool)
-        is_asked[[ord(phase) for phase in phases]] = True
-        return is_asked[self.phase]
+        return one_of(self.phase, map(ord, phases))
 
     def times(self, *, durations: bool = True) -> tuple[IntColumn, IntColumn]:
         """Start and duration of each event in nanoseconds; a duration that is not given is 0.

@@ -54,7 +54,7 @@ class _Window:
 
     def __init__(self, text: TraceText, begin: bytes, size: int) -> None:
         self._text = text
-        self.buffer = bytearray(max(size, len(begin)))
+        self._make_room(max(size, len(begin)))
         self.buffer[: len(begin)] = begin
         self.size = len(begin)
         self._fill()
@@ -63,10 +63,14 @@ class _Window:
         """Drop the text before ``end`` and read on; return whether there was more."""
         rest = self.buffer[end : self.size]
         if len(rest) > len(self.buffer) // 2:
-            self.buffer = bytearray(2 * len(self.buffer))
+            self._make_room(2 * len(self.buffer))
         self.buffer[: len(rest)] = rest
         self.size = len(rest)
         return self._fill()
+
+    def _make_room(self, size: int) -> None:
+        self.buffer = bytearray(size)
+        self.address: int = np.frombuffer(self.buffer, np.uint8).ctypes.data
 
     def _fill(self) -> bool:
         with memoryview(self.buffer) as room:
@@ -105,7 +109,7 @@ class WindowedScan:
             header, rest = header_and_rest(self._path, chain(begin, text.blocks(self._window)))
             window = _Window(text, rest, self._window)
             while True:
-                end, state = self._take(window.buffer, window.size)
+                end, state = self._take(window)
                 if state == library.CLOSED:
                     rest = bytes(window.buffer[end : window.size])
                     # Reading to the end lets the sums of a compressed file be checked.
@@ -117,10 +121,10 @@ class WindowedScan:
                 if self._scan.events > MAX_EVENTS or not window.move_on(end):
                     raise UndecidedError
 
-    def _take(self, text: bytearray, size: int) -> tuple[int, int]:
+    def _take(self, window: _Window) -> tuple[int, int]:
         """Take the events of a window; return the position at which that ended, and why."""
-        address = np.frombuffer(text, np.uint8).ctypes.data
-        cuts = self._cuts(text, size)
+        address, size = window.address, window.size
+        cuts = self._cuts(window.buffer, size)
         if not cuts:
             return self._take_alone(address, size, 0)
         while len(self._others) < len(cuts):

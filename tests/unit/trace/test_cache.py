@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from perfgate.cli.commands.trace import COMMAND
+from perfgate.cli.printed import default_folder
 from perfgate.document.trace import TopDocument
 from perfgate.errors import PerfgateError
 from perfgate.flows.trace.choice import Choice
@@ -24,7 +25,7 @@ from perfgate.flows.trace.questions import ask_top
 from perfgate.trace.analysis import stacks as stacks_module
 from perfgate.trace.analysis.rows import top
 from perfgate.trace.analysis.stacks import Stacks, stacks_of, stacks_of_timeline
-from perfgate.trace.cache import default_folder, recall, use_cache
+from perfgate.trace.cache import recall, use_cache
 from perfgate.trace.cache.answers import kept_answer
 from perfgate.trace.cache.columns import ColumnWriter
 from perfgate.trace.cache.entries import CacheUse
@@ -317,7 +318,7 @@ def test_recall__small_recording__not_kept(trace_file: Path, tmp_path: Path) -> 
     ],
 )
 def test_default_folder__by_the_xdg_specification(environ: dict[str, str], folder: str | None) -> None:
-    assert default_folder(environ) == (None if folder is None else Path(folder))
+    assert default_folder(environ) == folder
 
 
 def test_trace_cache__shown_and_cleared(cache: CacheMaker, trace_file: Path, tmp_path: Path) -> None:

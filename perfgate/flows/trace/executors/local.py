@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -11,9 +10,7 @@ from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 
 from perfgate.flows.trace.executors import Outcome, Task
-
-# Parameters of glibc's mallopt(3): below these sizes the process keeps freed memory, which the next recording needs again.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _HELD_BYTES = -1, -3, 32 << 20
+from perfgate.system.memory import keep_freed_memory
 
 
 class LocalExecutor(AbstractContextManager["LocalExecutor"]):
@@ -47,7 +44,7 @@ class LocalExecutor(AbstractContextManager["LocalExecutor"]):
     def _run(self, waiting: deque[Task], processes: int) -> Iterator[Outcome]:
         """The outcomes of tasks in one pool, until none is waiting or a worker dies."""
         running: dict[Future[bytes], Task] = {}
-        with ProcessPoolExecutor(processes, initializer=_keep_memory) as pool:
+        with ProcessPoolExecutor(processes, initializer=keep_freed_memory) as pool:
             while waiting or running:
                 # A broken pool takes no task; those that it had end with its error.
                 with suppress(BrokenProcessPool):
@@ -65,11 +62,3 @@ class LocalExecutor(AbstractContextManager["LocalExecutor"]):
         except BrokenProcessPool:
             self._died.add(task)
             return Outcome(task, None, deaths=1)
-
-
-def _keep_memory() -> None:
-    """Otherwise the kernel zeroes every page anew for each recording: a third of the time for a recording of 5 MB."""
-    with suppress(AttributeError, OSError):
-        library = ctypes.CDLL(None)
-        for threshold in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
-            library.mallopt(threshold, _HELD_BYTES)

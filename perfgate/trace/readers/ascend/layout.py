@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 from perfgate.errors import DocumentError
+from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.scanner.compressed import named
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
@@ -18,7 +18,7 @@ MAX_FILES = 50_000
 # A folder with any of these is an analysed one.
 TRACE_VIEWS = named("trace_view.json")
 _ANALYSED = ("kernel_details.csv", *TRACE_VIEWS, "step_trace_time.csv", "analysis.db")
-_STAMP = re.compile(r"_(\d{14,17})_ascend_pt$")
+_STAMP = lazy_pattern(r"_(\d{14,17})_ascend_pt$")
 _DEPTH = 3
 
 

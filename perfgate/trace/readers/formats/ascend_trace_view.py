@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from perfgate.document.message import Message
+from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Recording, Timeline
 from perfgate.trace.model.steps import MarkedSteps
 from perfgate.trace.scanner.chrome_events import looks_like
@@ -16,7 +17,7 @@ PRIORITY = 20
 _NAMES = re.compile(r"(trace_view|msprof_[\w-]+).*\.json$")
 # A bare list, unlike Kineto's object, with names that only Ascend's profilers write.
 _LIST = re.compile(rb"\A\s*\[")
-_OWN = re.compile(rb'"Ascend Hardware"|"enqueue_to_dequeue"|"async_npu"|"Overlap Analysis"|"name": ?"CANN"')
+_OWN = lazy_pattern(rb'"Ascend Hardware"|"enqueue_to_dequeue"|"async_npu"|"Overlap Analysis"|"name": ?"CANN"')
 
 
 def recognises(path: Path) -> bool:

@@ -25,6 +25,7 @@ from perfgate.trace.model.events import (
     EventTable,
     constant,
 )
+from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Recording, Timeline
 from perfgate.trace.model.steps import STEP_NAME
 from perfgate.trace.scanner.chrome_events import (
@@ -46,11 +47,11 @@ PRIORITY = -10
 
 # Names that converters give the process of a device and its streams: Ascend Hardware, NPU 0, GPU 1 (from msprof's timeline
 # and Kineto), Stream 3.
-_DEVICE = re.compile(r"ascend hardware|\b(?:npu|gpu|cuda|device)\b", re.IGNORECASE)
-_NUMBER = re.compile(r"\b(?:npu|gpu|cuda|device)[ :]?(\d{1,6})\b", re.IGNORECASE)
-_STREAM = re.compile(r"^(?:\w+ )?stream\b", re.IGNORECASE)
-_COLLECTIVE_TRACK = re.compile(r"hccl|nccl|rccl|communication", re.IGNORECASE)
-_COPY = re.compile(r"memcpy|memset|^copy", re.IGNORECASE)
+_DEVICE = lazy_pattern(r"ascend hardware|\b(?:npu|gpu|cuda|device)\b", re.IGNORECASE)
+_NUMBER = lazy_pattern(r"\b(?:npu|gpu|cuda|device)[ :]?(\d{1,6})\b", re.IGNORECASE)
+_STREAM = lazy_pattern(r"^(?:\w+ )?stream\b", re.IGNORECASE)
+_COLLECTIVE_TRACK = lazy_pattern(r"hccl|nccl|rccl|communication", re.IGNORECASE)
+_COPY = lazy_pattern(r"memcpy|memset|^copy", re.IGNORECASE)
 _Key = tuple[str, str]  # process and thread
 _REQUEST, _NAME, _LABELS = "request_id", "name", "labels"
 _NAMES = ("process_name", "thread_name", "process_labels")

@@ -13,18 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.message import Message
-from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn
+from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, one_of
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.events import (
     DEVICE_KINDS,
     KIND_CODES,
-    KINDS,
     MAX_NS,
     NO_CORRELATION,
     NO_TEXT,
     EventKind,
     EventTable,
 )
+from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.readings import MEMORY_ALLOCATED, MEMORY_RESERVED, Readings
 from perfgate.trace.model.recording import CollectiveKernel, Recording
 from perfgate.trace.model.spans import NOT_RECORDED, first_positions
@@ -41,7 +41,7 @@ from perfgate.trace.scanner.chrome_events import (
 )
 from perfgate.trace.scanner.compressed import is_json, named
 from perfgate.trace.scanner.counters import CounterSeries, read_counters
-from perfgate.trace.scanner.library import COUNTER_ARGUMENTS
+from perfgate.trace.scanner.library import COUNTER_ARGUMENTS, look_up
 from perfgate.trace.scanner.scan import scan
 from perfgate.trace.scanner.scanned import NO_NUMBER, Names, ScannedEvents, ScannedTexts, requests_named
 
@@ -75,7 +75,7 @@ _GROUP, _GROUP_RANKS, _GROUP_SIZE = "Process Group Name", "Process Group Ranks",
 _OPERATION, _DTYPE, _ELEMENTS = "Collective name", "dtype", "In msg nelems"
 _EXTERNALS = ("External id", "external id")  # the current key, and that of 2021
 _PROCESS_DIGITS = 10  # of a process id that may be the number of a device, fewer
-_LAUNCHING = np.isin(KINDS, ("runtime", *DEVICE_KINDS))  # by the code of a kind
+_LAUNCHING = tuple(KIND_CODES[kind] for kind in ("runtime", *DEVICE_KINDS))
 
 
 def recognises(path: Path) -> bool:
@@ -165,7 +165,7 @@ def _spans(path: Path) -> _Spans:
     unknown = texts.flagged(spans.category, lambda word: not _is_known(word))
     on_device = _told_to_run_on_a_device(spans, unknown)
     by_category[on_device] = KIND_CODES["compute"]
-    correlation = _correlations(spans, read_arrows, np.flatnonzero(_LAUNCHING[by_category]))
+    correlation = _correlations(spans, read_arrows, np.flatnonzero(one_of(by_category, _LAUNCHING)))
     is_counter = others.is_phase("C")
     counters, unread = read_counters(others.select(is_counter))
     is_counter[is_counter] = ~unread
@@ -305,6 +305,8 @@ def _is_known(word: str) -> bool:
 
 def _told_to_run_on_a_device(spans: ScannedEvents, unknown: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """The spans of unknown categories that name a device and a stream, as only work on a device does."""
+    if not unknown.any():
+        return unknown
     named = np.zeros((2, len(spans)), dtype=bool)
     for place, key in enumerate((_DEVICE, _STREAM)):
         named[place, spans.arguments[key].rows] = True
@@ -413,7 +415,7 @@ def _devices(spans: ScannedEvents, on_device: npt.NDArray[np.bool_]) -> IntColum
         return int(number) if number.isdigit() and len(number) < _PROCESS_DIGITS else UNNAMED
 
     of_place = np.array([by_process(code) for code in spans.of.places[:, 0].tolist()], dtype=np.int64)
-    devices = of_place[spans.track]
+    devices = look_up(of_place, spans.track)
     argument = spans.arguments[_DEVICE]
     said = spans.of.judged(argument.values, by_argument, otherwise=unsaid)
     devices[argument.rows[said != unsaid]] = said[said != unsaid]
@@ -445,7 +447,7 @@ def _externals(spans: ScannedEvents) -> Codes:
 
 
 # The rank in a file's name, for headers without it (sampled_rank-0.json.gz, rank3_trace.json).
-_RANK_IN_NAME = re.compile(r"(?:^|[^a-z])rank[-_]?(\d{1,9})(?!\d)", re.IGNORECASE)
+_RANK_IN_NAME = lazy_pattern(r"(?:^|[^a-z])rank[-_]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _SETTINGS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 _VERSION = "_version"
 _MAX_RANK = 1 << 31
@@ -469,7 +471,7 @@ class _Groups(msgspec.Struct):
 
 
 # mesh_pp of a DeviceMesh, PIPELINE_MODEL_PARALLEL_GROUP of Megatron.
-_PIPELINE = re.compile(r"(?:^|_)pp(?:_|$)|pipeline", re.IGNORECASE)
+_PIPELINE = lazy_pattern(r"(?:^|_)pp(?:_|$)|pipeline", re.IGNORECASE)
 
 
 class _Properties(msgspec.Struct):
