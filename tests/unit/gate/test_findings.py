@@ -203,7 +203,7 @@ def test_comment__new_and_gone_findings__before_the_folds_and_counted_in_the_tit
         msgspec.structs.replace(with_step(head, gelu(), attention()), counters=[counters(after)]),
     )
     above_folds, _, folds = rendered(decision).partition("<details>")
-    new, _, gone = above_folds.partition("**Better: no longer in the checklist**")
+    new, _, gone = above_folds.partition("**No longer in the checklist**")
     assert "\n- New in the checklist: step 6, Operator fusion (`model.py:25`)\n" in new
     assert "(`model.py:4`)" in gone
     assert "model.py:10" not in above_folds

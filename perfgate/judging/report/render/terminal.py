@@ -206,7 +206,7 @@ def _print_causes(summary: Summary, console: Console) -> None:
 
 
 def _print_findings(summary: Summary, console: Console) -> None:
-    titles = say("New in the checklist"), say("Better: no longer in the checklist")
+    titles = say("New in the checklist"), say("No longer in the checklist")
     for title, found in zip(titles, changed_findings(summary)):
         rows = [line("shared/finding.j2", "plain", {"row": row}) for row in found[: summary.detail]]
         _print_lines(title, rows, console)
