@@ -80,6 +80,7 @@ def serve(connection: socket.socket, *, preload: list[str], parts: list[str]) ->
     # 0.7 s on a busy machine with torch 2.13, and a pair of workers takes two such collections.
     gc.collect()
     gc.freeze()
+    gc.enable()
     # From here on the end of its socket signals the conductor's end, which leaves time to kill the workers' children.
     outlive_parent()
     code = 1

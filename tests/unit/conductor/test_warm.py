@@ -41,7 +41,7 @@ workload = Workload(build=lambda device: Model(), inputs=lambda batch, seed: tor
 """
 # Every process that builds or calls the model says so in a file beside the code.
 MODEL = """
-import os, signal, socket, subprocess, sys, threading, time
+import gc, os, signal, socket, subprocess, sys, threading, time
 from pathlib import Path
 import torch
 
@@ -107,10 +107,12 @@ def run_block(worker: Worker, *, calls: int = 3) -> Collected:
 
 
 def test_spawned__two_of_one__loaded_and_warm_and_children_of_the_fork_server(bench: Bench, tmp_path: Path) -> None:
-    checkout = write(tmp_path)
+    checkout = write(tmp_path, build="if gc.isenabled(): note('collects')")
     with warmed(bench, checkout) as (warm, answer):
         assert answer.forkable
         expected, built, server = run_block(warm).settings, warm.pid, parent_of(warm.pid)
+        # The fork server imports without the collector.
+        assert noted(checkout, "collects") == [built]
         for layout_seed in (2, 3):
             before = len(noted(checkout, "called"))
             with bench.spawned(checkout, warm, layout_seed=layout_seed) as worker:
