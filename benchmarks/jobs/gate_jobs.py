@@ -3,6 +3,7 @@
     python benchmarks/jobs/gate_jobs.py                     # everything once: about an hour and a half
     python benchmarks/jobs/gate_jobs.py --minutes 25        # as much of it as that takes, the causes last
     python benchmarks/jobs/gate_jobs.py --only causes
+    python benchmarks/jobs/gate_jobs.py --only equal --times 5 --neighbours 2   # beside two other processes: a load of 3
 
 Rows are printed as they end, and the table at last. With ``--out`` a line of JSON for every gate is added to a file. The
 servers are a plain asyncio one, the same closing after each answer, llama.cpp's and ``transformers serve``.
@@ -30,6 +31,8 @@ from changes import CAUSES, EQUAL, EQUAL_COMMAND, FIVE_PERCENT, FOURTEEN_PERCENT
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.append(str(HERE.parent / "gate" / "lab"))
+import neighbours  # noqa: E402
 PARTS = ("equal", "slower", "command", "causes")
 SERVERS = ("asyncio", "closing", "llama", "transformers")
 NAMES = ("-c", "user.name=perfgate", "-c", "user.email=perfgate@example.invalid")
@@ -70,6 +73,7 @@ def main() -> int:
     parser.add_argument("--only", default=",".join(PARTS), help=f"parts of the table: {', '.join(PARTS)}")
     parser.add_argument("--servers", default=",".join(SERVERS), help=f"of the first two parts: {', '.join(SERVERS)}")
     parser.add_argument("--times", type=int, default=1, help="how often each gate of the first three parts is run")
+    parser.add_argument("--neighbours", type=int, default=0, help="other processes that keep running beside the gates")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no gate after so many")
     parser.add_argument("--change", help="only changes whose name holds this text")
     parser.add_argument("--keep", type=Path, help="keep each gate's output in this folder")
@@ -82,7 +86,8 @@ def main() -> int:
         # The last gate too is to end in time.
         if time.monotonic() - began > 60 * (options.minutes - _GATE_MINUTES):
             break
-        row = gate(trial, options.keep and options.keep / f"{number}-{trial.change.replace(' ', '-')}")
+        with neighbours.running(options.neighbours):
+            row = gate(trial, options.keep and options.keep / f"{number}-{trial.change.replace(' ', '-')}")
         rows.append(row)
         print(
             f"{row.part:8} {row.program:13} {row.change:22} {row.verdict:13} {'right' if row.is_right else 'WRONG':6} "
