@@ -19,6 +19,7 @@ from perfgate.conductor.sides.stacks import SideStacks
 from perfgate.document.job import JobRecord, Turn
 from perfgate.document.run import TIME_SPENT, ErrorDetail, FailedPair
 from perfgate.locale import sentence
+from perfgate.system.garbage import quiet
 from perfgate.system.interrupts import safe_point
 
 SideName = Literal["base", "head"]
@@ -137,9 +138,12 @@ class TurnTaker:
     def take(self) -> None:
         """Take turns to the end. A failure ends the job and is in ``measured.failed``."""
         try:
-            while self._quad < self.looks[-1] and not self._time_is_up():
-                if self._take_swap() if len(self.layouts) > 1 else self._take_start():
-                    break
+            # A load collects garbage before it is sent. In this context that takes no walk over the heap, in which the side
+            # that waits for the load would seem to sleep.
+            with quiet():
+                while self._quad < self.looks[-1] and not self._time_is_up():
+                    if self._take_swap() if len(self.layouts) > 1 else self._take_start():
+                        break
             if len(self._names) > 1:
                 self._count_runs()
                 if self.measured.base and self.needs_causes():
