@@ -33,6 +33,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.append(str(HERE.parent / "gate" / "lab"))
 import neighbours  # noqa: E402
+
 PARTS = ("equal", "slower", "command", "causes")
 SERVERS = ("asyncio", "closing", "llama", "transformers")
 NAMES = ("-c", "user.name=perfgate", "-c", "user.email=perfgate@example.invalid")
