@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from perfgate.stats.summary import CONFIDENCE
+from perfgate.stats.summary import CONFIDENCE, SampleEstimate
 
 Floats = npt.NDArray[np.float64]
 
@@ -19,15 +19,7 @@ _HUBER = 1.345 * 1.4826
 _ROUNDS = 20
 
 
-class Estimate(NamedTuple):
-    """A value and its interval, whose ends are infinite if there are too few entries."""
-
-    value: float
-    low: float
-    high: float
-
-
-def shift(first: Floats, second: Floats) -> Estimate:
+def shift(first: Floats, second: Floats) -> SampleEstimate:
     """The Hodges-Lehmann shift from the first sample to the second: the median of all differences.
 
     Source: Hollander, Wolfe & Chicken, Nonparametric Statistical Methods, 3rd ed., 4.2-4.3, with the normal approximation
@@ -38,9 +30,8 @@ def shift(first: Floats, second: Floats) -> Estimate:
     differences = np.sort((second[None, :] - first[:, None]).ravel())
     spread = math.sqrt(first.size * second.size * (first.size + second.size + 1) / 12)
     rank = math.floor(differences.size / 2 - float(ndtri((1 + CONFIDENCE) / 2)) * spread)
-    if rank < 1:
-        return Estimate(float(np.median(differences)), -math.inf, math.inf)
-    return Estimate(float(np.median(differences)), float(differences[rank - 1]), float(differences[-rank]))
+    low, high = (None, None) if rank < 1 else (float(differences[rank - 1]), float(differences[-rank]))
+    return SampleEstimate(float(np.median(differences)), low, high, first.size + second.size)
 
 
 class TransferLine(NamedTuple):
@@ -55,12 +46,12 @@ class TransferLine(NamedTuple):
     residual: float
 
 
-def theil_sen(series: Floats) -> Estimate:
+def theil_sen(series: Floats) -> SampleEstimate:
     """How much a series rises from one entry to the next: the median of the slopes between all pairs, and its interval.
 
     Source: Sen, Estimates of the regression coefficient based on Kendall's tau, JASA 63 (1968); Hollander, Wolfe & Chicken,
     Nonparametric Statistical Methods, 3rd ed., 9.2-9.3, with the normal approximation. A fifth of the entries may be wild.
-    Raises ValueError for fewer than two entries.
+    Both ends are known. Raises ValueError for fewer than two entries.
     """
     count = series.size
     if count < 2:
@@ -70,7 +61,7 @@ def theil_sen(series: Floats) -> Estimate:
     reach = float(ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
     low = max(0, math.floor((slopes.size - reach) / 2) - 1)
     high = min(slopes.size - 1, math.ceil((slopes.size + reach) / 2))
-    return Estimate(float(np.median(slopes)), float(slopes[low]), float(slopes[high]))
+    return SampleEstimate(float(np.median(slopes)), float(slopes[low]), float(slopes[high]), count)
 
 
 def transfer_line(sizes: Floats, seconds: Floats) -> TransferLine:

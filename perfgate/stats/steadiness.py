@@ -53,6 +53,8 @@ def steadiness(times: Floats) -> Steadiness | None:
     rest = medians - np.arange(count) * slope.value
     correlation = min(_MOST_ALIKE, max(0.0, neighbour_correlation(rest - np.median(rest))))
     wider = error_factor(correlation)
+    assert slope.low is not None
+    assert slope.high is not None
     low, high = (slope.value + (end - slope.value) * wider for end in (slope.low, slope.high))
     drift, low, high = (math.expm1(value * (count - 1)) for value in (slope.value, low, high))
     begins = [0, *(shift.at for shift in shifts(medians)), count]

@@ -32,23 +32,12 @@ DEFAULT_SHARES = MissShares()
 
 
 class RateAnswer(NamedTuple):
-    """The result of probing one rate; ``holds`` is None if undecided."""
+    """The result of probing one rate, in requests a second; ``holds`` is None if undecided."""
 
     rate: float
     requests: int
     misses: int
     holds: bool | None
-
-
-class RateBounds(NamedTuple):
-    """``holds`` is the highest rate that a probe passed, ``fails`` the lowest that it did not; None if there is none.
-
-    A rate in requests a second. Answers are in the order of the probes.
-    """
-
-    holds: float | None
-    fails: float | None
-    answers: tuple[RateAnswer, ...]
 
 
 def find_highest_rate(
@@ -59,11 +48,12 @@ def find_highest_rate(
     least: float | None = None,
     most: float = 1e5,
     shares: MissShares = DEFAULT_SHARES,
-) -> RateBounds:
+) -> list[RateAnswer]:
     """Double the rate from ``start`` until a probe fails, or halve it until one passes; then bisect in between.
 
-    The search ends once fails / holds <= 1 + ``precision``, at rates above ``most`` and below ``least`` (``start`` / 1024). A
-    rate that a probe cannot decide on does not hold.
+    Return the answers in the order of the probes: the highest rate that holds is the result. The search ends once fails / holds
+    <= 1 + ``precision``, at rates above ``most`` and below ``least`` (``start`` / 1024). A rate that a probe cannot decide on
+    does not hold.
     """
     least = start / 1024 if least is None else least
     answers: list[RateAnswer] = []
@@ -76,7 +66,7 @@ def find_highest_rate(
         else:
             fails = rate
         rate = _next_rate(holds, fails)
-    return RateBounds(holds or None, None if math.isinf(fails) else fails, tuple(answers))
+    return answers
 
 
 def _next_rate(holds: float, fails: float) -> float:

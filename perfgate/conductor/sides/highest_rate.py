@@ -50,22 +50,21 @@ def at_highest_rate(
             begin = side.closed_rate() / 2
             # Slow rates take long to try, so a server that does not sustain a quarter of that counts as failing.
             least = begin / _LOWEST
-            search = find_highest_rate(
+            answers = find_highest_rate(
                 side.misses,
                 start=begin,
                 least=least,
                 precision=PRECISION,
                 shares=MissShares(may_miss, min(0.9, _BAD * may_miss)),
             )
-        if search.holds is None:
-            raise SideError(
-                ErrorDetail(kind="protocol", message=Message("job.no-rate", {"rate": search.answers[-1].rate}))
-            )
+        highest = max((answer.rate for answer in answers if answer.holds), default=None)
+        if highest is None:
+            raise SideError(ErrorDetail(kind="protocol", message=Message("job.no-rate", {"rate": answers[-1].rate})))
     finally:
         side.stop()
-    requests = sum(answer.requests for answer in search.answers)
+    requests = sum(answer.requests for answer in answers)
     note(
-        f"{reference.name}: {name} holds the SLA up to {search.holds:.3g} requests/s, by {requests} requests at "
-        f"{len(search.answers)} rates; both sides are loaded with {RATE_SHARE * search.holds:.3g}"
+        f"{reference.name}: {name} holds the SLA up to {highest:.3g} requests/s, by {requests} requests at "
+        f"{len(answers)} rates; both sides are loaded with {RATE_SHARE * highest:.3g}"
     )
-    return replace(reference, rate=search.holds)
+    return replace(reference, rate=highest)

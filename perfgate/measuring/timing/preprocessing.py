@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import pickle
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from perfgate.document.run import Value
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import Ints
-from perfgate.measuring.timing.versus import FEWEST_QUADS, log_ratio
+from perfgate.measuring.timing.versus import FEWEST_QUADS, Versus, summarize_turns
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload, Stage, copied
-from perfgate.stats.summary import CONFIDENCE
 
 
 class Preprocessing:
@@ -77,35 +73,13 @@ _ROUND_SECONDS = 0.15
 _FEWEST_BATCHES = 4
 
 
-@dataclass(frozen=True)
-class Exposed:
-    """The share of the pipeline's time in which the model waits, with its interval, and seconds a batch of both ways."""
-
-    share: float
-    low: float
-    high: float
-    pipeline: float
-    model: float
-    rounds: int
-
-    def value(self, metric: str, labels: Mapping[str, str]) -> Value:
-        return Value(
-            metric=metric,
-            value=self.share,
-            interval=(self.low, self.high),
-            confidence=CONFIDENCE,
-            count=self.rounds,
-            labels=dict(labels),
-        )
-
-
-def measure_exposed(
+def compare_pipeline(
     preprocess: Callable[[], Any], feed: Callable[[Any], Any], device: Device, *, seconds: float, seed: int
-) -> Exposed:
-    """Compare both ways over rounds of a few batches, for about ``seconds`` and at least ``FEWEST_QUADS`` rounds.
+) -> Versus:
+    """How much faster the model is on ready batches than behind a thread that preprocesses the next one, a batch.
 
-    ``preprocess`` makes the next batch, ``feed`` brings one to the device and calls the model. The share is
-    1 - T_model / T_pipeline.
+    Both take turns in rounds of a few batches, for about ``seconds`` and at least ``FEWEST_QUADS`` rounds. ``preprocess`` makes
+    the next batch, ``feed`` brings one to the device and calls the model.
     """
     ready = [preprocess() for _ in range(_FEWEST_BATCHES)]
     started = device.clock_ns()
@@ -119,13 +93,22 @@ def measure_exposed(
     until = device.clock_ns() + int(seconds * 1e9)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="preprocess") as thread:
         ways = (
-            lambda: _seconds_a_batch(_ahead(preprocess, thread, batches), feed, device),
-            lambda: _seconds_a_batch((ready[number % len(ready)] for number in range(batches)), feed, device),
+            lambda: _ns_a_batch(_ahead(preprocess, thread, batches), feed, device),
+            lambda: _ns_a_batch((ready[number % len(ready)] for number in range(batches)), feed, device),
         )
         while len(rounds) < FEWEST_QUADS or device.clock_ns() < until:
             times = {way: ways[way]() for way in lot.sample((0, 1), 2)}
             rounds.append((times[0], times[1]))
-    return summarize_rounds(rounds)
+    return summarize_turns(np.asarray(rounds))
+
+
+def exposed_share(pipeline: Versus) -> tuple[float, float, float]:
+    """The share of the pipeline's time in which the model waits, 1 - T_model / T_pipeline, with its interval.
+
+    It is never below 0: a pipeline is not faster than its model but by noise.
+    """
+    share, low, high = (max(0.0, 1 - 1 / times) for times in (pipeline.speedup, pipeline.low, pipeline.high))
+    return share, low, high
 
 
 def _ahead(preprocess: Callable[[], Any], thread: ThreadPoolExecutor, batches: int) -> Iterator[Any]:
@@ -138,19 +121,10 @@ def _ahead(preprocess: Callable[[], Any], thread: ThreadPoolExecutor, batches: i
     yield coming.result()
 
 
-def _seconds_a_batch(batches: Iterator[Any], feed: Callable[[Any], Any], device: Device) -> float:
+def _ns_a_batch(batches: Iterator[Any], feed: Callable[[Any], Any], device: Device) -> float:
     ends = []
     for batch in batches:
         feed(batch)
         device.synchronize()
         ends.append(device.timer_ns())
-    return max(1, ends[-1] - ends[0]) / 1e9 / (len(ends) - 1)
-
-
-def summarize_rounds(rounds: list[tuple[float, float]]) -> Exposed:
-    """From the seconds a batch of the pipeline and of the model alone, round by round."""
-    table = np.asarray(rounds)
-    # Never below 0, for a pipeline is not faster than its model but by noise.
-    share, low, high = (max(0.0, -math.expm1(-difference)) for difference in log_ratio(table))
-    pipeline, model = np.median(table, axis=0).tolist()
-    return Exposed(share, low, high, pipeline, model, rounds=len(rounds))
+    return max(1, ends[-1] - ends[0]) / (len(ends) - 1)

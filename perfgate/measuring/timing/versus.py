@@ -96,13 +96,9 @@ def _block(call: Callable[[], Any], device: Device, calls: int) -> float:
 def summarize_turns(quads: Floats) -> Versus:
     """How both ways compare, from an array of shape (quads, 2): nanoseconds of a call in both ways, turn by turn."""
     quads = np.maximum(quads, 1.0)  # a coarse clock may not have moved
-    speedup, low, high = map(math.exp, log_ratio(quads))
+    differences = np.log(quads[:, 0]) - np.log(quads[:, 1])
+    alpha = (1 - CONFIDENCE) / 2
+    ratio = estimate(differences), lower_bound(differences, alpha), upper_bound(differences, alpha)
+    speedup, low, high = map(math.exp, ratio)
     first_ns, second_ns = np.median(quads, axis=0).tolist()
     return Versus(speedup, low, high, first_ns, second_ns, quads=len(quads))
-
-
-def log_ratio(turns: Floats) -> tuple[float, float, float]:
-    """The logarithm of the first column over the second, with its interval at ``CONFIDENCE``."""
-    differences = np.log(turns[:, 0]) - np.log(turns[:, 1])
-    alpha = (1 - CONFIDENCE) / 2
-    return estimate(differences), lower_bound(differences, alpha), upper_bound(differences, alpha)

@@ -9,7 +9,7 @@ SIZES = 1024.0 * 4.0 ** np.arange(8)
 
 
 def test_theil_sen__a_straight_line__its_slope_and_no_doubt():
-    assert theil_sen(np.arange(50) * 3.0 + 7.0) == (3.0, 3.0, 3.0)
+    assert theil_sen(np.arange(50) * 3.0 + 7.0) == (3.0, 3.0, 3.0, 50)
 
 
 def test_theil_sen__a_level_with_wild_entries__interval_around_zero():
@@ -83,7 +83,7 @@ def test_shift__samples_of_one_kind__covers_zero_as_often_as_promised():
 
 
 def test_shift__too_few_entries__no_interval():
-    assert shift(np.array([1.0]), np.array([3.0])) == (2.0, -math.inf, math.inf)
+    assert shift(np.array([1.0]), np.array([3.0])) == (2.0, None, None, 2)
 
 
 def test_shift__empty__refused():

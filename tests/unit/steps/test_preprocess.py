@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,7 +17,8 @@ from perfgate.measuring.checklist.step import RecordingContext, StepContext, Ste
 from perfgate.measuring.checklist.steps import s11_preprocess
 from perfgate.measuring.checklist.steps.s11_preprocess import STEP, preparing_share
 from perfgate.measuring.devices.backends.cpu import CpuDevice
-from perfgate.measuring.timing.preprocessing import measure_exposed, summarize_rounds
+from perfgate.measuring.timing.preprocessing import compare_pipeline, exposed_share
+from perfgate.measuring.timing.versus import summarize_turns
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.analysis.summary import summarize
 from perfgate.trace.model.events import EventTableBuilder
@@ -66,11 +68,10 @@ def test_preprocess__two_stages__each_timed_and_the_share_of_both() -> None:
 
 
 def test_exposed__rounds_of_known_times__share_that_the_model_waits() -> None:
-    found = summarize_rounds([(0.012, 0.006)] * 6)
-    assert (found.share, found.low, found.high) == pytest.approx((0.5, 0.5, 0.5))
-    assert (found.pipeline, found.model, found.rounds) == (0.012, 0.006, 6)
-    faster = summarize_rounds([(0.006, 0.012)] * 6)  # but by noise no pipeline is
-    assert (faster.share, faster.low, faster.high) == (0.0, 0.0, 0.0)
+    waits = summarize_turns(np.array([(12 * MS, 6 * MS)] * 6))
+    assert exposed_share(waits) == pytest.approx((0.5, 0.5, 0.5))
+    faster = summarize_turns(np.array([(6 * MS, 12 * MS)] * 6))  # but by noise no pipeline is
+    assert exposed_share(faster) == (0.0, 0.0, 0.0)
 
 
 # On the real CPU, where a thread really works beside the model. Sleeping is work that takes no core; what is long and what is
@@ -185,7 +186,7 @@ def test_measure_exposed__stage_that_raises__its_own_error_and_no_thread_left() 
 
     made = iter([1, 2, 3, 4, 5])
     with pytest.raises(OSError, match="truncated image"):
-        measure_exposed(lambda: next(made, None) or fails(), lambda batch: batch, CpuDevice(), seconds=1.0, seed=1)
+        compare_pipeline(lambda: next(made, None) or fails(), lambda batch: batch, CpuDevice(), seconds=1.0, seed=1)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("preprocess")]
 
 

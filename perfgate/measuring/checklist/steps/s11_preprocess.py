@@ -19,7 +19,7 @@ from perfgate.measuring.checklist.limits import MaybeEvidence, limit
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable, unavailable
 from perfgate.measuring.timing.calls import CallBudget, Ints, time_calls
-from perfgate.measuring.timing.preprocessing import Preprocessing, measure_exposed
+from perfgate.measuring.timing.preprocessing import Preprocessing, compare_pipeline, exposed_share
 from perfgate.measuring.timing.versus import compare
 from perfgate.measuring.workload.bound import POOL_SIZE, Stage, line_of
 from perfgate.stats.summary import quantile
@@ -107,27 +107,28 @@ def _measure_host(outcome: StepOutcome, context: StepContext, shape: str, effort
         return context.workload.invoke(device.to_device(batch))
 
     outcome.number("preprocess.share", share)
-    pipeline = partial(measure_exposed, preprocessing, feed, device, seconds=effort.pipeline, seed=context.seed)
-    exposed = experiment(context, pipeline, failing="times.pipeline-fails")
-    if isinstance(exposed, FailedExperiment):
-        outcome.missing("preprocess.exposed_share", exposed.reason)
+    measure = partial(compare_pipeline, preprocessing, feed, device, seconds=effort.pipeline, seed=context.seed)
+    pipeline = experiment(context, measure, failing="times.pipeline-fails")
+    if isinstance(pipeline, FailedExperiment):
+        outcome.missing("preprocess.exposed_share", pipeline.reason)
         return
-    outcome.values.append(exposed.value("preprocess.exposed_share", outcome.labels))
+    exposed, low, high = exposed_share(pipeline)
+    outcome.number("preprocess.exposed_share", exposed, count=pipeline.quads, interval=(low, high))
     evidence: MaybeEvidence = {
         "stage": slowest.name,
         "stage [s]": float(medians.max()),
         "preprocessing [s]": total,
-        "model [s]": exposed.model,
-        "pipeline [s]": exposed.pipeline,
+        "model [s]": pipeline.second_ns / 1e9,
+        "pipeline [s]": pipeline.first_ns / 1e9,
         "preprocess.share": share,
-        "exposed share": exposed.share,
+        "exposed share": exposed,
         "line": line_of(slowest.run, context.root),
     }
     # The lower bound is judged, so that noise alone is no finding. The model cannot wait longer than preprocessing takes;
     # any further loss is contention with a thread on its own cores.
-    waited = min(exposed.low, total / exposed.pipeline)
+    waited = min(low, total * 1e9 / pipeline.first_ns)
     is_exposed = outcome.above("preprocess.exposed_share", waited, evidence)
-    if not is_exposed and exposed.low > limit("preprocess.exposed_share.warning", context.limits):
+    if not is_exposed and low > limit("preprocess.exposed_share.warning", context.limits):
         outcome.note("preprocess.contention", "info", evidence)
 
 

@@ -156,8 +156,7 @@ def _add_growth(outcome: StepOutcome, metric: str, series: Floats | None) -> Non
     if series is None:
         outcome.missing(metric, Message("system.allocations-uncounted"))
         return
-    slope = theil_sen(series)
-    outcome.number(metric, slope.value, count=series.size, interval=(slope.low, slope.high))
+    outcome.estimate(metric, theil_sen(series))
 
 
 def _judge_shape(outcome: StepOutcome, context: StepContext, shape: str, values: dict[str, Value]) -> None:

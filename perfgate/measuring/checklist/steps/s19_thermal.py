@@ -304,8 +304,8 @@ def derating(soaked: Soak, effort: SoakEffort, *, canary: bool = False) -> Sampl
     if not early or not late:
         return None
     moved = shift(np.log(early), np.log(late))
-    low, high = (1.0 - math.exp(end) if math.isfinite(end) else None for end in (moved.high, moved.low))
-    return SampleEstimate(1.0 - math.exp(moved.value), low, high, len(early) + len(late))
+    low, high = (None if end is None else 1.0 - math.exp(end) for end in (moved.high, moved.low))
+    return SampleEstimate(1.0 - math.exp(moved.value), low, high, moved.size)
 
 
 def _rates(slices: Sequence[Slice], canary: bool) -> list[float]:
