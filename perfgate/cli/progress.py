@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from perfgate.locale import sentence
 
 if TYPE_CHECKING:
-    from perfgate.conductor.workers.foresight import Foresight, SoFar
+    from perfgate.conductor.workers.foresight import Foresight
 
 SECONDS_BETWEEN_LINES = 3.0
 _BAR = 12
@@ -107,11 +107,12 @@ def _part(foresight: Foresight) -> str:
     return f"{name} {steps}" if steps else name
 
 
-def _estimate(so_far: SoFar | None) -> str:
+def _estimate(so_far: tuple[float, float] | None) -> str:
     if so_far is None:
         return ""
-    effect = f"{100 * so_far.effect:+.1f}".replace("-", "−")
-    return f"{effect} % ± {100 * so_far.half_width:.1f} %"
+    low, high = so_far
+    effect = f"{50 * (low + high):+.1f}".replace("-", "−")
+    return f"{effect} % ± {50 * (high - low):.1f} %"
 
 
 def _bar(share: float) -> str:

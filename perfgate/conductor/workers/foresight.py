@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 # Seconds of finished steps needed to compare the speed of this run with the earlier one.
 _ENOUGH = 1.0
@@ -13,19 +13,13 @@ Part = Literal["checklist", "pairs", "turns"]
 Foresee = Callable[["Foresight"], None]
 
 
-class SoFar(NamedTuple):
-    """The result of the pairs so far, as shares of the base: a slowdown is above 0. ``half_width`` is that of its interval."""
-
-    effect: float
-    half_width: float
-
-
 @dataclass(frozen=True)
 class Foresight:
     """The known state of a running job; None is unknown.
 
     It is in ``part`` of its plan, at ``number`` of ``count``, with ``left`` seconds to go after ``elapsed``. Pairs may end
-    at ``goal``, their next look, and ``left`` refers to it.
+    at ``goal``, their next look, and ``left`` refers to it. ``so_far`` is the interval of head's slowdown by the pairs so far,
+    as shares of the base.
     """
 
     part: Part | None = None
@@ -35,7 +29,7 @@ class Foresight:
     goal: int | None = None
     left: float | None = None
     elapsed: float | None = None
-    so_far: SoFar | None = None
+    so_far: tuple[float, float] | None = None
 
 
 def foresee_steps(earlier: Mapping[int, float], done: Mapping[int, float], remaining: Sequence[int]) -> Foresight:

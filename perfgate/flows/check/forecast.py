@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from perfgate.conductor.workers.foresight import Foresight, Part, SoFar
+from perfgate.conductor.workers.foresight import Foresight, Part
 from perfgate.flows.shared.doors import Progress
 
 PARTS: tuple[Part, ...] = ("checklist", "pairs", "turns")
@@ -41,7 +41,7 @@ class Forecast:
         self._last_number = 0
         # The number of pairs that the last look expects to decide; None if unknown.
         self.needed: int | None = None
-        self._so_far: SoFar | None = None
+        self._so_far: tuple[float, float] | None = None
 
     def plan(self, workloads: Sequence[str], parts: Sequence[Part] = PARTS) -> None:
         self._to_come = [(part, workload) for workload in workloads for part in parts]
@@ -62,7 +62,7 @@ class Forecast:
         self.needed = self._so_far = None
         self.expect(Foresight())
 
-    def show(self, so_far: SoFar | None) -> None:
+    def show(self, so_far: tuple[float, float] | None) -> None:
         self._so_far = so_far
 
     def expect(self, foresight: Foresight) -> None:

@@ -13,6 +13,7 @@ from perfgate.conductor.machine.lock import LOCK_SECONDS, lock_path, machine_loc
 from perfgate.conductor.sides.reads import ReadWatch, watch_reads
 from perfgate.conductor.workers.bench import Checkout
 from perfgate.config import Config, load_config
+from perfgate.document.artifact import CheckDocuments
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import write_run
 from perfgate.document.history import write_history
@@ -22,7 +23,7 @@ from perfgate.flows.check.environments import SideCode, choose_environments
 from perfgate.flows.check.measure import measure
 from perfgate.flows.check.measured import Job, documents_of
 from perfgate.flows.check.project import project_of_change
-from perfgate.flows.check.rerun import Earlier, find_attempt, find_earlier
+from perfgate.flows.check.rerun import find_attempt, find_earlier
 from perfgate.flows.check.sealing import code_of, seal_sides
 from perfgate.flows.check.sides import Sides, choose_sides, configuration_of, skipped_decision, with_code_changes
 from perfgate.flows.shared.decision import decide_with_advice, write_decision_folder, write_skipped
@@ -149,7 +150,7 @@ def _judge(
     return decision
 
 
-def _earlier(out: Path, sides: Sides, config: Config, options: CheckOptions, progress: Progress) -> Earlier | None:
+def _earlier(out: Path, sides: Sides, config: Config, options: CheckOptions, progress: Progress) -> CheckDocuments | None:
     """The earlier result that this check adds to: the one in its own folder, or an earlier attempt of its CI job."""
     if options.append_from:
         return find_attempt(options.append_from, sides, config, options.workloads, say=progress.note)

@@ -18,7 +18,7 @@ from perfgate.conductor.sides.kinds import record_of
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
 from perfgate.conductor.sides.turns import NAMES, MeasuredJob, Reach, SideName
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
-from perfgate.conductor.workers.foresight import Foresight, SoFar
+from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.decision import Policy
 from perfgate.document.message import Message
@@ -28,7 +28,7 @@ from perfgate.errors import UsageError
 from perfgate.flows.check.forecast import PARTS, Forecast
 from perfgate.flows.check.harnesses import harnesses_of
 from perfgate.flows.check.measured import Job, Measured, documents_of
-from perfgate.flows.check.rerun import other_testbed, refuse_other_job
+from perfgate.flows.check.rerun import next_round, other_testbed, pairs_of, refuse_other_job, turns_of
 from perfgate.flows.check.sealing import seal_notes
 from perfgate.flows.check.traces import keep_traces
 from perfgate.flows.check.trial import is_left_out, loaded_packages, try_head
@@ -233,7 +233,7 @@ class _CheckMeasurement:
             return decided(look.comparisons, policy.looks) if decided else not look.more_pairs_would_help()
 
         def before_pair() -> None:
-            self.forecast.show(_so_far(pairs, name))
+            self.forecast.show(interval_so_far(pairs.base, pairs.head, name))
             job.seals.check_if_due()
 
         budget_ends = time.monotonic() + job.config.gate.budget
@@ -247,8 +247,8 @@ class _CheckMeasurement:
                     base=self.checkouts["base"],
                     head=self.checkouts["head"],
                     measured=pairs,
-                    looks=looks_left(policy.looks, earlier.pairs_of(name)) if earlier else policy.looks,
-                    round_number=earlier.next_round if earlier else 0,
+                    looks=looks_left(policy.looks, pairs_of(earlier, name)) if earlier else policy.looks,
+                    round_number=next_round(earlier) if earlier else 0,
                     is_decided=enough,
                     pairs_needed=lambda: self.forecast.needed,
                     needs_names=lambda: decided is None and self._look_at(name).names_would_help(),
@@ -303,7 +303,7 @@ class _CheckMeasurement:
         for reference in job.config.selected_jobs(self.options.workloads):
             record, before = record_of(reference), Reach()
             if earlier := job.earlier:
-                record, before = refuse_other_job(earlier, record), earlier.turns_of(reference.name)
+                record, before = refuse_other_job(earlier, record), turns_of(earlier, reference.name)
                 last = Look(earlier.base, earlier.head, job.policy, workload=reference.name)
                 if not last.more_turns_would_help():
                     continue
@@ -412,8 +412,3 @@ def _with_twins(pairs: int | None, job: Job) -> int | None:
     """The planned pairs up to the first look with ``pairs`` base–head pairs, including those of base against base."""
     looks = [look for look in job.policy.looks if pairs is not None and look >= pairs]
     return looks[0] + job.config.gate.aa_pairs if looks else None
-
-
-def _so_far(pairs: PairedMeasurement, workload: str) -> SoFar | None:
-    interval = interval_so_far(pairs.base, pairs.head, workload)
-    return interval and SoFar((interval.low + interval.high) / 2, (interval.high - interval.low) / 2)

@@ -14,6 +14,7 @@ from perfgate.conductor.sides.server import RATE_SHARE
 from perfgate.conductor.sides.turns import MeasuredJob
 from perfgate.conductor.workers.seals import Seals
 from perfgate.config import Config
+from perfgate.document.artifact import CheckDocuments
 from perfgate.document.decision import Policy
 from perfgate.document.job import JobRecord
 from perfgate.document.message import Message
@@ -21,7 +22,7 @@ from perfgate.document.run import Harness, RunDocument, Session, Side
 from perfgate.document.testbed import Testbed
 from perfgate.flows.check.environments import Environments
 from perfgate.flows.check.profiles import KeptProfiles
-from perfgate.flows.check.rerun import Earlier, add_to
+from perfgate.flows.check.rerun import add_to
 from perfgate.flows.check.sides import Sides
 from perfgate.flows.shared.flame import PairFlame
 from perfgate.flows.shared.session import assemble_run
@@ -36,7 +37,7 @@ class Job(NamedTuple):
     session: Session
     sides: Sides
     out: Path
-    earlier: Earlier | None
+    earlier: CheckDocuments | None
     environments: Environments
     deadline: float
     seals: Seals
@@ -54,7 +55,7 @@ class Measured:
     """
 
     testbeds: tuple[Testbed, Testbed]
-    added_to: Earlier | None = None
+    added_to: CheckDocuments | None = None
     harnesses: tuple[list[Harness], list[Harness]] = field(default_factory=lambda: ([], []))
     base: list[Findings] = field(default_factory=list)
     head: list[Findings] = field(default_factory=list)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -17,6 +16,7 @@ from perfgate.conductor.sides.kinds import record_of
 from perfgate.conductor.sides.pairs import PairedMeasurement
 from perfgate.conductor.sides.turns import MeasuredJob, Reach
 from perfgate.config import Config
+from perfgate.document.artifact import CheckDocuments
 from perfgate.document.files import read_run
 from perfgate.document.job import JobRecord
 from perfgate.document.run import RunDocument, Session
@@ -32,32 +32,7 @@ from perfgate.version import __version__
 MOST_ROUNDS = 20
 
 
-class Earlier(NamedTuple):
-    """The two run documents of the job so far."""
-
-    base: RunDocument
-    head: RunDocument
-
-    @property
-    def next_round(self) -> int:
-        return 1 + max([len(self.head.earlier_sessions), *(replicate.round for replicate in self.head.replicates)])
-
-    def pairs_of(self, workload: str) -> int:
-        return sum(replicate.workload == workload and replicate.arm == "ab" for replicate in self.head.replicates)
-
-    def record_of(self, job: str) -> JobRecord | None:
-        return next((record for record in self.head.jobs if record.name == job), None)
-
-    def turns_of(self, job: str) -> Reach:
-        """The number of quads and starts of a job that both sides have, complete or partial."""
-        turns = [turn for run in (self.base, self.head) for turn in run.turns if turn.workload == job]
-        return Reach(
-            quads=1 + max((turn.quad for turn in turns), default=-1),
-            starts=1 + max((turn.start for turn in turns), default=-1),
-        )
-
-
-def find_earlier(out: Path, *, base_commit: str, head_commit: str) -> Earlier | None:
+def find_earlier(out: Path, *, base_commit: str, head_commit: str) -> CheckDocuments | None:
     """The job to add to, None if the folder holds none.
 
     Raises UsageError if it belongs to other commits or has been added to too often, and DocumentError if it is damaged.
@@ -74,7 +49,7 @@ def find_earlier(out: Path, *, base_commit: str, head_commit: str) -> Earlier | 
 
 def find_attempt(
     folder: Path, sides: Sides, config: Config, workloads: tuple[str, ...], *, say: Callable[[str], None]
-) -> Earlier | None:
+) -> CheckDocuments | None:
     """The newest attempt in a folder that can be added to; if there is none, report the reason and return None.
 
     Its documents come from a job that ran the change's code, as does this job, so they are read as hostile input.
@@ -95,9 +70,9 @@ def find_attempt(
     return None
 
 
-def _read(folder: Path) -> Earlier | None:
+def _read(folder: Path) -> CheckDocuments | None:
     paths = [folder / side / "run.json" for side in ("base", "head")]
-    return Earlier(read_run(paths[0]), read_run(paths[1])) if all(path.exists() for path in paths) else None
+    return CheckDocuments(read_run(paths[0]), read_run(paths[1])) if all(path.exists() for path in paths) else None
 
 
 def _attempt(folder: Path) -> tuple[int, str]:
@@ -106,17 +81,17 @@ def _attempt(folder: Path) -> tuple[int, str]:
     return (int(number[0]) if number else -1, folder.name)
 
 
-def _misfit(earlier: Earlier, base_commit: str, head_commit: str) -> str | None:
+def _misfit(earlier: CheckDocuments, base_commit: str, head_commit: str) -> str | None:
     for side, document, commit in (("base", earlier.base, base_commit), ("head", earlier.head, head_commit)):
         if document.source.commit != commit:
             before = (document.source.commit or "without a commit")[:12]
             return f"holds pairs of {side} {before}, and {side} is {commit[:12]} now"
-    if earlier.next_round > MOST_ROUNDS:
+    if next_round(earlier) > MOST_ROUNDS:
         return f"was added to {MOST_ROUNDS} times; what is undecided now needs a quieter machine"
     return None
 
 
-def _other_settings(earlier: Earlier, config: Config, workloads: tuple[str, ...]) -> str | None:
+def _other_settings(earlier: CheckDocuments, config: Config, workloads: tuple[str, ...]) -> str | None:
     jobs = {job.name: record_of(job).sha256 for job in config.selected_jobs(workloads)}
     pairs = [
         ("perfgate", earlier.head.perfgate_version, __version__),
@@ -132,7 +107,25 @@ def _other_settings(earlier: Earlier, config: Config, workloads: tuple[str, ...]
     return None
 
 
-def other_testbed(earlier: Earlier, testbed: Testbed) -> str | None:
+def next_round(earlier: CheckDocuments) -> int:
+    head = earlier.head
+    return 1 + max([len(head.earlier_sessions), *(replicate.round for replicate in head.replicates)])
+
+
+def pairs_of(earlier: CheckDocuments, workload: str) -> int:
+    return sum(replicate.workload == workload and replicate.arm == "ab" for replicate in earlier.head.replicates)
+
+
+def turns_of(earlier: CheckDocuments, job: str) -> Reach:
+    """The number of quads and starts of a job that both sides have, complete or partial."""
+    turns = [turn for run in earlier for turn in run.turns if turn.workload == job]
+    return Reach(
+        quads=1 + max((turn.quad for turn in turns), default=-1),
+        starts=1 + max((turn.start for turn in turns), default=-1),
+    )
+
+
+def other_testbed(earlier: CheckDocuments, testbed: Testbed) -> str | None:
     """The difference between this machine and the one that measured the earlier pairs; None if they are comparable."""
     before, now = earlier.head.testbed.comparable, testbed.comparable
     differing = sorted(field for field in before.keys() | now.keys() if before.get(field) != now.get(field))
@@ -145,9 +138,9 @@ def other_testbed(earlier: Earlier, testbed: Testbed) -> str | None:
     )
 
 
-def refuse_other_job(earlier: Earlier, record: JobRecord) -> JobRecord:
+def refuse_other_job(earlier: CheckDocuments, record: JobRecord) -> JobRecord:
     """The record of the earlier turns of a job. Raises UsageError if there is none, or if its settings differ."""
-    before = earlier.record_of(record.name)
+    before = next((one for one in earlier.head.jobs if one.name == record.name), None)
     if before is None or before.sha256 != record.sha256:
         what = "there are none" if before is None else "its settings were others"
         raise UsageError(
@@ -159,7 +152,7 @@ def refuse_other_job(earlier: Earlier, record: JobRecord) -> JobRecord:
 
 
 def add_to(
-    earlier: Earlier,
+    earlier: CheckDocuments,
     session: Session,
     measured: list[PairedMeasurement],
     jobs: list[MeasuredJob],

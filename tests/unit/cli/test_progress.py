@@ -11,14 +11,14 @@ import sys
 import pytest
 
 from perfgate.cli.progress import outlook
-from perfgate.conductor.workers.foresight import Foresight, SoFar
+from perfgate.conductor.workers.foresight import Foresight
 
 SHOWS = """
 from perfgate.cli.progress import TerminalProgress
-from perfgate.conductor.workers.foresight import Foresight, SoFar
+from perfgate.conductor.workers.foresight import Foresight
 with TerminalProgress() as progress:
     progress.status("loading workload classify")
-    progress.expect(Foresight(part="pairs", number=12, left=60.0, elapsed=60.0, so_far=SoFar(-0.002, 0.018)))
+    progress.expect(Foresight(part="pairs", number=12, left=60.0, elapsed=60.0, so_far=(-0.02, 0.016)))
     progress.note("a line that stays")
     progress.status("loading workload classify: building classify with inputs of shape typical, and more words " * 2)
 """
@@ -37,12 +37,12 @@ with TerminalProgress() as progress:
             "███░░░░░░░░░ checklist 9/17 · about 5 min left",
         ),
         (
-            Foresight(part="pairs", number=12, left=60.0, elapsed=60.0, so_far=SoFar(-0.002, 0.018)),
+            Foresight(part="pairs", number=12, left=60.0, elapsed=60.0, so_far=(-0.02, 0.016)),
             0,
             "██████░░░░░░ pair 12 · −0.2 % ± 1.8 % · about 60 s left",
         ),
         (
-            Foresight(part="pairs", number=12, left=60.0, elapsed=60.0, so_far=SoFar(0.125, 0.004)),
+            Foresight(part="pairs", number=12, left=60.0, elapsed=60.0, so_far=(0.121, 0.129)),
             57.6,
             "████████████ pair 12 · +12.5 % ± 0.4 % · about 2 s left",
         ),

@@ -6,7 +6,7 @@ from itertools import accumulate
 
 import pytest
 
-from perfgate.conductor.workers.foresight import Foresight, SoFar, foresee_pairs, foresee_steps
+from perfgate.conductor.workers.foresight import Foresight, foresee_pairs, foresee_steps
 from perfgate.flows.check.forecast import Forecast
 
 
@@ -116,8 +116,8 @@ def test_forecast__estimate_so_far__stays_with_the_pairs_alone() -> None:
     forecast = watcher.forecast()
     forecast.plan(["a"])
     forecast.begin("pairs", "a")
-    forecast.show(SoFar(-0.002, 0.018))
+    forecast.show((-0.02, 0.016))
     forecast.expect(Foresight(number=12, goal=15, left=4.0))
-    assert watcher.said[-1][1].so_far == SoFar(-0.002, 0.018)
+    assert watcher.said[-1][1].so_far == (-0.02, 0.016)
     forecast.begin("turns", "a")
     assert watcher.said[-1][1].so_far is None
