@@ -54,14 +54,19 @@ class ServerMessage(msgspec.Struct, frozen=True, tag=True):
     """A message from the fork server to the conductor."""
 
 
-class ForkRequest(msgspec.Struct, frozen=True, tag=True):
-    """Conductor to fork server: fork a worker; its socket comes with this message as a file descriptor.
+class ServerRequest(msgspec.Struct, frozen=True, tag=True):
+    """A request from the conductor to the fork server about a worker."""
+
+    worker_id: int
+
+
+class ForkRequest(ServerRequest, frozen=True):
+    """Fork a worker; its socket comes with this message as a file descriptor.
 
     The worker's output goes to ``log_path``; the Python stack of a crash or hang to ``stack_path``. ``home`` is its home,
     its folder for temporary files and its current one.
     """
 
-    worker_id: int
     layout_seed: int
     cpus: list[int]
     log_path: str
@@ -70,13 +75,12 @@ class ForkRequest(msgspec.Struct, frozen=True, tag=True):
     memory_limit: int | None = None
 
 
-class AdoptRequest(msgspec.Struct, frozen=True, tag=True):
-    """Conductor to fork server: worker ``warm_id`` has forked process ``pid``, which is that worker now.
+class AdoptRequest(ServerRequest, frozen=True):
+    """Worker ``warm_id`` has forked process ``pid``, which is that worker now.
 
     The process that forked it is worker ``worker_id`` from here on.
     """
 
-    worker_id: int
     warm_id: int
     pid: int
 
@@ -120,13 +124,6 @@ class ServerFailed(ServerMessage, frozen=True):
     """An import failed."""
 
     error: ErrorDetail
-
-
-class InterpreterAbout(msgspec.Struct, frozen=True):
-    """An interpreter to conductor, on standard output: its version, and every installed distribution with its version."""
-
-    python: str
-    packages: dict[str, str]
 
 
 class HarnessRequest(WorkerRequest, frozen=True):

@@ -38,15 +38,13 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
-            ctx.fail(f"No such command {name!r}.{self._did_you_mean(ctx, name)}")
+            import difflib
+
+            close = difflib.get_close_matches(name.lower(), self.list_commands(ctx), n=2)
+            suggestion = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+            ctx.fail(f"No such command {name!r}.{suggestion}")
         return super().resolve_command(ctx, args)
 
     def _sentence(self, ctx: click.Context, name: str) -> str:
         command = self.get_command(ctx, name)
         return command.get_short_help_str(_LONGEST_SENTENCE).partition("。")[0] if command else ""
-
-    def _did_you_mean(self, ctx: click.Context, name: str) -> str:
-        import difflib
-
-        close = difflib.get_close_matches(name.lower(), self.list_commands(ctx), n=2)
-        return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""

@@ -6,7 +6,7 @@ import copy
 import inspect
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -140,7 +140,7 @@ def _click_words(text: str) -> str:
 def wrapped(text: str, width: int) -> list[str]:
     """Lines of at most ``width`` columns; Chinese breaks between characters, except before a closing mark."""
     lines, line, used = [], "", 0
-    for piece in _pieces(text):
+    for piece in re.findall(r"[^\s\u2e80-\uffef]+\s*|[\u2e80-\uffef][，。；：、）」”？！]*\s*|\s+", text):
         columns = _columns(piece.rstrip())
         if line and used + columns > width:
             lines.append(line.rstrip())
@@ -148,12 +148,6 @@ def wrapped(text: str, width: int) -> list[str]:
         line += piece if line else piece.lstrip()
         used += _columns(piece)
     return [*lines, line.rstrip()] if line.strip() else lines
-
-
-def _pieces(text: str) -> Iterator[str]:
-    return (
-        read[0] for read in re.finditer(r"[^\s\u2e80-\uffef]+\s*|[\u2e80-\uffef][，。；：、）」”？！]*\s*|\s+", text)
-    )
 
 
 def _columns(text: str) -> int:

@@ -92,7 +92,8 @@ def outlook(foresight: Foresight, elapsed: float) -> str:
     words = [_part(foresight), _estimate(foresight.so_far), "" if not left else _about(left)]
     if left is not None and foresight.elapsed is not None:
         spent = foresight.elapsed + elapsed
-        words[0] = f"{_bar(spent / (spent + left) if spent else 0.0)} {words[0]}"
+        full = round(_BAR * spent / (spent + left)) if spent else 0
+        words[0] = f"{'█' * full}{'░' * (_BAR - full)} {words[0]}"
     return " · ".join(word for word in words if word)
 
 
@@ -113,11 +114,6 @@ def _estimate(so_far: tuple[float, float] | None) -> str:
     low, high = so_far
     effect = f"{50 * (low + high):+.1f}".replace("-", "−")
     return f"{effect} % ± {50 * (high - low):.1f} %"
-
-
-def _bar(share: float) -> str:
-    full = round(min(1.0, max(0.0, share)) * _BAR)
-    return "█" * full + "░" * (_BAR - full)
 
 
 def _about(seconds: float) -> str:

@@ -17,6 +17,7 @@ from perfgate.document.explanation import (
 )
 from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail, Evidence, Finding, Severity
+from perfgate.document.shape import ShapeEntry
 
 DECISION_SCHEMA: Literal["perfgate/decision"] = "perfgate/decision"
 DECISION_SCHEMA_VERSION = 1
@@ -108,7 +109,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(f"no limit {name!r} is known that could gate")
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class Comparison(ShapeEntry, frozen=True, kw_only=True):
     """One metric on both sides.
 
     ``delta`` is head/base - 1, None if base is 0; ``interval`` its confidence interval at level ``confidence`` (None for
@@ -131,8 +132,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     The outcome ``informs`` is that of numbers which no test compares.
     """
 
-    workload: str
-    shape: str
     metric: str
     unit: str
     better: Literal["lower", "higher", "neutral"]
@@ -208,7 +207,7 @@ class Regression(msgspec.Struct, frozen=True, kw_only=True):
     suggestion: int | None = None
 
 
-class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
+class StepComparison(ShapeEntry, frozen=True, kw_only=True):
     """A key number of a checklist step on both sides of a check. Informational: it is not judged.
 
     ``method`` is how it was compared: ``exact`` counts, ``paired`` samples, or ``repeated`` in turns, ``pairs`` of them; None
@@ -220,8 +219,6 @@ class StepComparison(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     step: int
-    workload: str
-    shape: str
     metric: str
     labels: dict[str, str] = {}
     unit: str
@@ -257,7 +254,7 @@ class QuantileComparison(msgspec.Struct, frozen=True, kw_only=True):
     counts: tuple[int, int]
 
 
-class StoredComparison(msgspec.Struct, frozen=True, kw_only=True):
+class StoredComparison(ShapeEntry, frozen=True, kw_only=True):
     """The head's own value of a metric beside those of main's stored runs on the same testbed. Informational: not judged.
 
     ``head`` is the value of the step's first turn, which the runs of main measured by the same procedure. ``typical`` is the
@@ -266,8 +263,6 @@ class StoredComparison(msgspec.Struct, frozen=True, kw_only=True):
     another procedure. ``values`` are those of the newest runs, oldest first, and ``labels`` those beside the shape.
     """
 
-    workload: str
-    shape: str
     metric: str
     labels: dict[str, str] = {}
     unit: str
@@ -287,15 +282,13 @@ class StoredComparison(msgspec.Struct, frozen=True, kw_only=True):
         return "above" if self.head > self.interval[1] else "below"
 
 
-class NoiseFloor(msgspec.Struct, frozen=True, kw_only=True):
+class NoiseFloor(ShapeEntry, frozen=True, kw_only=True):
     """The noise of one metric in the A/A arm of the same job: half the width of its interval, as a share.
 
     ``differs`` is true if base against base came out different: then the job proves nothing. ``effects`` are those of its
     pairs, as in a comparison.
     """
 
-    workload: str
-    shape: str
     metric: str
     floor: float
     pairs: int
@@ -304,16 +297,14 @@ class NoiseFloor(msgspec.Struct, frozen=True, kw_only=True):
     effects: list[float] = []
 
 
-class Invalid(msgspec.Struct, frozen=True, kw_only=True):
+class Invalid(ShapeEntry, frozen=True, kw_only=True):
     """Why the times of a shape prove nothing: a disturbance, or evidence of tampering. Exact counters still count."""
 
-    workload: str
-    shape: str
     kind: InvalidKind
     message: Message
 
 
-class Missing(msgspec.Struct, frozen=True, kw_only=True):
+class Missing(ShapeEntry, frozen=True, kw_only=True):
     """Data that a verdict needs and a document lacks.
 
     ``metric`` names a metric, or a part of a run document by its name there (``seen_ns``, ``settings.threads``); it is
@@ -322,7 +313,6 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
     main's stored run, or the documents themselves. ``differs`` is set if it is present but not as that source requires.
     """
 
-    workload: str
     shape: str = ""
     metric: str = ""
     side: MissingSide
@@ -393,7 +383,7 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
         return 1 - 1 / (self.interval[0] if self.interval else self.speedup)
 
 
-class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
+class Suggestion(ShapeEntry, frozen=True, kw_only=True):
     """Something to try, tied to the evidence for it.
 
     ``step`` is the step of the checklist that noticed it, None if a comparison did. ``code`` is the code to write, ``command``
@@ -402,7 +392,6 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     rule: str
-    workload: str
     message: Message
     shape: str = ""
     step: int | None = None

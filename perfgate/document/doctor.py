@@ -8,6 +8,7 @@ import msgspec
 
 from perfgate.document.decision import Verdict
 from perfgate.document.message import Message
+from perfgate.document.shape import ShapeEntry
 
 DOCTOR_SCHEMA: Literal["perfgate/doctor"] = "perfgate/doctor"
 DOCTOR_SCHEMA_VERSION = 1
@@ -50,15 +51,13 @@ class PlantedResult(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-class Resolution(msgspec.Struct, frozen=True, kw_only=True):
+class Resolution(ShapeEntry, frozen=True, kw_only=True):
     """The smallest slowdown of one metric that this machine shows in 95 of 100 gates; None if the pairs are too few.
 
     Shares of the base. ``spread`` is the robust standard deviation of one pair's effect, ``pairs`` how many there were,
     ``seconds`` the duration of the whole gate, ``timed`` how many of them were timed blocks of base and head.
     """
 
-    workload: str
-    shape: str
     metric: str
     pairs: int
     spread: float

@@ -8,6 +8,7 @@ import msgspec
 
 from perfgate.catalogue.terms import Amount
 from perfgate.document.run import OUTSIDE_OPERATORS
+from perfgate.document.shape import ShapeEntry
 
 # An effect of an operator that a counter shows besides its running: its result is kept in memory, a repeated input saves it,
 # it ran after the call returned, or it computes in full precision.
@@ -42,7 +43,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     sites: list[Part] = []
 
 
-class OperatorDelta(msgspec.Struct, frozen=True, kw_only=True):
+class OperatorDelta(ShapeEntry, frozen=True, kw_only=True):
     """The effect of the change on one operator of a shape: its calls, its time, and the evidence of the pairs.
 
     ``base_count`` and ``head_count`` are its calls in one call, None if they are not known to differ. ``base`` and ``head`` are
@@ -97,7 +98,7 @@ class OperatorDelta(msgspec.Struct, frozen=True, kw_only=True):
         return (self.head_count or 0.0) - (self.base_count or 0.0)
 
 
-class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+class Explanation(ShapeEntry, frozen=True, kw_only=True):
     """Why a call takes longer, or less: the parts of the measured difference, in seconds a call.
 
     ``measured`` is head - base of ``metric``, None if no time moved; without a metric it
@@ -109,8 +110,6 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     measured separately.
     """
 
-    workload: str
-    shape: str
     metric: str | None = None
     measured: float | None = None
     explained: float = 0.0
@@ -132,7 +131,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     code: str | None = None
 
 
-class Cause(msgspec.Struct, frozen=True, kw_only=True):
+class Cause(ShapeEntry, frozen=True, kw_only=True):
     """One operator that came, went or changed, or one slower ``stage`` of the preprocessing, in a shape of a workload.
 
     A module or function that is judged by itself is treated like a stage, with the time of everything it calls (``inclusive``).
@@ -150,8 +149,6 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     in Part.
     """
 
-    workload: str
-    shape: str
     op: str
     base_count: float = 0.0
     head_count: float = 0.0
@@ -178,10 +175,6 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     group: int | None = None
     same_as: int | None = None
     ranks: str = ""
-
-    @property
-    def place(self) -> tuple[str, str]:
-        return self.workload, self.shape
 
     @property
     def more_count(self) -> float:

@@ -102,19 +102,9 @@ def parse_decision(data: bytes, *, name: str) -> DecisionDocument:
     return _parse(data, DecisionDocument, name)
 
 
-def write_run(path: Path, run: RunDocument) -> None:
-    """Check a run document and write it, whole or not at all."""
-    write_atomically(path, canonical_bytes(run, name=str(path)))
-
-
-def write_decision(path: Path, decision: DecisionDocument) -> None:
-    """Check a decision document and write it, whole or not at all."""
-    write_atomically(path, canonical_bytes(decision, name=str(path)))
-
-
-def write_joint_decision(path: Path, joint: JointDecision) -> None:
-    """Check a joint decision and write it, whole or not at all."""
-    write_atomically(path, canonical_bytes(joint, name=str(path)))
+def write_document(path: Path, document: Document) -> None:
+    """Check a document and write it, whole or not at all."""
+    write_atomically(path, canonical_bytes(document, name=str(path)))
 
 
 def content_sha256(document: Document) -> str:

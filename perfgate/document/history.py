@@ -10,6 +10,7 @@ import msgspec
 
 from perfgate.document.decision import Outcome
 from perfgate.document.files import write_atomically
+from perfgate.document.shape import ShapeEntry
 from perfgate.document.strict_json import parse_json
 from perfgate.errors import DocumentError
 
@@ -20,14 +21,12 @@ TriageState = Literal["new", "acknowledged", "fixed", "expected"]
 Day = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
 
 
-class HistorySeries(msgspec.Struct, frozen=True, kw_only=True):
+class HistorySeries(ShapeEntry, frozen=True, kw_only=True):
     """One value a session, oldest first, of one metric on comparable testbeds; ``labels`` are those beside the shape.
 
     ``left_out`` is how many sessions have a value that does not compare: measured on a busy machine, or by another procedure.
     """
 
-    workload: str
-    shape: str
     metric: str
     labels: dict[str, str] = {}
     values: list[float]
@@ -109,7 +108,7 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
         return self.changed_at
 
 
-class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
+class Confirmation(ShapeEntry, frozen=True, kw_only=True):
     """The result for one metric of measuring two commits of main side by side: a suspected change point confirmed, or not.
 
     ``low`` and ``high`` bound the relative change of ``after`` over ``before``, 0.03 is 3 % more; ``confirmed_at`` is ISO 8601.
@@ -117,8 +116,6 @@ class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
 
     before: str
     after: str
-    workload: str
-    shape: str
     metric: str
     outcome: Outcome
     low: float | None = None

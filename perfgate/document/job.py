@@ -89,11 +89,9 @@ class CpuTime(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """One turn of one side.
+class TurnResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A side's results in one turn.
 
-    Turns of base and head with the same ``quad`` are compared with each other; ``place`` is their order in it: first, second
-    and so on. ``start`` counts the pairs of fresh processes; if every turn is a fresh process, the start is the quad.
     ``values`` maps metrics to numbers in base units. ``work`` must be equal on both sides of a quad, such as
     ``requests`` and ``output_tokens``; ``output`` is the SHA-256 of the output, empty if nothing is compared.
     ``texts`` are hashes of a server's answers to requests that are the same in every start, sent before its first turn.
@@ -105,13 +103,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     requests, empty without any. Requests went ``without`` the features that a server does not accept, by name: a field of
     perfgate's own, or ``keep-alive``. ``resent`` of them met a connection that the server had closed, and were sent once more.
     ``cpu`` is the CPU time of the measured work; None for a command, as its CPU time is one of its values.
-    ``seconds`` is how long the turn took.
     """
 
-    workload: str
-    start: int
-    quad: int
-    place: int
     values: dict[str, float]
     work: dict[str, int] = {}
     output: str = ""
@@ -119,13 +112,27 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     samples: list[SampleSet] = []
     counts: list[RankCounts] = []
     counters: dict[str, int] = {}
-    seconds: float
     out_of_turn: float | None = None
     late: float | None = None
     cpu: CpuTime | None = None
     requests: str = ""
     without: list[str] = []
     resent: int = 0
+
+
+class Turn(TurnResult, frozen=True, kw_only=True):
+    """One turn of one side.
+
+    Turns of base and head with the same ``quad`` are compared with each other; ``place`` is their order in it: first, second
+    and so on. ``start`` counts the pairs of fresh processes; if every turn is a fresh process, the start is the quad.
+    ``seconds`` is how long the turn took.
+    """
+
+    workload: str
+    start: int
+    quad: int
+    place: int
+    seconds: float
 
 
 def turns_by_quad(turns: Iterable[Turn], job: str) -> dict[int, list[Turn]]:

@@ -14,6 +14,7 @@ from perfgate.document.message import Message, MessageValue
 from perfgate.document.profile import CalledFunction, JobProfile
 from perfgate.document.samples import Arm, Replicate, SampleSet
 from perfgate.document.seal import Seal
+from perfgate.document.shape import ShapeEntry
 from perfgate.document.testbed import Environment, Testbed
 
 RUN_SCHEMA: Literal["perfgate/run"] = "perfgate/run"
@@ -132,15 +133,13 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     waited: float | None = None
 
 
-class CorrectnessResult(msgspec.Struct, frozen=True, kw_only=True):
+class CorrectnessResult(ShapeEntry, frozen=True, kw_only=True):
     """The workload's own check of its output for one input shape.
 
     A plain-text ``message`` is the check's own. ``signature`` is structure, dtypes and shapes of the output, e.g.
     ``(float32[8,48],)``.
     """
 
-    workload: str
-    shape: str
     status: Literal["passed", "failed", "not_checked", "error"]
     message: Message | str | None = None
     signature: str | None = None
@@ -174,7 +173,7 @@ class CounterSite(msgspec.Struct, frozen=True, kw_only=True):
     tensor: str | None = None
 
 
-class CounterSet(msgspec.Struct, frozen=True, kw_only=True):
+class CounterSet(ShapeEntry, frozen=True, kw_only=True):
     """Exact counters of one call for one workload and shape.
 
     ``repeats`` single calls were counted; a metric in ``unstable`` differed between them and must not be compared exactly, one
@@ -186,8 +185,6 @@ class CounterSet(msgspec.Struct, frozen=True, kw_only=True):
     unstable value. ``uncounted`` lists metrics that the calls themselves, or the machine, kept from being counted.
     """
 
-    workload: str
-    shape: str
     repeats: int
     values: dict[str, int]
     ops: list[OpCount]
@@ -200,11 +197,9 @@ class CounterSet(msgspec.Struct, frozen=True, kw_only=True):
     ranges: dict[str, tuple[int, int]] = {}
 
 
-class OperatorRow(msgspec.Struct, frozen=True, kw_only=True):
+class OperatorRow(ShapeEntry, frozen=True, kw_only=True):
     """One operator of the trace: self time per call in seconds, calls per call of the workload, share of the busy time."""
 
-    workload: str
-    shape: str
     op: str
     kind: Literal["compute", "copy", "comm", "fused", "host"]
     self_time: float
@@ -227,15 +222,13 @@ class KernelWork(msgspec.Struct, frozen=True, kw_only=True):
     vec: float | None = None
 
 
-class KernelTimes(msgspec.Struct, frozen=True, kw_only=True):
+class KernelTimes(ShapeEntry, frozen=True, kw_only=True):
     """How long the kernels of a recorded step took on the device, those of collectives apart.
 
     ``seconds`` are the sum of each of ``steps`` steps; ``mac`` and ``vec`` are the sums over ``rows``. Numbers of rows
     are medians over the steps.
     """
 
-    workload: str
-    shape: str
     steps: int
     seconds: list[float]
     mac: float | None = None
@@ -278,7 +271,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
-class CallAccount(msgspec.Struct, frozen=True, kw_only=True):
+class CallAccount(ShapeEntry, frozen=True, kw_only=True):
     """The parts of the time of a typical traced call, in seconds; ``parts`` add up to ``wall``.
 
     It is the mean of the faster half of ``calls`` traced calls, under the profiler, so its shares are more reliable than
@@ -288,8 +281,6 @@ class CallAccount(msgspec.Struct, frozen=True, kw_only=True):
     ``work`` is that of the dispatched operators, for the roofline; ``roof`` is None if the machine's was not measured.
     """
 
-    workload: str
-    shape: str
     calls: int
     wall: float
     parts: dict[CallPart, float]

@@ -6,7 +6,6 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -46,7 +45,11 @@ def schema_of(record: type[msgspec.Struct], name: str) -> dict[str, Any]:
     """
     (reference,), components = msgspec.json.schema_components([record], ref_template="#/$defs/{name}")
     for title, component in components.items():
-        _close(title, component)
+        paragraphs = inspect.cleandoc(component.get("description", "")).split("\n\n")
+        component["description"] = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+        component["additionalProperties"] = False
+        for field, schema in component["properties"].items():
+            _bound(schema, LENGTHS.get((title, field), MAX_TEXT))
     _pin(components[record.__name__])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -76,15 +79,6 @@ def load_schema(name: str) -> dict[str, Any]:
     """The schema ``run``, ``decision`` or ``config``; do not change it. Raises PerfgateError if missing."""
     schema: dict[str, Any] = json.loads(schema_path(name).read_text(encoding="utf-8"))
     return schema
-
-
-def _close(title: str, component: dict[str, Any]) -> None:
-    """Turn msgspec's description of one record into a closed and bounded one."""
-    paragraphs = inspect.cleandoc(component.get("description", "")).split("\n\n")
-    component["description"] = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    component["additionalProperties"] = False
-    for field, schema in component["properties"].items():
-        _bound(schema, LENGTHS.get((title, field), MAX_TEXT))
 
 
 def _bound(schema: dict[str, Any], length: int) -> None:
@@ -151,7 +145,9 @@ def check_schema(value: Any, schema: str, *, name: str, remedy: str) -> None:
     if len(message) > 300:  # it quotes the whole value, which may be the whole file
         message = f"{message[:150]} … {message[-150:]}"
     shown = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in message)
-    refuse(name, _path(innermost.instance_path), shown, remedy)
+    # A JSONPath (RFC 9535) in ASCII, as much of it as fits into a line.
+    names = (f".{step}" if _NAME.fullmatch(str(step)) else f"[{step!a}]" for step in innermost.instance_path)
+    refuse(name, f"${''.join(names)}"[:200], shown, remedy)
 
 
 def _innermost(error: ValidationError) -> ValidationError:
@@ -159,12 +155,6 @@ def _innermost(error: ValidationError) -> ValidationError:
     alternatives = getattr(error.kind, "context", None) or []
     found = [_innermost(first) for first, *_ in filter(None, alternatives)]
     return max(found, key=lambda inner: (len(inner.instance_path), inner.kind.name != "type"), default=error)
-
-
-def _path(steps: Sequence[str | int]) -> str:
-    """A JSONPath (RFC 9535) in ASCII, as much of it as fits into a line."""
-    names = (f".{step}" if _NAME.fullmatch(str(step)) else f"[{step!a}]" for step in steps)
-    return f"${''.join(names)}"[:200]
 
 
 @cache

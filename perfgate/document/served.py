@@ -11,25 +11,27 @@ from perfgate.document.trace import RequestDocument
 ServedKind = Literal["run", "recording"]
 
 
-class ServedRecording(msgspec.Struct, frozen=True, kw_only=True):
-    """A recording below the served folder by its path in there, its bytes, and seconds since 1970 of its last change.
+class ServedEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A file or folder by its path below the served folder, its bytes, and seconds since 1970 of its last change."""
+
+    name: str
+    size: int
+    modified: float
+
+
+class ServedRecording(ServedEntry, frozen=True, kw_only=True):
+    """A recording.
 
     A ``run`` is a folder that ``perfgate run`` or ``check`` wrote, with the traces that it kept.
     """
 
-    name: str
     kind: ServedKind
-    size: int
-    modified: float
 
 
-class ServedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder that holds several recordings, as the ranks of one job lie in one: how many, their bytes, their last change."""
+class ServedJob(ServedEntry, frozen=True, kw_only=True):
+    """A folder that holds several recordings, as the ranks of one job lie in one, and how many."""
 
-    name: str
     recordings: int
-    size: int
-    modified: float
 
 
 class RecordingList(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,21 +41,14 @@ class RecordingList(msgspec.Struct, frozen=True, kw_only=True):
     jobs: list[ServedJob] = []
 
 
-class RequestProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """One request in one recording."""
-
-    recording: str
-    profile: RequestDocument
-
-
 class ProfileList(msgspec.Struct, frozen=True, kw_only=True):
-    """`GET /api/profile`: every recording in which something served the request. ``unread`` are the damaged ones.
+    """`GET /api/profile`: the request in every recording in which something served it, by the recording's name.
 
-    Without a ``request_id`` each has all its requests, and no rows of a single one.
+    ``unread`` are the damaged recordings. Without a ``request_id`` each has all its requests, and no rows of a single one.
     """
 
     request_id: str | None
-    profiles: list[RequestProfile]
+    profiles: dict[str, RequestDocument]
     unread: list[str] = []
 
 

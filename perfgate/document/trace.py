@@ -25,6 +25,27 @@ GapCause = Literal[
 ]
 
 
+class RankEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry about one device of one rank; None if the recording does not name it."""
+
+    rank: int | None
+    device: int | None
+
+
+class TimelineAnswer(RankEntry, frozen=True, kw_only=True):
+    """The answer about one device of one rank, from the recording at ``path``. If it is empty, ``reason`` gives the cause."""
+
+    path: str
+    reason: Message | None = None
+
+
+class TraceDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer about recordings of one ``format``; ``notes`` name the parts of them that could not be read."""
+
+    format: str
+    notes: list[Message] = []
+
+
 class TopRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One operator or kernel: how often it ran, seconds over the recording, and their share of the timeline's ``base``.
 
@@ -42,30 +63,24 @@ class TopRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     line: str | None = None
 
 
-class TopTimeline(msgspec.Struct, frozen=True, kw_only=True):
+class TopTimeline(TimelineAnswer, frozen=True, kw_only=True):
     """The rows of one device of one rank, most time first, or of its host; ``rows_in_all`` counts those cut off too.
 
     On a device ``base`` is the time in which anything ran on any of its streams, and overlapping streams make shares add
-    up to more than 1. On the host total and base are self time. Without rows ``reason`` gives the cause.
+    up to more than 1. On the host total and base are self time.
     """
 
-    path: str
-    rank: int | None
-    device: int | None
     side: Literal["device", "host"]
     base: float
     rows_in_all: int
     rows: list[TopRow]
-    reason: Message | None = None
 
 
-class TopDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """`perfgate trace top --json`. ``notes`` list the parts of the recording that could not be read, here and in the others."""
+class TopDocument(TraceDocument, frozen=True, kw_only=True):
+    """`perfgate trace top --json`."""
 
-    format: str
     by: TopKey
     timelines: list[TopTimeline]
-    notes: list[Message] = []
 
 
 class CauseTotal(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,34 +100,27 @@ class GapRow(msgspec.Struct, frozen=True, kw_only=True):
     cause: GapCause
 
 
-class GapGroupRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Gaps that the same frame and operator of the host fill for at least half of their time, before the same kernel.
+class GapGroupRow(CauseTotal, frozen=True, kw_only=True):
+    """Gaps of a cause that one frame and operator of the host fill for at least half of their time, before the same kernel.
 
     ``frame`` is the innermost Python function, ``operator`` the innermost framework operator or driver call, and ``ended_by``
-    the next event on the device; None if not recorded. ``share`` is of the window.
+    the next event on the device; None if not recorded.
     """
 
     frame: str | None
     operator: str | None
     ended_by: str | None
-    cause: GapCause
-    count: int
-    total: float
     longest: float
-    share: float
 
 
-class GapTimeline(msgspec.Struct, frozen=True, kw_only=True):
+class GapTimeline(TimelineAnswer, frozen=True, kw_only=True):
     """The gaps of one device of one rank, longest first; ``gaps_in_all`` counts those cut off too.
 
     ``origin_ns`` is when the timeline's first event began, host included, by the recording's clock. ``window`` is the time
     from the device's first event to the end of its last, ``busy`` the part in which anything ran. All is None or empty if
-    nothing ran on a device, and ``reason`` then gives the cause.
+    nothing ran on a device.
     """
 
-    path: str
-    rank: int | None
-    device: int | None
     origin_ns: int | None
     window: float | None
     busy: float | None
@@ -120,15 +128,12 @@ class GapTimeline(msgspec.Struct, frozen=True, kw_only=True):
     causes: list[CauseTotal]
     gaps: list[GapRow]
     groups: list[GapGroupRow] = []
-    reason: Message | None = None
 
 
-class GapDocument(msgspec.Struct, frozen=True, kw_only=True):
+class GapDocument(TraceDocument, frozen=True, kw_only=True):
     """`perfgate trace gaps --json`."""
 
-    format: str
     timelines: list[GapTimeline]
-    notes: list[Message] = []
 
 
 class StepRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,16 +169,12 @@ class PhaseTotal(msgspec.Struct, frozen=True, kw_only=True):
     requests: float | None = None
 
 
-class StepTimeline(msgspec.Struct, frozen=True, kw_only=True):
-    """The steps of one device of one rank, in order. Without any, ``reason`` gives the cause."""
+class StepTimeline(TimelineAnswer, frozen=True, kw_only=True):
+    """The steps of one device of one rank, in order."""
 
-    path: str
-    rank: int | None
-    device: int | None
     origin_ns: int | None
     steps_in_all: int
     steps: list[StepRow]
-    reason: Message | None = None
     phases: list[PhaseTotal] = []
 
 
@@ -189,13 +190,11 @@ class SlowestRank(msgspec.Struct, frozen=True, kw_only=True):
     behind: float
 
 
-class StepDocument(msgspec.Struct, frozen=True, kw_only=True):
+class StepDocument(TraceDocument, frozen=True, kw_only=True):
     """`perfgate trace steps --json`. ``slowest_rank`` is None if all are alike, or fewer than two can be compared."""
 
-    format: str
     slowest_rank: SlowestRank | None
     timelines: list[StepTimeline]
-    notes: list[Message] = []
 
 
 class DiffTotals(msgspec.Struct, frozen=True, kw_only=True):
@@ -336,16 +335,11 @@ class AnswerTimeline(msgspec.Struct, frozen=True, kw_only=True):
     phases: list[PhaseTotal]
 
 
-class AnswerDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """`perfgate trace REC --json`. ``notes`` name the parts of the recording that were not read.
+class AnswerDocument(TraceDocument, frozen=True, kw_only=True):
+    """`perfgate trace REC --json`. ``changes`` are the differences from another recording, if one was named."""
 
-    ``changes`` are the differences from another recording, if one was named.
-    """
-
-    format: str
     timelines: list[AnswerTimeline]
     changes: DiffDocument | None = None
-    notes: list[Message] = []
 
 
 class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -361,31 +355,25 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
     kernels: int
 
 
-class RequestTimeline(msgspec.Struct, frozen=True, kw_only=True):
+class RequestTimeline(TimelineAnswer, frozen=True, kw_only=True):
     """The requests of one device of one rank, the longest first; ``requests_in_all`` counts those cut off too.
 
     If one request was asked for, ``rows`` list the work of it: seconds without callees, and shares of their sum.
     """
 
-    path: str
-    rank: int | None
-    device: int | None
     origin_ns: int | None
     requests_in_all: int
     requests: list[RequestRow]
     rows: list[TopRow] = []
-    reason: Message | None = None
 
 
-class RequestDocument(msgspec.Struct, frozen=True, kw_only=True):
+class RequestDocument(TraceDocument, frozen=True, kw_only=True):
     """`perfgate trace requests --json`."""
 
-    format: str
     timelines: list[RequestTimeline]
-    notes: list[Message] = []
 
 
-class RankRow(msgspec.Struct, frozen=True, kw_only=True):
+class RankRow(RankEntry, frozen=True, kw_only=True):
     """One device of one rank: seconds of a typical (median) step, and for its collectives the shares in which it waited,
     in which data moved, and in which neither happened.
 
@@ -395,8 +383,6 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     is the time of kernels that compute and communicate at once, which is not in ``own`` either. Values not recorded are None.
     """
 
-    rank: int | None
-    device: int | None
     path: str
     steps: int
     own: float | None
@@ -414,16 +400,14 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     fused: float | None = None
 
 
-class SlowRankRow(msgspec.Struct, frozen=True, kw_only=True):
+class SlowRankRow(RankEntry, frozen=True, kw_only=True):
     """A rank that the others wait for: how much longer its own work takes than the middle rank's, and the largest part."""
 
-    rank: int | None
-    device: int | None
     behind: float
     part: str
 
 
-class DelayRow(msgspec.Struct, frozen=True, kw_only=True):
+class DelayRow(RankEntry, frozen=True, kw_only=True):
     """A rank that the others wait for in their collectives; times are seconds.
 
     ``total`` is its cost to the job, ``share`` the part of the job's time, ``per_step`` the same of each of ``of`` steps, of
@@ -432,8 +416,6 @@ class DelayRow(msgspec.Struct, frozen=True, kw_only=True):
     longer than in the middle rank: computing, or free time, in which its device has nothing to do.
     """
 
-    rank: int | None
-    device: int | None
     total: float
     share: float
     per_step: float | None
@@ -477,11 +459,9 @@ class LeftOutRecording(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class EarlyEnd(msgspec.Struct, frozen=True, kw_only=True):
+class EarlyEnd(RankEntry, frozen=True, kw_only=True):
     """A rank with a recording that ends in step ``last``, before those of the others."""
 
-    rank: int | None
-    device: int | None
     last: int
 
 

@@ -19,6 +19,7 @@ from perfgate.document.explanation import OperatorDelta
 from perfgate.document.gates import GateHistory
 from perfgate.document.history import Acceptance, Confirmation, Triage, TriageState
 from perfgate.document.message import Message
+from perfgate.document.shape import ShapeEntry
 
 TREND_SCHEMA: Literal["perfgate/trend"] = "perfgate/trend"
 TREND_SCHEMA_VERSION = 1
@@ -56,37 +57,44 @@ class CommitLabel(msgspec.Struct, frozen=True, kw_only=True):
     change_request: str = ""
 
 
-class TrendChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A shift of level. ``at`` is the place of the first point after it; ``before`` and ``after`` are the levels beside it.
+class MainChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of main between two of its runs, and its standing.
 
-    ``delta`` is after/before - 1, None if before is 0; ``interval`` bounds it and is None for exact counters; the result of a
-    side-by-side measurement is in ``confirmation``. ``commits`` are the possible culprits, newest first, of
-    ``commit_count``; 0 if no clone was available. ``accepted`` is the acceptance with author and reason, which counts until the
-    day ``accepted_until`` if it has an end; ``resolved_by`` is the first commit at which the level was back. ``news`` is the
+    ``commits`` are the possible culprits, newest first, of ``commit_count``; 0 if no clone was available. ``news`` is the
     difference from the report before: the change itself, or its new standing.
     """
 
-    at: int
     direction: Direction
-    before: float
-    after: float
-    delta: float | None
-    interval: tuple[float, float] | None
+    standing: Standing = "new"
+    news: bool = True
     last_good: str | None
     first_bad: str | None
     first_seen: str
-    evidence: Evidence
-    standing: Standing = "new"
-    news: bool = True
-    confirmation: Confirmation | None = None
-    accepted: str | None = None
-    accepted_until: str | None = None
-    resolved_by: str | None = None
     commits: list[CommitLabel] = []
     commit_count: int = 0
 
 
-class TrendSeries(msgspec.Struct, frozen=True, kw_only=True):
+class TrendChange(MainChange, frozen=True, kw_only=True):
+    """A shift of level. ``at`` is the place of the first point after it; ``before`` and ``after`` are the levels beside it.
+
+    ``delta`` is after/before - 1, None if before is 0; ``interval`` bounds it and is None for exact counters; the result of a
+    side-by-side measurement is in ``confirmation``. ``accepted`` is the acceptance with author and reason, which counts until
+    the day ``accepted_until`` if it has an end; ``resolved_by`` is the first commit at which the level was back.
+    """
+
+    at: int
+    before: float
+    after: float
+    delta: float | None
+    interval: tuple[float, float] | None
+    evidence: Evidence
+    confirmation: Confirmation | None = None
+    accepted: str | None = None
+    accepted_until: str | None = None
+    resolved_by: str | None = None
+
+
+class TrendSeries(ShapeEntry, frozen=True, kw_only=True):
     """One metric of one workload and shape on one testbed, oldest point first.
 
     ``noise`` is how much one version differs from the next without any change, as a share; None if unknown.
@@ -94,8 +102,6 @@ class TrendSeries(msgspec.Struct, frozen=True, kw_only=True):
     ``informing`` marks a number of the checklist that the gate does not judge: a shift of it is no regression by itself.
     """
 
-    workload: str
-    shape: str
     metric: str
     labels: dict[str, str] = {}
     unit: str
@@ -123,7 +129,7 @@ class TrendPlace(msgspec.Struct, frozen=True, kw_only=True):
     change: int
 
 
-class TrendCause(msgspec.Struct, frozen=True, kw_only=True):
+class TrendCause(MainChange, frozen=True, kw_only=True):
     """All changes between the same two runs of main, which are one regression or improvement.
 
     ``direction`` is worse if anything worse has not been repaired, accepted or refuted, ``standing`` that of the most active
@@ -134,14 +140,6 @@ class TrendCause(msgspec.Struct, frozen=True, kw_only=True):
     and the container image that differ between the two runs, if both say theirs.
     """
 
-    direction: Direction
-    standing: Standing
-    news: bool
-    last_good: str | None
-    first_bad: str | None
-    first_seen: str
-    commits: list[CommitLabel] = []
-    commit_count: int = 0
     changes: list[TrendPlace]
     operators: list[OperatorDelta] = []
     triage: Triage | None = None

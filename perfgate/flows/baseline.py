@@ -44,7 +44,7 @@ from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.report.render.comment import accepting_metrics
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.numbers import percent
-from perfgate.judging.store.store import SERVICE_SCHEMES, Store, is_shared, shown_location, store_location
+from perfgate.judging.store.store import SERVICE_SCHEMES, is_shared, shown_location, store_location
 from perfgate.locale import Activity
 
 DECISION = "decision.json"
@@ -108,7 +108,11 @@ def keep(
     store = open_project_store(config, environ)
     run_id = store.record(run, allow_dirty=allow_dirty)
     location = store_location(config, environ)
-    removed = 0 if location.startswith(SERVICE_SCHEMES) else _bound(store, config, run.testbed.fingerprint)
+    removed, most = 0, config.store.keep
+    if most and not location.startswith(SERVICE_SCHEMES):
+        # Not before the limit is clearly exceeded: each removal rewrites a branch store from scratch.
+        stored = sum(one.fingerprint == run.testbed.fingerprint for one in store.runs(config.project))
+        removed = store.prune(config.project, keep=most) if stored > most + most // SLACK else 0
     there = datetime.now(timezone.utc) + store.clock_ahead()
     recorded = RecordedRun(
         id=run_id,
@@ -298,13 +302,6 @@ def _commit_of_main(revision: str, runs: Iterable[StoredRun], root: Path) -> str
             revision=revision,
             error=error,
         ) from error
-
-
-def _bound(store: Store, config: Config, fingerprint: str) -> int:
-    """Remove the oldest runs once the limit is clearly exceeded: each removal rewrites a branch store from scratch."""
-    most = config.store.keep
-    stored = sum(run.fingerprint == fingerprint for run in store.runs(config.project)) if most else 0
-    return store.prune(config.project, keep=most) if stored > most + most // SLACK else 0
 
 
 def _is_shared(config: Config, environ: Mapping[str, str]) -> bool:

@@ -13,7 +13,7 @@ from msgspec import structs
 from perfgate.catalogue.lookup import LIMITS, METRICS
 from perfgate.conductor.machine.lock import lock_path
 from perfgate.conductor.workers.virtualenv import cache_folder
-from perfgate.config import CONFIG_NAME, Config, ConfigFile, load_config, report_language
+from perfgate.config import CONFIG_NAME, ConfigFile, load_config, report_language
 from perfgate.errors import StoreError
 from perfgate.flows.shared.artifacts import ARTIFACTS_VARIABLE
 from perfgate.judging.store.remote import REMOTE_VARIABLE
@@ -60,7 +60,12 @@ def list_settings(root: Path, environ: Mapping[str, str]) -> list[Setting]:
     report_language(None, root, environ=environ)
     text = (root / CONFIG_NAME).read_text(encoding="utf-8")
     written = _settings(msgspec.to_builtins(msgspec.convert(tomllib.loads(text), ConfigFile)))
-    defaults = {**_settings(msgspec.to_builtins(ConfigFile())), **_places(config, environ)}
+    # The defaults that depend on the folders of the project and of the user's data.
+    places: dict[Keys, Any] = {("project",): config.root.resolve().name}
+    without_place = structs.replace(config, store=structs.replace(config.store, path=""))
+    with suppress(StoreError):
+        places["store", "path"] = store_location(without_place, {**environ, STORE_VARIABLE: ""})
+    defaults = {**_settings(msgspec.to_builtins(ConfigFile())), **places}
     lines = statement_lines(text)
     settings = [
         setting
@@ -108,15 +113,6 @@ def _settings(file: Mapping[str, Any]) -> dict[Keys, Any]:
         else:
             values[field.name,] = file[field.name]
     return values
-
-
-def _places(config: Config, environ: Mapping[str, str]) -> dict[Keys, Any]:
-    """The defaults that depend on the folders of the project and of the user's data."""
-    places: dict[Keys, Any] = {("project",): config.root.resolve().name}
-    without_place = structs.replace(config, store=structs.replace(config.store, path=""))
-    with suppress(StoreError):
-        places["store", "path"] = store_location(without_place, {**environ, STORE_VARIABLE: ""})
-    return places
 
 
 def _entries(

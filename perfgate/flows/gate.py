@@ -6,7 +6,7 @@ from pathlib import Path
 
 from perfgate.config import CONFIG_NAME, Config, load_config, parse_config
 from perfgate.document.decision import DecisionDocument, Policy
-from perfgate.document.files import read_run, write_run
+from perfgate.document.files import read_run, write_document
 from perfgate.document.history import History
 from perfgate.errors import ConfigError, DocumentError, UsageError
 from perfgate.flows.shared.decision import (
@@ -55,7 +55,7 @@ def judge_documents(
     if out is not None:
         for side, run, path in zip(("base", "head"), runs, paths):
             (out / side).mkdir(parents=True, exist_ok=True)
-            write_run(out / side / "run.json", run)
+            write_document(out / side / "run.json", run)
             copy_artifacts(run, path.parent, out / side)
         write_decision_folder(out, decision, runs[0], runs[1], language)
     return decision
@@ -83,7 +83,7 @@ def judge_alone(head: Path, *, config: Path | None, out: Path | None, language: 
     decision = decide_alone_with_advice(run, policy)
     if out is not None:
         (out / "head").mkdir(parents=True, exist_ok=True)
-        write_run(out / "head" / "run.json", run)
+        write_document(out / "head" / "run.json", run)
         copy_artifacts(run, path.parent, out / "head")
         write_decision_folder(out, decision, None, run, language)
     return decision

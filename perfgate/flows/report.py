@@ -107,7 +107,14 @@ def report(request: ReportRequest, environ: Mapping[str, str], say: Callable[[st
         say(log_lines(_markdown(content, request), environ))
     if request.outputs:
         path = outputs_path(environ)
-        _append(path, output_lines(_outputs(content, request)), OUTPUT_VARIABLE, "--outputs")
+        outputs = {
+            "verdict": content.decision.verdict if content.decision else "",
+            "exit-code": "" if request.measured is None else str(request.measured),
+        }
+        for name, file in _FILES.items():
+            written = request.folder / file
+            outputs[name] = str(written) if content.decision and written.is_file() else ""
+        _append(path, output_lines(outputs), OUTPUT_VARIABLE, "--outputs")
     if request.summary:
         _summarise(content, request, environ)
     if request.annotations:
@@ -202,13 +209,6 @@ def _refuse_other_code(code: int, measured: int | None) -> None:
 def _refuse_other_job(run: RunDocument, event: CiEvent | None) -> None:
     if event is not None and run.session.ci != event.context():
         raise DocumentError("the documents were measured by another CI job")
-
-
-def _outputs(content: _Found, request: ReportRequest) -> dict[str, str]:
-    code = "" if request.measured is None else str(request.measured)
-    paths = {name: request.folder / file for name, file in _FILES.items()}
-    files = {name: str(path) if content.decision and path.is_file() else "" for name, path in paths.items()}
-    return {"verdict": content.decision.verdict if content.decision else "", "exit-code": code, **files}
 
 
 def _summarise(content: _Found, request: ReportRequest, environ: Mapping[str, str]) -> None:

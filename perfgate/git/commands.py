@@ -100,7 +100,9 @@ def exchange_with_git(
             threading.Thread(target=_feed, args=(pipe, feed), daemon=True).start()
         output, errors = _communicate(process, stop_when_interrupted, limit_seconds)
     except BaseException:
-        _kill(process)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
         raise
     return GitResult(process.returncode, output, " ".join(_text(errors).split()))
 
@@ -135,12 +137,6 @@ def _communicate(
                     "git gave no answer in {limit_seconds:.0f} s",
                     limit_seconds=limit_seconds,
                 ) from None
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
 
 
 def _text(data: bytes) -> str:

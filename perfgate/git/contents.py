@@ -91,7 +91,9 @@ def _fill_large_files(clone: Path, tree: Path, commit: str, shown: str) -> None:
         target = tree / path
         if (digest := pointer_of(target)) is None:
             continue
-        content = _stored(clone, digest)
+        # Git LFS, docs/spec.md, "Local storage".
+        common = run_git(clone, ["rev-parse", "--path-format=absolute", "--git-common-dir"], {}).output
+        content = Path(common) / "lfs" / "objects" / digest[:2] / digest[2:4] / digest
         if not content.is_file():
             if not (clone / path).is_file() or pointer_of(clone / path):
                 continue
@@ -125,9 +127,3 @@ def _pointers(clone: Path, commit: str) -> list[str]:
         clone, ["grep", "-z", "--name-only", "--full-name", "--fixed-strings", LFS_LINE, commit], {}
     ).output
     return [name.partition(":")[2] for name in listed.split("\0") if name]
-
-
-def _stored(clone: Path, digest: str) -> Path:
-    """The clone's path of a content (Git LFS, docs/spec.md, "Local storage")."""
-    common = run_git(clone, ["rev-parse", "--path-format=absolute", "--git-common-dir"], {}).output
-    return Path(common) / "lfs" / "objects" / digest[:2] / digest[2:4] / digest

@@ -94,23 +94,18 @@ def started_profiler(*, with_stack: bool = False, record_shapes: bool = False, a
     if all_threads and (config := _all_threads()) is not None:
         settings["experimental_config"] = config
     try:
-        profiler = _on_device(**settings) if torch.cuda.is_initialized() else _on_host(**settings)
+        if torch.cuda.is_initialized():
+            module = importlib.import_module("torch.profiler")
+            kinds = [module.ProfilerActivity.CPU, module.ProfilerActivity.CUDA]
+            profiler = module.profile(activities=kinds, **settings)
+        else:
+            # The one inside torch.profiler.profile, which imports hundreds of modules when it starts: a second of CPU time.
+            profiler = importlib.import_module("torch.autograd.profiler").profile(use_cpu=True, **settings)
         profiler.__enter__()
     except RuntimeError:
         return None
     _note_rank(torch)
     return profiler
-
-
-def _on_device(**settings: Any) -> Any:
-    profiler = importlib.import_module("torch.profiler")
-    kinds = profiler.ProfilerActivity
-    return profiler.profile(activities=[kinds.CPU, kinds.CUDA], **settings)
-
-
-def _on_host(**settings: Any) -> Any:
-    """The profiler inside torch.profiler.profile: that one imports hundreds of modules when it starts, a second of CPU time."""
-    return importlib.import_module("torch.autograd.profiler").profile(use_cpu=True, **settings)
 
 
 def _note_rank(torch: Any) -> None:

@@ -39,13 +39,9 @@ def main(reference: str) -> None:
     calls = [bound.caller(shape) for shape in bound.shapes]
     while True:
         outputs = [call() for call in calls]
-        turn(loss=_mean(outputs), samples=bound.batch * len(calls))
-
-
-def _mean(output: Any) -> torch.Tensor | None:
-    """The mean of all float tensors in an output, which must be equal on base and head; None if there are none."""
-    means = [tensor.detach().float().mean() for tensor in _tensors(output) if tensor.is_floating_point()]
-    return torch.stack(means).mean() if means else None
+        # The mean of all float tensors must be equal on base and head.
+        means = [tensor.detach().float().mean() for tensor in _tensors(outputs) if tensor.is_floating_point()]
+        turn(loss=torch.stack(means).mean() if means else None, samples=bound.batch * len(calls))
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

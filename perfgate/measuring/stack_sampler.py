@@ -140,18 +140,16 @@ class StackSampler:
                 continue
             native, name = natives[ident]
             stack = _stack_of(frame)
-            cpu, waited = self._clock_of(native or 0).read()
+            thread = native or 0
+            if thread not in self._clocks:
+                self._clocks[thread] = _ThreadClock(thread)
+            cpu, waited = self._clocks[thread].read()
             self._add(f"{name} {native}", [(one.f_code, line_of(one)) for one in stack], last, now, cpu, waited=waited)
             loops += [one.f_locals.get("self") for one in stack if one.f_code.co_name == "run_forever"]
         if tasks:
             for loop in loops:
                 self._add_tasks(loop, now)
         return now
-
-    def _clock_of(self, native: int) -> _ThreadClock:
-        if native not in self._clocks:
-            self._clocks[native] = _ThreadClock(native)
-        return self._clocks[native]
 
     def _add_tasks(self, loop: Any, now: int) -> None:
         """Add the tasks that wait for a timer, with the time until tasks are sampled again."""

@@ -13,7 +13,6 @@ import msgspec
 
 from perfgate.document.served import (
     ProfileList,
-    RequestProfile,
     ServedJob,
     ServedKind,
     ServedRecording,
@@ -89,11 +88,10 @@ class Library:
 
     def profiles(self, request: str | None, *, limit: int | None) -> ProfileList:
         """The profiles of one request, or of all, in all recordings."""
-        profiles: list[RequestProfile] = []
+        profiles: dict[str, RequestDocument] = {}
 
         def add(name: str) -> None:
-            document = self.requests(name, request=request, limit=limit)
-            profiles.append(RequestProfile(recording=name, profile=document))
+            profiles[name] = self.requests(name, request=request, limit=limit)
 
         return ProfileList(request_id=request, unread=self._serving(request, add), profiles=profiles)
 

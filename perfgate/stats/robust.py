@@ -81,10 +81,12 @@ def transfer_line(sizes: Floats, seconds: Floats) -> TransferLine:
         weights = np.sqrt(np.minimum(1.0, reach / np.maximum(misses, 1e-12)))
     start_up, per_byte = (float(factor) for factor in factors)
     fitted = np.maximum(start_up + per_byte * sizes, 1e-12)
+    measured = np.log(seconds)
+    total = float(((measured - measured.mean()) ** 2).sum())
     return TransferLine(
         start_up=start_up,
         bandwidth=1.0 / per_byte if per_byte > 0 else math.inf,
-        r2=_explained(np.log(seconds), np.log(fitted)),
+        r2=1.0 - float(((measured - np.log(fitted)) ** 2).sum()) / total if total else 1.0,
         residual=float(np.median(np.abs(fitted / seconds - 1.0))),
     )
 
@@ -97,8 +99,3 @@ def _not_negative(columns: Floats, target: Floats) -> Floats:
     # If the optimum lies outside, the best point inside lies on an edge: only one of the columns takes part.
     edges = np.diag((columns * target[:, None]).sum(axis=0) / (columns**2).sum(axis=0))
     return min(edges, key=lambda factors: float(((columns @ factors - target) ** 2).sum()))
-
-
-def _explained(measured: Floats, fitted: Floats) -> float:
-    total = float(((measured - measured.mean()) ** 2).sum())
-    return 1.0 - float(((measured - fitted) ** 2).sum()) / total if total else 1.0

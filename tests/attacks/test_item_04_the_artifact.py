@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from perfgate.document.files import canonical_bytes, read_run, write_run
+from perfgate.document.files import canonical_bytes, read_run, write_document
 from tests.end_to_end.publishing import Job, Project
 from tests.fakes.documents import make_run
 
@@ -158,7 +158,7 @@ def test_item_4__a_base_of_another_run__refused(github: Job, changes: dict[str, 
     path = github.artifact / "base" / "run.json"
     base = read_run(path)
     session = msgspec.structs.replace(base.session, ci=msgspec.structs.replace(github.ci, **changes))
-    write_run(path, msgspec.structs.replace(base, session=session))
+    write_document(path, msgspec.structs.replace(base, session=session))
     _refused(github, "base/run.json")
 
 
@@ -166,7 +166,7 @@ def test_item_4__sides_of_two_checks__refused(github: Job) -> None:
     github.measure()
     path = github.artifact / "base" / "run.json"
     base = read_run(path)
-    write_run(path, msgspec.structs.replace(base, session=msgspec.structs.replace(base.session, id="s-2")))
+    write_document(path, msgspec.structs.replace(base, session=msgspec.structs.replace(base.session, id="s-2")))
     _refused(github, "not of one check")
 
 
@@ -176,7 +176,7 @@ def test_item_4__an_earlier_session_of_another_head__refused(github: Job) -> Non
         path = github.artifact / side / "run.json"
         run = read_run(path)
         foreign = msgspec.structs.replace(run.session, ci=msgspec.structs.replace(github.ci, head_sha="d" * 40))
-        write_run(path, msgspec.structs.replace(run, earlier_sessions=[foreign]))
+        write_document(path, msgspec.structs.replace(run, earlier_sessions=[foreign]))
     _refused(github, "head commit")
 
 
@@ -185,7 +185,7 @@ def test_item_4__testbed_that_only_claims_to_be_the_same__refused(github: Job) -
     path = github.artifact / "head" / "run.json"
     head = read_run(path)
     testbed = msgspec.structs.replace(head.testbed, comparable={"device.name": "a faster one"})
-    write_run(path, msgspec.structs.replace(head, testbed=testbed))
+    write_document(path, msgspec.structs.replace(head, testbed=testbed))
     _refused(github, "fingerprint")
 
 
@@ -194,9 +194,9 @@ def test_item_4__pairs_that_do_not_belong_together__refused(github: Job) -> None
     path = github.artifact / "head" / "run.json"
     head = read_run(path)
     pair = make_run("head", pairs=1).replicates[0]
-    write_run(path, msgspec.structs.replace(head, replicates=[pair, pair]))
+    write_document(path, msgspec.structs.replace(head, replicates=[pair, pair]))
     _refused(github, "twice")
-    write_run(path, msgspec.structs.replace(head, replicates=[msgspec.structs.replace(pair, workload="other")]))
+    write_document(path, msgspec.structs.replace(head, replicates=[msgspec.structs.replace(pair, workload="other")]))
     assert github.publish().returncode == 3
 
 

@@ -13,7 +13,7 @@ import cmarkgfm
 import msgspec
 import pytest
 
-from perfgate.document.files import read_run, write_run
+from perfgate.document.files import read_run, write_document
 from perfgate.document.message import quote
 from tests.attacks.canary import canary
 from tests.end_to_end.publishing import Job
@@ -48,7 +48,7 @@ def test_item_6__addresses_all_over_the_artifact__are_neither_asked_nor_links(jo
                 )
                 for found in run.counters
             ]
-            write_run(path, msgspec.structs.replace(run, source=source, counters=counters, warnings=[quote(link)]))
+            write_document(path, msgspec.structs.replace(run, source=source, counters=counters, warnings=[quote(link)]))
         planted = job.fake.write(7, f"perfgate: {link}", PERSON)
         assert job.publish().returncode == 1
     assert bird.heard == []

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from perfgate.config import load_config
-from perfgate.document.files import canonical_bytes, write_run
+from perfgate.document.files import canonical_bytes, write_document
 from perfgate.document.history import Acceptance
 from perfgate.document.run import CiContext, CorrectnessResult, RunDocument
 from perfgate.document.testbed import fingerprint
@@ -160,7 +160,7 @@ def gitlab(project: Project, **more: str) -> dict[str, str]:
 
 def folder(project: Project, run: RunDocument) -> Path:
     (project.root.parent / "out").mkdir(exist_ok=True)
-    write_run(project.root.parent / "out" / "run.json", run)
+    write_document(project.root.parent / "out" / "run.json", run)
     return project.root.parent / "out"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from perfgate.document.decision import Policy
-from perfgate.document.files import write_decision, write_run
+from perfgate.document.files import write_document
 from perfgate.document.history import History
 from perfgate.document.run import CiContext
 from perfgate.judging.gate.decide import decide
@@ -36,8 +36,8 @@ class Given:
         out = self.folder / f"run-{run}"
         for side, document in (("base", base), ("head", head)):
             (out / side).mkdir(parents=True)
-            write_run(out / side / "run.json", document)
-        write_decision(out / "decision.json", decide(base, head, policy=Policy(), history=History()))
+            write_document(out / side / "run.json", document)
+        write_document(out / "decision.json", decide(base, head, policy=Policy(), history=History()))
         return out
 
     def start(self, folder: Path, run: int, *options: str) -> subprocess.Popen[str]:

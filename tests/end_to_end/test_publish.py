@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from perfgate.document.files import read_decision, read_run, write_run
+from perfgate.document.files import read_decision, read_run, write_document
 from perfgate.document.run import FROM_PROFILE
 from perfgate.judging.forge.comment import read_state
 from perfgate.judging.forge.detect import detect
@@ -129,7 +129,7 @@ def test_publish__made_from_a_recording__is_refused(github: Job) -> None:
     path = github.artifact / "head" / "run.json"
     head = read_run(path)
     recorded = msgspec.structs.replace(head.session, command=FROM_PROFILE)
-    write_run(path, msgspec.structs.replace(head, session=recorded))
+    write_document(path, msgspec.structs.replace(head, session=recorded))
     assert github.publish().returncode == 3
     body = github.comment()
     assert "was made from a recording" in body

@@ -14,7 +14,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from perfgate.cli.commands.report import COMMAND
 from perfgate.document.decision import DecisionDocument, Policy
-from perfgate.document.files import write_decision, write_run
+from perfgate.document.files import write_document
 from perfgate.document.history import History
 from perfgate.document.message import quote
 from perfgate.document.run import (
@@ -63,8 +63,8 @@ class Step:
         decision = decide(base, head, policy=Policy(strict=True), history=History())
         for side, run in (("base", base), ("head", head)):
             (self.out / side).mkdir(parents=True, exist_ok=True)
-            write_run(self.out / side / "run.json", run)
-        write_decision(self.out / "decision.json", decision)
+            write_document(self.out / side / "run.json", run)
+        write_document(self.out / "decision.json", decision)
         (self.out / "report.html").write_text("<p>")
         return decision
 
@@ -167,7 +167,7 @@ def test_report__decision_of_an_earlier_job__is_not_this_ones(step: Step) -> Non
 
 def test_report__nothing_relevant_changed__skipped_without_a_run(step: Step) -> None:
     step.out.mkdir()
-    write_decision(
+    write_document(
         step.out / "decision.json", make_decision("SKIPPED", reasons=[quote("paths: docs/a.md")], comparisons=[])
     )
     junit = step.folder / "junit.xml"
@@ -180,7 +180,7 @@ def test_report__nothing_relevant_changed__skipped_without_a_run(step: Step) -> 
 
 def test_report__decision_over_other_documents__empty_verdict(step: Step) -> None:
     step.check()
-    write_run(step.out / "head" / "run.json", _run("head", 64, "encoder"))
+    write_document(step.out / "head" / "run.json", _run("head", 64, "encoder"))
     step.report("--outputs")
     assert step.read_outputs()["verdict"] == ""
 
@@ -240,9 +240,9 @@ def test_report__many_lines__ten_annotations(step: Step) -> None:
 
     base, head = _run("base", 1, "encoder", counters=counters(1)), _run("head", 1, "encoder", counters=counters(3))
     step.check()
-    write_run(step.out / "base" / "run.json", base)
-    write_run(step.out / "head" / "run.json", head)
-    write_decision(step.out / "decision.json", decide(base, head, policy=Policy(), history=History()))
+    write_document(step.out / "base" / "run.json", base)
+    write_document(step.out / "head" / "run.json", head)
+    write_document(step.out / "decision.json", decide(base, head, policy=Policy(), history=History()))
     assert len(step.report("--annotations").stdout.splitlines()) == 10
 
 
@@ -294,7 +294,7 @@ def test_report__run_folder__its_steps_and_values(step: Step) -> None:
     p50 = Value(metric="latency.p50", value=0.0371, labels={"shape": "long"})
     steps = [StepResult(number=1, slug="latency", workload="encoder", status="ok", values=[p50])]
     step.out.mkdir()
-    write_run(step.out / "run.json", make_run(None, steps=steps, replicates=[]))
+    write_document(step.out / "run.json", make_run(None, steps=steps, replicates=[]))
     junit, metrics = step.folder / "junit.xml", step.folder / "metrics.txt"
     done = step.report(
         "--outputs", "--summary", "--exit-code", "0", "--junit", str(junit), "--openmetrics", str(metrics)
@@ -332,7 +332,7 @@ def test_report__csv_of_nothing_or_of_another_base__refused(step: Step) -> None:
     assert (missing.returncode, missing.stdout) == (2, "")
     assert "there is no decision.json" in missing.stderr
     step.check()
-    write_run(step.out / "base" / "run.json", _run("base", 41, "encoder"))
+    write_document(step.out / "base" / "run.json", _run("base", 41, "encoder"))
     other = step.report("--csv", "-")
     assert other.returncode == 2
     assert "decision.json is not about base/run.json" in other.stderr

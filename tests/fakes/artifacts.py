@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from perfgate.document.files import content_sha256, write_run
+from perfgate.document.files import content_sha256, write_document
 from perfgate.document.kept import ArtifactSet, set_of_run
 from perfgate.document.run import RunDocument
 from perfgate.flows.shared.session import artifact_of
@@ -43,7 +43,7 @@ def run_folder(
         file.write_bytes(data)
         artifacts.append(artifact_of(file, data, kinds[file.suffix], path))  # type: ignore[arg-type]
     run = msgspec.structs.replace(minimal_run(session=session, project=project), artifacts=artifacts)
-    write_run(folder / "run.json", run)
+    write_document(folder / "run.json", run)
     return run
 
 

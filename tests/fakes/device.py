@@ -280,7 +280,6 @@ class FakeDevice:
         return MemoryStatistics(
             allocated=self.used_bytes,
             peak_allocated=self.peak_bytes,
-            reserved=self.reserved_bytes,
             peak_reserved=self.reserved_bytes,
             inactive_split=0,
             segments=self.segments,

@@ -24,10 +24,10 @@ from perfgate.conductor.sides.ranks import PLAN as RANKS_PLAN
 from perfgate.conductor.sides.ranks import RanksSide, Report
 from perfgate.conductor.sides.server import PLAN as SERVER_PLAN
 from perfgate.conductor.sides.server import ServerSide
-from perfgate.conductor.sides.side import Side, SidePlace, TurnResult
+from perfgate.conductor.sides.side import Side, SidePlace
 from perfgate.conductor.sides.turns import MeasuredJob, SideName, TurnTaker
 from perfgate.config import parse_config
-from perfgate.document.job import PYTHON_LINES, CollectiveCount, CpuTime, JobKind, RankCounts
+from perfgate.document.job import PYTHON_LINES, CollectiveCount, CpuTime, JobKind, RankCounts, TurnResult
 from perfgate.document.run import RunDocument
 from perfgate.job_settings import JobReference
 from perfgate.load_settings import LoadSettings
@@ -139,7 +139,7 @@ class VirtualServer(ServerSide):
         result = self._result(program, plan, load, 0.5 * seconds)
         cpu = CpuTime(used=0.5 * seconds, waited=0.0, seconds=seconds)
         texts = self._texts(program)
-        return result._replace(texts=texts, out_of_turn=self._clock.out_of_turn(), cpu=cpu)
+        return msgspec.structs.replace(result, texts=texts, out_of_turn=self._clock.out_of_turn(), cpu=cpu)
 
     def _load(self, program: SideProgram, number: int, settings: LoadSettings) -> Load:
         """The answers whose texts are compared: one that is not usual is like no other."""
@@ -191,9 +191,9 @@ class VirtualRanks(RanksSide):
             )
             for rank in range(self._settings.ranks)
         ]
-        counts = () if self._is_counted else tuple(self._counted(report.rank, steps) for report in reports)
+        counts = [] if self._is_counted else [self._counted(report.rank, steps) for report in reports]
         self._is_counted = True
-        return self._result(reports)._replace(out_of_turn=self._clock.out_of_turn(), counts=counts)
+        return msgspec.structs.replace(self._result(reports), out_of_turn=self._clock.out_of_turn(), counts=counts)
 
     def _counted(self, rank: int, steps: int) -> RankCounts:
         count = steps * self._does.collectives

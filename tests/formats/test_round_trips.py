@@ -18,7 +18,7 @@ import xmlschema
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from perfgate.document.decision import Policy
-from perfgate.document.files import write_decision, write_run
+from perfgate.document.files import write_document
 from perfgate.document.history import History
 from perfgate.judging.gate.decide import decide
 from tests.fakes.documents import make_run
@@ -46,8 +46,8 @@ def folder(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     base, head = make_run("base"), make_run("head", slowdown=0.07)
     for side, run in (("base", base), ("head", head)):
         (folder / side).mkdir()
-        write_run(folder / side / "run.json", run)
-    write_decision(folder / "decision.json", decide(base, head, policy=Policy(), history=History()))
+        write_document(folder / side / "run.json", run)
+    write_document(folder / "decision.json", decide(base, head, policy=Policy(), history=History()))
     options = {
         "--csv": "numbers.csv",
         "--parquet": "numbers.parquet",

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from perfgate.document.decision import DecisionDocument, Policy, Verdict
-from perfgate.document.files import read_run, write_run
+from perfgate.document.files import read_run, write_document
 from perfgate.document.history import Acceptance, History
 from perfgate.document.message import quote
 from perfgate.judging.gate.decide import decide
@@ -91,7 +91,7 @@ def measured(situation: Situation, folder: Path) -> DecisionDocument:
     sides = zip(("base", "head"), gate.documents(), (situation.base(), situation.head()))
     for side, document, call in sides:
         counted = with_counts(document, call, folder / f"{side}-trace", root=Path(feeding.__file__).parent)
-        write_run(folder / f"{side}.json", counted)
+        write_document(folder / f"{side}.json", counted)
     base, head = read_run(folder / "base.json"), read_run(folder / "head.json")
     return decide(base, head, policy=POLICY, history=situation.history, chosen_because=quote("merge-base with main"))
 

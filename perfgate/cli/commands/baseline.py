@@ -88,7 +88,12 @@ def record(
         raise click.UsageError("--run, --from and --download exclude each other; give one")
     config = _config(directory)
     if artifact is not None or download:
-        recorded = _record_artifact(config, artifact, key, token_variable)
+        import time
+
+        from perfgate.flows.baseline import ArtifactRequest, record_artifact
+
+        request = ArtifactRequest(path=artifact, key=key, token_variable=token_variable)
+        recorded = record_artifact(config, os.environ, request, sleep=time.sleep, clock=time.time)
     elif run_file is not None:
         from perfgate.flows.baseline import record_file
 
@@ -124,15 +129,6 @@ def record(
     if recorded.kept is not None:
         say_kept(recorded.kept)
     _say_not_kept(recorded)
-
-
-def _record_artifact(config: Config, artifact: Path | None, key: str, token_variable: str | None) -> RecordedRun:
-    import time
-
-    from perfgate.flows.baseline import ArtifactRequest, record_artifact
-
-    request = ArtifactRequest(path=artifact, key=key, token_variable=token_variable)
-    return record_artifact(config, os.environ, request, sleep=time.sleep, clock=time.time)
 
 
 def _record_measured(config: Config, out: Path, quick: bool, allow_dirty: bool) -> RecordedRun:

@@ -142,4 +142,5 @@ def _prompt(recorded: RecordedRequest, before: list[str], shared: list[str], see
     """The prompt after its prefix; a prompt recorded by length only gets that many words."""
     if recorded.prompt is not None:
         return " ".join([*before, recorded.prompt])
-    return " ".join((shared + _words(recorded.words, seed))[: recorded.words])
+    length = recorded.input or 0
+    return " ".join((shared + _words(length, seed))[:length])

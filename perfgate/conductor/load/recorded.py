@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
 
@@ -20,16 +20,12 @@ _Count = Annotated[int, msgspec.Meta(ge=1, le=MOST_WORDS)]
 _ASKING, _ANSWERING = {"human", "user"}, {"gpt", "assistant", "chatgpt", "bing", "bard"}
 
 
-class RecordedRequest(NamedTuple):
-    """One request: its ``prompt``, or only its length in ``words``; ``at`` in seconds, 0 if no time is recorded."""
+class RecordedRequest(msgspec.Struct, frozen=True):
+    """One request, as a line of a log: its ``prompt``, or only its length in words, ``input``.
 
-    at: float
-    prompt: str | None
-    words: int
-    output: int
+    ``at`` is in seconds, 0 if no time is recorded; ``output`` is in tokens.
+    """
 
-
-class _Line(msgspec.Struct, frozen=True):
     at: Annotated[float, msgspec.Meta(ge=0, le=1e12)]
     output: _Count
     prompt: str | None = None
@@ -65,7 +61,7 @@ def _read_version(path: Path, kind: str, _version: tuple[int, int]) -> Sequence[
 
 
 def _log(content: bytes, path: Path) -> Iterator[RecordedRequest]:
-    decoder = msgspec.json.Decoder(_Line)
+    decoder = msgspec.json.Decoder(RecordedRequest)
     before = -math.inf
     for number, text in enumerate(content.split(b"\n"), start=1):
         if not text.strip():
@@ -94,7 +90,7 @@ def _log(content: bytes, path: Path) -> Iterator[RecordedRequest]:
                 before=before,
             )
         before = line.at
-        yield RecordedRequest(line.at, line.prompt, line.input or 0, line.output)
+        yield line
 
 
 def _dataset(content: bytes, path: Path) -> Iterator[RecordedRequest]:
@@ -117,7 +113,7 @@ def _dataset(content: bytes, path: Path) -> Iterator[RecordedRequest]:
             ((a[1], b[1]) for a, b in pairwise(said) if a[0] in _ASKING and b[0] in _ANSWERING), ("", "")
         )
         if question.strip() and answer.strip():
-            yield RecordedRequest(0.0, question, 0, len(answer.split()))
+            yield RecordedRequest(at=0.0, output=len(answer.split()), prompt=question)
 
 
 def _said(conversation: Any) -> Iterator[tuple[str, str]]:

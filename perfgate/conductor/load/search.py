@@ -65,14 +65,8 @@ def find_highest_rate(
             holds = rate
         else:
             fails = rate
-        rate = _next_rate(holds, fails)
+        rate = 2 * holds if math.isinf(fails) else math.sqrt(holds * fails) or fails / 2
     return answers
-
-
-def _next_rate(holds: float, fails: float) -> float:
-    if math.isinf(fails):
-        return 2 * holds
-    return math.sqrt(holds * fails) if holds else fails / 2
 
 
 def judge_rate(probe: Probe, rate: float, shares: MissShares = DEFAULT_SHARES) -> RateAnswer:

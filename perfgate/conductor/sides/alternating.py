@@ -11,11 +11,12 @@ from hashlib import sha256
 from itertools import chain
 from statistics import median
 
+import msgspec
 import numpy as np
 
-from perfgate.conductor.sides.side import Side, SidePlan, TurnResult
+from perfgate.conductor.sides.side import Side, SidePlan
 from perfgate.conductor.sides.stacks import SideStacks
-from perfgate.document.job import CpuTime, JobNumber
+from perfgate.document.job import CpuTime, JobNumber, TurnResult
 
 PLAN = SidePlan(turns=2)
 # A visit has as many turns as take about as long as its start, within these bounds.
@@ -47,6 +48,11 @@ class AlternatingSide:
     @property
     def numbers(self) -> tuple[JobNumber, ...]:
         return self._side.numbers
+
+    @property
+    def is_blurred(self) -> bool:
+        """Never: a blurred turn of a visit was repeated in it, as often as that is worth it."""
+        return False
 
     def start(self) -> None:
         """Every turn starts the processes anew."""
@@ -83,14 +89,15 @@ class AlternatingSide:
 
     def _clear_turn(self, number: int) -> TurnResult:
         """A turn with known token arrivals. A visit to the other side is too long to repeat both turns, so only this one is
-        repeated. A visit to the other side is too long to take both again, so one turn is.
+        repeated.
         """
         result = self._side.turn(number)
         for _ in range(1, _MOST_TRIES):
-            if not result.is_blurred:
+            if not self._side.is_blurred:
                 break
             again = self._side.turn(number)
-            result = again._replace(texts=again.texts or result.texts, output=again.output or result.output)
+            texts, output = again.texts or result.texts, again.output or result.output
+            result = msgspec.structs.replace(again, texts=texts, output=output)
         return result
 
 
@@ -111,8 +118,8 @@ def _together(results: list[TurnResult]) -> TurnResult:
         texts=results[0].texts,
         counts=results[0].counts,
         counters=dict(sum((Counter(result.counters) for result in results), Counter())),
-        samples=tuple(chain.from_iterable(result.samples for result in results)),
-        late=median(late) if late else None,
+        samples=list(chain.from_iterable(result.samples for result in results)),
+        late=round(median(late), 4) if late else None,
         cpu=_added([result.cpu for result in results]),
         requests=sha256("\0".join(asked).encode()).hexdigest() if any(asked) else "",
         without=results[-1].without,

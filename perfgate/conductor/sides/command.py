@@ -13,9 +13,9 @@ from perfgate.conductor.results.places import find_number
 from perfgate.conductor.results.result import Results, read_results, written_file
 from perfgate.conductor.sides.executed_lines import counted_lines, counting
 from perfgate.conductor.sides.program import ProgramEnd, SideError, SideProgram
-from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult, times_of
+from perfgate.conductor.sides.side import SidePlace, SidePlan, times_of
 from perfgate.conductor.sides.stacks import SideStacks, sample_run
-from perfgate.document.job import PYTHON_LINES, JobNumber
+from perfgate.document.job import PYTHON_LINES, JobNumber, TurnResult
 from perfgate.document.message import Message
 from perfgate.errors import ResultsError
 from perfgate.job_settings import JobReference, is_gating
@@ -29,6 +29,8 @@ CPU, DURATION, MEMORY = "command.cpu", "command.seconds", "command.memory"
 
 class CommandSide:
     """One side of a command. ``numbers`` are those of the first run; a later run that has others fails."""
+
+    is_blurred = False
 
     def __init__(self, reference: JobReference, place: SidePlace) -> None:
         self._settings = reference.settings
@@ -86,7 +88,9 @@ class CommandSide:
             end = program.wait(self._settings.timeout)
             self._place.left_behind.append(end.left)
             if end.code:
-                raise program.failed("exit", _how_it_ended(self._settings.command, end))
+                line = self._settings.command
+                killed = Message("job.killed", {"line": line, "signal": end.signal}) if end.signal else None
+                raise program.failed("exit", killed or Message("job.exited", {"line": line, "code": end.code}))
             results = self._results(program.output(), metrics, not_before=began - 1)
         except ResultsError as error:
             message = Message("job.no-results", {"line": self._settings.command, "why": str(error)})
@@ -105,12 +109,12 @@ class CommandSide:
         values = {CPU: end.cpu, DURATION: end.seconds, MEMORY: end.memory}
         values.update({f"{NUMBER}{number.name}": number.value for number in results.numbers})
         self.numbers = self.numbers or tuple(self._listed(results))
-        samples = tuple(
+        samples = [
             times_of(f"{NUMBER}{number.name}", number.samples)
             for number in results.numbers
             if number.samples and number.unit == "s" and max(number.samples) < math.inf
-        )
-        return TurnResult(values, work=results.work, samples=samples)
+        ]
+        return TurnResult(values=values, work=results.work, samples=samples)
 
     def _listed(self, results: Results) -> list[JobNumber]:
         """The numbers of a run. Its CPU time gates if the program names no number of its own."""
@@ -135,21 +139,11 @@ class CommandSide:
         settings = self._settings
         file = written_file(self._place.root, settings.file, not_before) if settings.file else None
         if settings.numbers:
-            return self._named(output, file)
+            named = settings.numbers.items()
+            numbers = [find_number(name, number, output=output, file=file) for name, number in named]
+            return Results(numbers, {}, "named")
         if file is not None:
             return read_results(file, format=settings.format)
         if metrics.is_file():
             return read_results(metrics, format="json_lines")
         return Results([], {}, "none")
-
-    def _named(self, output: str, file: Path | None) -> Results:
-        """The numbers that perfgate.toml names."""
-        named = self._settings.numbers.items()
-        numbers = [find_number(name, settings, output=output, file=file) for name, settings in named]
-        return Results(numbers, {}, "named")
-
-
-def _how_it_ended(line: str, end: ProgramEnd) -> Message:
-    if end.signal:
-        return Message("job.killed", {"line": line, "signal": end.signal})
-    return Message("job.exited", {"line": line, "code": end.code})

@@ -38,7 +38,11 @@ def read_harnesses(
             before.append(of_base)
         if new is not None:
             of_head = _read(bench, head, new)
-            lines = _changed_lines(bench, own_base, head, old, new) if old else []
+            lines: list[str] = []
+            if old:
+                importable = (_importable(bench, own_base), _importable(bench, head))
+                lines = changed_lines(own_base.harness / old.file, head.harness / new.file, importable=importable)
+            lines = [(Path(new.file).parent / line).as_posix() for line in lines]
             after.append(msgspec.structs.replace(of_head, changed_lines=lines, added=_added(of_base, of_head)))
     return before, after
 
@@ -56,14 +60,6 @@ def _added(base: Harness | None, head: Harness) -> list[str]:
 def unknown_harnesses(names: Sequence[str], reason: str) -> list[Harness]:
     error = ErrorDetail(kind="exception", message=reason)
     return [Harness(workload=name, reference="", error=error) for name in names]
-
-
-def _changed_lines(
-    bench: Bench, base: Checkout, head: Checkout, before: WorkloadReference, after: WorkloadReference
-) -> list[str]:
-    files = base.harness / before.file, head.harness / after.file
-    lines = changed_lines(*files, importable=(_importable(bench, base), _importable(bench, head)))
-    return [(Path(after.file).parent / line).as_posix() for line in lines]
 
 
 def _read(bench: Bench, checkout: Checkout, reference: WorkloadReference) -> Harness:

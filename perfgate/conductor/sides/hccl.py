@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -53,24 +52,17 @@ def rank_table_of_group(environment: Mapping[str, str], group: int, folder: Path
         return {}
     try:
         table = msgspec.json.decode(Path(path).read_bytes())
-        for device in _devices(table):
+        for device in (device for server in table["server_list"] for device in server["device"]):
             device.setdefault("device_port", str(_CARD_PORT))
             for name in {"device_port", "backup_device_port", "host_port"} & device.keys():
-                device[name] = str(_moved(int(device[name]), group))
+                port = int(device[name])
+                moved = port + group * _PORTS
+                if not 0 < moved <= _LAST_PORT:
+                    raise ValueError(f"port {port} leaves no room for {_GROUPS * _PORTS} more")
+                device[name] = str(moved)
     except (OSError, msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         message = Message("job.rank-table", {"path": path, "why": str(error) or type(error).__name__})
         raise SideError(ErrorDetail(kind="protocol", message=message)) from error
     copy = folder / "rank-table.json"
     copy.write_bytes(msgspec.json.encode(table))
     return {RANK_TABLE: str(copy)}
-
-
-def _devices(table: Any) -> list[dict[str, str]]:
-    return [device for server in table["server_list"] for device in server["device"]]
-
-
-def _moved(port: int, group: int) -> int:
-    moved = port + group * _PORTS
-    if not 0 < moved <= _LAST_PORT:
-        raise ValueError(f"port {port} leaves no room for {_GROUPS * _PORTS} more")
-    return moved

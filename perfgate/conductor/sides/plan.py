@@ -133,7 +133,13 @@ class QuadPlanner:
         """
         if self._gate.quads is not None:
             return
-        self._spreads.append(_spread_of_quads(first, second))
+        # The quads' effects, largest over the lanes. Other processes on the machine would spread times other than the fastest.
+        lanes = zip(first.lanes, second.lanes)
+        self._spreads.append(
+            max(
+                float(np.std(_fastest_of_quads(after) - _fastest_of_quads(before))) for (_, before), (_, after) in lanes
+            )
+        )
         self._shortest_rest = min(self._shortest_rest, fixed_seconds)
         self._shortest_quad = min(self._shortest_quad, quad_seconds)
         worth = round(1.5 * math.sqrt(self._shortest_rest / self._shortest_quad)) * 2
@@ -143,18 +149,8 @@ class QuadPlanner:
         self.quads = max(FEWEST_QUADS, min(MOST_QUADS, worth))
 
 
-def _spread_of_quads(first: Replicate, second: Replicate) -> float:
-    """The spread of the quads' effects, logarithms of the ratio of the fastest calls' CPU or device time.
-
-    It is the largest over the lanes. Other processes on the machine would spread other times.
-    """
-    return max(
-        float(np.std(_fastest_of_quads(after) - _fastest_of_quads(before)))
-        for (_, before), (_, after) in zip(first.lanes, second.lanes)
-    )
-
-
 def _fastest_of_quads(blocks: BlockColumns) -> npt.NDArray[np.float64]:
+    """The logarithm of the fastest call's CPU or device time in each quad."""
     calls, quads = np.asarray(blocks.calls), np.asarray(blocks.quad)
     fastest = np.minimum.reduceat(unpack(blocks.cpu), np.cumsum(calls) - calls)
     # A clock without resolution reads 0 ns, which has no logarithm.

@@ -61,7 +61,9 @@ def operators_of(sampled: SideStacks, root: Path) -> list[ProfiledOperator]:
     found = []
     for key, parts in seconds.items():
         times = np.concatenate(parts)
-        usual = _usual(times)
+        # Without the calls that lie far above the others, as an interruption does.
+        low, high = np.quantile(times, (0.25, 0.75)).tolist()
+        usual = times[times <= max(high + _FAR * (high - low), 2 * high)]
         function, line = places.of(key.place)
         found.append(
             ProfiledOperator(
@@ -106,13 +108,6 @@ def _device_times(stacks: Stacks, above: npt.NDArray[np.int32]) -> _Floats:
         if operator != NOTHING_AROUND:
             times[operator] += stacks.own[event]
     return times
-
-
-def _usual(times: _Floats) -> _Floats:
-    """The calls without those that lie far above the others, as an interruption does."""
-    low, high = (float(quartile) for quartile in np.quantile(times, (0.25, 0.75)))
-    usual: _Floats = times[times <= max(high + _FAR * (high - low), 2 * high)]
-    return usual
 
 
 class _Places:

@@ -60,6 +60,13 @@ class ProgramEnd(msgspec.Struct, frozen=True):
         return signal.Signals(number).name if number in set(signal.Signals) else ""
 
 
+def free_port() -> int:
+    """A free port of this machine; if another process takes it first, the program that gets it fails."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 class CpuMeter:
     """The CPU time of everything below a process, from when the meter is made until it is read."""
 

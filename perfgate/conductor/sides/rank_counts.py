@@ -63,7 +63,13 @@ def read_counts(path: Path, rank: int, steps: int) -> RankCounts:
         for name, count in sorted(counts.items())
         if name.startswith(_COLLECTIVE)
     ]
-    communication, computing = union(_communication(events)), union(_computing(events))
+    # Kernels of the device, or work of gloo's threads.
+    communicating = [
+        event
+        for event in events
+        if event.cat in ("kernel", "user_annotation") and event.name.lower().startswith(_COMMUNICATION)
+    ]
+    communication, computing = union(_intervals(communicating)), union(_computing(events))
     return RankCounts(
         rank=rank,
         steps=steps,
@@ -74,15 +80,6 @@ def read_counts(path: Path, rank: int, steps: int) -> RankCounts:
         communication=communication.length / 1e9 / steps,
         exposed=(communication.length - intersection(communication, computing).length) / 1e9 / steps,
         by_name={name: count for name, count in sorted(counts.items()) if not name.startswith(_COLLECTIVE)},
-    )
-
-
-def _communication(events: Iterable[_Event]) -> Intervals:
-    """The times of communication: kernels of the device, or work of gloo's threads."""
-    return _intervals(
-        event
-        for event in events
-        if event.cat in ("kernel", "user_annotation") and event.name.lower().startswith(_COMMUNICATION)
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import signal
-import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -27,13 +26,13 @@ from perfgate.catalogue.names import (
     RANKS_THROUGHPUT,
 )
 from perfgate.conductor.sides.hccl import next_group, port_settings, rank_table_of_group
-from perfgate.conductor.sides.program import SideError, SideProgram
+from perfgate.conductor.sides.program import SideError, SideProgram, free_port
 from perfgate.conductor.sides.rank_counts import read_counts
 from perfgate.conductor.sides.recorded_operators import record_operators
 from perfgate.conductor.sides.rendezvous import Peer, Rendezvous
-from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult
+from perfgate.conductor.sides.side import SidePlace, SidePlan
 from perfgate.conductor.sides.stacks import SideStacks, sample_stacks
-from perfgate.document.job import JobNumber, RankCounts
+from perfgate.document.job import JobNumber, RankCounts, TurnResult
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import ErrorKind
 from perfgate.document.samples import SampleSet, pack
@@ -70,6 +69,8 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class RanksSide:
     """One side of a script in several ranks. They wait at the end of a step until all of them are granted the next turn."""
 
+    is_blurred = False
+
     def __init__(self, reference: JobReference, place: SidePlace) -> None:
         self._settings = reference.settings
         self._place = place
@@ -90,7 +91,7 @@ class RanksSide:
         self._is_counted = False
         torchrun = f"python -m torch.distributed.run --nproc_per_node {settings.ranks} --master_addr 127.0.0.1"
         self._program = SideProgram(
-            f"exec {torchrun} --master_port {_free_port()} {settings.script}",
+            f"exec {torchrun} --master_port {free_port()} {settings.script}",
             folder=self._place.root,
             environment={
                 **self._place.environment,
@@ -172,12 +173,12 @@ class RanksSide:
 
     def turn(self, number: int) -> TurnResult:  # noqa: ARG002 - the next steps of the loop, on both sides
         out_of_turn = self._running.begin_turn()
-        counts = () if self._is_counted else self._count()
+        counts = [] if self._is_counted else self._count()
         meter = self._running.cpu_meter()
         result = self._result(self._take(self._settings.steps))
         cpu = meter.read()
         self._running.end_turn()
-        return result._replace(out_of_turn=out_of_turn, counts=counts, cpu=cpu)
+        return msgspec.structs.replace(result, out_of_turn=out_of_turn, counts=counts, cpu=cpu)
 
     def profile(self, number: int) -> SideStacks | None:  # noqa: ARG002 - the next steps of the loop
         folder = self._place.profile
@@ -193,7 +194,7 @@ class RanksSide:
             return record_operators(sampled, self._program.processes, work)
         return sampled
 
-    def _count(self) -> tuple[RankCounts, ...]:
+    def _count(self) -> list[RankCounts]:
         """Let all ranks do the steps of a turn under the profiler, once a start."""
         assert self._rendezvous is not None
         self._is_counted = True
@@ -201,12 +202,12 @@ class RanksSide:
         traces = {rank: self._rendezvous.folder / f"rank-{rank}.json" for rank in self._ranks}
         reports = self._take(steps, traces)
         try:
-            return tuple(
+            return [
                 read_counts(traces[report.rank], report.rank, steps)
                 if report.profiled
                 else RankCounts(rank=report.rank, steps=0)
                 for report in reports
-            )
+            ]
         except ResultsError as error:
             raise self._failed("protocol", "job.no-counts", why=str(error)) from error
         finally:
@@ -278,12 +279,14 @@ class RanksSide:
             values[RANKS_THROUGHPUT] = samples / seconds
         self.numbers = self.numbers or tuple(_listed(values, on_device=all(report.on_device for report in reports)))
         if self._settings.loss_tolerance:
-            values[RANKS_LOSS] = _mean_loss(reports)
+            losses = [float.fromhex(loss) for report in reports for loss in report.losses]
+            finite = [loss for loss in losses if math.isfinite(loss)]
+            values[RANKS_LOSS] = math.fsum(finite) / len(finite) if finite else 0.0
         return TurnResult(
             values=values,
             work={"steps": steps, "ranks": len(reports), "samples": samples},
             output=self._output(reports),
-            samples=tuple(_samples(reports)),
+            samples=list(_samples(reports)),
         )
 
     def _output(self, reports: list[Report]) -> str:
@@ -297,13 +300,6 @@ class RanksSide:
         if self._settings.loss_tolerance:
             losses = [[str(math.isfinite(float.fromhex(loss))) for loss in of_rank] for of_rank in losses]
         return sha256(msgspec.json.encode(losses)).hexdigest()
-
-
-def _mean_loss(reports: list[Report]) -> float:
-    """The mean of the finite losses of a turn, 0 without any."""
-    losses = [float.fromhex(loss) for report in reports for loss in report.losses]
-    finite = [loss for loss in losses if math.isfinite(loss)]
-    return math.fsum(finite) / len(finite) if finite else 0.0
 
 
 def _samples(reports: list[Report]) -> Iterator[SampleSet]:
@@ -324,10 +320,3 @@ def _listed(names: Iterable[str], *, on_device: bool) -> Iterator[JobNumber]:
         entry = METRICS[name]
         better: Literal["lower", "higher"] = "higher" if entry.better == "higher" else "lower"
         yield JobNumber(metric=name, unit=entry.unit, better=better, gating=name in gates)
-
-
-def _free_port() -> int:
-    """A free port for torchrun's store."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -41,22 +41,16 @@ def watch_reads(root: Path, files: Iterable[str]) -> ReadWatch | None:
     before: dict[str, int | None] = {}
     for file in filter(str.isprintable, files):  # a name that is no text has no place in a document
         with suppress(OSError):  # e.g. left out of a sparse checkout
-            before[file] = _time_that_will_move(root / file)
+            path = root / file
+            status = path.lstat()
+            if not _would_move(status):
+                # After a recent read, setting its times to their current values makes the next read visible.
+                with suppress(OSError):  # another user's file
+                    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns), follow_symlinks=False)
+                status = path.lstat()
+            # The access time that the next read moves.
+            before[file] = status.st_atime_ns if _would_move(status) else None
     return ReadWatch(root, before)
-
-
-def _time_that_will_move(path: Path) -> int | None:
-    """The access time of a file that the next read moves; None if that is impossible.
-
-    After a recent read, the file's times are set to their current values: that alone is a change that makes the next read
-    visible.
-    """
-    status = path.lstat()
-    if not _would_move(status):
-        with suppress(OSError):  # another user's file
-            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns), follow_symlinks=False)
-        status = path.lstat()
-    return status.st_atime_ns if _would_move(status) else None
 
 
 def _would_move(status: os.stat_result) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import socket
 import time
 import urllib.error
 import urllib.request
@@ -30,13 +29,13 @@ from perfgate.conductor.machine.cpus import granted_cpus
 from perfgate.conductor.sides.answers import check_answers
 from perfgate.conductor.sides.client import RequestClient
 from perfgate.conductor.sides.hccl import next_group, port_settings
-from perfgate.conductor.sides.program import ProgramEnd, SideError, SideProgram
+from perfgate.conductor.sides.program import ProgramEnd, SideError, SideProgram, free_port
 from perfgate.conductor.sides.recorded_operators import record_operators
 from perfgate.conductor.sides.server_numbers import numbers_of, turn_of_load
 from perfgate.conductor.sides.server_profiler import ServerProfiler
-from perfgate.conductor.sides.side import SidePlace, SidePlan, TurnResult
+from perfgate.conductor.sides.side import SidePlace, SidePlan
 from perfgate.conductor.sides.stacks import SideStacks, sample_stacks
-from perfgate.document.job import JobNumber
+from perfgate.document.job import JobNumber, TurnResult
 from perfgate.document.message import Message, MessageValue
 from perfgate.job_settings import JobReference
 from perfgate.load_settings import LoadSettings
@@ -75,11 +74,12 @@ class ServerSide:
         self._url = ""
         self._make_target: Callable[[], Target] | None = None
         self.numbers: tuple[JobNumber, ...] = ()
+        self.is_blurred = False
 
     # --- start and end
 
     def start(self) -> None:
-        port = _free_port()
+        port = free_port()
         self._url = f"http://127.0.0.1:{port}"
         self._program = SideProgram(
             self._settings.serve,
@@ -210,8 +210,15 @@ class ServerSide:
         self._sleep(program)
         program.end_turn()
         write_timeline(self._place.log.with_suffix(".requests.json"), load.exchanges)
-        found = result._replace(out_of_turn=out_of_turn, texts=texts, counters=counters, cpu=cpu)
-        return found._replace(without=tuple(sorted(self._place.without)), is_blurred=_arrived_at_once(load))
+        # A generator that had no CPU meanwhile reads every answer of several tokens in one go.
+        longer = [
+            exchange for exchange in load.exchanges if (exchange.output_tokens or 0) > 1 and exchange.first is not None
+        ]
+        self.is_blurred = bool(longer) and all(exchange.last == exchange.first for exchange in longer)
+        without = sorted(self._place.without)
+        return msgspec.structs.replace(
+            result, out_of_turn=out_of_turn, texts=texts, counters=counters, cpu=cpu, without=without
+        )
 
     def profile(self, number: int) -> SideStacks | None:
         program, folder = self._program, self._place.profile
@@ -321,16 +328,16 @@ class ServerSide:
             is_closed_loop=self._load_settings.concurrency is not None,
             is_highest_rate=self._rate is not None,
         )
-        return result._replace(requests=plan.sha256, output=self._output(plan, load))
+        return msgspec.structs.replace(result, requests=plan.sha256, output=self._output(plan, load))
 
-    def _texts(self, program: SideProgram) -> tuple[str, ...]:
+    def _texts(self, program: SideProgram) -> list[str]:
         """Hashes of the answers to fixed requests, sent once after every start; empty if no share is compared."""
         if self._is_probed:
-            return ()
+            return []
         self._is_probed = True
         seeds = range(_TEXTS_SEED, _TEXTS_SEED + self._settings.probe_loads)
         loads = [self._load(program, seed, self._load_settings) for seed in seeds]
-        return tuple(hash_of_text(exchange.text) for load in loads for exchange in load.exchanges)
+        return [hash_of_text(exchange.text) for load in loads for exchange in load.exchanges]
 
     def _output(self, plan: LoadPlan, load: Load) -> str:
         """The hash of the answers that must be equal on both sides; empty if none must."""
@@ -370,18 +377,3 @@ def hash_of_text(text: str) -> str:
 
 def closed_loop(load: LoadSettings) -> LoadSettings:
     return msgspec.structs.replace(load, rate=None, burstiness=1.0, concurrency=_WARM_UP_CONCURRENCY)
-
-
-def _arrived_at_once(load: Load) -> bool:
-    """Whether every answer of several tokens was read in one go, as a generator does that had no CPU meanwhile."""
-    longer = [
-        exchange for exchange in load.exchanges if (exchange.output_tokens or 0) > 1 and exchange.first is not None
-    ]
-    return bool(longer) and all(exchange.last == exchange.first for exchange in longer)
-
-
-def _free_port() -> int:
-    """A free port; if another process takes it first, the server reports that."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -23,8 +23,8 @@ from perfgate.catalogue.names import (
 )
 from perfgate.conductor.load.measures import goodput, measure_load
 from perfgate.conductor.load.record import Load
-from perfgate.conductor.sides.side import TurnResult, times_of
-from perfgate.document.job import JobNumber
+from perfgate.conductor.sides.side import times_of
+from perfgate.document.job import JobNumber, TurnResult
 from perfgate.job_settings import JobSettings
 
 Floats = npt.NDArray[np.float64]
@@ -61,6 +61,11 @@ def turn_of_load(load: Load, cpu_seconds: float, settings: JobSettings) -> TurnR
         values[REQUEST_CPU] = cpu_seconds / max(1, measures.latency.size)
     if sla is not None:
         values[GOODPUT] = goodput(load.exchanges, first_token=sla.first_token, per_token=sla.per_token)
+    # How late requests were sent counts against how long they take.
+    durations = [exchange.last - exchange.at for exchange in load.exchanges]
+    late = float(np.median(load.lateness)) / max(1e-9, float(np.median(durations)))
+    # The server must report the prompt tokens found in its cache for every request.
+    cached = [exchange.cached_tokens for exchange in load.exchanges if exchange.cached_tokens is not None]
     return TurnResult(
         values={name: value for name, value in values.items() if value is not None and 0 < value < math.inf},
         work={
@@ -69,9 +74,9 @@ def turn_of_load(load: Load, cpu_seconds: float, settings: JobSettings) -> TurnR
             "output_tokens": sum(exchange.output_tokens or 0 for exchange in load.exchanges),
             "without_text": len(measures.silent),
         },
-        samples=tuple(times_of(name, column) for name, column in samples.items() if column.size),
-        late=_late_share(load),
-        counters=_cached_tokens(load),
+        samples=[times_of(name, column) for name, column in samples.items() if column.size],
+        late=round(late, 4),
+        counters={"cached_tokens": sum(cached)} if cached and len(cached) == len(load.exchanges) else {},
         resent=sum(exchange.resent for exchange in load.exchanges),
     )
 
@@ -96,18 +101,6 @@ def numbers_of(names: Collection[str], *, is_closed_loop: bool, is_highest_rate:
         )
         for name in names
     )
-
-
-def _late_share(load: Load) -> float:
-    """The median lateness of the requests as a share of the median time that they took; 0 in a closed loop."""
-    durations = [exchange.last - exchange.at for exchange in load.exchanges]
-    return float(np.median(load.lateness)) / max(1e-9, float(np.median(durations)))
-
-
-def _cached_tokens(load: Load) -> dict[str, int]:
-    """The prompt tokens that the server found in its cache; empty unless it reports them for every request."""
-    cached = [exchange.cached_tokens for exchange in load.exchanges if exchange.cached_tokens is not None]
-    return {"cached_tokens": sum(cached)} if cached and len(cached) == len(load.exchanges) else {}
 
 
 def _quantile(values: Floats, share: float) -> float | None:

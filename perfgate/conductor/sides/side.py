@@ -5,63 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from perfgate.conductor.sides.stacks import SideStacks
-from perfgate.document.job import CpuTime, JobNumber, RankCounts, Turn
+from perfgate.document.job import JobNumber, TurnResult
 from perfgate.document.samples import SampleSet, pack
 
 # Quantiles up to P99 of so many are those of any more.
 _MOST_SAMPLES = 1024
-
-
-class TurnResult(NamedTuple):
-    """A side's results in one turn; the fields are those of ``document.job.Turn``.
-
-    The token times of a blurred turn are unknown.
-    """
-
-    values: dict[str, float]
-    work: Mapping[str, int] = MappingProxyType({})
-    output: str = ""
-    texts: tuple[str, ...] = ()
-    samples: tuple[SampleSet, ...] = ()
-    counts: tuple[RankCounts, ...] = ()
-    counters: Mapping[str, int] = MappingProxyType({})
-    out_of_turn: float | None = None
-    late: float | None = None
-    cpu: CpuTime | None = None
-    requests: str = ""
-    without: tuple[str, ...] = ()
-    resent: int = 0
-    is_blurred: bool = False
-
-    def as_turn(self, workload: str, *, start: int, quad: int, place: int, seconds: float) -> Turn:
-        """Its form in documents; the times are in seconds."""
-        return Turn(
-            workload=workload,
-            start=start,
-            quad=quad,
-            place=place,
-            values=self.values,
-            work=dict(self.work),
-            output=self.output,
-            texts=list(self.texts),
-            samples=list(self.samples),
-            counts=list(self.counts),
-            counters=dict(self.counters),
-            out_of_turn=self.out_of_turn,
-            late=None if self.late is None else round(self.late, 4),
-            cpu=self.cpu,
-            requests=self.requests,
-            without=list(self.without),
-            resent=self.resent,
-            seconds=round(seconds, 6),
-        )
 
 
 def times_of(metric: str, seconds: npt.ArrayLike) -> SampleSet:
@@ -75,12 +29,15 @@ def times_of(metric: str, seconds: npt.ArrayLike) -> SampleSet:
 class Side(Protocol):
     """Base or head of a job. It works only in its turn and knows nothing of the other side.
 
-    ``numbers`` are those that its turns have, known after the first. Every method raises SideError, with the error and the
-    end of the log.
+    ``numbers`` are those that its turns have, known after the first; ``is_blurred`` is whether the token times of the last turn
+    are unknown. Every method raises SideError, with the error and the end of the log.
     """
 
     @property
     def numbers(self) -> tuple[JobNumber, ...]: ...
+
+    @property
+    def is_blurred(self) -> bool: ...
 
     def start(self) -> None:
         """Start the processes; both sides are started before one of them is waited for."""

@@ -273,7 +273,9 @@ class TurnTaker:
         The second happens if a side discovers in its own turn that its server rejects a field. A repetition has new work on
         both sides, because a server may have earlier answers in its cache.
         """
-        order = self._order()
+        # A B B A or B A A B by lot, as one quad or as two that follow each other, so that an even drift cancels out.
+        half = self._in_order(self._leads)
+        order = (*half, *half[::-1]) if self.plan.turns == 4 else half
         turns, is_blurred = self._take_quad(quad, first_place, 0, order)
         for take in range(1, MOST_TAKES):
             asked_alike = len({tuple(turn.without) for taken in turns.values() for turn in taken}) == 1
@@ -282,7 +284,9 @@ class TurnTaker:
             before = turns
             turns, is_blurred = self._take_quad(quad, first_place, take, order)
             for name, (first, *rest) in turns.items():
-                turns[name] = [_with_what_a_start_gives_once(first, before[name][0]), *rest]
+                # Only the first turn of a start has texts, and maybe an output.
+                texts, output = first.texts or before[name][0].texts, first.output or before[name][0].output
+                turns[name] = [msgspec.structs.replace(first, texts=texts, output=output), *rest]
         return turns
 
     def _take_quad(
@@ -308,14 +312,16 @@ class TurnTaker:
                 self.begin([name])
             began = self.clock()
             # Both sides get the same work; every quad another.
-            result = self._side(name).turn(take * _TAKE + quad * of_a_side + len(turns[name]))
-            is_blurred |= result.is_blurred
-            turn = result.as_turn(
-                self.measured.record.name,
+            side = self._side(name)
+            result = side.turn(take * _TAKE + quad * of_a_side + len(turns[name]))
+            is_blurred |= side.is_blurred
+            turn = Turn(
+                **msgspec.structs.asdict(result),
+                workload=self.measured.record.name,
                 start=quad if own_process else self._start,
                 quad=quad,
                 place=place,
-                seconds=self.clock() - began,
+                seconds=round(self.clock() - began, 6),
             )
             turns[name].append(turn)
         self._quad_seconds += self.clock() - quad_began
@@ -334,11 +340,6 @@ class TurnTaker:
         """The side that acts now, which is the one to blame."""
         self._acting = name
         return self._sides[name]
-
-    def _order(self) -> tuple[SideName, ...]:
-        """A B B A or B A A B by lot, as one quad or as two that follow each other, so that an even drift cancels out."""
-        order = self._in_order(self._leads)
-        return (*order, *order[::-1]) if self.plan.turns == 4 else order
 
     def _in_order(self, coins: Iterator[bool]) -> tuple[SideName, ...]:
         return self._names[::-1] if next(coins) else self._names
@@ -368,8 +369,3 @@ class TurnTaker:
 def _worth_of(start: int) -> float:
     """How many times as long as the start itself its turns take, of the start with this number."""
     return 1.0 if start < _EARLY_STARTS else _LATER_WORTH
-
-
-def _with_what_a_start_gives_once(turn: Turn, before: Turn) -> Turn:
-    """A turn with the values that only the first turn of a start has, if that was ``before``."""
-    return msgspec.structs.replace(turn, texts=turn.texts or before.texts, output=turn.output or before.output)

@@ -193,10 +193,15 @@ class Bench:
                 server.close()
 
     def _launch(self, python: Path | None, parts: Sequence[str] = ()) -> ForkServer:
+        # The fork server imports what the project names, and torch's package for the device.
+        preload = list(self.config.measure.preload)
+        backend = _BACKEND_PACKAGES.get(device_kind(self.config.device))
+        if backend is not None and backend not in preload and "torch" in preload:
+            preload.insert(preload.index("torch") + 1, backend)
         return self._start_server(
             python or RUNNING,
             environment=self._environment(),
-            preload=self._preload(),
+            preload=preload,
             parts=parts,
             folder=Path(tempfile.mkdtemp(prefix="server-", dir=self._scratch)),
             say=self.say,
@@ -258,14 +263,6 @@ class Bench:
             pass_env=measure.pass_env,
             reuse_caches=measure.reuse_caches,
         )
-
-    def _preload(self) -> list[str]:
-        """The imports of the fork server: the project's, and those of torch on the device."""
-        preload = list(self.config.measure.preload)
-        backend = _BACKEND_PACKAGES.get(device_kind(self.config.device))
-        if backend is not None and backend not in preload and "torch" in preload:
-            preload.insert(preload.index("torch") + 1, backend)
-        return preload
 
     def _explained(self, error: MeasuringError, python: Path | None) -> MeasuringError:
         """An error of starting or opening, with the faults that the device's probe reports; the CPU has no probe."""

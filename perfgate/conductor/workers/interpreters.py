@@ -15,8 +15,8 @@ import msgspec
 from perfgate.conductor.workers.cleanup import one_line
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.message import Message, as_message, english
+from perfgate.document.testbed import Environment
 from perfgate.errors import ConfigError, UsageError
-from perfgate.protocol import InterpreterAbout
 
 # Several questions to a vendor's tool, each of which may take TOOL_SECONDS.
 ANSWER_SECONDS = 120.0
@@ -85,10 +85,10 @@ def _ask_module(
     return one_line(complaint) or f"exit code {process.returncode}"
 
 
-def ask_about(python: Path, environment: Mapping[str, str], *, cwd: Path, remedy: str) -> InterpreterAbout:
+def ask_about(python: Path, environment: Mapping[str, str], *, cwd: Path, remedy: str) -> Environment:
     """An interpreter's version and packages. Raises ConfigError with the remedy when no worker can run in it."""
     try:
-        answer = _ask_module(python, ["perfgate.measuring.worker.about"], environment, InterpreterAbout, cwd=cwd)
+        answer = _ask_module(python, ["perfgate.measuring.worker.about"], environment, Environment, cwd=cwd)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(
             "{python} cannot be started: {error}; {remedy}", python=python, error=error, remedy=remedy

@@ -117,7 +117,10 @@ def provide_virtualenv(plan: SetupPlan, *, cache: Path, environ: Mapping[str, st
     """
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        _forget_unused(cache)
+        for mark in cache.glob(f"*/{_COMPLETE}"):
+            with suppress(OSError):
+                if time.time() - mark.stat().st_mtime > UNUSED_SECONDS:
+                    remove_folder(mark.parent)
         folder = cache / plan.key
         with _locked(cache / f"{plan.key}.lock", say):
             reused = (folder / _COMPLETE).exists()
@@ -269,13 +272,6 @@ def _locked(path: Path, say: Say) -> Iterator[None]:
             yield
         finally:
             os.close(descriptor)
-
-
-def _forget_unused(cache: Path) -> None:
-    for mark in cache.glob(f"*/{_COMPLETE}"):
-        with suppress(OSError):
-            if time.time() - mark.stat().st_mtime > UNUSED_SECONDS:
-                remove_folder(mark.parent)
 
 
 # --- the requirements of a side

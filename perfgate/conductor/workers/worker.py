@@ -255,7 +255,12 @@ class ForkServer:
                 self._note_exit(message)
             waited = time.monotonic() - started
             if waited > timeout and worker_id is not None:
-                raise self._silent(timeout)
+                # The next worker gets a new server.
+                state = _kernel_state(self._process.pid)
+                self._kill()
+                message = Message("worker.server-silent", {"seconds": timeout, "state": state})
+                detail = ErrorDetail(kind="timeout", message=message, log_tail=log_tail(self._log))
+                raise WorkerError(detail, alive=False)
             if waited > timeout:
                 raise MeasuringError(
                     "{doing} took longer than {timeout:.0f} s; raise [measure] load_timeout",
@@ -264,13 +269,6 @@ class ForkServer:
                 )
             if waited > 1:
                 self._say(f"{shown(doing)} ({waited:.0f} s)")
-
-    def _silent(self, seconds: float) -> WorkerError:
-        """Kill a server that does not answer: the next worker gets a new one."""
-        state = _kernel_state(self._process.pid)
-        self._kill()
-        message = Message("worker.server-silent", {"seconds": seconds, "state": state})
-        return WorkerError(ErrorDetail(kind="timeout", message=message, log_tail=log_tail(self._log)), alive=False)
 
     def _poll(self, seconds: float) -> bytes | None:
         try:

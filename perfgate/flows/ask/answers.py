@@ -21,9 +21,8 @@ from perfgate.errors import UnknownRunError, UsageError
 from perfgate.flows.ask.arguments import (
     ChangeArguments,
     CompareArguments,
-    GateArguments,
+    ListArguments,
     NoArguments,
-    RegressionArguments,
     SuggestionArguments,
     TopArguments,
 )
@@ -65,7 +64,7 @@ def _project(project: str, sources: Sources) -> StoredProject | None:
     )
 
 
-def regressions(asked: RegressionArguments, sources: Sources) -> TrendDocument:
+def regressions(asked: ListArguments, sources: Sources) -> TrendDocument:
     trend = _main(sources, sources.project(asked.project)).trend
     return narrowed(trend, trend.open_regressions[: asked.limit], most=_CHANGES_LISTED)
 
@@ -118,7 +117,7 @@ def top(asked: TopArguments, sources: Sources) -> TopDocument:
     return replace(found, timelines=timelines)
 
 
-def gates(asked: GateArguments, sources: Sources) -> GateVerdicts:
+def gates(asked: ListArguments, sources: Sources) -> GateVerdicts:
     project, store = sources.project(asked.project), sources.opened()
     kept = store.gates(project)
     history = gate_history(kept, store.accepted(project), store.triages(project))

@@ -11,24 +11,28 @@ from perfgate.document.trace import TopKey
 
 # PostgreSQL stores no NUL in a text.
 _NO_NUL = r"^[^\x00]*$"
-_Project = Annotated[
-    str, Meta(max_length=300, pattern=_NO_NUL, description="The project; not needed if there is only one.")
-]
 _Run = Annotated[str, Meta(min_length=4, max_length=64, pattern="^[0-9a-fA-F]*$")]
+
+
+class ProjectArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A question about a project of the store."""
+
+    project: Annotated[
+        str, Meta(max_length=300, pattern=_NO_NUL, description="The project; not needed if there is only one.")
+    ] = ""
 
 
 class NoArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A question without details."""
 
 
-class RegressionArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The project whose open regressions are asked for."""
+class ListArguments(ProjectArguments, frozen=True, kw_only=True):
+    """How many of its open regressions or of its newest verdicts to list."""
 
-    project: _Project = ""
-    limit: Annotated[int, Meta(ge=1, le=100, description="So many regressions at most.")] = 20
+    limit: Annotated[int, Meta(ge=1, le=1000, description="So many entries at most.")] = 20
 
 
-class ChangeArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ChangeArguments(ProjectArguments, frozen=True, kw_only=True):
     """A change of main."""
 
     commit: Annotated[
@@ -40,19 +44,17 @@ class ChangeArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             description="The first bad commit, or its beginning.",
         ),
     ]
-    project: _Project = ""
 
 
-class CompareArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CompareArguments(ProjectArguments, frozen=True, kw_only=True):
     """Two stored runs."""
 
     earlier: Annotated[_Run, Meta(description="The id of the earlier run, or its beginning.")]
     later: Annotated[_Run, Meta(description="The id of the later run, or its beginning.")]
-    project: _Project = ""
     limit: Annotated[int, Meta(ge=1, le=1000, description="So many numbers at most.")] = 50
 
 
-class SuggestionArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SuggestionArguments(ProjectArguments, frozen=True, kw_only=True):
     """A stored run."""
 
     run: Annotated[
@@ -63,7 +65,6 @@ class SuggestionArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
             description="The id of a run, or its beginning; the newest if not given.",
         ),
     ] = ""
-    project: _Project = ""
 
 
 class TopArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -83,10 +84,3 @@ class TopArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = "type"
     host: Annotated[bool, Meta(description="Operators of the host, even if the recording has a device.")] = False
     limit: Annotated[int, Meta(ge=1, le=1000, description="So many rows of each timeline at most.")] = 20
-
-
-class GateArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The project whose verdicts are asked for."""
-
-    project: _Project = ""
-    limit: Annotated[int, Meta(ge=1, le=1000, description="So many of the newest verdicts.")] = 20

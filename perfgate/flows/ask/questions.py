@@ -16,9 +16,8 @@ from perfgate.flows.ask import answers
 from perfgate.flows.ask.arguments import (
     ChangeArguments,
     CompareArguments,
-    GateArguments,
+    ListArguments,
     NoArguments,
-    RegressionArguments,
     SuggestionArguments,
     TopArguments,
 )
@@ -70,7 +69,7 @@ QUESTIONS: Mapping[str, Question[Any, Any]] = {
         Question(
             "regressions",
             "List the open regressions of main: what moved, by how much, since which commit, and how sure that is.",
-            RegressionArguments,
+            ListArguments,
             TrendDocument,
             answers.regressions,
         ),
@@ -100,7 +99,7 @@ QUESTIONS: Mapping[str, Question[Any, Any]] = {
         Question(
             "gates",
             "Show the verdicts on changes, and whether they justify a gate that blocks.",
-            GateArguments,
+            ListArguments,
             GateVerdicts,
             answers.gates,
         ),

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from perfgate.conductor.workers.environment import in_ci, worker_environment
 from perfgate.conductor.workers.interpreters import (
     RUNNING,
@@ -159,7 +161,7 @@ def _describe(
         )
         environment = with_code(environment, share_code(scratch / "code"))
         about = ask_about(choice.python or RUNNING, environment, cwd=scratch, remedy=choice.remedy)
-    return Environment(kind=choice.kind, python=about.python, requirements=requirements, packages=about.packages)
+    return msgspec.structs.replace(about, kind=choice.kind, requirements=requirements)
 
 
 def _ran_with_what_is_installed(differing: list[str]) -> Message:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from perfgate.conductor.machine.lock import LOCK_SECONDS, lock_path, machine_lock
-from perfgate.conductor.sides.reads import ReadWatch, watch_reads
+from perfgate.conductor.sides.reads import watch_reads
 from perfgate.conductor.workers.bench import Checkout
 from perfgate.config import Config, load_config
 from perfgate.document.artifact import CheckDocuments
 from perfgate.document.decision import DecisionDocument
-from perfgate.document.files import write_run
+from perfgate.document.files import write_document
 from perfgate.document.history import write_history
 from perfgate.document.run import RunDocument
 from perfgate.errors import UsageError
@@ -114,7 +113,9 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
                 options=options,
                 progress=progress,
             )
-            reads = _files_read(watches)
+            # Base reads its workload files from the harness checkout.
+            read = {name: watch.files_read() if watch else None for name, watch in watches.items()}
+            reads = together(read["base"], read.get("harness")), read["head"]
         ended = replace(session, finished_at=now())
         finished = job._replace(session=ended, earlier=measured.added_to)
     base, head = (
@@ -142,7 +143,7 @@ def _judge(
     decision_to_draw = decide(base, head, policy=job.policy, history=history)
     head = with_pair_flames(base, head, flames, decision_to_draw, out, options.language)
     for side, run in (("base", base), ("head", head)):
-        write_run(out / side / "run.json", run)
+        write_document(out / side / "run.json", run)
     decision = decide_with_advice(
         base, head, policy=job.policy, history=history, chosen_because=job.sides.base.because, required=required
     )
@@ -150,17 +151,13 @@ def _judge(
     return decision
 
 
-def _earlier(out: Path, sides: Sides, config: Config, options: CheckOptions, progress: Progress) -> CheckDocuments | None:
+def _earlier(
+    out: Path, sides: Sides, config: Config, options: CheckOptions, progress: Progress
+) -> CheckDocuments | None:
     """The earlier result that this check adds to: the one in its own folder, or an earlier attempt of its CI job."""
     if options.append_from:
         return find_attempt(options.append_from, sides, config, options.workloads, say=progress.note)
     return find_earlier(out, base_commit=sides.base.commit, head_commit=sides.head) if options.append else None
-
-
-def _files_read(watches: Mapping[str, ReadWatch | None]) -> tuple[list[str] | None, list[str] | None]:
-    """The files that base and head read; base reads its workload files from the harness checkout."""
-    read = {name: watch.files_read() if watch else None for name, watch in watches.items()}
-    return together(read["base"], read.get("harness")), read["head"]
 
 
 def _with_budgets(config: Config, factor: float) -> Config:

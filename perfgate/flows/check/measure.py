@@ -69,7 +69,8 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
         pythons=(base.python, head.python),
     ) as bench:
         job.seals.add([bench.seal_shared_code()], "base", "head")
-        testbeds = _testbeds(bench, base, head)
+        testbed = bench.testbed(head.python)
+        testbeds = (testbed, testbed) if base.python == head.python else (bench.testbed(base.python), testbed)
         job = _adding_to(job, testbeds[1], options, progress)
         measured = Measured(testbeds, added_to=job.earlier)
         check = _CheckMeasurement(bench, job, {"base": base, "head": head}, options, progress, forecast, measured)
@@ -229,7 +230,10 @@ class _CheckMeasurement:
         def enough() -> bool:
             watcher.put_into(pairs.base, pairs.head)
             look = self._look_at(name, to_come=to_come)
-            self.forecast.needed = _with_twins(look.pairs_needed(), job)
+            needed = look.pairs_needed()
+            # The pairs up to the first look with so many, including those of base against base.
+            ends = [planned for planned in policy.looks if needed is not None and planned >= needed]
+            self.forecast.needed = ends[0] + self.job.config.gate.aa_pairs if ends else None
             return decided(look.comparisons, policy.looks) if decided else not look.more_pairs_would_help()
 
         def before_pair() -> None:
@@ -341,8 +345,13 @@ def _notes_of_side(bench: Bench, job: Job, checkout: Checkout, side: Side) -> li
 
 def _notes_of_job(bench: Bench, job: Job, options: CheckOptions, refused: list[str]) -> list[Message]:
     """The notes for both sides' documents; in the workloads ``refused``, the check rejects the output of both sides."""
+    config = job.config
+    functions, jobs = config.selected(options.workloads), config.selected_jobs(options.workloads)
+    selected = {*(one.name for one in functions), *(one.name for one in jobs)}
+    known = [*(one.name for one in config.references), *(one.name for one in config.jobs)]
+    names = [name for name in known if name not in selected]
     return [
-        *_unselected_note(job, options),
+        *([Message("notes.not-selected", {"names": list(names)})] if names else []),
         *([Message("notes.check-refuses-both", {"names": refused})] if refused else []),
         *job_notes(os.environ, job.out),
         *bench.cache_notes(),
@@ -364,15 +373,6 @@ def _adding_to(job: Job, testbed: Testbed, options: CheckOptions, progress: Prog
         )
         return job._replace(earlier=None)
     return job
-
-
-def _unselected_note(job: Job, options: CheckOptions) -> list[Message]:
-    config = job.config
-    functions, jobs = config.selected(options.workloads), config.selected_jobs(options.workloads)
-    selected = {*(one.name for one in functions), *(one.name for one in jobs)}
-    known = [*(one.name for one in config.references), *(one.name for one in config.jobs)]
-    names = [name for name in known if name not in selected]
-    return [Message("notes.not-selected", {"names": list(names)})] if names else []
 
 
 def _needs_turns(step: StepResult) -> bool:
@@ -401,14 +401,3 @@ def _steps(policy: Policy, options: CheckOptions) -> tuple[tuple[int, ...], tupl
     unasked = informing if options.steps is None else []
     long = {number: CARDS[number].long_seconds for number in unasked if CARDS[number].long_seconds}
     return tuple(sorted(deciding)), tuple(number for number in informing if number not in long), long
-
-
-def _testbeds(bench: Bench, base: Checkout, head: Checkout) -> tuple[Testbed, Testbed]:
-    testbed = bench.testbed(head.python)
-    return (testbed, testbed) if base.python == head.python else (bench.testbed(base.python), testbed)
-
-
-def _with_twins(pairs: int | None, job: Job) -> int | None:
-    """The planned pairs up to the first look with ``pairs`` base–head pairs, including those of base against base."""
-    looks = [look for look in job.policy.looks if pairs is not None and look >= pairs]
-    return looks[0] + job.config.gate.aa_pairs if looks else None

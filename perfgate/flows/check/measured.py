@@ -16,7 +16,6 @@ from perfgate.conductor.workers.seals import Seals
 from perfgate.config import Config
 from perfgate.document.artifact import CheckDocuments
 from perfgate.document.decision import Policy
-from perfgate.document.job import JobRecord
 from perfgate.document.message import Message
 from perfgate.document.run import Harness, RunDocument, Session, Side
 from perfgate.document.testbed import Testbed
@@ -103,6 +102,11 @@ def _without_profiles(job: Job, measured: Measured) -> tuple[RunDocument, RunDoc
         environment.record and msgspec.structs.replace(environment.record, loaded=loaded)
         for environment, loaded in zip((job.environments.base, job.environments.head), measured.loaded)
     ]
+    searched = [(record.name, record.rate) for record in records if record.rate is not None]
+    of_rates = [
+        Message("notes.job-rate", {"workload": name, "rate": f"{rate:.3g}", "load": f"{RATE_SHARE * rate:.3g}"})
+        for name, rate in searched
+    ]
     return (
         msgspec.structs.replace(
             base,
@@ -119,14 +123,6 @@ def _without_profiles(job: Job, measured: Measured) -> tuple[RunDocument, RunDoc
             turns=[turn for one in measured.jobs for turn in one.head],
             environment=environments[1],
             harness=measured.harnesses[1],
-            warnings=[*job.environments.notes, *_searched_rates(records), *head.warnings],
+            warnings=[*job.environments.notes, *of_rates, *head.warnings],
         ),
     )
-
-
-def _searched_rates(records: list[JobRecord]) -> list[Message]:
-    found = [(record.name, record.rate) for record in records if record.rate is not None]
-    return [
-        Message("notes.job-rate", {"workload": name, "rate": f"{rate:.3g}", "load": f"{RATE_SHARE * rate:.3g}"})
-        for name, rate in found
-    ]

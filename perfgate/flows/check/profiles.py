@@ -50,7 +50,10 @@ class KeptProfiles:
                 shutil.rmtree(sampled.folder, ignore_errors=True)
             try:
                 (timeline,) = trace.read(file).timelines
-                trees[side] = _per_unit(tree_of(timeline, workload), sampled.units)
+                # Times per unit of work: the sides did different amounts of work while they were sampled.
+                tree = tree_of(timeline, workload)
+                costs = tree.head and msgspec.structs.replace(tree.head, units=max(1, sampled.units))
+                trees[side] = msgspec.structs.replace(tree, head=costs, unit="call")
             except (DocumentError, ValueError):  # no stack was sampled
                 continue
         return (
@@ -75,9 +78,3 @@ class KeptProfiles:
             copy = folder / f"{trace_name(workload, f'operators-{number}')}{suffix}"
             shutil.copyfile(file, copy)
             self.artifacts[side].append(artifact_of(copy, copy.read_bytes(), "trace", workload=workload))
-
-
-def _per_unit(tree: FlameTree, units: int) -> FlameTree:
-    """The tree with times per unit of work, because the sides did different amounts of work while they were sampled."""
-    costs = tree.head and msgspec.structs.replace(tree.head, units=max(1, units))
-    return msgspec.structs.replace(tree, head=costs, unit="call")

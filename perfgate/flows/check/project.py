@@ -21,7 +21,12 @@ def project_of_change(directory: Path, options: CheckOptions) -> Path:
         return directory
     repository = Repository(directory)
     prefix = repository.prefix(directory)
-    owners = {owner_of(file, projects, prefix) for file in _changed_files(repository, options)}
+    if options.head:
+        head = repository.resolve(options.head)
+    else:
+        head = repository.snapshot()[0] if options.work_tree else repository.head()
+    base = repository.choose_base(options.base or repository.main_branch(fetch=True), head)
+    owners = {owner_of(file, projects, prefix) for file in repository.files_between(base.commit, head)}
     touched = sorted(owner for owner in owners if owner is not None)
     if len(touched) == 1 and None not in owners:
         return directory / touched[0]
@@ -39,15 +44,6 @@ def project_of_change(directory: Path, options: CheckOptions) -> Path:
         why=why,
         choices=choices(touched or projects),
     )
-
-
-def _changed_files(repository: Repository, options: CheckOptions) -> list[str]:
-    if options.head:
-        head = repository.resolve(options.head)
-    else:
-        head = repository.snapshot()[0] if options.work_tree else repository.head()
-    base = repository.choose_base(options.base or repository.main_branch(fetch=True), head)
-    return repository.files_between(base.commit, head)
 
 
 def owner_of(file: str, projects: Sequence[str], prefix: str) -> str | None:

@@ -78,7 +78,10 @@ def python_of(options: InitOptions, project: NewProject) -> str:
 def inputs_of(repository: Repository, folder: Path, forge: Forge, options: InitOptions, project: NewProject) -> Inputs:
     """The inputs by name, without those equal to their defaults and without ``package``."""
     below, labels = repository.prefix(folder), _labels(options, forge)
-    setup, python = options.setup or (_installation(below) if needs_lock(options) else ""), python_of(options, project)
+    setup, python = options.setup or "", python_of(options, project)
+    if not setup and needs_lock(options):
+        # If one package of the lock file has hashes, pip requires them for all.
+        setup = shlex.join(["python", "-m", "pip", "install", "-r", str(Path(below) / LOCK)])
     version = python if re.fullmatch(r"3\.\d+", python) else ""
     publishing = list(options.publish_labels or ())
     inputs: Inputs = {"directory": below}
@@ -90,7 +93,9 @@ def inputs_of(repository: Repository, folder: Path, forge: Forge, options: InitO
         container = json.dumps({"image": options.image, **more} if more else options.image) if options.image else ""
         inputs.update({"runs-on": json.dumps(labels or "ubuntu-latest"), "container": container})
         inputs.update({"publish-on": json.dumps(publishing) if publishing else ""})
-        inputs.update({"python-version": version, "setup": setup, "lfs": _has_large_files(repository)})
+        asked = ["grep", "--quiet", "--fixed-strings", "filter=lfs", "--", ":(glob)**/.gitattributes"]
+        uses_lfs = run_git(repository.root, asked, {}).code == 0
+        inputs.update({"python-version": version, "setup": setup, "lfs": uses_lfs})
     inputs["submodules"] = "recursive" if (repository.root / ".gitmodules").is_file() else ""
     inputs["python"] = "" if version else python
     inputs["fail-on"] = "never"
@@ -101,14 +106,3 @@ def _labels(options: InitOptions, forge: Forge | None = None) -> list[str]:
     if options.labels or options.device not in _LABELS:
         return list(options.labels or ())
     return [*(["self-hosted"] if forge == "github" else []), _LABELS[options.device]]
-
-
-def _installation(below: str) -> str:
-    """The shell line that installs the lock file; if one package has hashes, pip requires them for all."""
-    return shlex.join(["python", "-m", "pip", "install", "-r", str(Path(below) / LOCK)])
-
-
-def _has_large_files(repository: Repository) -> bool:
-    """Whether the repository keeps files in Git LFS."""
-    asked = ["grep", "--quiet", "--fixed-strings", "filter=lfs", "--", ":(glob)**/.gitattributes"]
-    return run_git(repository.root, asked, {}).code == 0

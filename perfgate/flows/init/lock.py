@@ -89,7 +89,10 @@ def lock_project(declared: Declared, folder: Path, *, python: str, imported: Ite
     pins = _closure(roots, declared, folder)
     unhashed = _why_unhashed(pins, python)
     if not unhashed:
-        pins, unhashed = _hashed(pins)
+        hashes, complaint = find_hashes({(pin.name, pin.version, pin.index) for pin in pins if not pin.hashes})
+        pins = [pin if pin.hashes else replace(pin, hashes=hashes.get(pin.name, ())) for pin in pins]
+        missing = [pin.name for pin in pins if not pin.hashes]
+        unhashed = complaint or (f"the index has no hash of {missing[0]}" if missing else "")
     left_out = [name for name in declared.conda if name not in conda]
     return Lock(declared, folder, python, pins, left_out, unhashed)
 
@@ -235,14 +238,6 @@ def _why_unhashed(pins: Iterable[Pin], python: str) -> str:
     if addresses := [pin.name for pin in pins if not pin.version]:
         return f"{addresses[0]} is not of an index"
     return ""
-
-
-def _hashed(pins: Sequence[Pin]) -> tuple[list[Pin], str]:
-    """The pins with the hashes of their files, and the reason if hashes are missing."""
-    hashes, complaint = find_hashes({(pin.name, pin.version, pin.index) for pin in pins if not pin.hashes})
-    hashed = [pin if pin.hashes else replace(pin, hashes=hashes.get(pin.name, ())) for pin in pins]
-    missing = [pin.name for pin in hashed if not pin.hashes]
-    return hashed, complaint or (f"the index has no hash of {missing[0]}" if missing else "")
 
 
 def _remedy() -> Activity:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from perfgate.document.decision import DecisionDocument, Verdict
-from perfgate.document.files import write_decision, write_joint_decision, write_text_atomically
+from perfgate.document.files import write_document, write_text_atomically
 from perfgate.document.joint import JointDecision, VerdictOnTestbed
 from perfgate.document.message import Message
 from perfgate.errors import EXIT_BUG, PerfgateError
@@ -132,12 +132,12 @@ class Published:
         for artifact in self.artifacts:
             folder = out / artifact.testbed
             folder.mkdir(parents=True, exist_ok=True)
-            write_decision(folder / "decision.json", artifact.decision)
+            write_document(folder / "decision.json", artifact.decision)
             if artifact.page is not None:
                 write_text_atomically(folder / "report.html", artifact.page)
         write_text_atomically(out / "comment.md", self.text)
         if self.is_joint:
-            write_joint_decision(out / "joint.json", self._document())
+            write_document(out / "joint.json", self._document())
 
     def _columns(self) -> list[MatrixColumn]:
         return [artifact.column for artifact in self.artifacts if artifact.column is not None]

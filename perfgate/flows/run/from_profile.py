@@ -12,7 +12,7 @@ import msgspec
 
 from perfgate import trace
 from perfgate.config import CONFIG_NAME, Config, load_config
-from perfgate.document.files import write_run
+from perfgate.document.files import write_document
 from perfgate.document.message import Message, english, together
 from perfgate.document.run import FROM_PROFILE, RunDocument, Source, StepResult, Value, WorkloadRecord
 from perfgate.errors import DocumentError, UsageError
@@ -110,7 +110,7 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
         advisories=advised.found,
         warnings=[*_warnings(recording, summaries, unknown(testbed), incomplete), *advised.warnings],
     )
-    write_run(out / "run.json", run)
+    write_document(out / "run.json", run)
     return run
 
 
@@ -157,10 +157,11 @@ def _refuse_silent(recording: Recording, summaries: Sequence[DeviceSummary]) -> 
 def _refuse_cut_off(profile: Path, files: list[RecordingFile]) -> None:
     """Raise DocumentError if a table of kernels ends in the middle of a line: its counts would be too low."""
     if names := cut_off_tables(files):
+        *first, last = names
         raise DocumentError(
             "{profile}: {names} is cut off in its last line; copy the recording again, or have it analysed again",
             profile=profile,
-            names=_listed(names),
+            names=f"{', '.join(first)} and {last}" if first else last,
         )
 
 
@@ -234,8 +235,3 @@ def _counted_once(summaries: Sequence[DeviceSummary]) -> list[Message]:
         shapes = ", ".join(summary.shape for summary in once)
         warnings.append(Message("notes.counted-in-one", {"unit": once[0].unit, "shapes": shapes}))
     return warnings
-
-
-def _listed(words: Sequence[str]) -> str:
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from perfgate.conductor.workers.environment import in_ci
 from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import Config
 from perfgate.document.decision import DecisionDocument
-from perfgate.document.files import read_run, write_run
+from perfgate.document.files import read_run, write_document
 from perfgate.document.run import RunDocument, Source
 from perfgate.document.testbed import Environment
 from perfgate.errors import DocumentError, RepositoryError
@@ -132,28 +131,23 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
         failed_pairs=[failed for job in jobs for failed in job.failed],
         notes=notes,
     )
+    # A report of main names an uplift by the packages and the container image.
+    image = next((os.environ[name] for name in IMAGE_VARIABLES if os.environ.get(name)), "")[:_MOST_IMAGE]
+    packages = installed_packages()
     run = msgspec.structs.replace(
         run,
         jobs=[job.record for job in jobs],
         turns=[turn for job in jobs for turn in job.head],
         files_read=files_read,
-        environment=_environment(os.environ),
+        environment=Environment(kind="running", python=platform.python_version(), packages=packages, image=image),
     )
     if repository:
         remember_reads(repository, (run,))
     run = with_flame_graph(run, out, say=progress.status, language=options.language)
     advised = advise_run(run, out, progress.status)
     run = msgspec.structs.replace(run, advisories=advised.found, warnings=[*run.warnings, *advised.warnings])
-    write_run(out / "run.json", run)
+    write_document(out / "run.json", run)
     return run
-
-
-def _environment(environ: Mapping[str, str]) -> Environment:
-    """The packages and the container image, by which a report of main names an uplift."""
-    image = next((environ[name] for name in IMAGE_VARIABLES if environ.get(name)), "")
-    return Environment(
-        kind="running", python=platform.python_version(), packages=installed_packages(), image=image[:_MOST_IMAGE]
-    )
 
 
 def _durations(path: Path) -> dict[str, dict[int, float]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from perfgate.document.decision import DecisionDocument, Policy
-from perfgate.document.files import read_run, write_decision, write_text_atomically
+from perfgate.document.files import read_run, write_document, write_text_atomically
 from perfgate.document.history import History
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
@@ -62,7 +62,7 @@ def write_decision_folder(
     out: Path, decision: DecisionDocument, base: RunDocument | None, head: RunDocument, language: Language = "en"
 ) -> None:
     """Write decision.json, comment.md and report.html; ``base`` is None if the head alone was judged."""
-    write_decision(out / "decision.json", decision)
+    write_document(out / "decision.json", decision)
     context = comment_context(decision, language, folder_to_name(out))
     write_text_atomically(out / "comment.md", render_comment(decision, context))
     write_text_atomically(out / "report.html", render_html(decision, base, head, language))
@@ -70,7 +70,7 @@ def write_decision_folder(
 
 def write_skipped(out: Path, decision: DecisionDocument, language: Language = "en") -> None:
     """Write decision.json and comment.md of a decision not to measure; a report page would be empty."""
-    write_decision(out / "decision.json", decision)
+    write_document(out / "decision.json", decision)
     write_text_atomically(out / "comment.md", render_comment(decision, comment_context(decision, language)))
 
 

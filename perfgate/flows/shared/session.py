@@ -7,6 +7,7 @@ import os
 import secrets
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -124,6 +125,11 @@ def assemble_run(
     notes: Iterable[Message] = (),
 ) -> RunDocument:
     """Make the run document from the measured findings; non-empty logs in ``folder`` are kept as artifacts."""
+    unchecked = [
+        Message("notes.no-check", {"workload": finding.workload.name})
+        for finding in findings
+        if any(check.status == "not_checked" for check in finding.correctness)
+    ]
     return RunDocument(
         perfgate_version=__version__,
         side=side,
@@ -140,7 +146,12 @@ def assemble_run(
         replicates=replicates or [],
         failed_pairs=failed_pairs or [],
         artifacts=[artifact for finding in findings for artifact in finding.artifacts] + log_artifacts(folder),
-        warnings=[*_device_warnings(testbed), *_warnings(findings), *notes],
+        warnings=[
+            *_device_warnings(testbed),
+            *unchecked,
+            *chain.from_iterable(one.warnings for one in findings),
+            *notes,
+        ],
     )
 
 
@@ -176,15 +187,6 @@ def artifact_of(
         sha256=hashlib.sha256(data).hexdigest(),
         workload=workload,
     )
-
-
-def _warnings(findings: list[Findings]) -> list[Message]:
-    unchecked = [
-        Message("notes.no-check", {"workload": finding.workload.name})
-        for finding in findings
-        if any(check.status == "not_checked" for check in finding.correctness)
-    ]
-    return unchecked + [warning for finding in findings for warning in finding.warnings]
 
 
 def _device_warnings(testbed: Testbed) -> list[Message]:

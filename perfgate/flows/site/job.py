@@ -20,15 +20,10 @@ from perfgate.judging.report.render.site.addresses import OVERVIEW, SiteLinks, i
 from perfgate.locale import Language, sentence
 
 NEWEST = 100
+# The pages that a site consists of, so that the next one removes those that it no longer has.
 _LIST_FILE = "site.json"
 _MOST_LIST_BYTES = 4 * 1024 * 1024
 _FOLDERS = ("series", "runs", "compare")
-
-
-class SiteFiles(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The pages that a site consists of, so that the next one removes those that it no longer has."""
-
-    pages: list[str]
 
 
 @dataclass(frozen=True)
@@ -72,7 +67,7 @@ def write_site(request: SiteRequest, doors: Doors, progress: Progress) -> Writte
     removed = sorted(set(before) - set(addresses))
     for address in removed:
         (request.out / address).unlink(missing_ok=True)
-    write_atomically(request.out / _LIST_FILE, msgspec.json.encode(SiteFiles(pages=sorted(addresses))))
+    write_atomically(request.out / _LIST_FILE, msgspec.json.encode(sorted(addresses)))
     shown = sum(address.startswith("runs/") and run_of(address) is not None for address in addresses)
     return WrittenSite(pages=len(addresses), removed=len(removed), runs=len(content.runs), shown=shown)
 
@@ -102,10 +97,10 @@ def _pages_before(out: Path) -> list[str]:
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_LIST_BYTES + 1)
-        listed = msgspec.convert(parse_json(data, name=str(path), max_bytes=_MOST_LIST_BYTES), SiteFiles)
+        listed = msgspec.convert(parse_json(data, name=str(path), max_bytes=_MOST_LIST_BYTES), list[str])
     except (OSError, msgspec.ValidationError) as error:
         raise DocumentError("{path}: {error}; remove it, and old pages of runs stay", path=path, error=error) from error
-    return [address for address in listed.pages if is_address(address)]
+    return [address for address in listed if is_address(address)]
 
 
 def _prepare(out: Path) -> None:

@@ -165,18 +165,14 @@ def _pairs(base: Sequence[_SideRow], head: Sequence[_SideRow], tolerance: float)
             gone.append(before[id(aligned.base)])
         else:
             one, other = before[id(aligned.base)], after[id(aligned.head)]
-            pairs.append(_Pair([one], [other], _change(aligned, one, other, tolerance)))
+            change: DiffChange = aligned.change(tolerance=tolerance)
+            overlap = max(one.times) >= min(other.times) and max(other.times) >= min(one.times)
+            if len(one.times) + len(other.times) > 2 and overlap and change in ("slower", "faster"):
+                change = "same"  # several recordings of one program differ as much
+            pairs.append(_Pair([one], [other], change))
     return sorted(
         [*pairs, *_replaced(gone, new)], key=lambda pair: (-abs(pair.delta), (pair.head or pair.base)[0].row.op)
     )
-
-
-def _change(aligned: AlignedRow, base: _SideRow, head: _SideRow, tolerance: float) -> DiffChange:
-    """Several recordings with overlapping ranges are the same: they differ no more than recordings of one program do."""
-    change = aligned.change(tolerance=tolerance)
-    overlap = max(base.times) >= min(head.times) and max(head.times) >= min(base.times)
-    several = len(base.times) + len(head.times) > 2
-    return "same" if several and overlap and change in ("slower", "faster") else change
 
 
 def _replaced(gone: Sequence[_SideRow], new: Sequence[_SideRow]) -> Iterator[_Pair]:

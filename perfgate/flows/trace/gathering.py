@@ -83,7 +83,11 @@ def gather_tables(
     With them come the recordings that could not be read; both are in their order below the folders. Raises UsageError without a
     recording, and ClusterRefusedError if the cluster cannot be used.
     """
-    _check(places, workers, on)
+    elsewhere = next((place for place in places if place.host is not None), None)
+    if on is None and elsewhere is not None:
+        raise UsageError("{place} is on a node of a cluster; name the cluster with --on", place=elsewhere)
+    if on is not None and workers is not None:
+        raise UsageError("--workers counts processes of this machine; with --on the cluster decides how many tasks run")
     # A worker of a cluster has another current folder.
     places = places if on is None else [place._replace(path=place.path.absolute()) for place in places]
     listed: dict[Place, Listed] = {
@@ -109,14 +113,6 @@ def gather_tables(
     ordered = [found[recording] for recording in _all(listed)]
     left_out = [one for one in [*listed.values(), *ordered] if isinstance(one, LeftOutRecording)]
     return [one for one in ordered if isinstance(one, ReducedRecording)], left_out
-
-
-def _check(places: Sequence[Place], workers: int | None, on: Cluster | None) -> None:
-    elsewhere = next((place for place in places if place.host is not None), None)
-    if on is None and elsewhere is not None:
-        raise UsageError("{place} is on a node of a cluster; name the cluster with --on", place=elsewhere)
-    if on is not None and workers is not None:
-        raise UsageError("--workers counts processes of this machine; with --on the cluster decides how many tasks run")
 
 
 def _or_none_below(place: Place, recordings: list[Place]) -> Listed:

@@ -144,7 +144,12 @@ def _same_code(repository: Path, base: str, head: str, files: Sequence[str], env
     if not modified.keys() >= set(files):
         return False
     pairs = [modified[file] for file in files]
-    sizes = _sizes(repository, sorted({name for pair in pairs for name in pair}), environ)
+    objects = sorted({name for pair in pairs for name in pair})
+    command = ["cat-file", "--batch-check=%(objectname) %(objectsize)"]
+    listing = (
+        git_bytes(repository, command, environ, feed=b"".join(name + b"\n" for name in objects)) if objects else b""
+    )
+    sizes = {name: int(size) for name, size in (line.split() for line in listing.splitlines())}
     return max(sizes.values(), default=0) <= MAX_BYTES and all(
         same_code(*(git_bytes(repository, ["cat-file", "blob", name.decode()], environ) for name in pair))
         for pair in pairs
@@ -159,11 +164,3 @@ def _modified(repository: Path, base: str, head: str, environ: Mapping[str, str]
         for old_mode, new_mode, before, after, path in _MODIFIED.findall(git_bytes(repository, listing, environ))
         if old_mode == new_mode and new_mode in _REGULAR
     }
-
-
-def _sizes(repository: Path, objects: list[bytes], environ: Mapping[str, str]) -> dict[bytes, int]:
-    command = ["cat-file", "--batch-check=%(objectname) %(objectsize)"]
-    listing = (
-        git_bytes(repository, command, environ, feed=b"".join(name + b"\n" for name in objects)) if objects else b""
-    )
-    return {name: int(size) for name, size in (line.split() for line in listing.splitlines())}

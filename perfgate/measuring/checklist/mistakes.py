@@ -67,7 +67,8 @@ def explained(error: BaseException, project: ProjectCode | None) -> Message | st
     if project is None:
         return line
     place = _place(error, SourceLines(project.root))
-    hint = _hint(error, project, at_call=place is None)
+    own = _hint_on_project(error, project)
+    hint = (own, None) if own else hint_on(error, device_kind=project.device_kind, at_call=place is None)
     if place or hint:  # a sentence follows
         line = _telling(line, hint[1] if hint else None).rstrip(" .:!")
     message: Message | str = Message("mistake.at", {"error": line, "place": place}) if place else line
@@ -96,13 +97,6 @@ def _place(error: BaseException, lines: SourceLines) -> str | None:
 
 
 # --- hints
-
-
-def _hint(error: BaseException, project: ProjectCode, *, at_call: bool) -> tuple[Message, str | None] | None:
-    """The remedy, and the words of the error that identify the mistake; None for any words."""
-    if own := _hint_on_project(error, project):
-        return own, None
-    return hint_on(error, device_kind=project.device_kind, at_call=at_call)
 
 
 def _hint_on_project(error: BaseException, project: ProjectCode) -> Message | None:

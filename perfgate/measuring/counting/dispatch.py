@@ -240,7 +240,10 @@ class CountingMode(WatchingMode):
             add(COPIES, name, line)
             add(COPY_BYTES, name, line, target.numel() * target.element_size())
             add(NONCONTIGUOUS_COPIES, name, line, layout_differs(target, source))
-            waits = waits or _waits_for_copy(target, source, non_blocking=_asked_not_to_wait(name, args, keywords))
+            # The third argument of operators that copy in place.
+            in_place = name in _COPY_IN_PLACE or name == "aten::copy"
+            non_blocking = bool(keywords.get("non_blocking", args[2] if in_place and len(args) > 2 else False))
+            waits = waits or _waits_for_copy(target, source, non_blocking=non_blocking)
         add(SYNCS, name, line, waits and not self._waiting)
 
     def _is_low_precision(self, name: str, result: Any) -> bool:
@@ -251,7 +254,9 @@ class CountingMode(WatchingMode):
 
     def _remember(self, name: str, line: str | None, result: Any, *, older: Any) -> None:
         """Note the memory of a result, unless it is that of ``older`` tensors which the operator only changed."""
-        storages = [(tensor, weak_storage(tensor)) for tensor in _as_list(result) if self._is_counted(tensor)]
+        made = [tensor for tensor in _as_list(result) if isinstance(tensor, torch.Tensor)]
+        counted = [tensor for tensor in made if self._counts_host_memory or tensor.device.type != "cpu"]
+        storages = [(tensor, weak_storage(tensor)) for tensor in counted]
         new = [(tensor, at) for tensor, at in storages if at is not None and at.cdata not in self._seen_storages]
         if not new:
             return
@@ -265,9 +270,6 @@ class CountingMode(WatchingMode):
             self._tally.blocks.append(block)
             if self._tally.order is not None:
                 self._tally.live.add(block)
-
-    def _is_counted(self, result: Any) -> bool:
-        return isinstance(result, torch.Tensor) and (self._counts_host_memory or result.device.type != "cpu")
 
     def _counting(self, wait: HostWait) -> Callable[..., Any]:
         original = getattr(wait.owner, wait.name)
@@ -329,12 +331,6 @@ def _waits_for_copy(target: torch.Tensor, source: torch.Tensor, *, non_blocking:
     if target.device.type == source.device.type or "meta" in (target.device.type, source.device.type):
         return False
     return target.device.type == "cpu" or not (non_blocking and source.is_pinned())
-
-
-def _asked_not_to_wait(name: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
-    """``non_blocking`` of an operator that copies; it is the third argument of those that copy in place."""
-    in_place = name in _COPY_IN_PLACE or name == "aten::copy"
-    return bool(keywords.get("non_blocking", args[2] if in_place and len(args) > 2 else False))
 
 
 @lru_cache(maxsize=4096)

@@ -69,7 +69,8 @@ class CallLines:
         kind = _ROW_KINDS.get(self._kind[event])
         if kind is not None:
             op = self._events.names[int(self._events.group[event])]
-            return RowKey(op, kind, self._inputs(event), self._line(event))
+            above = next((above for above in self._callers(event) if above in self._lines), None)
+            return RowKey(op, kind, self._inputs(event), None if above is None else self._lines[above])
         while event != NOTHING_AROUND:
             if self._kind[event] == _PYTHON and (row := self._function(event)) is not None:
                 return row
@@ -106,10 +107,6 @@ class CallLines:
                 while above != NOTHING_AROUND and self._kind[above] == _OP:
                     self._lines.setdefault(above, operator.line)
                     above = self._around[above]
-
-    def _line(self, event: int) -> str | None:
-        above = next((above for above in self._callers(event) if above in self._lines), None)
-        return None if above is None else self._lines[above]
 
     def _inputs(self, event: int) -> str | None:
         """The form of the inputs: of the dispatched operator or the one around it, else as in the profile."""

@@ -275,13 +275,12 @@ def warm_up(
         calls=sum(lane.calls for lane in settled),
         steady=all(lane.steady for lane in settled),
         call_seconds=sum(lane.call_ns for lane in called.values()) / 1e9,
-        block_calls={shape: _calls_of_block(block_ns, lane.call_ns) for shape, lane in called.items()},
+        block_calls={
+            shape: 1 if _is_slow(lane.call_ns) else max(FEWEST_CALLS, math.ceil(block_ns / lane.call_ns))
+            for shape, lane in called.items()
+        },
         preprocess_calls={shape: math.ceil(block_ns / lane.call_ns) for shape, lane in preprocessed.items()},
     )
-
-
-def _calls_of_block(block_ns: int, call_ns: float) -> int:
-    return 1 if _is_slow(call_ns) else max(FEWEST_CALLS, math.ceil(block_ns / call_ns))
 
 
 def _is_slow(call_ns: float) -> bool:
@@ -309,18 +308,17 @@ def _settle(call: Callable[[], Any], *, device: Device, block_ns: int, settling_
         elapsed = device.clock_ns() - started
         if _is_slow(call_ns) and fastest[-1] >= (1 - AGREEMENT) * ([first_ns, *fastest][-2]):
             return SteadyState(used, True, first_ns, call_ns)
-        if _agree(fastest) or (elapsed >= settling_ns and _stopped_falling(fastest)):
+        if _is_settled(fastest[-IN_A_ROW:], may_wander=elapsed >= settling_ns):
             return SteadyState(used, True, first_ns, call_ns)
         if elapsed >= cap_ns:
             return SteadyState(used, False, first_ns, call_ns)
 
 
-def _agree(fastest: list[float]) -> bool:
-    last = fastest[-IN_A_ROW:]
-    return len(last) == IN_A_ROW and max(last) - min(last) <= AGREEMENT * min(last)
-
-
-def _stopped_falling(fastest: list[float]) -> bool:
-    last = fastest[-IN_A_ROW:]
-    falling = all(later < earlier for earlier, later in itertools.pairwise(last))
-    return len(last) == IN_A_ROW and not (falling and last[-1] < last[0] * (1 - AGREEMENT))
+def _is_settled(last: list[float], *, may_wander: bool) -> bool:
+    """Whether the fastest calls of the last blocks agree, or, if they ``may_wander``, at least do not fall any more."""
+    if len(last) < IN_A_ROW:
+        return False
+    if max(last) - min(last) <= AGREEMENT * min(last):
+        return True
+    falls = all(later < earlier for earlier, later in itertools.pairwise(last))
+    return may_wander and not (falls and last[-1] < last[0] * (1 - AGREEMENT))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -32,7 +32,12 @@ class Preprocessing:
         self._device = device
         self._cursor = 0
         self._marks: list[list[int]] = []
-        self._copies = _is_changed_by(self._runs, self._raws[0])
+        # Whether the stages change the raw batch they are given.
+        passed = batch = copied(self._raws[0])
+        before = _content(passed)
+        for run in self._runs:
+            batch = run(batch)
+        self._copies = before != _content(passed)
 
     def __call__(self) -> Any:
         self._cursor += 1
@@ -52,14 +57,6 @@ class Preprocessing:
         marks = np.asarray(self._marks[-calls:], dtype=np.int64)
         self._marks.clear()
         return np.diff(marks, axis=1)
-
-
-def _is_changed_by(runs: Sequence[Callable[[Any], Any]], raw: Any) -> bool:
-    passed = batch = copied(raw)
-    before = _content(passed)
-    for run in runs:
-        batch = run(batch)
-    return before != _content(passed)
 
 
 def _content(batch: Any) -> bytes | None:

@@ -62,7 +62,8 @@ def compare(
 ) -> Versus:
     """Time both ways in turns for about ``seconds``, and at least ``FEWEST_QUADS`` quads.
 
-    A block is so many calls as take 20 ms, each waited for; both ways make the same number, so that a call weighs the same.
+    A block is so many calls as take 20 ms, each waited for; both ways make the same number, so that a call weighs the same. A
+    quad has the mean over both blocks of each way of the median nanoseconds of a call.
     The speed-up is the Hodges-Lehmann estimate over the quads' log ratios of block medians, its interval by the exact
     signed-rank distribution. Warm-up, compilation included, is not timed.
     """
@@ -73,18 +74,12 @@ def compare(
     quads: list[tuple[float, float]] = []
     until = device.clock_ns() + int(seconds * 1e9)
     while len(quads) < FEWEST_QUADS or (device.clock_ns() < until and len(quads) < MOST_QUADS):
-        quads.append(_quad(first, second, device, calls, swapped=order.random() < 0.5))
+        swapped = order.random() < 0.5
+        outer, inner = (second, first) if swapped else (first, second)
+        blocks = [_block(way, device, calls) for way in (outer, inner, inner, outer)]
+        around, within = (blocks[0] + blocks[3]) / 2, (blocks[1] + blocks[2]) / 2
+        quads.append((within, around) if swapped else (around, within))
     return summarize_turns(np.asarray(quads))
-
-
-def _quad(
-    first: Callable[[], Any], second: Callable[[], Any], device: Device, calls: int, *, swapped: bool
-) -> tuple[float, float]:
-    """The mean over both blocks of each way of the median nanoseconds of a call."""
-    outer, inner = (second, first) if swapped else (first, second)
-    blocks = [_block(way, device, calls) for way in (outer, inner, inner, outer)]
-    around, within = (blocks[0] + blocks[3]) / 2, (blocks[1] + blocks[2]) / 2
-    return (within, around) if swapped else (around, within)
 
 
 def _block(call: Callable[[], Any], device: Device, calls: int) -> float:

@@ -9,14 +9,14 @@ import msgspec
 
 # Imported for nothing but the proof that it can be: a worker that lacks one of these would fail later, and less clearly.
 import perfgate.measuring.worker.server  # noqa: F401
+from perfgate.document.testbed import Environment
 from perfgate.measuring.checklist.runner import find_steps
-from perfgate.protocol import InterpreterAbout
 from perfgate.system.packages import installed_packages
 
 
 def main() -> None:
     find_steps()
-    about = InterpreterAbout(python=platform.python_version(), packages=installed_packages())
+    about = Environment(kind="running", python=platform.python_version(), packages=installed_packages())
     sys.stdout.write("\n" + msgspec.json.encode(about).decode() + "\n")
 
 

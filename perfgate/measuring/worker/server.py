@@ -112,7 +112,12 @@ class _Server:
             while True:
                 for key, _ in self.selector.select():
                     if key.fileobj is self.connection:
-                        self._answer(*receive_with_descriptor(self.connection))
+                        payload, descriptor = receive_with_descriptor(self.connection)
+                        request = fork_decoder.decode(payload)
+                        if isinstance(request, AdoptRequest):
+                            self._adopt(request)
+                        elif descriptor is not None:
+                            self._fork(request, descriptor)
                     else:
                         os.read(self.wake_up, 4096)
                         self._reap()
@@ -122,13 +127,6 @@ class _Server:
             for pid in self.workers:
                 kill_group(pid)
             kill_children(spare=())
-
-    def _answer(self, payload: bytes, descriptor: int | None) -> None:
-        request = fork_decoder.decode(payload)
-        if isinstance(request, AdoptRequest):
-            self._adopt(request)
-        elif descriptor is not None:
-            self._fork(request, descriptor)
 
     def _adopt(self, request: AdoptRequest) -> None:
         """Count a process that a worker has forked among the workers, if it is that worker's child: user code named it."""
@@ -199,7 +197,11 @@ def become_worker(request: ForkRequest, connection: socket.socket, *, parent: in
     code = 1
     try:
         code = _work(request, connection, parent)
-        _flush()
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, ValueError, AttributeError):  # user code closed or replaced it
+                continue
     finally:
         os._exit(code)
 
@@ -246,11 +248,3 @@ def _set_up(request: ForkRequest, parent: int) -> None:
     if request.memory_limit:
         # Private writable memory. Address space (RLIMIT_AS) would also count memory that CUDA and the like only reserve.
         resource.setrlimit(resource.RLIMIT_DATA, (request.memory_limit, request.memory_limit))
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError, AttributeError):  # user code closed or replaced it
-            continue

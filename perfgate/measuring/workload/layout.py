@@ -44,7 +44,10 @@ class Layout:
     def __init__(self, workload: BoundWorkload) -> None:
         self._workload = workload
         self._held: list[object] = []
-        self.movable = _knows_tensors(workload.model) and _movable(self._all())
+        torch = sys.modules.get("torch")
+        is_module = torch is not None and isinstance(workload.model, torch.nn.Module)
+        has_tensors = is_module or any(True for _ in _tensors(workload.model))
+        self.movable = has_tensors and _movable(self._all())
 
     def move(self, seed: int) -> None:
         """Move everything to places chosen by this seed: the same seed does the same on both sides."""
@@ -63,11 +66,6 @@ class Layout:
     def _all(self) -> list[torch.Tensor]:
         tensors = [*_tensors(self._workload.model), *_tensors(self._workload.pools())]
         return list({id(tensor): tensor for tensor in tensors}.values())
-
-
-def _knows_tensors(model: object) -> bool:
-    torch = sys.modules.get("torch")
-    return (torch is not None and isinstance(model, torch.nn.Module)) or any(True for _ in _tensors(model))
 
 
 def _tensors(value: object, depth: int = 0) -> Iterator[torch.Tensor]:

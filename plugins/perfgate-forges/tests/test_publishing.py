@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from fake_dialects import GitCodeDialect, GiteaDialect, GiteeDialect
 
-from perfgate.document.files import read_run, write_run
+from perfgate.document.files import read_run, write_document
 from perfgate.judging.forge.comment import marker, read_state
 from tests.end_to_end.conftest import Perfgate
 from tests.end_to_end.given import Given, given_job
@@ -43,7 +43,9 @@ def test_publish__base_that_is_not_of_main__is_not_believed_where_only_the_clone
     folder = job.measure(123)
     path = folder / "base" / "run.json"
     run = read_run(path)
-    write_run(path, msgspec.structs.replace(run, source=msgspec.structs.replace(run.source, commit=job.project.newer)))
+    write_document(
+        path, msgspec.structs.replace(run, source=msgspec.structs.replace(run.source, commit=job.project.newer))
+    )
     assert job.publish(folder, 123).returncode == 3
     assert "INCONCLUSIVE" in job.comments()[0]
 

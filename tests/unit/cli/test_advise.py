@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.document.files import write_run
+from perfgate.document.files import write_document
 from perfgate.document.message import quote
 from perfgate.document.run import Finding, StepResult
 from tests.command import run_perfgate
@@ -25,7 +25,7 @@ def write(folder: Path, *rules: str) -> None:
     found = [Finding(rule=rule, severity="warning", message=quote(""), evidence={"shape": "long"}) for rule in rules]
     step = StepResult(number=17, slug="memory", workload="encoder", status="attention", findings=found)
     folder.mkdir()
-    write_run(folder / "run.json", make_run(steps=[step]))
+    write_document(folder / "run.json", make_run(steps=[step]))
 
 
 @pytest.mark.parametrize("path", [[], ["perfgate-out"], ["perfgate-out/run.json"]])

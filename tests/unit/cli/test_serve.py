@@ -111,8 +111,8 @@ def test_recordings__links_and_what_lies_outside__not_among_them(address: str) -
 def test_profile__request_of_two_recordings__what_ran_in_both(address: str, folder: Path) -> None:
     found = got(address, "api/profile", request_id="b")
     times = {
-        one["recording"]: [(row["name"], row["total"]) for row in one["profile"]["timelines"][0]["rows"]]
-        for one in found["profiles"]
+        name: [(row["name"], row["total"]) for row in profile["timelines"][0]["rows"]]
+        for name, profile in found["profiles"].items()
     }
     assert times == {
         "first.pt.trace.json": [("aten::mm", pytest.approx(61e-6)), ("request#b", pytest.approx(39e-6))],
@@ -127,8 +127,8 @@ def test_profile__without_an_id__all_requests_of_every_recording(address: str) -
 
     assert (found["request_id"], found["unread"]) == (None, ["damaged.pt.trace.json"])
     assert {
-        one["recording"]: [row["request"] for row in one["profile"]["timelines"][0]["requests"]]
-        for one in found["profiles"]
+        name: [row["request"] for row in profile["timelines"][0]["requests"]]
+        for name, profile in found["profiles"].items()
     } == {"first.pt.trace.json": ["a", "b"], "below/second <b>.pt.trace.json": ["b"]}
 
 

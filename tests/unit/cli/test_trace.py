@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perfgate.document.files import write_run
+from perfgate.document.files import write_document
 from perfgate.document.run import Artifact
 from tests.command import run_perfgate
 from tests.fakes.documents import make_run
@@ -192,7 +192,7 @@ def test_trace__run_folder_or_its_document__the_traces_it_kept(tmp_path: Path) -
         (tmp_path / name).write_bytes((DATA / "device.json").read_bytes())
     kept = [Artifact(name=name, kind="trace", path=name, bytes=1, sha256="0" * 64)
             for name in ("trace-a-long.json", "trace-a-short.json")]  # fmt: skip
-    write_run(tmp_path / "run.json", make_run(artifacts=kept))
+    write_document(tmp_path / "run.json", make_run(artifacts=kept))
 
     for path in (tmp_path, tmp_path / "run.json"):
         timelines = answer("top", str(path))["timelines"]
@@ -204,7 +204,7 @@ def test_trace__run_folder_or_its_document__the_traces_it_kept(tmp_path: Path) -
 
 
 def test_trace__run_that_kept_no_trace__exit_2_and_how_to_get_one(tmp_path: Path) -> None:
-    write_run(tmp_path / "run.json", make_run())
+    write_document(tmp_path / "run.json", make_run())
 
     done = trace("top", str(tmp_path))
 
@@ -214,7 +214,7 @@ def test_trace__run_that_kept_no_trace__exit_2_and_how_to_get_one(tmp_path: Path
 def test_trace__document_that_names_a_file_elsewhere__refused(tmp_path: Path) -> None:
     stolen = Artifact(name="x", kind="trace", path="../device.json", bytes=1, sha256="0" * 64)
     (tmp_path / "run").mkdir()
-    write_run(tmp_path / "run" / "run.json", make_run(artifacts=[stolen]))
+    write_document(tmp_path / "run" / "run.json", make_run(artifacts=[stolen]))
 
     done = trace("top", str(tmp_path / "run"))
 

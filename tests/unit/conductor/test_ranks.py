@@ -124,7 +124,7 @@ def test_turn__first_of_a_start__has_the_counts_of_profiled_steps(make: MakeSide
         (1, 3, 3, []),
     ]
     assert counts[1].operators > counts[0].operators > 0
-    assert side.turn(1).counts == ()
+    assert side.turn(1).counts == []
 
 
 def test_turn__script_without_torch__says_that_nothing_was_profiled(make: MakeSide) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from perfgate.conductor.sides.alternating import FEWEST_TURNS, AlternatingSide, Visit
 from perfgate.conductor.sides.program import SideError
-from perfgate.conductor.sides.side import SidePlan, TurnResult
+from perfgate.conductor.sides.side import SidePlan
 from perfgate.conductor.sides.stacks import SideStacks
 from perfgate.conductor.sides.turns import OVERRUN, MeasuredJob, Reach, TurnTaker
-from perfgate.document.job import JobNumber, JobRecord
+from perfgate.document.job import JobNumber, JobRecord, TurnResult
 from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail
 
@@ -43,6 +43,7 @@ class Worker:
     has_texts: bool = False
     without: set[str] = field(default_factory=set)
     blurred: tuple[int, ...] = ()
+    is_blurred: bool = False
     numbers: tuple[JobNumber, ...] = field(default=(JobNumber(metric="serving.tpot", unit="s", better="lower"),))
 
     def start(self) -> None:
@@ -58,10 +59,10 @@ class Worker:
             raise SideError(ErrorDetail(kind="exit", message=Message("job.exited", {"line": "serve", "code": 3})))
         self.clock.now += self.turn_seconds
         self.calls.append((self.name, "turn", number))
-        result = TurnResult({"serving.tpot": self.turn_seconds}, work={"requests": 8}, late=0.01)
-        texts = () if self.has_texts else ("a",)
-        self.has_texts = True
-        return result._replace(texts=texts, without=tuple(self.without), is_blurred=number in self.blurred)
+        texts = [] if self.has_texts else ["a"]
+        self.has_texts, self.is_blurred = True, number in self.blurred
+        values = {"serving.tpot": self.turn_seconds}
+        return TurnResult(values=values, work={"requests": 8}, late=0.01, texts=texts, without=list(self.without))
 
     def count(self) -> dict[str, int]:
         self.calls.append((self.name, "count", 0))

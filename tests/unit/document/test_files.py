@@ -15,8 +15,7 @@ from perfgate.document.files import (
     parse_run,
     read_decision,
     read_run,
-    write_decision,
-    write_run,
+    write_document,
 )
 from perfgate.document.message import quote
 from perfgate.document.run import CounterSet, RunDocument
@@ -60,30 +59,30 @@ def test_parse_canonical_run__bytes_that_perfgate_writes_or_others_of_the_same_r
 
 
 def test_read_run__written_by_write_run__the_same_document(tmp_path: Path) -> None:
-    write_run(tmp_path / "run.json", minimal_run())
+    write_document(tmp_path / "run.json", minimal_run())
     assert read_run(tmp_path / "run.json") == minimal_run()
 
 
 def test_read_decision__written_by_write_decision__the_same_document(tmp_path: Path) -> None:
-    write_decision(tmp_path / "decision.json", minimal_decision())
+    write_document(tmp_path / "decision.json", minimal_decision())
     assert read_decision(tmp_path / "decision.json") == minimal_decision()
 
 
 def test_content_sha256__written_file__is_the_hash_of_the_file(tmp_path: Path) -> None:
-    write_run(tmp_path / "run.json", minimal_run())
+    write_document(tmp_path / "run.json", minimal_run())
     assert content_sha256(minimal_run()) == hashlib.sha256((tmp_path / "run.json").read_bytes()).hexdigest()
 
 
 def test_content_sha256__integer_in_a_number_field__the_hash_survives_reading(tmp_path: Path) -> None:
     run = minimal_run(value=2)
-    write_run(tmp_path / "run.json", run)
+    write_document(tmp_path / "run.json", run)
     assert content_sha256(read_run(tmp_path / "run.json")) == content_sha256(run)
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 def test_write_run__number_is_not_finite__refused_nothing_written(tmp_path: Path, number: float) -> None:
     with pytest.raises(DocumentError, match=r"\$\.steps\[0\]\.values\[0\]\.value: .* is not a finite number"):
-        write_run(tmp_path / "run.json", minimal_run(value=number))
+        write_document(tmp_path / "run.json", minimal_run(value=number))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -91,13 +90,13 @@ def test_write_run__field_of_a_wrong_type__refused_with_its_place(tmp_path: Path
     counters = CounterSet(workload="w", shape="s", repeats="three", values={}, ops=[])  # type: ignore[arg-type]
     run = msgspec.structs.replace(minimal_run(), counters=[counters])
     with pytest.raises(DocumentError, match=r"\$\.counters\[0\]\.repeats: \"three\" is not of type \"integer\""):
-        write_run(tmp_path / "run.json", run)
+        write_document(tmp_path / "run.json", run)
 
 
 def test_write_run__lone_surrogate_in_a_text__refused_with_its_place(tmp_path: Path) -> None:
     run = msgspec.structs.replace(minimal_run(), warnings=[quote("fine"), quote("\udcff")])
     with pytest.raises(DocumentError, match=r"\$\.warnings\[1\]\.values\.text: text with a lone surrogate"):
-        write_run(tmp_path / "run.json", run)
+        write_document(tmp_path / "run.json", run)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +230,7 @@ def test_read_run__path_with_nul__refused() -> None:
 
 
 def test_read_run__type_is_right__strictly_a_run_document(tmp_path: Path) -> None:
-    write_decision(tmp_path / "decision.json", minimal_decision())
+    write_document(tmp_path / "decision.json", minimal_decision())
     with pytest.raises(DocumentError, match="'perfgate/decision' where 'perfgate/run' was expected"):
         read_run(tmp_path / "decision.json")
     assert isinstance(parse_run(with_changes(), name="x"), RunDocument)
@@ -240,7 +239,7 @@ def test_read_run__type_is_right__strictly_a_run_document(tmp_path: Path) -> Non
 def test_write_run__number_of_numpy__refused_not_a_crash(tmp_path: Path) -> None:
     run = msgspec.structs.replace(minimal_run(), warnings=[np.int64(3)])  # type: ignore[list-item]
     with pytest.raises(DocumentError, match="bug in perfgate"):
-        write_run(tmp_path / "run.json", run)
+        write_document(tmp_path / "run.json", run)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +247,7 @@ def test_write_run__number_of_numpy__refused_not_a_crash(tmp_path: Path) -> None
 )
 def test_read_decision__policy_that_no_test_can_be_made_with__document_error(tmp_path: Path, policy: dict) -> None:
     path = tmp_path / "decision.json"
-    write_decision(path, minimal_decision())
+    write_document(path, minimal_decision())
     document = json.loads(path.read_text())
     document["policy"].update(policy)
     path.write_text(json.dumps(document))

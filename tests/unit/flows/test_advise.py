@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfgate.document.decision import Policy
-from perfgate.document.files import write_decision, write_run
+from perfgate.document.files import write_document
 from perfgate.document.history import History
 from perfgate.document.message import quote
 from perfgate.document.run import Finding, RunDocument, Side, StepResult
@@ -32,8 +32,8 @@ def check(tmp_path: Path) -> Path:
     base, head = run("base", "memory.segments"), run("head", "memory.segments", "memory.growth")
     for side, document in (("base", base), ("head", head)):
         (tmp_path / side).mkdir()
-        write_run(tmp_path / side / "run.json", document)
-    write_decision(tmp_path / "decision.json", decide_with_advice(base, head, policy=Policy(), history=History()))
+        write_document(tmp_path / side / "run.json", document)
+    write_document(tmp_path / "decision.json", decide_with_advice(base, head, policy=Policy(), history=History()))
     return tmp_path
 
 

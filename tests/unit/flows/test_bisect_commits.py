@@ -18,7 +18,7 @@ from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import load_config
 from perfgate.document.bisection import BisectionDocument
 from perfgate.document.decision import Comparison, DecisionDocument
-from perfgate.document.files import write_run
+from perfgate.document.files import write_document
 from perfgate.document.message import Message
 from perfgate.document.run import CounterSet, Source
 from perfgate.errors import ConfigError, MeasuringError, UsageError
@@ -94,7 +94,7 @@ class SimulatedGate:
         self.asked.append(options.head)
         self.budgets.append(options.budgets)
         (options.out / "head").mkdir(parents=True, exist_ok=True)
-        write_run(options.out / "head" / "run.json", make_run("head"))
+        write_document(options.out / "head" / "run.json", make_run("head"))
         cost, text = self._cost(options.head)
         if "wrong_config" in text:
             raise ConfigError("perfgate.toml: unknown key")

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from perfgate.cli.commands.gate import COMMAND as GATE
-from perfgate.document.files import write_run
+from perfgate.document.files import write_document
 from tests.fakes.documents import make_run
 
 
@@ -18,7 +18,7 @@ def check_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for side, slowdown in (("base", 0.0), ("head", 0.07)):
         (tmp_path / "check" / side).mkdir(parents=True)
-        write_run(tmp_path / "check" / side / "run.json", make_run(side, slowdown=slowdown))
+        write_document(tmp_path / "check" / side / "run.json", make_run(side, slowdown=slowdown))
     return tmp_path / "check"
 
 

@@ -92,7 +92,7 @@ def test_site__second_call__pages_of_removed_runs_go_and_other_files_stay(projec
     written = write(project, out, runs=2)
     after = set(pages(out))
     assert written.removed == len(before - after) > 0
-    assert json.loads((out / "site.json").read_text())["pages"] == sorted(after)
+    assert json.loads((out / "site.json").read_text()) == sorted(after)
     assert (out / "CNAME").exists()
     assert broken_links(pages(out)) == []
 
@@ -120,7 +120,7 @@ def test_site__list_of_pages_that_leads_out__removes_nothing_else(project: Proje
     out, kept = tmp_path / "pages", tmp_path / "kept.html"
     out.mkdir()
     kept.write_text("mine")
-    (out / "site.json").write_text(json.dumps({"pages": ["../kept.html", str(kept), "series/../../kept.html"]}))
+    (out / "site.json").write_text(json.dumps(["../kept.html", str(kept), "series/../../kept.html"]))
     write(project, out, runs=1)
     assert kept.read_text() == "mine"
 

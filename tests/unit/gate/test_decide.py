@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from perfgate.document.decision import Comparison, DecisionDocument, Policy
-from perfgate.document.files import canonical_bytes, write_decision, write_run
+from perfgate.document.files import canonical_bytes, write_document
 from perfgate.document.history import History, HistorySeries, write_history
 from perfgate.document.message import Message, quote
 from perfgate.document.run import CorrectnessResult, ErrorDetail, FailedPair, RunDocument, StepResult, Value
@@ -290,9 +290,9 @@ def test_judge_folder__documents_written_and_read__same_bytes(tmp_path: Path) ->
     decision = judge(base, head, history=stored(STORED))
     for side, run in (("base", base), ("head", head)):
         (tmp_path / side).mkdir()
-        write_run(tmp_path / side / "run.json", run)
+        write_document(tmp_path / side / "run.json", run)
     write_history(tmp_path / "history.json", stored(STORED))
-    write_decision(tmp_path / "decision.json", decision)
+    write_document(tmp_path / "decision.json", decision)
     again = judge_folder(tmp_path)
     assert canonical_bytes(again, name="again") == (tmp_path / "decision.json").read_bytes()
 

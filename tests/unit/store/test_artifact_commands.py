@@ -13,7 +13,7 @@ from click.testing import Result
 from perfgate.cli.commands.baseline import COMMAND as BASELINE
 from perfgate.cli.commands.store import COMMAND as STORE
 from perfgate.config import load_config
-from perfgate.document.files import write_decision, write_run
+from perfgate.document.files import write_document
 from perfgate.document.history import Triage, TriageState
 from perfgate.errors import StoreError, StoreRefusedError, UsageError
 from perfgate.flows.artifacts import PruneRequest, prune
@@ -72,8 +72,8 @@ def test_upload__check_folder__both_sides_and_the_report_under_the_verdict(proje
     check = tmp_path / "check"
     for side in ("base", "head"):
         run = run_folder(check / side, session="s1", files={"trace-encoder-short.json.gz": side.encode()})
-        write_run(check / side / "run.json", msgspec.structs.replace(run, side=side))
-    write_decision(check / "decision.json", msgspec.structs.replace(minimal_decision(), verdict="FAIL"))
+        write_document(check / side / "run.json", msgspec.structs.replace(run, side=side))
+    write_document(check / "decision.json", msgspec.structs.replace(minimal_decision(), verdict="FAIL"))
     (check / "report.html").write_text("<!doctype html>report")
     done = store_command(project, "upload", str(check), "--json")
     assert done.exit_code == 0, done.exception

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from perfgate.cli.commands.baseline import COMMAND
 from perfgate.document.decision import SideSummary
-from perfgate.document.files import write_decision, write_run
+from perfgate.document.files import write_document
 from perfgate.errors import PerfgateError, StoreError, UsageError
 from perfgate.judging.store.backends.sql import SqlStore
 from tests.command import run_perfgate
@@ -38,7 +38,7 @@ def baseline(project: Path, *arguments: str) -> Result:
 
 def write(folder: Path, name: str = "run.json", **changes: object) -> str:
     run = minimal_run(session=name)
-    write_run(folder / name, msgspec.structs.replace(run, **changes))
+    write_document(folder / name, msgspec.structs.replace(run, **changes))
     return str(folder / name)
 
 
@@ -74,7 +74,7 @@ def test_baseline_record__slower_than_main_was__kept_and_said_to_the_end_what_to
     (project / "perfgate.toml").write_text('workload = "w.py:encoder"\nproject = "demo"\n')
     runs = main_runs(13, shapes=("long",), time=stepped(12, 1.5))
     SqlStore(project.parent / "store.db").record_all(runs[:12])
-    write_run(project / "run.json", runs[12])
+    write_document(project / "run.json", runs[12])
     result = baseline(project, "record", "--run", str(project / "run.json"))
     said = [
         line for line in result.output.splitlines() if line.startswith("suspected slower than main's earlier runs: ")
@@ -210,7 +210,7 @@ def write_check(folder: Path, commit: str, name: str = "perfgate-out", **head: o
     side = SideSummary(commit=commit, **head)
     decision = make_decision("FAIL", comparisons=[*regressed_time(), make_counter("counters.syncs", 0, 1)], head=side)
     (folder / name).mkdir()
-    write_decision(folder / name / "decision.json", decision)
+    write_document(folder / name / "decision.json", decision)
     return folder / name
 
 

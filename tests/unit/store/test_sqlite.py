@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import pytest
 import sqlalchemy as sa
 
-from perfgate.document.files import write_run
+from perfgate.document.files import write_document
 from perfgate.document.run import RunDocument
 from perfgate.errors import SessionKeptError, StoreError
 from perfgate.judging.store.backends.sql import SqlStore
@@ -284,7 +284,7 @@ def test_record__no_room_on_the_disk__exit_4_and_the_store_stays_readable(tmp_pa
     store = SqlStore(tmp_path / "store.db")
     kept = store.record(minimal_run(session="before"))
     (tmp_path / "perfgate.toml").write_text('project = "shop"\nworkload = "w.py:encoder"\n')
-    write_run(tmp_path / "run.json", minimal_run(session="after"))
+    write_document(tmp_path / "run.json", minimal_run(session="after"))
     environ = {**os.environ, "PERFGATE_STORE": str(tmp_path / "store.db")}
     done = subprocess.run(
         [sys.executable, "-c", FULL, str(tmp_path / "run.json"), str(tmp_path)],

@@ -31,7 +31,10 @@ def recognises(content: Content) -> bool:
 
 
 def read(content: Content) -> Results:
-    steps = [dict(_pairs(fields)) for _, fields in _LINE.findall(content.text)][_WARM_UP:]
+    lines = (
+        [_FIELD.fullmatch(field.strip()) for field in fields.split(" - ")] for _, fields in _LINE.findall(content.text)
+    )
+    steps = [{field[1]: float(field[2]) for field in line if field} for line in lines][_WARM_UP:]
     if len(steps) < FEWEST:
         raise content.refused(
             "it has {count} steps after the first; at least {fewest} are needed", count=len(steps), fewest=FEWEST
@@ -43,8 +46,3 @@ def read(content: Content) -> Results:
     # Rollouts are random: answers of other lengths are other work.
     lengths = [step[_LENGTH] for step in steps if _LENGTH in step]
     return Results(numbers, {"steps": len(steps), **({"response_length": round(fmean(lengths))} if lengths else {})})
-
-
-def _pairs(fields: str) -> list[tuple[str, float]]:
-    matches = [_FIELD.fullmatch(field.strip()) for field in fields.split(" - ")]
-    return [(match[1], float(match[2])) for match in matches if match]

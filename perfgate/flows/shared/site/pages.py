@@ -165,7 +165,14 @@ def file_addresses(content: SiteContent, *, newest: int) -> list[str]:
     series = [series_address(entry) for entry in content.trend.series if entry.points]
     for branch, entries in content.branches.items():
         series += [series_address(entry, branch) for entry in entries if entry.points]
-    pairs = [*_beside_changes(content), *_consecutive(content.runs, newest)]
+    moved = {
+        (change.first_seen, entry.points[change.at - 1].run_id, entry.points[change.at].run_id)
+        for entry in content.trend.series
+        for change in entry.changes
+    }
+    # Around each of the newest changes, however old they are, and along the newest runs.
+    around = [(before, after) for _, before, after in sorted(moved, reverse=True)[:MOST_CHANGES]]
+    pairs = [*around, *_consecutive(content.runs, newest)]
     shown = {*(run.id for run in content.runs[:newest]), *(one for pair in pairs for one in pair)}
     about_runs = [
         address
@@ -175,16 +182,6 @@ def file_addresses(content: SiteContent, *, newest: int) -> list[str]:
     ]
     lists = [runs_address(page) for page in range(1, min(page_count(content), MOST_LIST_PAGES) + 1)]
     return list(dict.fromkeys([*_WITHOUT_DETAILS, *lists, *series[:MOST_SERIES_PAGES], *about_runs]))
-
-
-def _beside_changes(content: SiteContent) -> list[tuple[str, str]]:
-    """The runs before and after each of the newest changes, however old they are."""
-    moved = {
-        (change.first_seen, entry.points[change.at - 1].run_id, entry.points[change.at].run_id)
-        for entry in content.trend.series
-        for change in entry.changes
-    }
-    return [(before, after) for _, before, after in sorted(moved, reverse=True)[:MOST_CHANGES]]
 
 
 def _consecutive(runs: Sequence[StoredRun], newest: int) -> list[tuple[str, str]]:

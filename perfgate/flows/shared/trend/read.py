@@ -191,9 +191,15 @@ def open_documents(store: Store, stored: StoredHistories, *, note: Callable[[str
     firsts = {run.fingerprint: run for run in stored.runs}  # keeps the oldest of each, because runs are newest first
     lasts = {run.fingerprint: run for run in reversed(stored.runs)}
     documents: dict[str, RunDocument] = {}
+    # The runs on both sides of each change, the newest first.
+    pairs = {
+        (change.first_seen, entry.points[change.at].run_id, entry.points[change.at - 1].run_id)
+        for entry in stored.series
+        for change in entry.changes
+    }
     for run_id in [
         *(run.id for run in [*stored.runs[:RUNS_OPENED], *firsts.values(), *lasts.values()]),
-        *_beside_changes(stored.series),
+        *[run_id for _, *run_ids in sorted(pairs, reverse=True)[:_CHANGES_OPENED] for run_id in run_ids],
     ]:
         if run_id not in documents:
             try:
@@ -204,16 +210,6 @@ def open_documents(store: Store, stored: StoredHistories, *, note: Callable[[str
             except StoreError as error:
                 note(f"a run is left out of the checklist over time: {error}")
     return documents
-
-
-def _beside_changes(series: Sequence[TrendSeries]) -> list[str]:
-    """The runs on both sides of each change, the newest first."""
-    pairs = {
-        (change.first_seen, entry.points[change.at].run_id, entry.points[change.at - 1].run_id)
-        for entry in series
-        for change in entry.changes
-    }
-    return [run_id for _, *run_ids in sorted(pairs, reverse=True)[:_CHANGES_OPENED] for run_id in run_ids]
 
 
 def _readable_runs(config: Config, store: Store, note: Callable[[str], None], today: datetime) -> list[StoredRun]:

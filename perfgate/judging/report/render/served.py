@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from urllib.parse import quote
 
-from perfgate.document.served import ServedJob, ServedRecording
+from perfgate.document.served import ServedEntry, ServedJob, ServedRecording
 from perfgate.judging.report.text.templates import environment, inlined
 from perfgate.judging.report.text.words import Words
 from perfgate.locale import Language, speaking
@@ -62,5 +62,5 @@ def _frame() -> dict[str, object]:
     return {**inlined("flame/style.css"), "version": __version__}
 
 
-def _changed(one: ServedRecording | ServedJob) -> Words:
+def _changed(one: ServedEntry) -> Words:
     return Words(f"{datetime.fromtimestamp(one.modified, timezone.utc):%Y-%m-%d %H:%M}")

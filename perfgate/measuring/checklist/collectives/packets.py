@@ -16,7 +16,12 @@ _RDMA = "RDMA"
 
 def judge_packets(outcome: StepOutcome, summary: DeviceSummary) -> None:
     """Judge the share of time in small packets for every kind of link with recorded sizes."""
-    for link, packets in sorted(_packets_by_link(summary.timeline.collectives or ()).items()):
+    # The packets of each kind of link; totals under other names have none.
+    links: dict[str, list[Packets]] = {}
+    for use in chain.from_iterable(collective.links for collective in (summary.timeline.collectives or ())):
+        if use.packets:
+            links.setdefault(use.link, []).extend(use.packets)
+    for link, packets in sorted(links.items()):
         total_ns = sum(row.time_ns for row in packets)
         if not total_ns:
             continue
@@ -74,15 +79,6 @@ def add_rdma_time(outcome: StepOutcome, summary: DeviceSummary) -> None:
 
 def _rdma_ns(collective: Collective) -> int:
     return sum(link.transit_ns for link in collective.links if link.link == _RDMA)
-
-
-def _packets_by_link(collectives: Iterable[Collective]) -> dict[str, list[Packets]]:
-    """The packets of each kind of link; totals under other names have none."""
-    links: dict[str, list[Packets]] = {}
-    for use in chain.from_iterable(collective.links for collective in collectives):
-        if use.packets:
-            links.setdefault(use.link, []).extend(use.packets)
-    return links
 
 
 def _speed(packets: Iterable[Packets]) -> float | None:

@@ -90,7 +90,11 @@ def _add_accelerators(outcome: StepOutcome, summary: DeviceSummary) -> None:
 
 def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> None:
     call = context.workload.caller(shape)
-    calls = _warm_up(context, call)
+    state = find_steady_state(call, context.device, cap_seconds=1.0 if context.quick else 10.0)
+    calls = _FEWEST_LONG_CALLS
+    if state.call_ns <= _LONGEST_NS:
+        most = _FEWEST_CALLS if context.quick else _MOST_CALLS
+        calls = calls_within(state.call_ns, seconds=2.0, fewest=_FEWEST_CALLS, most=most)
     wall_ns, cpu_ns = _time_back_to_back(call, context.device, calls=calls)
     host = cpu_ns / (wall_ns * max(context.threads, 1))
     if not context.shows_kernels:
@@ -108,15 +112,6 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
     gap = max(wall_ns - busy_ns, 0) / calls / 1e9
     outcome.numbers({"utilization.busy": busy, "utilization.gap": gap, "utilization.host": host}, count=calls)
     outcome.below("utilization.busy", busy)
-
-
-def _warm_up(context: StepContext, call: Callable[[], Any]) -> int:
-    """Warm up, and return the number of calls to time: 20 to 100 (20 when quick)."""
-    state = find_steady_state(call, context.device, cap_seconds=1.0 if context.quick else 10.0)
-    if state.call_ns > _LONGEST_NS:
-        return _FEWEST_LONG_CALLS
-    most = _FEWEST_CALLS if context.quick else _MOST_CALLS
-    return calls_within(state.call_ns, seconds=2.0, fewest=_FEWEST_CALLS, most=most)
 
 
 def _time_back_to_back(call: Callable[[], Any], device: Device, *, calls: int) -> tuple[int, int]:

@@ -136,7 +136,12 @@ def _count(outcome: StepOutcome, context: StepContext, shape: str, trace: CallTr
     """Add the exact counters of a shape, and the account of its call line by line."""
     counters, order = count_in_order(context.workload, context.device, shape, root=context.root)
     account = account_for(trace, context.workload.name, shape, order=order, root=context.root, roof=roof)
-    dispatched = with_kernel_lines(_with_device_counts(context, counters, trace), account.rows)
+    if context.shows_kernels:
+        counters = with_kernels(counters, work_by_span(trace.events, trace.spans()))
+    # Last, because the framework reports a fallback when it happens.
+    if (fallbacks := context.device.fallbacks()) is not None:
+        counters = with_fallbacks(counters, fallbacks)
+    dispatched = with_kernel_lines(counters, account.rows)
     worked = with_python_work(context.workload, dispatched, root=context.root)
     outcome.accounts.append(account)
     outcome.counters.append(with_kept_bytes(context.workload, worked, root=context.root))
@@ -145,7 +150,16 @@ def _count(outcome: StepOutcome, context: StepContext, shape: str, trace: CallTr
 def _judge_counters(context: StepContext, outcome: StepOutcome) -> None:
     counters = with_compilations(context.workload, outcome.counters, root=context.root)
     for counter_set in counters:
-        _judge_fallbacks(outcome, counter_set)
+        # Every operator without a kernel for the device is a finding, with its line.
+        for site in counter_set.sites:
+            if site.metric == FALLBACKS:
+                evidence: MaybeEvidence = {
+                    "op": site.name,
+                    "calls": site.count,
+                    "shape": counter_set.shape,
+                    "line": site.line,
+                }
+                outcome.note("ops.fallback", "warning", evidence)
     for counter_set in counters:
         _judge_unstable(outcome, counter_set)
     for counter_set in counters:
@@ -175,15 +189,20 @@ def _judge_operators(
         for total in totals[:_MOST_ROWS]
     ]
     coverage = sum(total.typical_ns for total in totals[:_MOST_ROWS]) / busy_ns
-    shares = _class_shares(totals)
     outcome.number("ops.coverage", coverage, count=counted)
+    # Without collectives, which mostly wait.
+    in_classes = [total for total in totals if total.kind not in ("comm", "fused")]
+    classes_ns = sum(total.typical_ns for total in in_classes)
+    shares = {op: ns / classes_ns if classes_ns else 0.0 for op, ns in class_totals(in_classes).items()}
     for op, share in shares.items():
         outcome.under(**{"class": op}).number("ops.share", share)
     for total in totals[:_TOP_OPS]:
         outcome.under(op=total.name).number("ops.time", total.typical_ns / 1e9)
     outcome.below("ops.coverage", coverage)
-    if (kernel := _heaviest_kernel(totals)) is not None:
-        name, share = kernel
+    # A CPU has no kernels.
+    computed = [total for total in totals if total.kind == "compute"]
+    if computed_ns := sum(total.typical_ns for total in computed):
+        name, share = computed[0].name, computed[0].typical_ns / computed_ns
         outcome.under(op=name).number("ops.heaviest", share)
         outcome.above("ops.heaviest", share, {"op": name, "share": share})
     for total in totals[:_TOP_OPS]:
@@ -203,13 +222,6 @@ def _loads_in_pieces(op: str) -> str | None:
     if _QUANTIZED_PRODUCT.search(op):
         return "ops.quantized_product"
     return "ops.block_attention" if _BLOCK_ATTENTION.search(op) else None
-
-
-def _heaviest_kernel(totals: Sequence[OperatorTotal]) -> tuple[str, float] | None:
-    """The type of kernel with the largest share of device computing, and that share; None for a CPU."""
-    computed = [total for total in totals if total.kind == "compute"]
-    computed_ns = sum(total.typical_ns for total in computed)
-    return (computed[0].name, computed[0].typical_ns / computed_ns) if computed_ns else None
 
 
 def _judge_ai_cpu(outcome: StepOutcome, summary: DeviceSummary) -> None:
@@ -232,22 +244,6 @@ def _judge_ai_cpu(outcome: StepOutcome, summary: DeviceSummary) -> None:
         outcome.above("ops.ai_cpu", int(on_cpu.duration.max()) / 1e9, evidence)
 
 
-def _class_shares(totals: Sequence[OperatorTotal]) -> dict[OpClass, float]:
-    """The share of each class in the computing time, without collectives, which mostly wait."""
-    computed = [total for total in totals if total.kind not in ("comm", "fused")]
-    computed_ns = sum(total.typical_ns for total in computed)
-    return {group: ns / computed_ns if computed_ns else 0.0 for group, ns in class_totals(computed).items()}
-
-
-def _with_device_counts(context: StepContext, counters: CounterSet, trace: CallTrace) -> CounterSet:
-    """Add the kernels of the traced calls, if the trace shows them, to the operators that single calls dispatched."""
-    if context.shows_kernels:
-        counters = with_kernels(counters, work_by_span(trace.events, trace.spans()))
-    # Last, because the framework reports a fallback when it happens.
-    fallbacks = context.device.fallbacks()
-    return counters if fallbacks is None else with_fallbacks(counters, fallbacks)
-
-
 def _recorded_counters(summary: DeviceSummary, workload: str) -> CounterSet:
     """Count the kernels of one step, or the framework operators on a CPU."""
     repeats = 0 if summary.unit == "whole recording" else summary.spans
@@ -255,14 +251,6 @@ def _recorded_counters(summary: DeviceSummary, workload: str) -> CounterSet:
     if not summary.works or (summary.absent == frozenset(KERNEL_METRICS) and not summary.on_host):
         return empty
     return with_steady(with_kernels(empty, list(summary.works), absent=summary.absent))
-
-
-def _judge_fallbacks(outcome: StepOutcome, counters: CounterSet) -> None:
-    """Add a finding for each operator without a kernel for the device, with its line."""
-    for site in counters.sites:
-        if site.metric == FALLBACKS:
-            evidence: MaybeEvidence = {"op": site.name, "calls": site.count, "shape": counters.shape, "line": site.line}
-            outcome.note("ops.fallback", "warning", evidence)
 
 
 def _judge_unstable(outcome: StepOutcome, counters: CounterSet) -> None:

@@ -56,7 +56,14 @@ def _judge_sweep(outcome: StepOutcome, of_shape: StepOutcome, context: StepConte
     throughput = sweep.throughput()
     configured = context.workload.batch
     knee = find_knee(sweep.rates, limit("batch.knee.gain", context.limits))
-    best = _best(throughput, sweep, context.workload.workload.sla.p99)
+    promised = context.workload.workload.sla.p99
+    # The P99 of fewer than 100 calls is the slowest one, so a size is refused rather than promised too early.
+    fast = [
+        size
+        for size in throughput
+        if promised is None or quantile(np.asarray(sweep.latencies[size]), 0.99).value <= promised
+    ]
+    best = max(fast, key=throughput.__getitem__, default=None)
     _add_knee(of_shape, knee)
     _note_limits_of_sweep(outcome, sweep, knee)
     if best is None:
@@ -82,17 +89,6 @@ def _add_knee(outcome: StepOutcome, knee: Knee | None) -> None:
     else:
         shown = float(knee.shown)
         outcome.number("batch.knee", shown, count=knee.visits, interval=(float(knee.earliest), shown))
-
-
-def _best(throughput: dict[int, float], sweep: Sweep, promised: float | None) -> int | None:
-    """The size with the highest throughput within the SLA, None if there is none."""
-    # The P99 of fewer than 100 calls is the slowest one, so a size is refused rather than promised too early.
-    fast = [
-        size
-        for size in throughput
-        if promised is None or quantile(np.asarray(sweep.latencies[size]), 0.99).value <= promised
-    ]
-    return max(fast, key=throughput.__getitem__, default=None)
 
 
 def _note_limits_of_sweep(outcome: StepOutcome, sweep: Sweep, knee: Knee | None) -> None:

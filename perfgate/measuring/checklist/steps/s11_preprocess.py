@@ -25,7 +25,6 @@ from perfgate.measuring.workload.bound import POOL_SIZE, Stage, line_of
 from perfgate.stats.summary import quantile
 from perfgate.system.garbage import quiet
 from perfgate.trace.model.arithmetic import Intervals, overlap_length, union_length
-from perfgate.trace.model.events import EventTable
 from perfgate.trace.model.recording import ProfilerStep, Timeline
 
 # torch.utils.data.dataloader wraps each batch in a record function of this name:
@@ -70,10 +69,20 @@ class PreprocessStep:
         outcome, reason = context.outcome(), Message("times.no-loading-recorded")
         for summary in context.summaries:
             rank = outcome.under(**profiled(summary))
-            spans = _loading_spans(summary.timeline)
+            # When the host waited for a batch.
+            events = summary.timeline.events.of_kind("host_op", "annotation")
+            marks = [code for code, name in enumerate(events.names) if name.startswith(_LOADING)]
+            spans = events.select(np.isin(events.name, marks))
             windows = _windows(summary.timeline.steps or ())
             if len(spans) and windows is not None:
-                _judge_loading(rank, spans, windows)
+                waited_ns, steps = overlap_length(spans.intervals, windows), int(windows.start.size)
+                waited = waited_ns / union_length(windows)
+                rank.number("preprocess.loading_share", waited, count=steps)
+                evidence: MaybeEvidence = {
+                    "op": spans.names[int(spans.name.min())],
+                    "a step [s]": waited_ns / steps / 1e9,
+                }
+                rank.above("preprocess.loading_share", waited, evidence)
             elif len(spans):
                 reason = Message("times.steps-without-share")
             if (share := preparing_share(summary.timeline)) is not None:
@@ -182,13 +191,6 @@ def _measure_device(
         outcome.note("preprocess.on_device", "info", evidence)
 
 
-def _loading_spans(timeline: Timeline) -> EventTable:
-    """When the host waited for a batch."""
-    events = timeline.events.of_kind("host_op", "annotation")
-    marks = [code for code, name in enumerate(events.names) if name.startswith(_LOADING)]
-    return events.select(np.isin(events.name, marks))
-
-
 def _windows(steps: Sequence[ProfilerStep]) -> Intervals | None:
     """The host time of the steps; None if unknown for all of them."""
     timed = [(step.start_ns, step.end_ns) for step in steps if step.start_ns is not None and step.end_ns is not None]
@@ -196,14 +198,6 @@ def _windows(steps: Sequence[ProfilerStep]) -> Intervals | None:
         return None
     table = np.array(timed, dtype=np.int64)
     return Intervals(table[:, 0], table[:, 1])
-
-
-def _judge_loading(outcome: StepOutcome, spans: EventTable, windows: Intervals) -> None:
-    waited_ns, steps = overlap_length(spans.intervals, windows), int(windows.start.size)
-    share = waited_ns / union_length(windows)
-    outcome.number("preprocess.loading_share", share, count=steps)
-    evidence: MaybeEvidence = {"op": spans.names[int(spans.name.min())], "a step [s]": waited_ns / steps / 1e9}
-    outcome.above("preprocess.loading_share", share, evidence)
 
 
 def preparing_share(timeline: Timeline) -> float | None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
@@ -24,7 +23,7 @@ from perfgate.stats.summary import quantile
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import DeviceSummary
 from perfgate.trace.model.arithmetic import NOTHING_AROUND, Intervals, begun_within_others, enclosing, union_length
-from perfgate.trace.model.events import KERNEL_KINDS, EventTable
+from perfgate.trace.model.events import KERNEL_KINDS
 from perfgate.trace.model.packed import NO_NUMBER
 from perfgate.trace.model.spans import KERNEL_LAUNCH, OUTSIDE
 
@@ -92,7 +91,10 @@ def _measure_shape(context: StepContext, shape: str, outcome: StepOutcome) -> No
     )
     line = next((line for (_, line), _ in loops.most_common(1)), None)
     _judge_launches(outcome, launches, summary, line=line)
-    _judge_loops(outcome, loops)
+    most = limit("small_ops.loop.warning", outcome.limits)
+    for (op, place), count in loops.most_common(_MOST_LOOPS):
+        if count > most:
+            outcome.note("small_ops.loop", "warning", {"op": op, "line": place, "count": count, "limit": most})
     if (reason := _no_launch_bound(context, tally)) is not None:
         outcome.missing(_BOUND, reason)
         return
@@ -184,7 +186,10 @@ def _launches_of(summary: DeviceSummary, limits: Limits, *, dispatched: Collecti
     if not len(work):
         return None
     shorter_ns = limit("small_ops.short", limits) * 1e9
-    durations = _typical_durations(work, summary.spans)
+    durations = work.duration[np.argsort(work.start, kind="stable")].astype(np.float64)
+    if durations.size % summary.spans == 0:
+        # One launch that the scheduler interrupted would outweigh all others of its call.
+        durations = np.median(durations.reshape(summary.spans, -1), axis=0)
     total = float(durations.sum())
     short_share = float((durations < shorter_ns).mean())
     short = work.select(work.duration < shorter_ns)
@@ -197,15 +202,6 @@ def _launches_of(summary: DeviceSummary, limits: Limits, *, dispatched: Collecti
         shortest=short.names[int(groups[counts.argmax()])] if len(short) else None,
         gap_ns=gap_ns,
     )
-
-
-def _typical_durations(work: EventTable, spans: int) -> npt.NDArray[np.float64]:
-    """The median of each launch over the spans; all launches if their number differs between spans.
-
-    A single launch that the scheduler interrupted would outweigh all others of its call.
-    """
-    in_order = work.duration[np.argsort(work.start, kind="stable")].astype(np.float64)
-    return np.median(in_order.reshape(spans, -1), axis=0) if in_order.size % spans == 0 else in_order
 
 
 def _mean_gap(summary: DeviceSummary) -> float | None:
@@ -283,11 +279,3 @@ def _judge_contention(outcome: StepOutcome, summary: DeviceSummary) -> None:
     if share >= limit("small_ops.contention.share", outcome.limits):
         evidence = {"threads": int(threads.size), "times": times, "share": share, "alone [s]": alone_ns / 1e9}
         outcome.above("small_ops.contention", times, evidence)
-
-
-def _judge_loops(outcome: StepOutcome, loops: Counter[tuple[str, str | None]]) -> None:
-    """Add a finding for each operator that one line dispatches more often than the limit allows."""
-    most = limit("small_ops.loop.warning", outcome.limits)
-    for (op, line), count in loops.most_common(_MOST_LOOPS):
-        if count > most:
-            outcome.note("small_ops.loop", "warning", {"op": op, "line": line, "count": count, "limit": most})

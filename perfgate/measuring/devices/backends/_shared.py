@@ -250,7 +250,6 @@ class AcceleratorDevice(TorchDevice):
         return MemoryStatistics(
             allocated=stats["allocated_bytes.all.current"],
             peak_allocated=stats["allocated_bytes.all.peak"],
-            reserved=stats["reserved_bytes.all.current"],
             peak_reserved=stats["reserved_bytes.all.peak"],
             inactive_split=stats["inactive_split_bytes.all.current"],
             segments=stats["segment.all.allocated"],

@@ -41,7 +41,14 @@ def node_times(nodes: Sequence[Node], trace: CallTrace, *, on_device: bool) -> N
     """
     ops = trace.host_ops()
     spans = trace.spans()
-    kernels = _launched_kernels(trace) if on_device else None
+    kernels = None
+    if on_device:
+        # Those that an operator launched, on its own thread or over a queue: when it began, and nanoseconds.
+        stacks = stacks_of(trace.events)
+        operators = operators_above(stacks)
+        is_kernel = np.isin(stacks.events.kind, [KIND_CODES[kind] for kind in KERNEL_KINDS])
+        rows = np.flatnonzero(is_kernel & (operators != NOTHING_AROUND))
+        kernels = stacks.events.start[operators[rows]], stacks.events.duration[rows]
     measured = []
     for start, end in zip(spans.start.tolist(), spans.end.tolist()):
         inside = ops.select((ops.start >= start) & (ops.start < end))
@@ -97,15 +104,6 @@ def _outermost(ops: EventTable, variants: frozenset[str]) -> tuple[list[str], li
             windows.append(TimeSpan(start, end))
             covered[track] = end
     return names, windows
-
-
-def _launched_kernels(trace: CallTrace) -> tuple[IntColumn, IntColumn]:
-    """The kernels that an operator launched, on its own thread or over a queue: when the operator began, and nanoseconds."""
-    stacks = stacks_of(trace.events)
-    operators = operators_above(stacks)
-    kernels = np.isin(stacks.events.kind, [KIND_CODES[kind] for kind in KERNEL_KINDS])
-    rows = np.flatnonzero(kernels & (operators != NOTHING_AROUND))
-    return stacks.events.start[operators[rows]], stacks.events.duration[rows]
 
 
 def _kernel_times(launched: IntColumn, durations: IntColumn, windows: Sequence[TimeSpan | None]) -> NodeTimes | None:

@@ -276,20 +276,17 @@ def _is_product(node: Node) -> bool:
 def _norms(graph: _Graph) -> Iterator[Pattern]:
     """A mean or variance, its root, and the scaling by it: layer or RMS normalization written out."""
     for reduction in graph.free("reduction"):
-        # A mean that is taken off first belongs to the pattern of the second reduction.
-        root = None if reduction in graph.claimed else _root_of(graph, reduction)
+        if reduction in graph.claimed:
+            continue  # a mean that is taken off first belongs to the pattern of the second reduction
+        # A standard deviation is a root itself.
+        root: list[int] | None = [reduction]
+        if graph.nodes[reduction].plain not in _ROOTS:
+            root = graph.path(reduction, graph.down, lambda node: node.plain in _ROOTS, through=_BETWEEN)
         scaled = root and graph.path(root[-1], graph.down, lambda node: node.plain in _SCALINGS, through=_BETWEEN)
         if root and scaled:
             ops = {*_before_reduction(graph, reduction), reduction, *root, *scaled, *_affine(graph, scaled[-1])}
             centred = any(graph.nodes[at].plain in _CENTRED for at in ops)
             yield graph.pattern("layer_norm" if centred else "rms_norm", ops)
-
-
-def _root_of(graph: _Graph, reduction: int) -> list[int] | None:
-    """The way from a reduction to the root of its result; a standard deviation is a root itself."""
-    if graph.nodes[reduction].plain in _ROOTS:
-        return [reduction]
-    return graph.path(reduction, graph.down, lambda node: node.plain in _ROOTS, through=_BETWEEN)
 
 
 def _before_reduction(graph: _Graph, reduction: int) -> set[int]:
@@ -325,17 +322,14 @@ def _after_products(graph: _Graph) -> Iterator[Pattern]:
     for product in graph.free("product"):
         following, behind, by = _epilogue(graph, product)
         if following:
-            yield graph.pattern(_kind(graph, product, following[-1]), {product, *following}, remaining={product})
+            kind: PatternKind = "matmul_activation" if _is_product(graph.nodes[product]) else "conv_norm_activation"
+            if graph.nodes[following[-1]].role == "softmax":
+                kind = "matmul_softmax"
+            yield graph.pattern(kind, {product, *following}, remaining={product})
         elif behind:
             # Nothing is claimed, so that other patterns may still use these operators.
             ops = tuple(sorted(behind))
             yield Pattern("broken", (product, *ops), ops, broken_by=by)
-
-
-def _kind(graph: _Graph, product: int, last: int) -> PatternKind:
-    if graph.nodes[last].role == "softmax":
-        return "matmul_softmax"
-    return "matmul_activation" if _is_product(graph.nodes[product]) else "conv_norm_activation"
 
 
 def _epilogue(graph: _Graph, product: int) -> tuple[list[int], list[int], str | None]:
@@ -347,7 +341,8 @@ def _epilogue(graph: _Graph, product: int) -> tuple[list[int], list[int], str | 
     while len(takers := graph.down(at)) == 1 and takers[0] not in graph.claimed:
         before, at = at, takers[0]
         node = graph.nodes[at]
-        ends = _ends_epilogue(node, graph.nodes[product])
+        activates = node.role == "pointwise" and node.plain in _ACTIVATIONS
+        ends = activates or (node.role == "softmax" and _is_product(graph.nodes[product]))
         reorders = node.role == "move" and node.plain in _REORDERS
         if not (ends or reorders or node.role == "batch_norm" or node.plain in _ADDITIONS | _SCALINGS):
             break
@@ -360,11 +355,6 @@ def _epilogue(graph: _Graph, product: int) -> tuple[list[int], list[int], str | 
     _without_mere_arithmetic(graph, following)
     _without_mere_arithmetic(graph, behind)
     return following, behind, separated_by
-
-
-def _ends_epilogue(node: Node, product: Node) -> bool:
-    activates = node.role == "pointwise" and node.plain in _ACTIVATIONS
-    return activates or (node.role == "softmax" and _is_product(product))
 
 
 def _without_mere_arithmetic(graph: _Graph, ops: list[int]) -> None:

@@ -65,7 +65,11 @@ class PrecisionStep:
                 break
         if not outcome.values:
             return not_applicable(Message("operators.no-products"))
-        _judge_rounding(outcome, in_full, context.device.kind)
+        # The switches by which the products in full precision may be rounded.
+        convolves = any(op.convolution is not None for op in in_full)
+        multiplies = any(op.convolution is None for op in in_full)
+        if switches := rounding_switches(context.device.kind, multiplies=multiplies, convolves=convolves):
+            outcome.note("precision.rounded", "info", {"switches": ", ".join(switches)})
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
@@ -282,11 +286,3 @@ def _judge_low(outcome: StepOutcome, trial: PrecisionTrial) -> None:
 def _finite(relative_error: float) -> float:
     """The error relative to an output of zeros is infinite, and counts as the largest: all of it."""
     return 1.0 if math.isinf(relative_error) else relative_error
-
-
-def _judge_rounding(outcome: StepOutcome, in_full: Sequence[AuditedOp], kind: str) -> None:
-    """Name the switches by which the products in full precision may be rounded."""
-    convolves = any(op.convolution is not None for op in in_full)
-    multiplies = any(op.convolution is None for op in in_full)
-    if switches := rounding_switches(kind, multiplies=multiplies, convolves=convolves):
-        outcome.note("precision.rounded", "info", {"switches": ", ".join(switches)})

@@ -230,7 +230,10 @@ def replay(
     replays = [PolicyReplay(policy, []) for policy in policies]
     begin = 0
     for number in range(segments):
-        stretch = _stretch(arrivals[begin:], service, policies, seconds)
+        # The next requests, counted from the first of them, that every policy is to have answered in this time.
+        stretch = arrivals[begin:] - arrivals[begin]
+        stretch = stretch[stretch <= seconds]
+        stretch = stretch[: min(int((simulate(stretch, one, service).ends <= seconds).sum()) for one in policies)]
         if stretch.size * segments < _BLOCKS * _REQUESTS_OF_BLOCK:
             return []
         begin += stretch.size
@@ -238,11 +241,3 @@ def replay(
         for replayed in lot.sample(replays, len(replays)):
             replayed.stretches.append(serve(stretch, replayed.policy, _WorkloadServer(context, shape, service)))
     return replays
-
-
-def _stretch(arrivals: Floats, service: ServiceModel, policies: Sequence[BatchingPolicy], seconds: float) -> Floats:
-    """The first requests, counted from the first of them, that every policy is to have answered in this time."""
-    times: Floats = arrivals - arrivals[0]
-    times = times[times <= seconds]
-    answered = [int((simulate(times, policy, service).ends <= seconds).sum()) for policy in policies]
-    return times[: min(answered)]

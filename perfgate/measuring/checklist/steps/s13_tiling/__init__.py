@@ -120,7 +120,10 @@ def _judge_cores(outcome: StepOutcome, summary: DeviceSummary, settings: Mapping
     # The time in which the host works out how to split kernels (``MatMulV2_Tiling``), of the whole recording.
     if calls := [call for call in summary.timeline.calls or () if call.name.endswith("_Tiling")]:
         outcome.number("tiling.host_time", sum(call.total_ns for call in calls) / summary.spans / 1e9)
-    peaks = known_peaks(kernels, _cube_clock(cores, settings, highest), limits)
+    rated = _number(settings, "aic_frequency_mhz")
+    clock = rated * _MEGAHERTZ if rated else highest
+    cycles_per_second = cores.cube * clock if cores.cube and clock else None
+    peaks = known_peaks(kernels, cycles_per_second, limits)
     _judge_products(outcome, summary.kernel_table, peaks, uses)
     _judge_pieces(outcome, summary.kernel_table)
     return reasons
@@ -140,13 +143,6 @@ def _judge_use(outcome: StepOutcome, use: CoreUse) -> None:
             of_op.below("tiling.occupancy", use.occupancy, evidence)
     if use.tail is not None:
         of_op.number("tiling.tail", use.tail)
-
-
-def _cube_clock(cores: Cores, settings: Mapping[str, str], highest: float | None) -> float | None:
-    """Cycles per second of all cube cores together, at the rated clock or else the highest recorded."""
-    rated = _number(settings, "aic_frequency_mhz")
-    clock = rated * _MEGAHERTZ if rated else highest
-    return cores.cube * clock if cores.cube and clock else None
 
 
 def _judge_products(
@@ -313,10 +309,11 @@ def core_uses(kernels: Sequence[Kernel], cores: Cores, *, attainable: float) -> 
             by_type.setdefault((kernel.type or kernel.name, unit), []).append(number)
     columns = table.counters.columns(*(prefix + pipe for prefix in _PREFIXES for pipe in (*_COMPUTING, *_MOVING)))
     pipes = {name: _times_and_busy(table, columns[name], len(alike)) for name in columns}
-    uses = [
-        _use(op, unit, [alike[number] for number in rows], _shares(pipes, rows), cores.of(unit), total, attainable)
-        for (op, unit), rows in by_type.items()
-    ]
+    uses = []
+    for (op, unit), rows in by_type.items():
+        sums = {name: times[:, rows].sum(axis=1).tolist() for name, times in pipes.items()}
+        shares = {name: busy / time for name, (time, busy) in sums.items() if time}
+        uses.append(_use(op, unit, [alike[number] for number in rows], shares, cores.of(unit), total, attainable))
     return sorted(uses, key=lambda use: (-use.time_share, use.op))
 
 
@@ -327,12 +324,6 @@ def _times_and_busy(table: KernelTable, share: FloatColumn, alike: int) -> Float
     return np.stack(
         [np.bincount(table.alike_number, times, minlength=alike) for times in (table.duration * known, busy)]
     )
-
-
-def _shares(pipes: Mapping[str, FloatColumn], rows: Sequence[int]) -> dict[str, float]:
-    """The mean share of each pipe over some groups of identical kernels, weighted by time."""
-    sums = {name: times[:, rows].sum(axis=1).tolist() for name, times in pipes.items()}
-    return {name: busy / time for name, (time, busy) in sums.items() if time}
 
 
 def _use(
