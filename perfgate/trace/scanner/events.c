@@ -97,6 +97,7 @@ typedef struct {
     int64_t odd_count;
     int32_t state, arguments;
     /* What the scan needs. */
+    int32_t kept; /* a bit for each set that is kept; of the others the events are counted */
     int64_t odd_room;
     int32_t is_short_of_memory;
     char *key[MOST_ARGUMENTS];
@@ -431,7 +432,7 @@ static int widen(void **column, int64_t room, size_t each)
 
 static int rows_widen(row_set *rows)
 {
-    int64_t room = rows->room * 4 + 4096; /* pages that nothing is written to take no memory */
+    int64_t room = rows->room * 2 + 4096;
     int32_t **numbered[] = {&rows->event, &rows->category, &rows->name, &rows->track};
     int64_t **timed[] = {&rows->start, &rows->duration};
     int done = widen((void **)&rows->phase, room, 1);
@@ -446,7 +447,7 @@ static int rows_widen(row_set *rows)
 
 static int sparse_widen(sparse_column *column, size_t each)
 {
-    int64_t room = column->room * 4 + 1024;
+    int64_t room = column->room * 2 + 1024;
     if (!widen((void **)&column->row, room, sizeof(int32_t)) || !widen(&column->value, room, each))
         return 0;
     column->room = room;
@@ -556,16 +557,24 @@ static int keep_row(scan *s, const uint8_t *text, event_values *event)
     uint8_t phase = ph.size == 3 ? text[ph.at + 1] : 0;
     int set = set_of(phase);
     row_set *rows = &s->rows[set];
-    if (s->events == MOST_ROWS || (rows->count == rows->room && !rows_widen(rows)))
+    if (s->events == MOST_ROWS)
+        return 0;
+    int32_t category = numbered(s, text, value_of(event, CAT)), track = track_of(s, text, event);
+    int32_t name = set == ARROWS ? -1 : numbered(s, text, value_of(event, NAME_)); /* which may differ from one to the next */
+    if (category == -2 || name == -2 || track == -2)
+        return 0;
+    if (!(s->kept >> set & 1)) {
+        s->events++;
+        return 1;
+    }
+    if (rows->count == rows->room && !rows_widen(rows))
         return 0;
     int64_t row = rows->count;
     rows->phase[row] = phase;
     rows->event[row] = (int32_t)s->events;
-    rows->category[row] = numbered(s, text, value_of(event, CAT));
-    rows->name[row] = set == ARROWS ? -1 : numbered(s, text, value_of(event, NAME_)); /* which may differ from one to the next */
-    rows->track[row] = track_of(s, text, event);
-    if (rows->category[row] == -2 || rows->name[row] == -2 || rows->track[row] == -2)
-        return 0;
+    rows->category[row] = category;
+    rows->name[row] = name;
+    rows->track[row] = track;
     rows->start[row] = time_of(s, text, value_of(event, TS), TS);
     rows->duration[row] = time_of(s, text, value_of(event, DUR), DUR);
     if (s->is_short_of_memory)
@@ -647,6 +656,7 @@ scan *scan_new(const char *const *keys, const uint8_t *is_number, int32_t count)
         return NULL;
     }
     s->counters = -1;
+    s->kept = (1 << SETS) - 1;
     for (int32_t column = 0; column < count; column++) {
         s->key_size[column] = (int64_t)strlen(keys[column]);
         s->counters = s->key_size[column] ? s->counters : column;
@@ -662,6 +672,16 @@ scan *scan_new(const char *const *keys, const uint8_t *is_number, int32_t count)
     for (s->fragments = 0; s->fragments < PLACES; s->fragments++)
         fill_fragment(s->fragment + s->fragments, 0, NO_VALUE, s->fragments);
     return s;
+}
+
+/* Begin anew, for the events of these sets alone, a bit for each: texts and tracks keep their numbers. */
+void scan_begin(scan *s, int32_t sets)
+{
+    for (int set = 0; set < SETS; set++)
+        rows_free(&s->rows[set], s->arguments);
+    memset(s->rows, 0, sizeof s->rows);
+    s->events = s->odd_count = 0;
+    s->kept = sets;
 }
 
 static void sparse_forget(sparse_column *column, int64_t rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,10 @@ class Scan:
     def take(self, address: int, size: int, at: int, stop: int, *, first: bool, wide: bool = True) -> int:
         """Take the events of a text that begin from ``at`` on and before ``stop``; return the position at which that ended."""
         return int(self._library.scan_take(self._scan, address, size, at, stop, first, wide))
+
+    def begin(self, sets: Iterable[int]) -> None:
+        """Begin anew, and keep the events of these sets alone; the others are counted. Texts and tracks keep their numbers."""
+        self._library.scan_begin(self._scan, sum(1 << number for number in sets))
 
     @property
     def events(self) -> int:
@@ -273,6 +278,7 @@ def load() -> ctypes.CDLL | None:
     library.scan_free.argtypes = [ctypes.POINTER(_Scan)]
     library.scan_forget.argtypes = [ctypes.POINTER(_Scan), ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64]
     library.scan_absorb.argtypes = [ctypes.POINTER(_Scan), ctypes.POINTER(_Scan)]
+    library.scan_begin.argtypes = [ctypes.POINTER(_Scan), ctypes.c_int32]
     library.column_release.argtypes = [ctypes.c_void_p]
     library.scan_take.argtypes = [
         ctypes.POINTER(_Scan),

@@ -135,35 +135,17 @@ static int32_t number_of(text_table *table, const uint8_t *bytes, int64_t size)
 /* A column that grows. Its pages come from the kernel, which moves them without a copy and has them back at once: of many columns
    that grow in turns malloc would copy, and leave holes. Under a sanitizer malloc it is, so that a read beyond the end is seen. */
 #if defined(__linux__) && !defined(COLUMNS_BY_MALLOC)
-enum { COLUMN_HEAD = 64, HUGE_PAGE = 2 << 20 }; /* in front of a column: its size */
+enum { COLUMN_HEAD = 64 }; /* in front of a column: its size */
 
-static inline void *pages_new(size_t bytes)
-{
-    return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-}
-
-/* A large column is on huge pages, to fault less. It is copied onto the first of them, which no small page must share. */
+/* Not on huge pages: clearing one that has lain unused takes longer than the faults that it saves, above all in a virtual machine. */
 static inline int column_widen(void **column, size_t bytes)
 {
-    char *head = *column ? (char *)*column - COLUMN_HEAD : NULL, *more;
-    size_t room = bytes + COLUMN_HEAD, before = head ? *(size_t *)head : 0;
-    int is_large = room > HUGE_PAGE / 2;
-    if (is_large)
-        room = (room + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-    if (!head || (is_large && before < HUGE_PAGE))
-        more = pages_new(room);
-    else
-        more = mremap(head, before, room, MREMAP_MAYMOVE);
+    size_t room = bytes + COLUMN_HEAD;
+    char *head = *column ? (char *)*column - COLUMN_HEAD : NULL;
+    void *more = head ? mremap(head, *(size_t *)head, room, MREMAP_MAYMOVE)
+                      : mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (more == MAP_FAILED)
         return 0;
-#ifdef MADV_HUGEPAGE
-    if (is_large)
-        (void)madvise(more, room, MADV_HUGEPAGE);
-#endif
-    if (is_large && before && before < HUGE_PAGE) {
-        memcpy(more, head, before);
-        munmap(head, before);
-    }
     *(size_t *)more = room;
     *column = (char *)more + COLUMN_HEAD;
     return 1;

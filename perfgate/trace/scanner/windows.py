@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache, partial
 from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
 
+from perfgate.errors import DocumentError
 from perfgate.locale import Activity
 from perfgate.trace.scanner import library
 from perfgate.trace.scanner.chrome_events import (
@@ -90,12 +91,14 @@ class WindowedScan:
         *,
         window: int | None = None,
         threads: int | None = None,
+        arrows: bool = False,
     ) -> None:
         self._path, self._keys, self._advice = path, dict(keys), advice
         allowed = len(os.sched_getaffinity(0))
         self._threads = threads or min(_MOST_THREADS, idle_processors(allowed, os.cpu_count() or 1, os.getloadavg()[0]))
         self._window = window or max(_WINDOW_BYTES, self._threads * _SHARE_BYTES)
-        self._scan = library.Scan(self._keys)
+        self._sets: tuple[int, ...] = library.SETS if arrows else (library.COMPLETE, library.OTHERS)
+        self._scan = self._new_scan()
         # Those of the other threads, each empty between two windows.
         self._others: list[library.Scan] = []
         # Whether the next event has no comma before it.
@@ -103,6 +106,35 @@ class WindowedScan:
 
     def file(self) -> ScannedFile:
         """Raises UndecidedError, and DocumentError for a file that cannot be read."""
+        around = self._take_all()
+        texts = self._texts()
+        try:
+            texts.words = decoded(texts.texts)
+        except NO_TEXT_AT_ALL as error:
+            raise UndecidedError from error
+        complete, others = (self._rows(rows, texts) for rows in (library.COMPLETE, library.OTHERS))
+        if library.ARROWS in self._sets:
+            arrows = self._rows(library.ARROWS, texts)
+            return ScannedFile(texts, complete, others, lambda: arrows, around)
+        return ScannedFile(texts, complete, others, cache(partial(self._arrows, self._scan.events)), around)
+
+    def _arrows(self, events: int) -> ScannedEvents:
+        """Read the file of so many events again for its arrows alone.
+
+        Raises DocumentError if it has changed.
+        """
+        self._sets = (library.ARROWS,)
+        self._scan.begin(self._sets)
+        self._others.clear()
+        self._is_first = True
+        with suppress(UndecidedError):
+            self._take_all()
+            if self._scan.events == events:
+                return self._rows(library.ARROWS, self._texts())
+        raise DocumentError("{path}: has changed while it was being read; ask again", path=self._path)
+
+    def _take_all(self) -> bytes:
+        """Take every event; return the file without its events."""
         with TraceText(self._path) as text:
             # Most headers end in the first bytes, and a window that is read for them alone is copied twice.
             begin = islice(text.blocks(min(_BEGIN_BYTES, self._window)), 1)
@@ -115,7 +147,7 @@ class WindowedScan:
                     # Reading to the end lets the sums of a compressed file be checked.
                     for block in text.blocks(self._window):
                         rest += block if len(rest) < MAX_HEADER_BYTES else b""
-                    return self._put_together(header + rest)
+                    return header + rest
                 if state not in (library.WANTING, library.STOPPED) or window.size - end > MAX_EVENT_BYTES:
                     raise UndecidedError
                 if self._scan.events > MAX_EVENTS or not window.move_on(end):
@@ -128,7 +160,7 @@ class WindowedScan:
         if not cuts:
             return self._take_alone(address, size, 0)
         while len(self._others) < len(cuts):
-            self._others.append(library.Scan(self._keys))
+            self._others.append(self._new_scan())
         ends = [*cuts[1:], size]
         with ExitStack() as stack:
             ahead = [
@@ -166,18 +198,16 @@ class WindowedScan:
         self._is_first = self._is_first and self._scan.events == before
         return end, self._scan.state
 
-    def _put_together(self, around: bytes) -> ScannedFile:
+    def _new_scan(self) -> library.Scan:
+        scan = library.Scan(self._keys)
+        scan.begin(self._sets)
+        return scan
+
+    def _texts(self) -> ScannedTexts:
         texts = self._scan.texts()
-        try:
-            words = decoded(texts)
-        except NO_TEXT_AT_ALL as error:
-            raise UndecidedError from error
         names = {library.START: "start", library.DURATION: "duration"}
         odd = {(event, names[member]): texts[text] for event, member, text in self._scan.odd()}
-        of = ScannedTexts(self._path, self._advice, texts, self._scan.tracks(), odd)
-        of.words = words
-        complete, others = (self._rows(rows, of) for rows in (library.COMPLETE, library.OTHERS))
-        return ScannedFile(of, complete, others, cache(lambda: self._rows(library.ARROWS, of)), around)
+        return ScannedTexts(self._path, self._advice, texts, self._scan.tracks(), odd)
 
     def _rows(self, rows: int, of: ScannedTexts) -> ScannedEvents:
         """The rows of one set, in the order of the file."""

@@ -86,7 +86,9 @@ def read_view(path: Path) -> View:
     """Raises DocumentError, which names the fault and its place, for any other file."""
     rates = [argument for _, argument in _RATES.values()]
     keys = (_TASK_TYPE, _INPUTS, _MEGAHERTZ, _NAME, _LABELS, _REQUEST, *rates, COUNTER_ARGUMENTS)
-    texts, spans, others, read_arrows, _ = scan(path, texts=keys, advice=Activity("analyse the profile again"))
+    texts, spans, others, read_arrows, _ = scan(
+        path, texts=keys, arrows=True, advice=Activity("analyse the profile again")
+    )
     starts, ends = _flows(read_arrows())
     del read_arrows  # as many arrows as spans: free their memory first
     # Arrows may be on threads without spans, so their tracks count too.
