@@ -21,8 +21,27 @@ from tests.waiting import wait_until
 HOST = socket.gethostname()
 # Ray takes minutes to start where other processes have most of the CPU.
 _SECONDS = 600.0
-# Its head starts a server for each client, which imports Ray, and gives it half a minute by default.
-_RAY_SECONDS = {"RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "300", "RAY_CLIENT_MAX_CONNECTION_TIMEOUT_S": "300"}
+# Its head starts a server for each client, which imports Ray, and gives it half a minute by default. As long a raylet waits for
+# its agents, and `ray start` for the raylet (src/ray/common/ray_config_def.h).
+_RAY_LIMITS = {
+    "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "300",
+    "RAY_CLIENT_MAX_CONNECTION_TIMEOUT_S": "300",
+    "RAY_agent_register_timeout_ms": "300000",
+    "RAY_raylet_start_wait_time_s": "300",
+    "RAY_worker_register_timeout_seconds": "300",
+    "RAY_health_check_timeout_ms": "60000",
+}
+# The agents of a node choose their ports by default, and the raylet aborts if it does not learn one of them within 15 seconds,
+# which no setting changes (ray-project/ray, issue 65983). It waits for none that it is given.
+_RAY_PORTS = (
+    "dashboard-agent-grpc-port",
+    "dashboard-agent-listen-port",
+    "runtime-env-agent-port",
+    "metrics-export-port",
+)
+# As `ray start` reports success.
+_RAY_IS_UP = "Ray runtime started"
+_RAY_STARTS = 2
 _SLURM = """ClusterName=perfgate
 SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
@@ -96,19 +115,30 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def running_ray(folder: Path, environment: Mapping[str, str]) -> Iterator[RunningCluster]:
-    """A head and another node. ``ray start --block`` ends all that it started when it is ended."""
+    """A head and another node."""
     pytest.importorskip("ray", reason="make test-cluster installs ray")
     port, client = _free_port(), _free_port()
-    ray = [str(Path(sys.executable).with_name("ray")), "start", "--block", "--disable-usage-stats", "--num-cpus=2"]
-    # Room for few objects, and sockets below a short path (unix(7): 108 bytes).
-    ray += ["--object-store-memory=80000000"]
     head = ["--head", f"--port={port}", f"--ray-client-server-port={client}", "--include-dashboard=false"]
-    environment = {**environment, **_RAY_SECONDS}
+    environment = {**environment, **_RAY_LIMITS, "PYTHONUNBUFFERED": "1"}
     with ExitStack() as stack:
-        _start(stack, [*ray, *head, "--node-ip-address=127.0.0.1"], folder / "head.log", environment)
+        _start_ray(stack, [*head, "--node-ip-address=127.0.0.1"], folder / "head.log", environment)
         wait_until(lambda: _accepts(client), _SECONDS)
-        _start(stack, [*ray, f"--address=127.0.0.1:{port}"], folder / "node.log", environment)
-        yield RunningCluster(f"ray://127.0.0.1:{client}", _RAY_SECONDS)
+        _start_ray(stack, [f"--address=127.0.0.1:{port}"], folder / "node.log", environment)
+        yield RunningCluster(f"ray://127.0.0.1:{client}", _RAY_LIMITS)
+
+
+def _start_ray(stack: ExitStack, options: list[str], log: Path, environment: Mapping[str, str]) -> None:
+    """Start a node of Ray, and once more if it gave up. ``ray start --block`` ends all that it started when it is ended."""
+    command = [str(Path(sys.executable).with_name("ray")), "start", "--block", "--disable-usage-stats", "--num-cpus=2"]
+    # Room for few objects, and sockets below a short path (unix(7): 108 bytes).
+    command += ["--object-store-memory=80000000", *options]
+    for _ in range(_RAY_STARTS):
+        ports = [f"--{name}={_free_port()}" for name in _RAY_PORTS]
+        process = _start(stack, [*command, *ports], log, environment)
+        wait_until(lambda: _RAY_IS_UP in log.read_text() or process.poll() is not None, _SECONDS)  # noqa: B023 - at once
+        if process.poll() is None:
+            return
+    raise AssertionError(log.read_text())
 
 
 @contextmanager
