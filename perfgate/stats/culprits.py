@@ -6,7 +6,6 @@ A pure search: it knows neither packages nor commits, and asks for as few answer
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache
 from typing import Literal, NamedTuple
 
 # Of a set of changes, applied together to the old state; `impossible` ones cannot be tried: they do not install, or not run.
@@ -51,14 +50,15 @@ class Edge(NamedTuple):
 
 
 def find_culprits(count: int, trial: Trial, *, cumulative: bool = False) -> Culprits:
-    """Find the culprits among ``count`` changes. No set is tried twice, and the empty set, the old state, never.
+    """Find the culprits among ``count`` changes. The empty set, the old state, is never tried.
 
-    The changes stand in an order. Halving finds the first number of them that is slow, and so the change that tips the
-    scales; alone it is asked about too. If it is not slow alone, it needs others before it, which are found in the same
-    way, with it in every set. A single culprit among n changes takes log2(n) + 2 trials at most. ``cumulative`` changes
-    contain those before them, as commits and releases do: only the first ones are tried, never one alone.
+    No set is tried twice, except for an undecided one on which alone the result depends. The changes stand in an order.
+    Halving finds the first number of them that is slow, and so the change that tips the scales; alone it is asked about too.
+    If it is not slow alone, it needs others before it, which are found in the same way, with it in every set. A single
+    culprit among n changes takes log2(n) + 2 trials at most. ``cumulative`` changes contain those before them, as commits
+    and releases do: only the first ones are tried, never one alone.
     """
-    ask = cache(trial)
+    ask = _Answers(trial)
     whole = ask(frozenset(range(count)))
     if whole != "slow":
         outcome: Outcome = "none" if whole == "fast" else whole
@@ -78,17 +78,47 @@ def find_culprits(count: int, trial: Trial, *, cumulative: bool = False) -> Culp
     return found
 
 
-def _edge(count: int, always: frozenset[int], ask: Trial, alone: Answer) -> Edge:
+class _Answers:
+    """The answers so far. A set that was undecided ``again`` is not tried a third time."""
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+        self._known: dict[frozenset[int], Answer] = {}
+        self.again: set[frozenset[int]] = set()
+
+    def __call__(self, changes: frozenset[int]) -> Answer:
+        if changes not in self._known:
+            self._known[changes] = self._trial(changes)
+        return self._known[changes]
+
+    def anew(self, changes: frozenset[int]) -> Answer:
+        self.again.add(changes)
+        del self._known[changes]
+        return self(changes)
+
+
+def _edge(count: int, always: frozenset[int], ask: _Answers, alone: Answer) -> Edge:
     """Halve the first ``count`` changes, which are slow with those that are ``always`` applied, and those ``alone`` are not.
 
     If those alone are impossible, they need some of the others, and a set without them is impossible too. An undecided set is
-    passed over like one that cannot be tried.
+    passed over like one that cannot be tried, and tried anew once if nothing else is left: its neighbours may tell enough.
     """
     fast, slow = 0, count
     skipped: set[int] = set()
     undecided: set[int] = set()
-    while len(undecided) <= _MOST_UNDECIDED and (middle := _next(fast, slow, skipped)) is not None:
-        answer = ask(always | frozenset(range(middle)))
+
+    def applied(size: int) -> frozenset[int]:
+        return always | frozenset(range(size))
+
+    while len(undecided) <= _MOST_UNDECIDED:
+        if (middle := _next(fast, slow, skipped)) is not None:
+            answer = ask(applied(middle))
+        elif unclear := [size for size in undecided if fast < size < slow and applied(size) not in ask.again]:
+            middle = min(unclear)
+            answer = ask.anew(applied(middle))
+            undecided.discard(middle)
+        else:
+            break
         if answer == "undecided":
             undecided.add(middle)
         if answer == "undecided" or answer == "impossible" != alone:

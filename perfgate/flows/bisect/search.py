@@ -234,9 +234,9 @@ class Search:
         return read_next(decision, self.signal, self._share())
 
     def _share(self) -> float:
-        """The probability of error allowed to one gate: what the first one left, over all later ones."""
+        """The probability of error allowed to one gate: what the first one left, over all planned ones, or less at the end."""
         planned = math.ceil(math.log2(max(2, len(self.states.changes)))) + 1
-        return (self.error - self.tried[0].error) / planned
+        return min((self.error - self.tried[0].error) / planned, self.error - self.wrong())
 
     def wrong(self) -> float:
         """A bound on the probability that any answer is wrong: the sum over all answers."""

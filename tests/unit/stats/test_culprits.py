@@ -141,6 +141,19 @@ def test_find_culprits__few_noisy_commits_that_nobody_can_decide__passed_over() 
             assert found == Culprits("found", ((culprit,),))
 
 
+def test_find_culprits__undecided_beside_the_culprit__tried_anew_once_nothing_else_is_left() -> None:
+    for culprit in range(1, 63):
+        for unclear in (culprit, culprit + 1):
+            stack = Stack(
+                [culprit],
+                lambda changes: "undecided" if len(changes) == unclear and stack.tried.count(changes) == 1 else None,  # noqa: B023
+            )
+            assert find_culprits(64, stack, cumulative=True) == Culprits("found", ((culprit,),))
+            twice = {len(changes) for changes in stack.tried if stack.tried.count(changes) == 2}
+            assert twice <= {unclear}
+            assert len(stack.tried) <= len(set(stack.tried)) + 1
+
+
 def test_find_culprits__every_answer_undecided__given_up_after_three() -> None:
     stack = Stack([40], lambda changes: "undecided" if len(changes) < 64 else None)
     assert find_culprits(64, stack, cumulative=True).outcome == "undecided"
