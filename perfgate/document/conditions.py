@@ -11,7 +11,8 @@ BUSY = 0.1
 _QUICK = {True: "quick", False: "full", None: "unknown"}
 
 
-class StepConditions(msgspec.Struct, frozen=True, kw_only=True):
+# A store holds thousands of them, which the garbage collector need not visit: they refer to nothing.
+class StepConditions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How a step of a workload was measured.
 
     ``procedure`` is ``quick`` or ``full`` and the steps that ran in the workload's process up to and including this one,

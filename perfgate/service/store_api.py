@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Annotated, Any, TypeVar
 
@@ -13,16 +13,15 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perfgate.document.conditions import StepConditions
 from perfgate.document.files import parse_canonical_run, parse_run
 from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage, moment
+from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage
 from perfgate.document.records import convert_record
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES, parse_json
 from perfgate.errors import DocumentError, UnknownRunError
 from perfgate.judging.store.ledger import AuditEntry
-from perfgate.judging.store.store import HistoryValue, Series, Store
+from perfgate.judging.store.store import HistoryValue, RecentValues, Series, SeriesPlace, Store
 from perfgate.service.answers import as_document, as_json, described, json_answer, written
 from perfgate.service.callers import NO_NUL, Caller, ReadProject, WrittenProject, caller_of
 from perfgate.service.served_store import ServedStore
@@ -40,7 +39,10 @@ Text = Annotated[str, Query(pattern=NO_NUL)]
 Labels = Annotated[str, Query(description="Labels beside the shape, as a JSON object of texts.")]
 Following = Annotated[str, Query(pattern=NO_NUL, description="Only the runs that follow the one with this id.")]
 Newest = Annotated[int, Query(ge=1, le=2**31 - 1, description="Only the values of so many sessions, the newest.")]
-Since = Annotated[str, Query(pattern=NO_NUL, description="Only sessions that started then or later, ISO 8601.")]
+SeriesNames = Annotated[
+    str,
+    Query(description="Workload, shape, metric and labels of each series, as a JSON array of arrays of four texts."),
+]
 Before = Annotated[int, Query(ge=1, le=2**63 - 1, description="Only entries with a lower number.")]
 Recorded = Callable[[RunDocument, str], None]
 
@@ -52,7 +54,7 @@ class StoreApi:
         StoredRun,
         Series,
         HistoryValue,
-        StepConditions,
+        RecentValues,
         Acceptance,
         Triage,
         Confirmation,
@@ -89,10 +91,10 @@ class StoreApi:
             self.history
         )
         get(
-            f"{project}/conditions",
-            responses=json_answer(dict[str, list[StepConditions]]),
-            summary="How the steps of each run on a testbed were measured, by id of the run.",
-        )(self.conditions)
+            f"{project}/recent",
+            responses=json_answer(RecentValues),
+            summary="The newest values of several series of a testbed, with how the steps of their runs were measured.",
+        )(self.recent)
         get(f"{project}/confirmations", responses=json_answer(list[Confirmation]), summary="Newest first.")(
             self.confirmations
         )
@@ -119,7 +121,7 @@ class StoreApi:
             f"{project}/runs",
             responses=written(json_answer(list[str])),
             openapi_extra=_body({"type": "string"}, "application/x-ndjson"),
-            summary="Store several documents, one a line: all of them, or none.",
+            summary="Store several documents, one a line: all of them, or none. The answer has those that were not there.",
         )(self.upload_all)
         router.post(
             f"{project}/confirmations",
@@ -208,13 +210,15 @@ class StoreApi:
         store = self._served.store()
         return as_json(store.history(project, workload, fingerprint, metric, shape, labels=beside, newest=newest))
 
-    def conditions(self, project: ReadProject, fingerprint: Text, since: Since | None = None) -> Response:
+    def recent(self, project: ReadProject, fingerprint: Text, series: SeriesNames, newest: Newest) -> Response:
         try:
-            if since is not None:
-                moment(since).timestamp()
-        except (ValueError, OverflowError) as error:
-            raise HTTPException(HTTPStatus.BAD_REQUEST, f"since: {error}") from None
-        return as_json(self._served.store().conditions(project, fingerprint, since=since))
+            names = msgspec.json.decode(series, type=list[tuple[str, str, str, str]])
+        except (msgspec.DecodeError, UnicodeError) as error:
+            raise HTTPException(HTTPStatus.BAD_REQUEST, f"series: {error}") from None
+        if any("\0" in text for name in names for text in name):
+            raise HTTPException(HTTPStatus.BAD_REQUEST, "series: no text of a store holds a NUL")
+        places = [SeriesPlace(*name, fingerprint) for name in names]
+        return as_json(self._served.store().recent(project, places, newest=newest))
 
     def confirmations(self, project: ReadProject) -> Response:
         return as_json(self._served.store().confirmations(project))
@@ -234,8 +238,6 @@ class StoreApi:
         body = await bounded_body(request, MAX_BYTES)
 
         def record() -> Response:
-            if self._served.store().find(project, sha256) is not None:
-                return as_json(sha256)
             found = hashlib.sha256(body).hexdigest()
             if found != sha256:
                 raise DocumentError(
@@ -243,8 +245,8 @@ class StoreApi:
                     found=found,
                     sha256=sha256,
                 )
-            self._record(caller_of(request), project, {sha256: body}, {sha256}, allow_dirty)
-            return as_json(sha256, HTTPStatus.CREATED)
+            new = self._record(caller_of(request), project, {sha256: body}, allow_dirty)
+            return as_json(sha256, HTTPStatus.CREATED if new else HTTPStatus.OK)
 
         return await run_in_threadpool(record)
 
@@ -252,11 +254,8 @@ class StoreApi:
         body = await bounded_body(request, MAX_BYTES)
 
         def record() -> Response:
-            lines = [line for line in body.split(b"\n") if line]
-            documents = {hashlib.sha256(line).hexdigest(): line for line in lines}
-            new = {run_id for run_id in documents if self._served.store().find(project, run_id) is None}
-            self._record(caller_of(request), project, documents, new, allow_dirty)
-            return as_json([hashlib.sha256(line).hexdigest() for line in lines])
+            documents = {hashlib.sha256(line).hexdigest(): line for line in body.split(b"\n") if line}
+            return as_json(self._record(caller_of(request), project, documents, allow_dirty))
 
         return await run_in_threadpool(record)
 
@@ -289,16 +288,15 @@ class StoreApi:
             raise _unknown(run_id)
         return run
 
-    def _record(
-        self, caller: Caller, project: str, documents: Mapping[str, bytes], new: Set[str], allow_dirty: bool
-    ) -> None:
-        """Record documents by their ids; ``new`` are those that were not there before."""
+    def _record(self, caller: Caller, project: str, documents: Mapping[str, bytes], allow_dirty: bool) -> list[str]:
+        """Record documents by their ids; return those that were not there before."""
         runs = {run_id: _parsed(data, project) for run_id, data in documents.items()}
         store = self._served.store().acting_as(caller.name)
-        store.record_all(runs.values(), allow_dirty=allow_dirty, data=list(documents.values()))
+        new = store.record_all(runs.values(), allow_dirty=allow_dirty, data=list(documents.values()))
         for run_id in new:
             for listener in self._recorded:
                 listener(runs[run_id], run_id)
+        return new
 
 
 def _parsed(data: bytes, project: str) -> RunDocument:

@@ -20,7 +20,15 @@ from perfgate.errors import StoreError
 from perfgate.judging.store import backends
 from perfgate.judging.store.backends.service import ServiceStore
 from perfgate.judging.store.backends.sql import SqlStore
-from perfgate.judging.store.store import HistoryValue, RunEntry, Store, StorePlace
+from perfgate.judging.store.store import (
+    HistoryValue,
+    RecentValues,
+    RunEntry,
+    SeriesPlace,
+    Store,
+    StorePlace,
+    labels_text,
+)
 from perfgate.plugins import load_members
 from tests.fakes.remote import clone_of_empty_remote
 from tests.fakes.service import Listening, listening, serve_folder
@@ -148,12 +156,11 @@ def test_record_all__one_of_them_refused__none_is_kept(store: Store) -> None:
     assert len(store.runs("shop")) == 1
 
 
-def test_record_all__several_and_one_known__ids_in_their_order(store: Store) -> None:
-    known = store.record(run_of_day(1))
-    ids = store.record_all([run_of_day(2), run_of_day(1)])
-    assert ids[1] == known
-    assert [listed.id for listed in store.runs("shop")] == ids
-    assert store.record_all([]) == []
+def test_record_all__several_and_one_known__ids_of_the_new_ones_in_their_order(store: Store) -> None:
+    known = store.record(run_of_day(2))
+    ids = store.record_all([run_of_day(3), run_of_day(2), run_of_day(1)])
+    assert [listed.id for listed in store.runs("shop")] == [ids[0], known, ids[1]]
+    assert store.record_all([run_of_day(3), run_of_day(2)]) == store.record_all([]) == []
 
 
 def test_record__same_session_in_another_project__kept(store: Store) -> None:
@@ -279,17 +286,44 @@ def test_history__counters__kept_unless_unstable(store: Store) -> None:
     assert history(store, "memory.peak") == []
 
 
-def test_conditions__runs_of_two_testbeds__how_each_run_of_one_was_measured(store: Store) -> None:
-    run = run_of_day(1)
+def test_recent__several_series_of_a_testbed__the_newest_values_of_each_and_how_their_runs_were_measured(
+    store: Store,
+) -> None:
+    run = run_of_day(1, value=0.001)
     steps = [msgspec.structs.replace(step, waited=0.25) for step in run.steps]
     workloads = [msgspec.structs.replace(workload, quick=True) for workload in run.workloads]
-    run_id = store.record(msgspec.structs.replace(run, steps=steps, workloads=workloads))
-    store.record(run_of_day(2, fingerprint="f2"))
-    store.record(run_of_day(3, project="other"))
-    expected = StepConditions(workload="encoder", step=1, procedure="quick 1", waited=0.25)
-    assert store.conditions("shop", "f1") == {run_id: [expected]}
-    assert store.conditions("shop", "f1", since="2026-03-01T13:00:00+01:00") == {run_id: [expected]}
-    assert store.conditions("shop", "f1", since="2026-03-01T12:00:01Z") == {}
+    counters = CounterSet(workload="encoder", shape="short", repeats=3, values={"memory.peak": 9}, ops=[])
+    store.record(msgspec.structs.replace(run, steps=steps, workloads=workloads, counters=[counters]))
+    # Recorded in another order than they started.
+    store.record_all([run_of_day(3, value=0.003), run_of_day(2, value=0.002)])
+    store.record(run_of_day(4, fingerprint="f2"))
+    store.record(run_of_day(5, project="other"))
+    places = [
+        SeriesPlace("encoder", "short", metric, labels, "f1")
+        for metric, labels in (("memory.peak", ""), ("latency.p50", ""), ("latency.p50", '{"batch": "8"}'))
+    ]
+    recent = store.recent("shop", places, newest=2)
+    days = {listed.id: (listed.session, listed.commit) for listed in store.runs("shop")}
+    values = [[(days[recent.runs[at].id], value) for at, value in one] for one in recent.values]
+    commit = run.source.commit
+    assert values == [[(("s1", commit), 9.0)], [(("s2", commit), 0.002), (("s3", commit), 0.003)], []]
+    assert {run.commit for run in recent.runs} == {commit}
+    conditions = {days[run.id][0]: run.conditions for run in recent.runs}
+    quick = StepConditions(workload="encoder", step=1, procedure="quick 1", waited=0.25)
+    assert (len(recent.runs), conditions["s1"], len(conditions["s3"])) == (3, [quick], 1)
+    assert store.recent("shop", [], newest=2) == RecentValues(runs=[], values=[])
+
+
+def test_recent__more_series_than_one_statement_or_request_takes__all_of_them(store: Store) -> None:
+    values = [
+        Value(metric="batch.throughput", value=float(batch), labels={"shape": "short", "batch": str(batch)})
+        for batch in range(1, 131)
+    ]
+    run = run_of_day(1)
+    store.record(msgspec.structs.replace(run, steps=[msgspec.structs.replace(run.steps[0], values=values)]))
+    names = [labels_text({"batch": str(batch)}) for batch in range(131)]
+    places = [SeriesPlace("encoder", "short", "batch.throughput", labels, "f1") for labels in names]
+    assert store.recent("shop", places, newest=500).values == [[], *([(0, float(batch))] for batch in range(1, 131))]
 
 
 def test_show__unknown_ambiguous_or_empty_id__refused(store: Store) -> None:
@@ -315,13 +349,11 @@ def test_prune__three_runs_on_one_testbed_one_on_another__newest_of_each_stay(st
     assert [listed.session for listed in store.runs("shop")] == ["s4", "s3", "s2"]
     assert history(store) == [0.002, 0.003]
     assert len(store.runs("other")) == 1
-    assert (
-        set(store.conditions("shop", "f1"))
-        == {run.id for run in store.runs("shop") if run.fingerprint == "f1"}
-        != set()
-    )
+    places = [SeriesPlace("encoder", "short", "latency.p50", "", "f1")]
+    kept = {run.id for run in store.recent("shop", places, newest=9).runs if run.conditions}
+    assert kept == {run.id for run in store.runs("shop") if run.fingerprint == "f1"} != set()
     assert store.prune("shop", keep=0) == 3
-    assert store.conditions("shop", "f1") == {}
+    assert store.recent("shop", places, newest=9) == RecentValues(runs=[], values=[[]])
     assert store.runs("shop") == []
     assert history(store) == []
 

@@ -11,8 +11,8 @@ import msgspec
 
 from perfgate.catalogue.lookup import metric
 from perfgate.config import CONFIG_NAME, Config, load_config, parse_config
-from perfgate.document.conditions import conditions_of
-from perfgate.document.history import Acceptance, History, HistorySeries, moment
+from perfgate.document.conditions import StepConditions, conditions_of
+from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument
 from perfgate.errors import RepositoryError, StoreError
 from perfgate.git.commands import COMMIT_ID
@@ -25,9 +25,10 @@ from perfgate.judging.store.remote import PREFIX, REMOTE_VARIABLE
 from perfgate.judging.store.store import (
     STORE_VARIABLE,
     GitAccess,
-    HistoryValue,
+    SeriesPlace,
     Store,
     StorePlace,
+    labels_text,
     open_location,
     store_location,
 )
@@ -133,39 +134,33 @@ class _Comparable:
 
     def __init__(self, store: Store, project: str, run: RunDocument, numbers: Sequence[ChecklistNumber]) -> None:
         fingerprint = run.testbed.fingerprint
+        places = [SeriesPlace(*one[1:4], labels_text(dict(one.labels)), fingerprint) for one in numbers]
+        recent = store.recent(project, places, newest=_SESSIONS)
         self._here = {(entry.workload, entry.step): entry for entry in conditions_of(run)}
-        self._histories = {
-            number: store.history(
-                project,
-                number.workload,
-                fingerprint,
-                number.metric,
-                number.shape,
-                labels=dict(number.labels),
-                newest=_SESSIONS,
-            )
-            for number in numbers
+        self._runs = recent.runs
+        self._values = dict(zip(numbers, recent.values))
+        # How a step was measured in each of the runs.
+        self._stored: dict[tuple[str, int], list[StepConditions | None]] = {
+            (number.workload, number.step): [None] * len(recent.runs) for number in numbers
         }
-        oldest = [history[0].started_at for history in self._histories.values() if history]
-        conditions = store.conditions(project, fingerprint, since=min(oldest, key=moment)) if oldest else {}
-        self._stored = {
-            (run_id, entry.workload, entry.step): entry for run_id, entries in conditions.items() for entry in entries
-        }
+        for at, stored in enumerate(recent.runs):
+            for entry in stored.conditions:
+                if (of_step := self._stored.get((entry.workload, entry.step))) is not None:
+                    of_step[at] = entry
 
-    def sessions(self, number: ChecklistNumber) -> tuple[list[HistoryValue], int]:
-        """The sessions with a comparable value, oldest first, and the number of the others.
+    def sessions(self, number: ChecklistNumber) -> tuple[list[tuple[str | None, float]], int]:
+        """Commit and value of the comparable sessions, oldest first, and the number of the others.
 
         Exact counts and bytes are the same on a busy machine.
         """
-        workload, name, history = number.workload, number.metric, self._histories[number]
-        here, is_timed = self._here[workload, number.step], metric(name).kind == "noisy" and metric(name).unit != "B"
-        conditions = [self._stored.get((session.run_id, workload, number.step)) for session in history]
-        comparable = [
-            session
-            for session, stored in zip(history, conditions)
-            if stored is not None and here.compares_with(stored) and (not is_timed or not stored.is_busy)
+        step, name, values = (number.workload, number.step), number.metric, self._values[number]
+        here, is_timed = self._here[step], metric(name).kind == "noisy" and metric(name).unit != "B"
+        is_comparable = [
+            stored is not None and here.compares_with(stored) and not (is_timed and stored.is_busy)
+            for stored in self._stored[step]
         ]
-        return comparable, len(history) - len(comparable)
+        comparable = [(self._runs[at].commit, value) for at, value in values if is_comparable[at]]
+        return comparable, len(values) - len(comparable)
 
 
 def _series(
@@ -183,13 +178,16 @@ def _series(
     )
 
 
-def _level(sessions: Sequence[HistoryValue], accepted: Sequence[Acceptance], name: str, root: Path) -> list[float]:
+def _level(
+    sessions: Sequence[tuple[str | None, float]], accepted: Sequence[Acceptance], name: str, root: Path
+) -> list[float]:
+    commits = [commit for commit, _ in sessions]
 
     def is_meant(index: int) -> bool:
-        before = sessions[index - 1].commit if index else None
-        return any(_is_part_of(entry.commit, sessions[index].commit, before, root) for entry in accepted)
+        before = commits[index - 1] if index else None
+        return any(_is_part_of(entry.commit, commits[index], before, root) for entry in accepted)
 
-    return level([session.value for session in sessions], is_meant, name)
+    return level([value for _, value in sessions], is_meant, name)
 
 
 def _is_part_of(accepted: str, commit: str | None, before: str | None, root: Path) -> bool:

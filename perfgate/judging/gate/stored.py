@@ -74,7 +74,8 @@ def level(values: Sequence[float], is_accepted: Callable[[int], bool], name: str
         else:
             for one in (*improved.values, value):
                 current.add(one)
-            improved = _Level(name)
+            if improved.values:
+                improved = _Level(name)
     return [*current.values, *improved.values]
 
 
@@ -86,65 +87,62 @@ def prediction_interval(values: Sequence[float], name: str) -> tuple[float, floa
     return _Level(name, values).interval()
 
 
-class _Moments:
-    """Mean and sum of squared deviations of a growing list.
+class _Level:
+    """The values of a level with their interval, which one more value changes without a look at all others.
 
     Source: Welford, Note on a method for calculating corrected sums of squares and products, Technometrics 4 (1962).
     """
-
-    def __init__(self) -> None:
-        self.count, self.mean, self._squares = 0, 0.0, 0.0
-
-    def add(self, value: float) -> None:
-        self.count += 1
-        apart = value - self.mean
-        self.mean += apart / self.count
-        self._squares += apart * (value - self.mean)
-
-    @property
-    def std(self) -> float:
-        return math.sqrt(self._squares / (self.count - 1))
-
-
-class _Level:
-    """The values of a level with their interval, which one more value changes without a look at all others."""
 
     def __init__(self, name: str, values: Sequence[float] = ()) -> None:
         self.values: list[float] = []
         self._metric = metric(name)
         self._lowest, self._highest = math.inf, -math.inf
-        self._in_logarithms, self._moments = True, _Moments()
+        # The mean, and the sum of squared deviations from it.
+        self._in_logarithms, self._mean, self._squares = True, 0.0, 0.0
+        self._interval: tuple[float, float] | None = None
+        self._has_changed = False
         for value in values:
             self.add(value)
 
     def add(self, value: float) -> None:
+        self._has_changed = True
         if self._in_logarithms and value <= 0:
-            self._in_logarithms, self._moments = False, _Moments()
-            for earlier in self.values:
-                self._moments.add(earlier)
+            self._in_logarithms, self._mean, self._squares = False, 0.0, 0.0
+            for count, earlier in enumerate(self.values, start=1):
+                self._take(count, earlier)
         self.values.append(value)
         self._lowest, self._highest = min(self._lowest, value), max(self._highest, value)
-        self._moments.add(math.log(value) if self._in_logarithms else value)
+        self._take(len(self.values), math.log(value) if self._in_logarithms else value)
+
+    def _take(self, count: int, value: float) -> None:
+        apart = value - self._mean
+        self._mean += apart / count
+        self._squares += apart * (value - self._mean)
 
     def interval(self) -> tuple[float, float] | None:
+        if self._has_changed:
+            self._interval, self._has_changed = self._new_interval(), False
+        return self._interval
+
+    def _new_interval(self) -> tuple[float, float] | None:
         runs, has_spread = len(self.values), self._lowest < self._highest
         if runs < MIN_RUNS or (not has_spread and self._metric.kind == "noisy"):
             return None
         if not has_spread:
             return self._lowest, self._lowest
-        half = _quantile(runs - 1) * self._moments.std * math.sqrt(1 + 1 / runs)
-        low, high = self._moments.mean - half, self._moments.mean + half
+        half = _half_width(runs) * math.sqrt(self._squares)
+        low, high = self._mean - half, self._mean + half
         if self._in_logarithms:
-            low, high = (math.exp(min(end, _LARGEST_LOGARITHM)) for end in (low, high))
+            low, high = math.exp(min(low, _LARGEST_LOGARITHM)), math.exp(min(high, _LARGEST_LOGARITHM))
         if self._lowest == 0:
             low = max(0.0, low)
         return (math.floor(low), math.ceil(high)) if self._metric.is_whole else (low, high)
 
 
 @cache
-def _quantile(degrees: int) -> float:
-    """Student's t at LEVEL."""
-    return float(stdtrit(degrees, LEVEL))
+def _half_width(runs: int) -> float:
+    """Half of the interval for one more run, over the root of the sum of squares; Student's t at LEVEL."""
+    return float(stdtrit(runs - 1, LEVEL)) * math.sqrt((1 + 1 / runs) / (runs - 1))
 
 
 def accepts(acceptance: Acceptance, metric: str, workload: str, shape: str) -> bool:

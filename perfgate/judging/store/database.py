@@ -36,4 +36,7 @@ class StoreDatabase(Protocol):
         """A transaction that is committed at the end, on tables that are created or brought up to date first."""
 
     def write(self, work: Callable[[sa.Connection], None]) -> None:
-        """Do some work in such a transaction, all of it or none, perhaps in one with the work of other threads."""
+        """Do some work in such a transaction, all of it or none, perhaps in one with the work of other threads.
+
+        It may be undone and called again.
+        """

@@ -78,7 +78,8 @@ class PostgresDatabase:
     def _engine(self) -> sa.Engine:
         options = {name: value for name, value in OPTIONS.items() if name not in self._url.query}
         try:
-            engine = sa.create_engine(self._url, connect_args=options, pool_pre_ping=True)
+            # No table has the type hstore; SQLAlchemy would ask the server for it on every first connection.
+            engine = sa.create_engine(self._url, connect_args=options, pool_pre_ping=True, use_native_hstore=False)
         except ImportError as error:
             raise StoreError(
                 "the store {place} needs psycopg, which cannot be imported ({error}); run pip install 'perfgate[postgres]'",

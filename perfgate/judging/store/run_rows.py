@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LISTED = [column for column in RUNS.c if column is not RUNS.c.number]
 # Written once: SQLAlchemy takes longer to build a statement than SQLite to execute it.
-_OF_SESSION = sa.select(RUNS.c.id, RUNS.c.number).where(
+_OF_SESSION = sa.select(RUNS.c.id).where(
     RUNS.c.project == sa.bindparam("project"), RUNS.c.session == sa.bindparam("session")
 )
 _SERIES_OF_TESTBED = sa.select(SERIES.c.number, *(SERIES.c[name] for name in SeriesPlace._fields)).where(
@@ -35,19 +35,22 @@ def insert_run(connection: sa.Connection, database: StoreDatabase, entry: RunEnt
     """
     run = entry.run
 
-    def insert(table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> int:
-        return connection.execute(_insert_absent(database.insert, table), rows).rowcount if rows else 0
+    def insert(table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        if rows:
+            connection.execute(_insert_absent(database.insert, table), rows)
 
     # A writer of the same session waits here for the end of the other's transaction.
-    is_new = insert(RUNS, [_row(run, entry.started)]) == 1
-    kept = connection.execute(_OF_SESSION, {"project": run.project, "session": run.session}).one()
-    if kept.id != run.id:
-        raise kept_already(run.session, kept.id)
-    if not is_new:
+    inserted = connection.execute(_insert_absent(database.insert, RUNS), _row(run, entry.started))
+    if inserted.rowcount != 1:
+        kept = connection.execute(_OF_SESSION, {"project": run.project, "session": run.session}).scalar_one()
+        if kept != run.id:
+            raise kept_already(run.session, kept)
         return False
-    insert(DOCUMENTS, [{"run": kept.number, "document": document}])
+    key: Sequence[Any] = inserted.inserted_primary_key or ()
+    (number,) = key
+    insert(DOCUMENTS, [{"run": number, "document": document}])
     if entry.conditions:
-        insert(CONDITIONS, [{"run": kept.number, "conditions": msgspec.json.encode(entry.conditions).decode()}])
+        insert(CONDITIONS, [{"run": number, "conditions": msgspec.json.encode(entry.conditions).decode()}])
     series = _series_of(connection, run)
     places = [value.place(run.fingerprint) for value in entry.values]
     # In one order: two writers who add the same ones never wait for each other in a circle.
@@ -58,7 +61,7 @@ def insert_run(connection: sa.Connection, database: StoreDatabase, entry: RunEnt
     insert(
         VALUES,
         [
-            {"series": series[place], "started": entry.started, "run": kept.number, "value": value.value}
+            {"series": series[place], "started": entry.started, "run": number, "value": value.value}
             for place, value in zip(places, entry.values)
         ],
     )

@@ -92,6 +92,24 @@ class HistoryValue(msgspec.Struct, frozen=True, kw_only=True):
     value: float
 
 
+class RecentRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a comparison with the values of a stored run depends on: its commit, and how its steps were measured."""
+
+    id: str
+    commit: str | None
+    conditions: list[StepConditions] = []
+
+
+class RecentValues(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest values of some series of a testbed.
+
+    ``values`` has a list for each series, oldest session first: the position of the run in ``runs``, and its value.
+    """
+
+    runs: list[RecentRun]
+    values: list[list[tuple[int, float]]]
+
+
 class Series(msgspec.Struct, frozen=True, kw_only=True):
     """One metric of one workload and shape over time, on comparable testbeds.
 
@@ -146,9 +164,9 @@ class Store(Protocol):
     def record_all(
         self, runs: Iterable[RunDocument], *, allow_dirty: bool = False, data: Sequence[bytes] | None = None
     ) -> list[str]:
-        """Store several runs in one write, all or none, and return their ids. Raises StoreError for an unfit one.
+        """Store several runs in one write, all or none, and return the ids of those that were not there before, in their order.
 
-        ``data`` are the canonical bytes of the documents, if the caller has checked both.
+        ``data`` are the canonical bytes of the documents, if the caller has checked both. Raises StoreError for an unfit one.
         """
 
     def revision(self, project: str) -> str:
@@ -185,13 +203,8 @@ class Store(Protocol):
         With ``newest`` only so many, those of the newest sessions.
         """
 
-    def conditions(
-        self, project: str, fingerprint: str, *, since: str | None = None
-    ) -> dict[str, list[StepConditions]]:
-        """The measuring conditions of the steps, by id of each run on a testbed; runs without them are omitted.
-
-        With ``since``, a time of ISO 8601, only of sessions that started then or later.
-        """
+    def recent(self, project: str, places: Sequence[SeriesPlace], *, newest: int) -> RecentValues:
+        """The values of the newest sessions in each of several series of one testbed, in the order of ``places``."""
 
     def series(self, project: str) -> list[Series]:
         """Every series of a project, in the order of workload, shape, metric, labels and fingerprint."""
@@ -343,6 +356,19 @@ def stored_values(run: RunDocument) -> list[StoredValue]:
     for job in run.jobs:
         values.update({(job.name, "", metric, ""): value for metric, value in typical_values(job, run.turns).items()})
     return [StoredValue(*key, value) for key, value in values.items()]
+
+
+def recent_values(histories: Iterable[Iterable[tuple[RecentRun, float]]]) -> RecentValues:
+    """Series whose values stand beside their runs, with each run once."""
+    runs: dict[str, RecentRun] = {}
+    at: dict[str, int] = {}
+    values: list[list[tuple[int, float]]] = []
+    for history in histories:
+        values.append([])
+        for run, value in history:
+            runs[run.id] = run
+            values[-1].append((at.setdefault(run.id, len(at)), value))
+    return RecentValues(runs=list(runs.values()), values=values)
 
 
 def labels_text(labels: Mapping[str, str]) -> str:

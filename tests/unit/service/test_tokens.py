@@ -15,7 +15,16 @@ from tests.fakes.service import SERVER_TOKEN, Listening, Service, serve_folder
 from tests.unit.document.minimal import minimal_run
 from tests.unit.service.test_store_api import ACCEPTANCE, document
 
-READS = ("runs", "damaged", "series", "confirmations", "acceptances", "triages", "gates", "conditions?fingerprint=f1")
+READS = (
+    "runs",
+    "damaged",
+    "series",
+    "confirmations",
+    "acceptances",
+    "triages",
+    "gates",
+    "recent?fingerprint=f1&series=[]&newest=1",
+)
 
 
 @pytest.fixture

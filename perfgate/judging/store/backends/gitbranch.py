@@ -16,7 +16,6 @@ from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from itertools import groupby, repeat
 
-from perfgate.document.conditions import StepConditions
 from perfgate.document.gates import GateRecord
 from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage, moment
 from perfgate.document.run import RunDocument
@@ -28,6 +27,8 @@ from perfgate.judging.store.remote import PREFIX, RemoteBranch, find_link, parse
 from perfgate.judging.store.scratch import Scratch, StoreChange, Tip, open_scratch
 from perfgate.judging.store.store import (
     HistoryValue,
+    RecentRun,
+    RecentValues,
     RunEntry,
     Series,
     SeriesPlace,
@@ -38,6 +39,7 @@ from perfgate.judging.store.store import (
     kept_already,
     labels_text,
     pack_document,
+    recent_values,
     recorded_document,
     refuse_unfit,
 )
@@ -85,18 +87,15 @@ class GitBranchStore:
 
     def record(self, run: RunDocument, *, allow_dirty: bool = False) -> str:
         """Store a run and return its id; repeating it changes nothing. Raises StoreError for an unfit run."""
-        return self.record_all([run], allow_dirty=allow_dirty)[0]
+        packed = self._pack(run, allow_dirty)
+        self._add([packed])
+        return packed[0].run.id
 
     def record_all(
         self, runs: Iterable[RunDocument], *, allow_dirty: bool = False, data: Sequence[bytes] | None = None
     ) -> list[str]:
-        """Store several runs in one write, all or none, and return their ids. Raises StoreError for an unfit one."""
-        packed: list[tuple[RunFile, bytes]] = []
-        for run, bytes_of_run in zip(runs, data or repeat(None)):
-            refuse_unfit(run, allow_dirty=allow_dirty, now=self._clock())
-            packed.append(layout.pack_run(run, pack_document(run, self._clock(), bytes_of_run)))
-        self._add(packed)
-        return [file.run.id for file, _ in packed]
+        """Store several runs in one write, all or none; return the ids of the new ones. Raises StoreError for an unfit run."""
+        return self._add([self._pack(run, allow_dirty, one) for run, one in zip(runs, data or repeat(None))])
 
     def restore(self, documents: Iterable[StoredDocument]) -> None:
         """Store the runs of another store in one write, all or none, under their ids; those that are there stay."""
@@ -165,15 +164,16 @@ class GitBranchStore:
             for file, value in (stored if newest is None else stored[-newest:])
         ]
 
-    def conditions(
-        self, project: str, fingerprint: str, *, since: str | None = None
-    ) -> dict[str, list[StepConditions]]:
-        start = float("-inf") if since is None else moment(since).timestamp()
-        return {
-            file.run.id: file.conditions
-            for file in self._read().runs(project)
-            if file.run.fingerprint == fingerprint and file.conditions and file.started >= start
-        }
+    def recent(self, project: str, places: Sequence[SeriesPlace], *, newest: int) -> RecentValues:
+        """The values of the newest sessions in each of several series of one testbed, in the order of ``places``."""
+        histories = self._read().histories(project)
+        return recent_values(
+            [
+                (RecentRun(id=file.run.id, commit=file.run.commit, conditions=file.conditions), value)
+                for file, value in histories.get(place, [])[-newest:]
+            ]
+            for place in places
+        )
 
     def series(self, project: str) -> list[Series]:
         return [
@@ -252,9 +252,16 @@ class GitBranchStore:
     def _link(self) -> RemoteBranch:
         return find_link(self._location, self._place)
 
-    def _add(self, packed: Sequence[tuple[RunFile, bytes]]) -> None:
+    def _pack(self, run: RunDocument, allow_dirty: bool, data: bytes | None = None) -> tuple[RunFile, bytes]:
+        refuse_unfit(run, allow_dirty=allow_dirty, now=self._clock())
+        return layout.pack_run(run, pack_document(run, self._clock(), data))
+
+    def _add(self, packed: Sequence[tuple[RunFile, bytes]]) -> list[str]:
+        """Add runs that are not there, and return their ids."""
+        write: dict[str, bytes] = {}
+
         def plan(_scratch: Scratch, tip: Tip) -> StoreChange | None:
-            write: dict[str, bytes] = {}
+            write.clear()
             for file, document in packed:
                 there = _kept(file, [*tip.files, *write])
                 if there is None:
@@ -266,6 +273,7 @@ class GitBranchStore:
 
         if packed:
             self._write(plan)
+        return [file.run.id for file, _ in packed if layout.run_path(file) in write]
 
     def _state(
         self,

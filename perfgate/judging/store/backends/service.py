@@ -16,7 +16,6 @@ import msgspec
 import requests
 from requests.auth import AuthBase
 
-from perfgate.document.conditions import StepConditions
 from perfgate.document.files import canonical_bytes, parse_run
 from perfgate.document.gates import GateRecord
 from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage
@@ -35,11 +34,14 @@ from perfgate.judging.store.ledger import TOKEN_PREFIX
 from perfgate.judging.store.store import (
     SERVICE_SCHEMES,
     HistoryValue,
+    RecentValues,
     RunEntry,
     Series,
+    SeriesPlace,
     StoredDocument,
     StorePlace,
     intact_run,
+    recent_values,
     run_entry,
     shown_location,
 )
@@ -54,6 +56,8 @@ _WAITS = (0.5, 1.0, 2.0, 4.0)
 _TRANSIENT = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 _PAGE = 1_000
 _CHUNK = 65_536
+# Their names stand in the address, of which many proxies take 8 KiB.
+_SERIES_AT_ONCE = 40
 T = TypeVar("T")
 
 
@@ -123,7 +127,7 @@ class ServiceStore:
     def record_all(
         self, runs: Iterable[RunDocument], *, allow_dirty: bool = False, data: Sequence[bytes] | None = None
     ) -> list[str]:
-        """Store several runs of one project in one write, all or none, and return their ids."""
+        """Store several runs of one project in one write, all or none, and return the ids of those that were not there."""
         several = list(runs)
         if not several:
             return []
@@ -184,12 +188,24 @@ class ServiceStore:
             query["newest"] = str(newest)
         return self._read(f"{_project(project)}/history", list[HistoryValue], query)
 
-    def conditions(
-        self, project: str, fingerprint: str, *, since: str | None = None
-    ) -> dict[str, list[StepConditions]]:
-        path = f"{_project(project)}/conditions"
-        query = {"fingerprint": fingerprint, **({"since": since} if since is not None else {})}
-        return self._read(path, dict[str, list[StepConditions]], query)
+    def recent(self, project: str, places: Sequence[SeriesPlace], *, newest: int) -> RecentValues:
+        """The values of the newest sessions in each of several series of one testbed, in the order of ``places``."""
+        answers = [
+            self._recent(project, places[start : start + _SERIES_AT_ONCE], newest)
+            for start in range(0, len(places), _SERIES_AT_ONCE)
+        ]
+        return recent_values(
+            [(answer.runs[at], value) for at, value in values] for answer in answers for values in answer.values
+        )
+
+    def _recent(self, project: str, places: Sequence[SeriesPlace], newest: int) -> RecentValues:
+        names = [[place.workload, place.shape, place.metric, place.labels] for place in places]
+        query = {
+            "series": msgspec.json.encode(names).decode(),
+            "fingerprint": places[0].fingerprint,
+            "newest": str(newest),
+        }
+        return self._read(f"{_project(project)}/recent", RecentValues, query)
 
     def series(self, project: str) -> list[Series]:
         return self._read(f"{_project(project)}/series", list[Series])

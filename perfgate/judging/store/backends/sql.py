@@ -23,12 +23,15 @@ from perfgate.errors import StoreError, UnknownRunError
 from perfgate.judging.store.database import StoreDatabase
 from perfgate.judging.store.ledger import LOCAL, Ledger
 from perfgate.judging.store.postgres import PREFIXES, PostgresDatabase
+from perfgate.judging.store.recent import read_recent
 from perfgate.judging.store.run_rows import LISTED, insert_run, stored_run
 from perfgate.judging.store.sqlite import SqliteFile
 from perfgate.judging.store.store import (
     HistoryValue,
+    RecentValues,
     RunEntry,
     Series,
+    SeriesPlace,
     Statement,
     StoredDocument,
     StoredValue,
@@ -87,19 +90,15 @@ class SqlStore:
 
     def record(self, run: RunDocument, *, allow_dirty: bool = False) -> str:
         """Store a run and return its id; repeating it changes nothing. Raises StoreError for an unfit run."""
-        return self.record_all([run], allow_dirty=allow_dirty)[0]
+        packed = self._packed(run, allow_dirty)
+        self._add([packed])
+        return packed[1].id
 
     def record_all(
         self, runs: Iterable[RunDocument], *, allow_dirty: bool = False, data: Sequence[bytes] | None = None
     ) -> list[str]:
-        """Store several runs in one write, all or none, and return their ids. Raises StoreError for an unfit one."""
-        packed: list[tuple[RunEntry, StoredDocument]] = []
-        for run, bytes_of_run in zip(runs, data or repeat(None)):
-            refuse_unfit(run, allow_dirty=allow_dirty, now=self._clock())
-            document = pack_document(run, self._clock(), bytes_of_run)
-            packed.append((run_entry(run, document), document))
-        self._add(packed)
-        return [document.id for _, document in packed]
+        """Store several runs in one write, all or none; return the ids of the new ones. Raises StoreError for an unfit run."""
+        return self._add([self._packed(run, allow_dirty, one) for run, one in zip(runs, data or repeat(None))])
 
     def restore(self, documents: Iterable[StoredDocument]) -> None:
         """Store the runs of another store in one write, all or none, under their ids; those that are there stay."""
@@ -162,7 +161,9 @@ class SqlStore:
         for row in self._read(query):
             value = StoredValue(**{name: row[name] for name in StoredValue.__struct_fields__})
             values.setdefault(row["id"], []).append(value)
-        conditions = self._conditions(is_wanted)
+        stored: sa.Select[Any] = sa.select(RUNS.c.id, CONDITIONS.c.conditions).join_from(CONDITIONS, RUNS)
+        of_runs = self._read(stored.where(is_wanted))
+        conditions = {row["id"]: self._read_conditions(row["id"], row["conditions"]) for row in of_runs}
         entries = {
             row["id"]: RunEntry(
                 run=stored_run(row),
@@ -217,13 +218,12 @@ class SqlStore:
             for run_id, session, commit, started_at, value in reversed(rows)
         ]
 
-    def conditions(
-        self, project: str, fingerprint: str, *, since: str | None = None
-    ) -> dict[str, list[StepConditions]]:
-        is_wanted = sa.and_(RUNS.c.project == project, RUNS.c.fingerprint == fingerprint)
-        if since is not None:
-            is_wanted = sa.and_(is_wanted, RUNS.c.started >= moment(since).timestamp())
-        return self._conditions(is_wanted)
+    def recent(self, project: str, places: Sequence[SeriesPlace], *, newest: int) -> RecentValues:
+        """The values of the newest sessions in each of several series of one testbed, in the order of ``places``."""
+        with self._database.reading() as connection:
+            if connection is None or not places:
+                return RecentValues(runs=[], values=[[] for _ in places])
+            return read_recent(connection, project, places, newest=newest, decode=self._read_conditions)
 
     def series(self, project: str) -> list[Series]:
         names = (SERIES.c.workload, SERIES.c.shape, SERIES.c.metric, SERIES.c.labels, SERIES.c.fingerprint)
@@ -314,20 +314,33 @@ class SqlStore:
         store._actor = actor
         return store
 
-    def _add(self, runs: Sequence[tuple[RunEntry, StoredDocument]]) -> None:
-        """Insert runs that are not there, in one order: two writers of the same ones never wait for each other in a circle."""
+    def _packed(
+        self, run: RunDocument, allow_dirty: bool, data: bytes | None = None
+    ) -> tuple[RunEntry, StoredDocument]:
+        refuse_unfit(run, allow_dirty=allow_dirty, now=self._clock())
+        document = pack_document(run, self._clock(), data)
+        return run_entry(run, document), document
 
+    def _add(self, runs: Sequence[tuple[RunEntry, StoredDocument]]) -> list[str]:
+        """Insert runs that are not there, and return their ids.
+
+        They are inserted in one order: two writers of the same ones never wait for each other in a circle.
+        """
+        new: set[str] = set()
         # Not within the transaction, for which all other writers wait.
         packed = {document.id: zlib.compress(document.data) for _, document in runs}
         entries = sorted((entry for entry, _ in runs), key=lambda entry: (entry.run.project, entry.run.session))
 
         def insert(connection: sa.Connection) -> None:
+            new.clear()
             for entry in entries:
                 if insert_run(connection, self._database, entry, packed[entry.run.id]):
                     self._ledger.note(connection, self._actor, "run recorded", entry.run.project, entry.run.id)
+                    new.add(entry.run.id)
 
         if runs:
             self._database.write(insert)
+        return [document.id for _, document in runs if document.id in new]
 
     def _replace(self, connection: sa.Connection, table: sa.Table, row: Mapping[str, Any]) -> None:
         """Insert a row, or overwrite the one with the same key."""
@@ -341,22 +354,16 @@ class SqlStore:
         by_key = [kind(**{name: row[name] for name in kind.__struct_fields__}) for row in rows]
         return sorted(by_key, key=lambda statement: statement.stated_at, reverse=True)
 
-    def _conditions(self, is_wanted: sa.ColumnElement[bool]) -> dict[str, list[StepConditions]]:
-        """The conditions of the runs for which a term about RUNS is true."""
-        query = sa.select(RUNS.c.id, CONDITIONS.c.conditions).join_from(CONDITIONS, RUNS).where(is_wanted)
-        decoder = msgspec.json.Decoder(list[StepConditions])
-        found: dict[str, list[StepConditions]] = {}
-        for row in self._read(query):
-            try:
-                found[row["id"]] = decoder.decode(row["conditions"])
-            except msgspec.DecodeError as error:
-                raise StoreError(
-                    "{name} has conditions that cannot be read ({error}); {remedy}",
-                    name=self._name_of(row["id"]),
-                    error=error,
-                    remedy=self._database.restore,
-                ) from error
-        return found
+    def _read_conditions(self, run_id: str, text: str) -> list[StepConditions]:
+        try:
+            return _CONDITIONS.decode(text)
+        except msgspec.DecodeError as error:
+            raise StoreError(
+                "{name} has conditions that cannot be read ({error}); {remedy}",
+                name=self._name_of(run_id),
+                error=error,
+                remedy=self._database.restore,
+            ) from error
 
     def _name_of(self, run_id: str) -> str:
         return f"{self._database.name}: run {run_id[:12]}"
@@ -376,5 +383,6 @@ class SqlStore:
 
 _BY_ID = sa.select(*LISTED).where(RUNS.c.id == sa.bindparam("id"), RUNS.c.project == sa.bindparam("project"))
 _WITH_DOCUMENT = sa.select(RUNS.c.id, DOCUMENTS.c.document).join_from(RUNS, DOCUMENTS, isouter=True)
+_CONDITIONS = msgspec.json.Decoder(list[StepConditions])
 # Sorts behind every hexadecimal digit.
 _AFTER_DIGITS = "g"
