@@ -275,5 +275,6 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _on_begin(connection: sa.Connection) -> None:
-    immediate = connection.get_execution_options().get("immediate")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+    # A query sees one state of the file by itself, and a service reads a token for every request.
+    if connection.get_execution_options().get("immediate"):
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
