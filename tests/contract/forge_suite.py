@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from perfgate.errors import ForgeError, ForgeGoneError, ForgeSettingError, ForgeUnansweredError
-from perfgate.judging.forge.comment import CommentState, Posted, PostTexts, marker, post
+from perfgate.judging.forge.comment import CommentState, Posted, marker, post
 from perfgate.judging.forge.forge import CiEvent, CommitStatus, Forge, connect, find_token, line_address
 from tests.fakes.forge import (
     BOT,
@@ -30,7 +30,7 @@ from tests.fakes.meddled import Meddled
 
 HEAD, OTHER_SHA = "a" * 40, "b" * 40
 MARKER = marker("default")
-SAYINGS = PostTexts(turned="{} → {}".format, double="the other one has the numbers")
+DOUBLE = "the other one has the numbers"
 START = 1_800_000_000.0
 
 
@@ -82,7 +82,7 @@ class Stage:
         decided = verdict if verdict in ("PASS", "FAIL") else None
         state = CommentState(run=run, attempt=attempt, head=HEAD, verdict=verdict, decided=decided)
         forge = Meddled(self.forge(token), before)
-        return post(forge, 7, text, state, MARKER, sleep=self.time.sleep, texts=SAYINGS)
+        return post(forge, 7, text, state, MARKER, sleep=self.time.sleep, turned="{} → {}".format, double=DOUBLE)
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import traceback
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +29,7 @@ from perfgate.errors import PerfgateError, UsageError
 
 if TYPE_CHECKING:
     from perfgate.document.bisection import BisectionDocument
-    from perfgate.flows.bisect.job import CommitSearch, StackSearch
+    from perfgate.flows.bisect.job import Bisected, BisectRequest
 
 # Exit codes of `git bisect run`: 0 good, 1 to 124 bad, 125 skipped; above 127 stops the search.
 GIT_CODES = {"fast": 0, "slow": 1, "undecided": 125, "impossible": 125}
@@ -105,7 +107,7 @@ def COMMAND(
     from perfgate.cli.streams import people_on_stderr, print_json
     from perfgate.config import report_language
     from perfgate.document.budget import parse_place
-    from perfgate.flows.bisect.job import CommitSearch, StackSearch
+    from perfgate.flows.bisect.job import BisectRequest, bisect_commits, bisect_stack
     from perfgate.flows.bisect.request import parse_between
     from perfgate.flows.shared.options import CheckOptions
     from perfgate.flows.trust.acceptance import refuse_unknown_metric
@@ -113,16 +115,17 @@ def COMMAND(
     if metric is not None:
         refuse_unknown_metric(metric)
     place = parse_place(metric) if metric else None
-    request = options.record(CheckOptions, out=out, language=report_language(language, directory))
-    wanted: CommitSearch | StackSearch
-    if between is not None:
-        wanted = StackSearch(parse_between(between, environment), request, metric=place, error=error)
-    else:
-        wanted = CommitSearch(str(good), bad or "HEAD", request, metric=place, error=error)
-        if for_git:
-            raise SystemExit(_judge(directory, wanted))
+    check = options.record(CheckOptions, out=out, language=report_language(language, directory))
+    request = BisectRequest(check, metric=place, error=error)
+    if for_git:
+        raise SystemExit(_judge(directory, str(good), request))
+    search = (
+        partial(bisect_stack, directory, parse_between(between, environment))
+        if between is not None
+        else partial(bisect_commits, directory, str(good), bad or "HEAD")
+    )
     with people_on_stderr(as_json):
-        document = _search(directory, wanted)
+        document = _search(search, directory, request)
     if as_json:
         print_json(document)
     from perfgate.judging.report.render.bisection import bisection_code
@@ -141,33 +144,30 @@ def _refuse_mixture(
         raise UsageError("--environment needs versions: give them by --between")
 
 
-def _search(directory: Path, wanted: CommitSearch | StackSearch) -> BisectionDocument:
+def _search(search: Callable[..., Bisected], directory: Path, request: BisectRequest) -> BisectionDocument:
     from rich.console import Console
 
     from perfgate.cli.progress import TerminalProgress
     from perfgate.cli.streams import make_streams_harmless
     from perfgate.document.bisection import BISECTION_FILE
     from perfgate.flows.bisect.counting import StateCounter
-    from perfgate.flows.bisect.job import CommitSearch, bisect_commits, bisect_stack
     from perfgate.flows.check.job import check_change
     from perfgate.judging.report.render.bisection import render_bisection
     from perfgate.judging.report.render.terminal import render_terminal
 
-    with TerminalProgress() as progress, StateCounter(directory, wanted.check, progress) as counter:
-        if isinstance(wanted, CommitSearch):
-            found = bisect_commits(directory, wanted, check_change, progress, counter)
-        else:
-            found = bisect_stack(directory, wanted, check_change, progress, counter)
+    options = request.check
+    with TerminalProgress() as progress, StateCounter(directory, options, progress) as counter:
+        document, decision = search(request, check_change, progress, counter)
     # The table contains commit subjects.
     make_streams_harmless(os.environ)
-    render_bisection(found.document, Console(), wanted.check.language)
-    if found.decision:
-        render_terminal(found.decision, Console(), wanted.check.language)
-    click.echo(f"written to {wanted.check.out}: {BISECTION_FILE}")
-    return found.document
+    render_bisection(document, Console(), options.language)
+    if decision:
+        render_terminal(decision, Console(), options.language)
+    click.echo(f"written to {options.out}: {BISECTION_FILE}")
+    return document
 
 
-def _judge(directory: Path, wanted: CommitSearch) -> int:
+def _judge(directory: Path, good: str, request: BisectRequest) -> int:
     """The exit code for ``git bisect run``; our errors use codes above 127, because 1 to 124 mean a bad commit."""
     from perfgate.cli.progress import TerminalProgress
     from perfgate.flows.bisect.job import judge_commit
@@ -175,7 +175,7 @@ def _judge(directory: Path, wanted: CommitSearch) -> int:
 
     try:
         with TerminalProgress() as progress:
-            answer = judge_commit(directory, wanted, check_change, progress)
+            answer = judge_commit(directory, good, request, check_change, progress)
     except PerfgateError as error:
         click.echo(f"perfgate: {error}", err=True)
         return GIT_STOPS

@@ -34,13 +34,14 @@ def COMMAND(options: Options, answer: Path | None, language: str | None, directo
     Always exits 0, but for an --answer that is no bisection of this change (2).
     """
     from perfgate.config import report_language
-    from perfgate.flows.publish.command import CommandRequest, run_command
+    from perfgate.flows.publish.command import run_command
+    from perfgate.flows.publish.request import PublishRequest
     from perfgate.flows.shared.doors import Doors
 
-    request = options.record(CommandRequest, root=directory, language=report_language(language, directory))
+    request = options.record(PublishRequest, language=report_language(language, directory))
     doors = Doors(environ=os.environ, say=click.echo, sleep=time.sleep, clock=time.time)
     if answer is None:
-        run_command(request, doors)
+        run_command(directory, request, doors)
         return
     from perfgate.flows.publish.answer import answer_bisection
 

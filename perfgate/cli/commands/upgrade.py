@@ -92,7 +92,7 @@ def COMMAND(
     from perfgate.config import report_language
     from perfgate.document.bisection import BISECTION_FILE
     from perfgate.flows.bisect.counting import StateCounter
-    from perfgate.flows.bisect.job import StackSearch, bisect_stack
+    from perfgate.flows.bisect.job import BisectRequest, bisect_stack
     from perfgate.flows.bisect.request import parse_bisect
     from perfgate.flows.check.job import check_change
     from perfgate.flows.shared.options import CheckOptions, GivenInterpreters
@@ -111,14 +111,16 @@ def COMMAND(
     document: object
     with people_on_stderr(as_json):
         if bisect is not None:
-            wanted = StackSearch(parse_bisect(bisect), request)
+            wanted = parse_bisect(bisect)
             with TerminalProgress() as progress, StateCounter(directory, request, progress) as counter:
-                found = bisect_stack(directory, wanted, check_change, progress, counter)
-            render_bisection(found.document, Console(), spoken)
-            if found.decision:
-                render_terminal(found.decision, Console(), spoken)
+                bisection, decision = bisect_stack(
+                    directory, wanted, BisectRequest(request), check_change, progress, counter
+                )
+            render_bisection(bisection, Console(), spoken)
+            if decision:
+                render_terminal(decision, Console(), spoken)
             click.echo(f"written to {out}: {BISECTION_FILE}")
-            document, code = found.document, bisection_code(found.document)
+            document, code = bisection, bisection_code(bisection)
         else:
             with TerminalProgress() as progress:
                 decision = check_change(directory, request, progress)

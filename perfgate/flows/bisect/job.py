@@ -25,7 +25,7 @@ from perfgate.flows.bisect.environments import EnvironmentStates
 from perfgate.flows.bisect.environments import states_between as environments_between
 from perfgate.flows.bisect.packages import PackageStates
 from perfgate.flows.bisect.packages import states_between as packages_between
-from perfgate.flows.bisect.request import EnvironmentList, NewPackages, ReleaseRange
+from perfgate.flows.bisect.request import EnvironmentList, Pins, ReleaseRange
 from perfgate.flows.bisect.search import Counting, Search, may_be_counted
 from perfgate.flows.bisect.stacks import StackMaker
 from perfgate.flows.shared.doors import Check, Progress
@@ -42,53 +42,43 @@ _LAUNCHERS = "environments"
 _DECIDING_STEPS = (1, 2, 3, 4)
 
 
+# The result of a bisection, and the decision of the gate that shows it; None if no gate decided anything.
+Bisected = tuple[BisectionDocument, DecisionDocument | None]
+
+
 @dataclass(frozen=True)
-class CommitSearch:
-    """The commits to bisect and the metric to follow; ``check.out`` is the folder of all results.
+class BisectRequest:
+    """The options of the gates of a bisection and the metric to follow; ``check.out`` is the folder of all results.
 
     ``metric`` may be a pattern, None stands for all that gate. ``error`` is the allowed probability that noise leads the
     whole search to a wrong result.
     """
 
-    good: str
-    bad: str
     check: CheckOptions
     metric: PlacePattern | None = None
     error: float = 0.05
-
-
-@dataclass(frozen=True)
-class StackSearch:
-    """The packages or environments to bisect under the checked-out commit; the rest is as in ``CommitSearch``."""
-
-    wanted: NewPackages | ReleaseRange | EnvironmentList
-    check: CheckOptions
-    metric: PlacePattern | None = None
-    error: float = 0.05
-
-
-@dataclass(frozen=True)
-class Bisection:
-    """The result of a bisection, and the decision of the gate that shows it; None if no gate decided anything."""
-
-    document: BisectionDocument
-    decision: DecisionDocument | None
 
 
 def bisect_commits(
-    directory: Path, wanted: CommitSearch, check: Check, progress: Progress, counter: Counting | None = None
-) -> Bisection:
+    directory: Path,
+    good: str,
+    bad: str,
+    request: BisectRequest,
+    check: Check,
+    progress: Progress,
+    counter: Counting | None = None,
+) -> Bisected:
     """Find the commit that makes a workload slower, and write ``bisection.json``; each gate has a folder in ``gates``.
 
     Raises UsageError if there is nothing to bisect, RepositoryError for unknown commits, and MeasuringError if the good commit
     cannot be measured.
     """
     began = time.monotonic()
-    options = _prepared(wanted.check, wanted.metric)
+    options = _prepared(request)
     repository = Repository(directory)
-    good, bad = repository.resolve(wanted.good), repository.resolve(wanted.bad)
-    config = load_config(directory, device=wanted.check.device)
-    states = commits_between(repository, directory, config, good, bad, always=wanted.check.always, say=progress.status)
+    good, bad = repository.resolve(good), repository.resolve(bad)
+    config = load_config(directory, device=options.device)
+    states = commits_between(repository, directory, config, good, bad, always=options.always, say=progress.status)
     search = Search(
         directory,
         options,
@@ -97,8 +87,8 @@ def bisect_commits(
         states,
         stored=states,
         counter=counter,
-        pattern=wanted.metric,
-        error=wanted.error,
+        pattern=request.metric,
+        error=request.error,
     )
     found = find_culprits(len(states.changes), search.ask, cumulative=True)
     confirmation = _confirmed(search, states, found)
@@ -111,43 +101,50 @@ def bisect_commits(
     return _written(document, search, shown or (None if deciding is None else search.tried[deciding]))
 
 
-def judge_commit(directory: Path, wanted: CommitSearch, check: Check, progress: Progress) -> Answer:
+def judge_commit(directory: Path, good: str, request: BisectRequest, check: Check, progress: Progress) -> Answer:
     """Whether the checked-out commit is slower than the good one, by one gate, for ``git bisect run``.
 
     Raises RepositoryError for an unknown good commit, and MeasuringError if the good one or the machine fails.
     """
-    good = Repository(directory).resolve(wanted.good)
-    options = replace(_prepared(wanted.check, wanted.metric), base=good, allow_dirty=True, checklist_budget=0.0)
-    options = replace(options, cost=not may_be_counted(wanted.metric))
+    base = Repository(directory).resolve(good)
+    options = replace(_prepared(request), base=base, allow_dirty=True, checklist_budget=0.0)
+    options = replace(options, cost=not may_be_counted(request.metric))
     try:
         decision = check(directory, options, progress)
     except (ConfigError, SetUpError) as error:
         progress.note(str(error))
         return "impossible"
-    return "impossible" if failed_on(decision, "head") else read_first(decision, wanted.metric).answer
+    return "impossible" if failed_on(decision, "head") else read_first(decision, request.metric).answer
 
 
 def bisect_stack(
-    directory: Path, wanted: StackSearch, check: Check, progress: Progress, counter: Counting | None = None
-) -> Bisection:
+    directory: Path,
+    wanted: Pins | ReleaseRange | EnvironmentList,
+    request: BisectRequest,
+    check: Check,
+    progress: Progress,
+    counter: Counting | None = None,
+) -> Bisected:
     """Find the package or environment that makes the workload slower, and write ``bisection.json``; gates as for commits.
+
+    The commit is the checked-out one, or that of the options.
 
     Raises UsageError if there is nothing to bisect, and MeasuringError if the old stack or the package index fails.
     """
     began = time.monotonic()
-    options = _prepared(wanted.check, wanted.metric)
+    options = _prepared(request)
     repository = Repository(directory)
     commit = repository.resolve(options.head or "HEAD")
     config = load_config(directory, device=options.device)
     with _checkout(repository, directory, commit, config) as checkout:
         maker = StackMaker(config, checkout, options.out / "logs", progress.status, os.environ)
         states: PackageStates | EnvironmentStates
-        if isinstance(wanted.wanted, (NewPackages, ReleaseRange)):
-            states = packages_between(maker, wanted.wanted)
+        if isinstance(wanted, (dict, ReleaseRange)):
+            states = packages_between(maker, wanted)
         else:
-            states = environments_between(maker, wanted.wanted, options.out.absolute() / _LAUNCHERS)
+            states = environments_between(maker, wanted, options.out.absolute() / _LAUNCHERS)
         search = Search(
-            directory, options, check, progress, states, counter=counter, pattern=wanted.metric, error=wanted.error
+            directory, options, check, progress, states, counter=counter, pattern=request.metric, error=request.error
         )
         found = find_culprits(len(states.changes), search.ask, cumulative=states.cumulative)
         if found.outcome == "found":
@@ -157,8 +154,9 @@ def bisect_stack(
     return _written(document, search, None if deciding is None else search.tried[deciding])
 
 
-def _prepared(options: CheckOptions, pattern: PlacePattern | None) -> CheckOptions:
+def _prepared(request: BisectRequest) -> CheckOptions:
     """The options of a whole gate, limited to the steps that a search needs; creates the output folder."""
+    options, pattern = request.check, request.metric
     out = prepare_out(options.out)
     remove_results(out, [BISECTION_FILE])
     steps = options.steps
@@ -196,10 +194,10 @@ def _document(
     )
 
 
-def _written(document: BisectionDocument, search: Search, shown: BisectionTrial | None) -> Bisection:
+def _written(document: BisectionDocument, search: Search, shown: BisectionTrial | None) -> Bisected:
     text = msgspec.json.format(msgspec.json.encode(document)).decode()
     write_text_atomically(search.options.out / BISECTION_FILE, text + "\n")
-    return Bisection(document, search.decisions.get(shown.folder) if shown and shown.folder else None)
+    return document, search.decisions.get(shown.folder) if shown and shown.folder else None
 
 
 @contextmanager

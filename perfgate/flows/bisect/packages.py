@@ -9,7 +9,7 @@ from pathlib import Path
 
 from perfgate.document.bisection import PackageChange
 from perfgate.errors import MeasuringError, UsageError
-from perfgate.flows.bisect.request import NewPackages, ReleaseRange
+from perfgate.flows.bisect.request import Pins, ReleaseRange
 from perfgate.flows.bisect.search import ImpossibleStateError, TrialSides
 from perfgate.flows.bisect.stacks import StackError, StackMaker, versions_in
 from perfgate.flows.shared.options import GivenInterpreters
@@ -53,8 +53,8 @@ class PackageStates:
         return {self.changes[position].package: self.changes[position].after for position in newest}
 
 
-def states_between(maker: StackMaker, wanted: NewPackages | ReleaseRange) -> PackageStates:
-    """The states from the old stack to the wanted one.
+def states_between(maker: StackMaker, wanted: Pins | ReleaseRange) -> PackageStates:
+    """The states from the old stack to the wanted versions, or over the releases between two of them.
 
     Raises UsageError if there is nothing to bisect, and MeasuringError if the old stack or the package index fails.
     """
@@ -72,10 +72,10 @@ def states_between(maker: StackMaker, wanted: NewPackages | ReleaseRange) -> Pac
         raise MeasuringError(
             "the old stack cannot be installed: {error}; see {log}", error=error, log=maker.logs / "old-stack.log"
         ) from error
-    before = versions_in(old, wanted.versions)
+    before = versions_in(old, wanted)
     changes = [
         PackageChange(package=package, before=before[package], after=after)
-        for package, after in wanted.versions.items()
+        for package, after in wanted.items()
         if before[package] != after
     ]
     if not changes:

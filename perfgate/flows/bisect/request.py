@@ -26,10 +26,8 @@ _LISTS = Activity(
 )
 
 
-class NewPackages(NamedTuple):
-    """Packages by their normalized names, each with its new version."""
-
-    versions: dict[str, str]
+# Packages by their normalized names, each with its version.
+Pins = dict[str, str]
 
 
 class ReleaseRange(NamedTuple):
@@ -47,9 +45,9 @@ class InterpreterList(NamedTuple):
 
 
 class PackageSets(NamedTuple):
-    """Sets of packages in their order, the old one first: normalized names with versions."""
+    """Sets of packages in their order, the old one first."""
 
-    sets: Sequence[dict[str, str]]
+    sets: Sequence[Pins]
 
 
 class LaunchedVersions(NamedTuple):
@@ -62,9 +60,9 @@ class LaunchedVersions(NamedTuple):
 EnvironmentList = InterpreterList | PackageSets | LaunchedVersions
 
 
-def parse_bisect(text: str) -> NewPackages | ReleaseRange:
-    """Read the value of ``--bisect``. Raises UsageError that shows how to write it."""
-    versions: dict[str, str] = {}
+def parse_bisect(text: str) -> Pins | ReleaseRange:
+    """Read the value of ``--bisect``: new versions. Raises UsageError that shows how to write it."""
+    versions: Pins = {}
     entries = [entry.strip() for entry in text.split(",") if entry.strip()]
     if not entries:
         raise UsageError("--bisect names no package; {examples}", examples=_EXAMPLES)
@@ -83,7 +81,7 @@ def parse_bisect(text: str) -> NewPackages | ReleaseRange:
         if name in versions:
             raise UsageError("--bisect names {name} twice", name=name)
         versions[name] = _version(match[2])
-    return NewPackages(versions)
+    return versions
 
 
 def parse_between(text: str, lines: str | None) -> EnvironmentList | ReleaseRange:
@@ -117,9 +115,9 @@ def _launched(versions: Sequence[str], lines: str) -> LaunchedVersions:
     return LaunchedVersions(versions, lines)
 
 
-def _packages(entry: str) -> dict[str, str]:
+def _packages(entry: str) -> Pins:
     matches = [_ENTRY.fullmatch(word) for word in entry.split()]
-    found: dict[str, str] = {
+    found: Pins = {
         canonicalize_name(match[1]): _version(match[2]) for match in matches if match and match[3] is None
     }
     if len(found) < len(matches):

@@ -9,7 +9,8 @@ import msgspec
 from perfgate.document.bisection import BISECTION_FILE, BisectionDocument, CommitChange
 from perfgate.document.strict_json import parse_json
 from perfgate.errors import DocumentError, UsageError
-from perfgate.flows.publish.command import CommandRequest, connect_to_answer
+from perfgate.flows.publish.command import connect_to_answer
+from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.shared.doors import Doors
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.forge.detect import detect
@@ -19,7 +20,7 @@ from perfgate.judging.report.render.bisection import render_bisection_answer
 _MOST_BYTES = 4 * 1024 * 1024
 
 
-def answer_bisection(request: CommandRequest, folder: Path, doors: Doors) -> None:
+def answer_bisection(request: PublishRequest, folder: Path, doors: Doors) -> None:
     """Answer with the bisection in ``folder``, or with its absence. It is untrusted: nothing of it becomes a verdict.
 
     Raises UsageError outside a CI job for a change request, DocumentError if the bisection is not one of this change, after a

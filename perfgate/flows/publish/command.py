@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from perfgate.config import load_config
@@ -40,28 +40,15 @@ from perfgate.judging.forge.orders import (
 )
 from perfgate.judging.forge.runner import log_lines
 from perfgate.judging.report.render.comment import OrderAnswer, render_answer
-from perfgate.locale import Language
 
 # An order that cannot be parsed is answered too, once its author is known to be allowed to give orders.
 _Asked = RunOrder | BisectOrder | AcceptOrder | OrderError
 
 
-@dataclass(frozen=True)
-class CommandRequest:
-    """The options of ``perfgate command`` for the project at ``root``.
-
-    ``key`` and ``token_variable`` are those of ``perfgate publish``.
-    """
-
-    root: Path
-    key: str
-    token_variable: str | None = None
-    language: Language = "en"
-
-
-def run_command(request: CommandRequest, doors: Doors) -> None:
+def run_command(root: Path, request: PublishRequest, doors: Doors) -> None:
     """Execute or refuse the order in the comment; authors without push access are answered only in the log.
 
+    ``root`` is the project's folder. An accepted regression is published as by ``request``.
     Raises UsageError if this job runs for no comment or has no token, ForgeError and StoreError if forge or store refuse.
     """
     found, event = read_comment(doors.environ), detect(doors.environ)
@@ -79,7 +66,7 @@ def run_command(request: CommandRequest, doors: Doors) -> None:
     forge = connect_to_answer(request, doors, event)
     orders = takes_orders(forge)
     if comment.on_issue:
-        _on_issue(order, comment, event, forge, request, doors)
+        _on_issue(order, comment, event, forge, root, request, doors)
         return
     change = orders.ordered_change(comment.number)
     if not change.is_open or not orders.may_push(comment.author):
@@ -95,14 +82,20 @@ def run_command(request: CommandRequest, doors: Doors) -> None:
     if answer is None and isinstance(order, (RunOrder, BisectOrder)):
         answer = start_measuring(order, change, event, forge, request.key, doors)
     elif answer is None and isinstance(order, AcceptOrder):
-        answer = _accept(order, comment, change, event, forge, request, doors)
+        answer = _accept(order, comment, change, event, forge, root, request, doors)
     if answer is not None:
         forge.add_comment(change.number, render_answer(answer, request.language) + "\n")
         doors.say(f"Change request {change.number} was answered: {answer.outcome}.")
 
 
 def _on_issue(
-    order: _Asked, comment: CommentEvent, event: CiEvent, forge: Forge, request: CommandRequest, doors: Doors
+    order: _Asked,
+    comment: CommentEvent,
+    event: CiEvent,
+    forge: Forge,
+    root: Path,
+    request: PublishRequest,
+    doors: Doors,
 ) -> None:
     """Execute the one order that an issue takes, such as the weekly report: bisect main between two of its commits."""
     if not isinstance(order, BisectOrder) or order.between is None:
@@ -111,7 +104,7 @@ def _on_issue(
     if not takes_orders(forge).may_push(comment.author):
         doors.say(f"Nothing was done.\n{log_lines(f'{comment.author} may not push.', doors.environ)}")
         return
-    answer = _bisect_main(order, order.between, comment.number, event, request.root, doors.environ)
+    answer = _bisect_main(order, order.between, comment.number, event, root, doors.environ)
     forge.add_comment(comment.number, render_answer(answer, request.language) + "\n")
     doors.say(f"Issue {comment.number} was answered: {answer.outcome}.")
 
@@ -141,13 +134,13 @@ def _asked(comment: CommentEvent) -> _Asked | None:
         return error
 
 
-def _comment_at(place: CommentPlace, request: CommandRequest, doors: Doors, event: CiEvent) -> CommentEvent | None:
+def _comment_at(place: CommentPlace, request: PublishRequest, doors: Doors, event: CiEvent) -> CommentEvent | None:
     """The comment as the forge has it; None if it was deleted."""
     forge = connect_to_answer(request, doors, event)
     return forge.ordered_comment(place) if isinstance(forge, CommentForge) else None
 
 
-def connect_to_answer(request: CommandRequest, doors: Doors, event: CiEvent) -> Forge:
+def connect_to_answer(request: PublishRequest, doors: Doors, event: CiEvent) -> Forge:
     """The forge, with the job's token. Raises UsageError without one."""
     token = find_token(event.forge, doors.environ, request.token_variable)
     if token is None:
@@ -215,12 +208,13 @@ def _accept(
     change: OrderedChange,
     event: CiEvent,
     forge: Forge,
-    request: CommandRequest,
+    root: Path,
+    request: PublishRequest,
     doors: Doors,
 ) -> OrderAnswer:
     """Store an acceptance, and judge the check in our comment again if it belongs to this commit."""
     store_acceptances(
-        load_config(request.root, environ=doors.environ),
+        load_config(root, environ=doors.environ),
         doors.environ,
         commit=change.head_sha,
         metrics=order.metrics,
@@ -234,13 +228,7 @@ def _accept(
         return OrderAnswer("waiting", head=head, metrics=order.metrics, until=until)
     if not _has_artifacts(forge):
         return OrderAnswer("republish", head=head, metrics=order.metrics, until=until)
-    again = PublishRequest(
-        key=request.key,
-        token_variable=request.token_variable,
-        language=request.language,
-        event=_event_of(state, event, change),
-    )
-    publish(request.root, None, again, doors)
+    publish(root, None, replace(request, event=_event_of(state, event, change)), doors)
     state = _state(forge, change.number, request.key)
     verdict = state.verdict if state else None
     return OrderAnswer("accepted", head=head, metrics=order.metrics, verdict=verdict, until=until)

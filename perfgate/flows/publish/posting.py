@@ -10,7 +10,7 @@ from perfgate.flows.publish.published import Published
 from perfgate.flows.publish.request import FailOn, PublishRequest
 from perfgate.flows.shared.ci_artifact import status_name
 from perfgate.flows.shared.doors import Doors
-from perfgate.judging.forge.comment import Decided, PostTexts, marker, post, state_of
+from perfgate.judging.forge.comment import Decided, marker, post, state_of
 from perfgate.judging.forge.forge import (
     ChangeRequest,
     CiEvent,
@@ -75,8 +75,16 @@ def _comment(
         return render_turn(last, now, event.head_sha, request.language)
 
     state = state_of(event, published.verdict, published.accepts)
-    texts = PostTexts(worded_turn, render_double(request.language))
-    posted = post(case.forge, change.number, text, state, marker(request.name), sleep=doors.sleep, texts=texts)
+    posted = post(
+        case.forge,
+        change.number,
+        text,
+        state,
+        marker(request.name),
+        sleep=doors.sleep,
+        turned=worded_turn,
+        double=render_double(request.language),
+    )
     if posted == "kept":
         doors.say(f"The comment on change request {change.number} is from a newer run; it was left as it is.")
         return False

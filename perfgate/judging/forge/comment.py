@@ -171,19 +171,22 @@ def _find_turns(comments: list[Comment], first_line: str) -> list[tuple[Comment,
 # --- posting
 
 
-@dataclass(frozen=True)
-class PostTexts:
-    """Other texts: the reply when the verdict changes, and the body of a duplicate that cannot be deleted."""
-
-    turned: Callable[[Decided, Decided], str]
-    double: str
-
-
 def post(
-    forge: Forge, number: int, text: str, state: CommentState, first_line: str, *, sleep: Sleep, texts: PostTexts
+    forge: Forge,
+    number: int,
+    text: str,
+    state: CommentState,
+    first_line: str,
+    *,
+    sleep: Sleep,
+    turned: Callable[[Decided, Decided], str],
+    double: str,
 ) -> Posted:
-    """Create or update our comment on a change request, and reply when the verdict changes between PASS and FAIL."""
-    return _Posting(forge, number, text, state, first_line, sleep, texts).run()
+    """Create or update our comment on a change request, and reply when the verdict changes between PASS and FAIL.
+
+    ``turned`` words that reply from the verdicts before and now; ``double`` is the body of a duplicate that cannot be deleted.
+    """
+    return _Posting(forge, number, text, state, first_line, sleep, turned, double).run()
 
 
 @dataclass
@@ -196,7 +199,8 @@ class _Posting:
     now: CommentState
     first_line: str
     sleep: Sleep
-    texts: PostTexts
+    turned: Callable[[Decided, Decided], str]
+    double: str
     last: Decided | None = None
     outcome: Posted = "kept"
     written: bool = False
@@ -295,7 +299,7 @@ class _Posting:
         except ForgeError:
             # Not every token may delete. Without the marker the comment is not found again.
             with contextlib.suppress(ForgeGoneError, ForgeUnansweredError):
-                self.forge.edit_comment(self.number, comment.id, self.texts.double + "\n")
+                self.forge.edit_comment(self.number, comment.id, self.double + "\n")
 
     def _announce_turn(self) -> None:
         """Announce a changed verdict in a reply, unless a concurrent publisher did; duplicate replies are deleted.
@@ -310,11 +314,8 @@ class _Posting:
         while True:
             turns = _find_turns(self.forge.comments(self.number), self.first_line)
             if is_written or (turns and turns[-1][1] == now):
-                self._delete_repeated(turns)
+                for (_, before), (reply, verdict) in itertools.pairwise(turns):
+                    if verdict == before:
+                        self._delete(reply)
                 return
-            is_written = self._write(f"{_turn_line(self.first_line, now)}\n{self.texts.turned(last, now)}\n")
-
-    def _delete_repeated(self, turns: list[tuple[Comment, Decided]]) -> None:
-        for (_, before), (reply, verdict) in itertools.pairwise(turns):
-            if verdict == before:
-                self._delete(reply)
+            is_written = self._write(f"{_turn_line(self.first_line, now)}\n{self.turned(last, now)}\n")

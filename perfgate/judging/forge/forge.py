@@ -73,7 +73,6 @@ class ChangeRequest:
     merge_sha: str | None = None
     target: str | None = None
     base_sha: str | None = None
-    open: bool = True
     from_fork: bool | None = None
 
 

@@ -111,19 +111,21 @@ class ForgeSession:
     def __repr__(self) -> str:
         return f"ForgeSession({self._root})"
 
-    def get(self, path: str, kind: type[T], *, query: Query | None = None) -> T:
-        """Read one value. ``kind`` is the record the answer must fit."""
-        return self._decode(self._request("GET", path, (200,), query=query).body, kind, path)
+    def get(self, path: str, kind: type[T], *, query: Query | None = None, field: str | None = None) -> T:
+        """Read one value, or one field of it. ``kind`` is the record that the value or field must fit."""
+        return self._decode(self._request("GET", path, (200,), query=query).body, kind, path, field)
 
-    def get_unless_refused(self, path: str, kind: type[T], *, refused: int) -> T | None:
-        """Read one value, or None if the forge answers with the status ``refused``."""
+    def get_unless_refused(self, path: str, kind: type[T], *, refused: int, field: str | None = None) -> T | None:
+        """Read one value or field, or None if the forge answers with the status ``refused``."""
         answer = self._request("GET", path, (200, refused))
-        return None if answer.status == refused else self._decode(answer.body, kind, path)
+        return None if answer.status == refused else self._decode(answer.body, kind, path, field)
 
-    def pages(self, path: str, kind: type[T], *, query: Query | None = None) -> Iterator[T]:
-        """Yield the elements of a list over all its pages."""
+    def pages(
+        self, path: str, kind: type[T], *, query: Query | None = None, field: str | None = None
+    ) -> Iterator[T]:
+        """Yield the elements of a list over all its pages; the list may be a field of each answer."""
         for answer in self._answers(path, query):
-            elements: list[T] = self._decode(answer.body, list[kind], path)  # type: ignore[valid-type]  # made here, for msgspec
+            elements: list[T] = self._decode(answer.body, list[kind], path, field)  # type: ignore[valid-type]  # made here, for msgspec
             yield from elements
 
     def _answers(self, path: str, query: Query | None) -> Iterator[HttpAnswer]:
@@ -136,11 +138,6 @@ class ForgeSession:
                 return
         raise ForgeError("{path} has more than {most} pages; perfgate stops here", path=path, most=MAX_PAGES)
 
-    def enveloped_pages(self, path: str, kind: type[T], *, query: Query) -> Iterator[T]:
-        """Yield the pages of a list that is a field of each answer; ``kind`` is the record with that field."""
-        for answer in self._answers(path, query):
-            yield self._decode(answer.body, kind, path)
-
     def send(
         self,
         method: str,
@@ -150,14 +147,15 @@ class ForgeSession:
         *,
         expect: int | tuple[int, ...],
         repeatable: bool,
+        field: str | None = None,
     ) -> T:
-        """Send a write; ``repeatable`` means idempotent.
+        """Send a write and read the answer, or one field of it; ``repeatable`` means idempotent.
 
         Raises ForgeUnansweredError if a write that is not repeatable got no answer, and ForgeGoneError if its target is gone.
         """
         expected = expect if isinstance(expect, tuple) else (expect,)
-        data = _bounded(body, path)
-        return self._decode(self._request(method, path, expected, data=data, repeatable=repeatable).body, kind, path)
+        answer = self._request(method, path, expected, data=_bounded(body, path), repeatable=repeatable)
+        return self._decode(answer.body, kind, path, field)
 
     def replace(self, method: str, path: str, body: Mapping[str, Any]) -> None:
         """Overwrite something that others may overwrite too; the request is sent once.
@@ -293,16 +291,21 @@ class ForgeSession:
             # 409: GitLab, while another update of the same pipeline runs.
             return Refusal(Activity("the forge answers HTTP {status}", status=status), headers)
         kind = {404: ForgeGoneError, **dict.fromkeys(TRANSIENT, ForgeUnansweredError)}.get(status, ForgeError)
-        moved, words = self._auth.scrub(response.headers.get("Location", "")), self._auth.scrub(_printable(body))
+        moved = self._auth.scrub(response.headers.get("Location", ""))
+        text = "".join(c if c.isprintable() else " " for c in body[:2000].decode(errors="replace"))
+        words = self._auth.scrub(" ".join(text.split())[:300])
         raise kind(
             "{where}: {why}",
             where=self._auth.scrub(request.where),
             why=_moved(status, moved) if 300 <= status < 400 else _explain(status, words, self._rights),
         )
 
-    def _decode(self, body: bytes, kind: type[T], path: str) -> T:
+    def _decode(self, body: bytes, kind: type[T], path: str, field: str | None = None) -> T:
         try:
-            return msgspec.json.decode(body, type=kind)
+            if field is None:
+                return msgspec.json.decode(body, type=kind)
+            value: T = getattr(msgspec.json.decode(body, type=msgspec.defstruct("Answer", [(field, kind)])), field)
+            return value
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ForgeError(
                 "{path}: the answer is not what the API documents ({error}); is the API address right?",
@@ -347,11 +350,6 @@ def _explain(status: int, words: str, rights: str) -> Activity:
         advice=advice,
         words=words or Activity("(nothing)"),
     )
-
-
-def _printable(body: bytes) -> str:
-    text = "".join(c if c.isprintable() else " " for c in body[:2000].decode(errors="replace"))
-    return " ".join(text.split())[:300]
 
 
 @dataclass(frozen=True)

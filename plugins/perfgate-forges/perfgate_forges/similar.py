@@ -73,10 +73,6 @@ class _Pull(msgspec.Struct):
     user: User | None = None
 
 
-class _Permission(msgspec.Struct):
-    permission: str | None = None
-
-
 def connect_similar(event: CiEvent, token: str, dialect: SimilarDialect, *, sleep: Sleep, clock: Clock) -> SimilarForge:
     session = ForgeSession(
         event.api_url,
@@ -176,8 +172,7 @@ class SimilarForge(DialectForge):
     def may_push(self, login: str) -> bool:
         """Whether an account may push; Gitea answers this to the tokens of administrators of the repository alone."""
         path = f"{self._path}/collaborators/{quote(login, safe='')}/permission"
-        answer = self._session.get_unless_refused(path, _Permission, refused=404)
-        return answer is not None and answer.permission in self._dialect.pushing
+        return self._session.get_unless_refused(path, str, refused=404, field="permission") in self._dialect.pushing
 
     def _all(self, path: str, kind: type[T], key: Callable[[T], int], **query: str) -> list[T]:
         """The elements of a list, up to the first page that brings nothing new; ``key`` distinguishes them."""
@@ -204,4 +199,4 @@ class SimilarForge(DialectForge):
 
 def _change_request(pull: _Pull) -> ChangeRequest:
     base = pull.base.sha if pull.base else None
-    return ChangeRequest(pull.number, pull.head.sha, base_sha=base, open=pull.state == "open")
+    return ChangeRequest(pull.number, pull.head.sha, base_sha=base)

@@ -9,7 +9,7 @@ import pytest
 from fake_dialects import GitCodeDialect
 from gitcode_api import GitCode
 
-from perfgate.judging.forge.comment import CommentState, Posted, PostTexts, marker, post, read_state
+from perfgate.judging.forge.comment import CommentState, Posted, marker, post, read_state
 from perfgate.judging.forge.forge import CiEvent, Forge, connect
 from tests.fakes.forge import BOT_TOKEN, PERSON, PERSON_TOKEN, FakeForge, StoredChange
 
@@ -49,7 +49,7 @@ def _ours(fake: FakeForge) -> Forge:
 def _post(fake: FakeForge, text: str, run: int) -> Posted:
     state = CommentState(run=run, attempt=1, head=HEAD, verdict="PASS", decided="PASS")
     return post(
-        _ours(fake), 7, text, state, MARKER, sleep=lambda seconds: None, texts=PostTexts("{} → {}".format, "double")
+        _ours(fake), 7, text, state, MARKER, sleep=lambda seconds: None, turned="{} → {}".format, double="double"
     )
 
 

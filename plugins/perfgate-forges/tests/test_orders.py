@@ -13,7 +13,8 @@ from fake_dialects import GitCodeDialect, GiteaDialect, GiteeDialect
 from perfgate.config import load_config
 from perfgate.document.history import Acceptance
 from perfgate.errors import UsageError
-from perfgate.flows.publish.command import CommandRequest, run_command
+from perfgate.flows.publish.command import run_command
+from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.publish.job import publish
 from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.shared.doors import Doors
@@ -58,7 +59,7 @@ def obey(job: Given, **more: str) -> str:
     said: list[str] = []
     variables = environ(job, PERFGATE_HEAD_SHA=job.project.base, PERFGATE_RUN_ID="90", **more)
     doors = Doors(environ=variables, say=said.append, sleep=lambda _: None, clock=lambda: START)
-    run_command(CommandRequest(root=job.project.root, key="default"), doors)
+    run_command(job.project.root, PublishRequest(), doors)
     return "\n".join(said)
 
 

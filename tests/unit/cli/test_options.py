@@ -13,7 +13,6 @@ import pytest
 from perfgate.cli.main import cli
 from perfgate.cli.options import RecordCommand
 from perfgate.flows.init.inputs import InitOptions
-from perfgate.flows.publish.command import CommandRequest
 from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.report import ReportRequest
 from perfgate.flows.shared.options import CheckOptions
@@ -24,7 +23,7 @@ from perfgate.flows.trend.job import TrendRequest
     ("name", "record"),
     [
         ("check", CheckOptions),
-        ("command", CommandRequest),
+        ("command", PublishRequest),
         ("init", InitOptions),
         ("local", CheckOptions),
         ("publish", PublishRequest),

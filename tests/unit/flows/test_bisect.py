@@ -24,8 +24,8 @@ from perfgate.flows.bisect.answers import (
 from perfgate.flows.bisect.request import (
     InterpreterList,
     LaunchedVersions,
-    NewPackages,
     PackageSets,
+    Pins,
     ReleaseRange,
     parse_between,
     parse_bisect,
@@ -38,14 +38,14 @@ from tests.fakes.wheels import write_wheel
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("torch==2.13,attrs==26.1", NewPackages({"torch": "2.13", "attrs": "26.1"})),
-        (" PyYAML==6.0.2 , typing_extensions==4.12,", NewPackages({"pyyaml": "6.0.2", "typing-extensions": "4.12"})),
-        ("torch==2.13.0+cpu", NewPackages({"torch": "2.13.0+cpu"})),
+        ("torch==2.13,attrs==26.1", {"torch": "2.13", "attrs": "26.1"}),
+        (" PyYAML==6.0.2 , typing_extensions==4.12,", {"pyyaml": "6.0.2", "typing-extensions": "4.12"}),
+        ("torch==2.13.0+cpu", {"torch": "2.13.0+cpu"}),
         ("attrs==23.1..26.1", ReleaseRange("attrs", "23.1", "26.1")),
         ("torch==2.12.0..2.13.0rc1", ReleaseRange("torch", "2.12.0", "2.13.0rc1")),
     ],
 )
-def test_parse_bisect__packages_or_releases__as_written(text: str, wanted: NewPackages | ReleaseRange) -> None:
+def test_parse_bisect__packages_or_releases__as_written(text: str, wanted: Pins | ReleaseRange) -> None:
     assert parse_bisect(text) == wanted
 
 

@@ -21,7 +21,6 @@ from perfgate.judging.forge.comment import (
     SETTLE_SECONDS,
     CommentState,
     Posted,
-    PostTexts,
     marker,
     post,
     read_state,
@@ -33,7 +32,7 @@ from tests.fakes.meddled import Meddled
 
 HEAD = "a" * 40
 MARKER = marker("default")
-SAYINGS = PostTexts(turned="{} → {}".format, double="the other one has the numbers")
+DOUBLE = "the other one has the numbers"
 
 
 class VirtualTime:
@@ -89,7 +88,7 @@ class Room:
         decided = one.verdict if one.verdict in ("PASS", "FAIL") else None
         state = CommentState(run=one.run, attempt=one.attempt, head=HEAD, verdict=one.verdict, decided=decided)
         forge = Meddled(self.forge(), before)
-        return post(forge, 7, f"text of {one.name}", state, MARKER, sleep=sleep, texts=SAYINGS)
+        return post(forge, 7, f"text of {one.name}", state, MARKER, sleep=sleep, turned="{} → {}".format, double=DOUBLE)
 
     def at_once(self, publishers: list[Publisher], seed: int) -> dict[str, Posted]:
         """Let publishers run at once; a seed decides how long each request takes."""
@@ -277,5 +276,5 @@ def test_post__two_workload_sets__two_comments(room: Room) -> None:
     state = CommentState(run=1, attempt=1, head=HEAD, verdict="PASS", decided="PASS")
     for key in ("default", "training", "default"):
         line: str | None = marker(key)
-        post(room.forge(), 7, key, state, line or "", sleep=lambda seconds: None, texts=SAYINGS)
+        post(room.forge(), 7, key, state, line or "", sleep=lambda seconds: None, turned="{} → {}".format, double=DOUBLE)
     assert [comment.body.splitlines()[-1] for comment in room.fake.comments[7]] == ["default", "training"]

@@ -61,21 +61,9 @@ class _Pull(msgspec.Struct):
     user: User | None = None
 
 
-class _Permission(msgspec.Struct):
-    permission: str
-
-
 class _File(msgspec.Struct):
     filename: str
     previous_filename: str | None = None
-
-
-class _Parents(msgspec.Struct):
-    parents: list[Commit]
-
-
-class _Comparison(msgspec.Struct):
-    merge_base_commit: Commit
 
 
 class _Artifact(msgspec.Struct):
@@ -83,10 +71,6 @@ class _Artifact(msgspec.Struct):
     name: str
     size_in_bytes: int
     expired: bool
-
-
-class _Artifacts(msgspec.Struct):
-    artifacts: list[_Artifact]
 
 
 class GitHub(DialectForge):
@@ -114,7 +98,6 @@ class GitHub(DialectForge):
             merge_sha=pull.merge_commit_sha,
             target=pull.base.ref,
             base_sha=pull.base.sha,
-            open=pull.state == "open",
             from_fork=self._is_from_fork(pull),
         )
 
@@ -143,16 +126,17 @@ class GitHub(DialectForge):
 
     def merge_base(self, first: str, second: str) -> str | None:
         commits = f"{quote(first, safe='')}...{quote(second, safe='')}"
-        comparison = self._session.get(f"{self._path}/compare/{commits}", _Comparison, query={"per_page": 1})
-        return comparison.merge_base_commit.sha
+        path = f"{self._path}/compare/{commits}"
+        return self._session.get(path, Commit, query={"per_page": 1}, field="merge_base_commit").sha
 
     def parents(self, sha: str) -> list[str] | None:
-        commit = self._session.get(f"{self._path}/git/commits/{quote(sha, safe='')}", _Parents)
-        return [parent.sha for parent in commit.parents]
+        path = f"{self._path}/git/commits/{quote(sha, safe='')}"
+        return [parent.sha for parent in self._session.get(path, list[Commit], field="parents")]
 
     def artifacts(self) -> list[ForgeArtifact]:
         run = f"actions/runs/{quote(self._event.run_id, safe='')}/artifacts"
-        pages = self._session.enveloped_pages(f"{self._path}/{run}", _Artifacts, query={"per_page": 100})
+        query: Query = {"per_page": 100}
+        artifacts = self._session.pages(f"{self._path}/{run}", _Artifact, query=query, field="artifacts")
         page_of_run = f"{self._event.server_url}/{self._event.repository}/{run}"
         return [
             ForgeArtifact(
@@ -162,8 +146,7 @@ class GitHub(DialectForge):
                 artifact.expired,
                 url=f"{page_of_run}/{artifact.id}",
             )
-            for page in pages
-            for artifact in page.artifacts
+            for artifact in artifacts
         ]
 
     def download(self, artifact: ForgeArtifact) -> bytes:
@@ -223,8 +206,7 @@ class GitHub(DialectForge):
     def may_push(self, login: str) -> bool:
         """Whether an account may push; GitHub reports the role `maintain` as ``write`` and `triage` as ``read``."""
         path = f"{self._path}/collaborators/{quote(login, safe='')}/permission"
-        answer = self._session.get_unless_refused(path, _Permission, refused=404)
-        return answer is not None and answer.permission in ("admin", "write")
+        return self._session.get_unless_refused(path, str, refused=404, field="permission") in ("admin", "write")
 
     @cached_property
     def _login(self) -> str:

@@ -56,10 +56,6 @@ class _User(msgspec.Struct):
     username: str = ""
 
 
-class _Member(msgspec.Struct):
-    access_level: int
-
-
 class _Note(msgspec.Struct):
     id: int
     body: str
@@ -108,10 +104,6 @@ class _Archive(msgspec.Struct):
     size: int = 0
 
 
-class _Pipeline(msgspec.Struct):
-    id: int
-
-
 class _Job(msgspec.Struct):
     id: int
     artifacts_file: _Archive | None = None
@@ -137,7 +129,6 @@ class GitLab:
             head_sha=request.sha or "",
             target=request.target_branch,
             base_sha=base or None,
-            open=request.state == "opened",
         )
 
     def changed_files(self, number: int) -> list[str] | None:
@@ -278,8 +269,8 @@ class GitLab:
         """
         body = {"ref": branch, "variables": [{"key": name, "value": value} for name, value in variables.items()]}
         path = f"{self._path}/pipeline"
-        pipeline = self._session.send("POST", path, body, _Pipeline, expect=201, repeatable=False)
-        return f"{self._event.server_url}/{self._event.repository}/-/pipelines/{pipeline.id}"
+        number = self._session.send("POST", path, body, int, expect=201, repeatable=False, field="id")
+        return f"{self._event.server_url}/{self._event.repository}/-/pipelines/{number}"
 
     def may_push(self, login: str) -> bool:
         """Whether an account may push, from the role Developer on (docs.gitlab.com, "Roles and permissions")."""
@@ -289,8 +280,8 @@ class GitLab:
         if len(users) != 1:
             return False
         path = f"{self._path}/members/all/{users[0].id}"
-        member = self._session.get_unless_refused(path, _Member, refused=404)
-        return member is not None and member.access_level >= _DEVELOPER
+        level = self._session.get_unless_refused(path, int, refused=404, field="access_level")
+        return level is not None and level >= _DEVELOPER
 
     @cached_property
     def _user_id(self) -> int:
