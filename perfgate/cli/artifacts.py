@@ -14,7 +14,7 @@ from perfgate.locale import sentence
 
 if TYPE_CHECKING:
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.flows.shared.artifacts import KeptFolder
+    from perfgate.judging.store.artifacts import KeptArtifacts
 
 _DAYS = {"d": 1, "w": 7, "y": 365}
 _BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -61,7 +61,7 @@ def sending(progress: TerminalProgress) -> Callable[[str, int, int], None]:
     return show
 
 
-def say_kept(done: KeptFolder) -> None:
+def say_kept(done: KeptArtifacts) -> None:
     """The lines about a folder whose artifacts were kept."""
     for why in done.left_out:
         click.echo(cleaned(sentence("not kept: {why}", why=why), whole=True), err=True)
@@ -70,9 +70,9 @@ def say_kept(done: KeptFolder) -> None:
             sentence(
                 "artifacts sent to {place}: {sent} ({size}); there already: {there}",
                 place=done.place,
-                sent=done.kept.sent,
-                size=bytes_text(done.kept.sent_bytes),
-                there=done.kept.there,
+                sent=done.sent,
+                size=bytes_text(done.sent_bytes),
+                there=done.there,
             ),
             whole=True,
         )

@@ -13,12 +13,12 @@ from perfgate.document.artifact import read_check
 from perfgate.document.files import content_sha256, read_decision, read_run
 from perfgate.document.kept import ArtifactSet, set_of_check, set_of_run
 from perfgate.errors import DocumentError, UsageError
-from perfgate.flows.shared.artifacts import KeptFolder, keep_artifacts, open_artifacts
+from perfgate.flows.shared.artifacts import keep_artifacts, open_artifacts
 from perfgate.flows.shared.doors import Doors, Progress
 from perfgate.flows.shared.retained import retained_runs
 from perfgate.flows.shared.store import open_project_store
 from perfgate.flows.trust.main_only import refuse_change_request
-from perfgate.judging.store.artifacts import ArtifactStore, Sending
+from perfgate.judging.store.artifacts import ArtifactStore, KeptArtifacts, Sending
 from perfgate.judging.store.retention import Retention, expired_sets
 from perfgate.locale import sentence
 
@@ -61,7 +61,7 @@ class PruneRequest:
         )
 
 
-def upload(root: Path, folder: Path, doors: Doors, sending: Sending) -> tuple[ArtifactStore, KeptFolder]:
+def upload(root: Path, folder: Path, doors: Doors, sending: Sending) -> tuple[ArtifactStore, KeptArtifacts]:
     """Keep the artifacts of a run or check folder of this project. Raises UsageError in the CI job of a change request."""
     refuse_change_request(doors.environ)
     config = load_config(root, environ=doors.environ, needs_workload=False)

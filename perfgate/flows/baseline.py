@@ -28,7 +28,7 @@ from perfgate.errors import (
     UnknownRunError,
     UsageError,
 )
-from perfgate.flows.shared.artifacts import KeptFolder, keep_artifacts, open_artifacts
+from perfgate.flows.shared.artifacts import keep_artifacts, open_artifacts
 from perfgate.flows.shared.ci_artifact import DEFAULT_KEY, fetch_artifact, with_traces
 from perfgate.flows.shared.options import exit_code
 from perfgate.flows.shared.results import USUAL_FOLDERS, newest_result
@@ -44,6 +44,7 @@ from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.report.render.comment import accepting_metrics
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.numbers import percent
+from perfgate.judging.store.artifacts import KeptArtifacts
 from perfgate.judging.store.store import SERVICE_SCHEMES, is_shared, shown_location, store_location
 from perfgate.locale import Activity
 
@@ -68,7 +69,7 @@ class RecordedRun:
     suspected: tuple[str, ...] = ()
     removed: int = 0
     clocks: tuple[Message, ...] = ()
-    kept: KeptFolder | None = None
+    kept: KeptArtifacts | None = None
     not_kept: PerfgateError | None = None
 
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from perfgate.trace.analysis.flame import flame_tree
     from perfgate.trace.analysis.gaps import DeviceGaps, Gap, device_gaps
     from perfgate.trace.analysis.rows import Top, TopOperator, top
-    from perfgate.trace.analysis.stacks import Stacks, stacks_of
+    from perfgate.trace.analysis.stacks import stacks_of
+    from perfgate.trace.model.stacks import Stacks
     from perfgate.trace.model.events import EventKind, EventTable
     from perfgate.trace.model.recording import Collective, Kernel, ProfilerStep, Recording, Timeline
     from perfgate.trace.readers.damaged import salvage
@@ -61,7 +62,7 @@ _HOMES = {
     "ProfilerStep": "model.recording",
     "Reader": "readers.reader",
     "Recording": "model.recording",
-    "Stacks": "analysis.stacks",
+    "Stacks": "model.stacks",
     "Timeline": "model.recording",
     "Top": "analysis.rows",
     "TopOperator": "analysis.rows",

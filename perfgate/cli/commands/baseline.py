@@ -108,7 +108,7 @@ def record(
                 "store": recorded.store,
                 "project": recorded.run.project,
                 "suspected": recorded.suspected,
-                **({"artifacts": recorded.kept.kept.artifacts} if recorded.kept else {}),
+                **({"artifacts": recorded.kept.artifacts} if recorded.kept else {}),
             }
         )
         _say_not_kept(recorded)

@@ -41,14 +41,17 @@ def COMMAND(
     import shutil
 
     from perfgate.config import report_language
-    from perfgate.judging.report.render.explain import Audience, explain, list_names
+    from perfgate.judging.report.render.explain import explain, list_names
 
     if bool(words) == listing:
         raise UsageError("give one word to be explained, or --list for all of them")
     configured, limits = _configured(directory)
-    reader = Audience(device or configured, limits, report_language(language, directory))
+    spoken = report_language(language, directory)
     width = min(_MOST_COLUMNS, shutil.get_terminal_size().columns)
-    text = list_names(reader.language) if listing else explain(" ".join(words), reader)
+    if listing:
+        text = list_names(spoken)
+    else:
+        text = explain(" ".join(words), device=device or configured, limits=limits, language=spoken)
     for line in text.splitlines():
         click.echo(wrapped(line, width))
 

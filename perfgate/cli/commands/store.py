@@ -120,10 +120,10 @@ def upload(folder: Path, as_json: bool, directory: Path) -> None:
     with TerminalProgress() as progress:
         store, done = artifacts.upload(directory, folder, _doors(), sending(progress))
     if as_json:
-        print_json({"kept": done.kept.artifacts, "sent": done.kept.sent, "left_out": done.left_out})
+        print_json({"kept": done.artifacts, "sent": done.sent, "left_out": done.left_out})
     else:
         say_kept(done)
-        for link in store.links(done.kept.artifacts):
+        for link in store.links(done.artifacts):
             click.echo(f"  {link.address or link.place}")
 
 

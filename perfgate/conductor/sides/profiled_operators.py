@@ -14,7 +14,8 @@ from perfgate import trace
 from perfgate.conductor.sides.stacks import SideStacks, StackFrame
 from perfgate.document.profile import ProfiledOperator
 from perfgate.errors import DocumentError
-from perfgate.trace.analysis.stacks import Stacks, operators_above, project_places, stacks_of
+from perfgate.trace.analysis.stacks import operators_above, project_places, stacks_of
+from perfgate.trace.model.stacks import Stacks
 from perfgate.trace.model.arithmetic import NOTHING_AROUND
 from perfgate.trace.model.recording import Timeline
 

@@ -47,8 +47,8 @@ class CheckKeeper:
             return {}
         for why in done.left_out:
             self._say(f"An artifact was not kept: {why}")
-        self._say(f"Artifacts kept in {done.place}: {done.kept.sent} sent, {done.kept.there} there already.")
-        return {link.path: link.address for link in self.store.links(done.kept.artifacts) if link.address}
+        self._say(f"Artifacts kept in {done.place}: {done.sent} sent, {done.there} there already.")
+        return {link.path: link.address for link in self.store.links(done.artifacts) if link.address}
 
     def _in_time(self) -> Sending:
         """Raises StoreRefusedError before the next file once the time is over: the comment must not wait for ever."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -20,14 +19,6 @@ from perfgate.judging.store.store import SERVICE_SCHEMES, store_location
 ARTIFACTS_VARIABLE = "PERFGATE_ARTIFACTS"
 # The path of the files of a service, below which the addresses are those of the store.
 SERVED = "/artifacts"
-
-
-class KeptFolder(NamedTuple):
-    """What was kept of a folder or artifact in the store at ``place``, and why each listed file that is missing is."""
-
-    kept: KeptArtifacts
-    left_out: list[str]
-    place: str
 
 
 def artifacts_location(config: Config, environ: Mapping[str, str]) -> str:
@@ -79,7 +70,7 @@ def keep_artifacts(
     sending: Sending,
     *,
     page: str | None = None,
-) -> KeptFolder:
+) -> KeptArtifacts:
     """Keep the listed files of a set that one of the sources holds, and a report page, which no document lists.
 
     Raises DocumentError if a source cannot be read, StoreError if the store refuses.
@@ -102,7 +93,7 @@ def _keep_from(
     sending: Sending,
     folder: Path,
     page: str | None,
-) -> KeptFolder:
+) -> KeptArtifacts:
     missing, left_out = artifacts.files, list[str]()
     for source in sources:
         if not missing:
@@ -113,9 +104,9 @@ def _keep_from(
     if page is not None:
         files.append(page_file(page, REPORT_PAGE, folder))
     if not files:
-        return KeptFolder(KeptArtifacts(msgspec.structs.replace(artifacts, files=[]), 0, 0, 0), left_out, store.name)
+        return KeptArtifacts(msgspec.structs.replace(artifacts, files=[]), store.name, left_out=left_out)
     kept = store.keep(msgspec.structs.replace(artifacts, files=files), folder, sending)
-    return KeptFolder(kept, left_out, store.name)
+    return kept._replace(left_out=left_out)
 
 
 def _address(config: Config, environ: Mapping[str, str]) -> str:

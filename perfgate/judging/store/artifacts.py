@@ -9,7 +9,7 @@ bytes for ever; a report page may be drawn again, and the record has its SHA-256
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -29,12 +29,17 @@ Sending = Callable[[str, int, int], None]
 
 
 class KeptArtifacts(NamedTuple):
-    """What keeping a set took: the files and bytes that were sent, and the files that were there already."""
+    """What was kept in the store at ``place``: the files and bytes that were sent, and the files that were there already.
+
+    ``left_out`` is why each listed file that is missing is.
+    """
 
     artifacts: ArtifactSet
-    sent: int
-    sent_bytes: int
-    there: int
+    place: str
+    sent: int = 0
+    sent_bytes: int = 0
+    there: int = 0
+    left_out: Sequence[str] = ()
 
 
 class ArtifactStore:
@@ -68,9 +73,9 @@ class ArtifactStore:
             files = {file.path: file for file in (*before.files, *artifacts.files)}
             artifacts = msgspec.structs.replace(artifacts, files=list(files.values()))
             if msgspec.structs.replace(artifacts, kept_at=before.kept_at) == before:
-                return KeptArtifacts(before, sent, sent_bytes, there)
+                return KeptArtifacts(before, self.name, sent, sent_bytes, there)
         self._place.write(_set_path(artifacts.project, artifacts.id), msgspec.json.encode(artifacts))
-        return KeptArtifacts(artifacts, sent, sent_bytes, there)
+        return KeptArtifacts(artifacts, self.name, sent, sent_bytes, there)
 
     def find(self, project: str, set_id: str) -> ArtifactSet | None:
         """The set with this id; None if there is none. Raises StoreError for a damaged record."""

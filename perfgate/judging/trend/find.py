@@ -23,14 +23,6 @@ VERSIONS_NEEDED = ENOUGH_VALUES
 EXACT_VERSIONS_NEEDED = 2
 
 
-class _Scaled(NamedTuple):
-    """A series on a scale of relative effects: logarithms, or shares of the typical value if any value is not positive."""
-
-    values: Floats
-    unit: float
-    is_logarithm: bool
-
-
 def one_a_version(points: Sequence[TrendPoint]) -> list[TrendPoint]:
     """One point for consecutive runs of one commit: their median, at the place of the last of them.
 
@@ -58,9 +50,9 @@ def with_changes(series: TrendSeries) -> TrendSeries:
         return series
     if series.kind == "exact":
         return msgspec.structs.replace(series, changes=_exact_changes(series, values))
-    scaled = _scaled(values)
-    changes = [_change(series, shift, scaled) for shift in shifts(scaled.values)]
-    return msgspec.structs.replace(series, changes=changes, noise=float(noise(scaled.values)))
+    scaled, unit = _scaled(values)
+    changes = [_change(series, shift, unit) for shift in shifts(scaled)]
+    return msgspec.structs.replace(series, changes=changes, noise=float(noise(scaled)))
 
 
 def noise_of(series: TrendSeries) -> float | None:
@@ -81,28 +73,27 @@ class Levels(NamedTuple):
 
 
 def scaled_levels(series: TrendSeries, change: TrendChange) -> Levels:
-    scaled = _scaled(np.array([point.value for point in series.points], dtype=np.float64))
-    before, after = (
-        math.log(level) if scaled.is_logarithm else level / scaled.unit for level in (change.before, change.after)
-    )
-    return Levels(scaled.values, before, after, max(series.noise or 0.0, 1e-9))
+    values, unit = _scaled(np.array([point.value for point in series.points], dtype=np.float64))
+    before, after = (math.log(level) if unit is None else level / unit for level in (change.before, change.after))
+    return Levels(values, before, after, max(series.noise or 0.0, 1e-9))
 
 
-def _scaled(values: Floats) -> _Scaled:
+def _scaled(values: Floats) -> tuple[Floats, float | None]:
+    """The values on a scale of relative effects: logarithms without a unit, or shares of it if any value is not positive."""
     if (values > 0).all():
-        return _Scaled(np.log(values), 1.0, is_logarithm=True)
+        return np.log(values), None
     unit = float(np.median(np.abs(values))) or float(np.abs(values).max()) or 1.0
-    return _Scaled(values / unit, unit, is_logarithm=False)
+    return values / unit, unit
 
 
-def _change(series: TrendSeries, shift: LevelShift, scaled: _Scaled) -> TrendChange:
-    if scaled.is_logarithm:
+def _change(series: TrendSeries, shift: LevelShift, unit: float | None) -> TrendChange:
+    if unit is None:
         before, after = math.exp(shift.before), math.exp(shift.after)
         delta: float | None = math.expm1(shift.effect)
         interval: tuple[float, float] | None = (math.expm1(shift.low), math.expm1(shift.high))
     else:
-        before, after = shift.before * scaled.unit, shift.after * scaled.unit
-        share = scaled.unit / abs(before) if before else None
+        before, after = shift.before * unit, shift.after * unit
+        share = unit / abs(before) if before else None
         delta = None if share is None else shift.effect * share
         interval = None if share is None else (shift.low * share, shift.high * share)
     return _described(series, shift.at, before, after, delta, interval, is_exact=False)

@@ -22,7 +22,8 @@ from perfgate.measuring.counting.lines import CallLines, RowKey
 from perfgate.measuring.counting.tally import Dispatched
 from perfgate.measuring.devices.device import Device
 from perfgate.trace.analysis.gaps import device_gaps
-from perfgate.trace.analysis.stacks import Stacks, attributed_share, stacks_of
+from perfgate.trace.analysis.stacks import attributed_share, stacks_of
+from perfgate.trace.model.stacks import Stacks
 from perfgate.trace.model.arithmetic import Intervals, intersection, joined, union
 from perfgate.trace.model.spans import span_of
 

@@ -17,7 +17,7 @@ import numpy as np
 from perfgate.document.message import Message
 from perfgate.document.run import RowKind
 from perfgate.measuring.counting.tally import Dispatched, SourceLines
-from perfgate.trace.analysis.stacks import Stacks
+from perfgate.trace.model.stacks import Stacks
 from perfgate.trace.model.arithmetic import NOTHING_AROUND, IntColumn, Intervals
 from perfgate.trace.model.events import KIND_CODES, NO_TEXT, EventTable
 

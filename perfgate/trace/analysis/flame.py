@@ -7,7 +7,8 @@ import numpy as np
 
 from perfgate.document.flame import NONE, FlameCosts, FlameTree
 from perfgate.trace.analysis.merged_stacks import STREAM, MergedStacks, merged_stacks
-from perfgate.trace.analysis.stacks import EventFrame, Stacks, frame, requests_served
+from perfgate.trace.analysis.stacks import EventFrame, frame, requests_served
+from perfgate.trace.model.stacks import Stacks
 from perfgate.trace.model.arithmetic import (
     Codes,
     IntColumn,

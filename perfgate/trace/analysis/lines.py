@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.errors import UsageError
-from perfgate.trace.analysis.stacks import Stacks, frame, nearest_above
+from perfgate.trace.analysis.stacks import frame, nearest_above
+from perfgate.trace.model.stacks import Stacks
 from perfgate.trace.model.arithmetic import (
     NOTHING_AROUND,
     CodeColumn,

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.flame import FLAME_KINDS, NONE
-from perfgate.trace.analysis.stacks import Stacks, levels
+from perfgate.trace.model.stacks import Stacks, levels
 from perfgate.trace.model.arithmetic import NOTHING_AROUND, CodeColumn, Codes, group_rows, rows_by
 from perfgate.trace.model.events import KINDS
 from perfgate.trace.scanner.merging import CallTree, TreeNodes, can_merge
@@ -95,31 +95,22 @@ def _in_order(nodes: TreeNodes, roots: int, of_event: CodeColumn, own: npt.NDArr
     return MergedStacks(parent, nodes.kind[places], nodes.label[places], roots, number[of_event], own)
 
 
-class _Rows(NamedTuple):
-    """The rows of a tree: all events, followed by a second entry, without time, for the calls above the work of each stream.
-
-    ``event`` is a position among the events; the first rows are the events in order. ``parent`` is a row, or ~track of the
-    thread or stream for an outermost one; ``levels`` are the rows by depth, the outermost last.
-    At worst there are several times as many rows as events, so numbers take four bytes, and each level is freed after use.
-    """
-
-    event: CodeColumn
-    parent: CodeColumn
-    levels: list[CodeColumn]
-
-
-def _rows(stacks: Stacks) -> _Rows:
-    event, parent = _with_calls_above(stacks)
-    above = levels(stacks.called_by)
-    depth = above[event]
+def _by_depth(stacks: Stacks, event: CodeColumn) -> list[CodeColumn]:
+    """The rows by the depth of their events, the outermost last."""
+    depth = levels(stacks.called_by)[event]
     if stacks.called_by is not stacks.around:
         of_thread = np.flatnonzero(~stacks.on_device)
         depth[of_thread] = levels(stacks.around)[of_thread]
-    return _Rows(event, parent, rows_by(depth)[::-1])
+    return rows_by(depth)[::-1]
 
 
 def _with_calls_above(stacks: Stacks) -> tuple[CodeColumn, CodeColumn]:
-    """The event and the parent of each row."""
+    """The event and the parent of each row of a tree.
+
+    The rows are all events in order, followed by a second entry, without time, for the calls above the work of each stream. An
+    event is a position among the events; a parent is a row, or ~track of the thread or stream for an outermost one.
+    At worst there are several times as many rows as events, so numbers take four bytes.
+    """
     called_by, size = stacks.called_by, len(stacks.events)
     parent = np.where(stacks.around == NOTHING_AROUND, ~stacks.track, stacks.around)
     events, parents, rows = [np.arange(size, dtype=np.int32)], [parent], size
@@ -153,13 +144,15 @@ def _calls_above(around: CodeColumn, launches: CodeColumn) -> CodeColumn:
 
 def by_levels(stacks: Stacks, labels: Codes) -> MergedStacks:
     """The same one level after the other, all rows of it at once."""
-    events, rows = stacks.events, _rows(stacks)
+    events = stacks.events
+    event_of, parent = _with_calls_above(stacks)
+    rows = _by_depth(stacks, event_of)
     tracks, kinds_of_tracks = _roots(stacks)
     columns: list[tuple[Codes, Codes, Codes]] = [(np.full(tracks.size, NONE), kinds_of_tracks, tracks)]
-    node, size, own_frame = np.empty_like(rows.event), tracks.size, np.ones(len(events), dtype=bool)
-    for depth in range(len(rows.levels)):
-        level = rows.levels.pop()
-        outer, event = rows.parent[level], rows.event[level]
+    node, size, own_frame = np.empty_like(event_of), tracks.size, np.ones(len(events), dtype=bool)
+    for depth in range(len(rows)):
+        level = rows.pop()  # each is freed after use
+        outer, event = parent[level], event_of[level]
         above = node[outer] if depth else np.searchsorted(tracks, ~outer)
         if depth >= MOST_LEVELS:
             node[level] = above

@@ -15,7 +15,8 @@ from perfgate.errors import UsageError
 from perfgate.trace.analysis.gaps import device_gaps
 from perfgate.trace.analysis.lines import heaviest_names, launchers, launching_operators
 from perfgate.trace.analysis.operators import row_kind
-from perfgate.trace.analysis.stacks import Stacks, frame, project_places, stacks_of_timeline
+from perfgate.trace.analysis.stacks import frame, project_places, stacks_of_timeline
+from perfgate.trace.model.stacks import Stacks
 from perfgate.trace.model.arithmetic import (
     Codes,
     IntColumn,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +23,7 @@ from perfgate.trace.model.events import CALL, DEVICE_KINDS, NO_TEXT, EventKind, 
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Timeline
 from perfgate.trace.model.spans import NOT_RECORDED, OUTSIDE, launch_positions, span_of
-from perfgate.trace.model.stack_columns import StackColumns
+from perfgate.trace.model.stacks import Stacks, selected
 from perfgate.trace.model.steps import STEP_NAME
 from perfgate.trace.scanner.library import enclosing_calls
 from perfgate.trace.scanner.merging import UNKNOWN, nearest_known
@@ -71,65 +69,15 @@ class EventFrame(NamedTuple):
         )
 
 
-@dataclass(frozen=True)
-class Stacks:
-    """The events of a timeline's units, and for each the event around it on its thread or its launch (a position, or -1).
-
-    ``called_by`` is the same, but leads from a task taken out of torch_npu's task queue to the call that enqueued it.
-    ``track`` is the thread or stream of each event, a position among the tracks. ``own`` is self time in nanoseconds.
-    ``unlaunched`` counts work of a device without a recorded launch, ``cut`` calls that outlast the call of their own kind
-    that they began in: the profiler lost an end.
-    """
-
-    events: EventTable
-    around: CodeColumn
-    called_by: CodeColumn
-    track: Codes
-    own: IntColumn
-    unit: FlameUnit
-    units: int
-    unlaunched: int
-    cut: int
-
-    @property
-    def on_device(self) -> _Mask:
-        return self.events.is_kind(*DEVICE_KINDS)
-
-    def depth(self) -> int:
-        """The maximum nesting depth of calls, including work of the device."""
-        return int(levels(self.called_by).max()) + 1 if len(self.events) else 0
-
-
 def stacks_of_timeline(timeline: Timeline, *, whole: bool = False) -> Stacks:
     """The stacks of a timeline's events as of ``stacks_of``, which are kept with a recording that is kept."""
     keeper = timeline.stacks
-    kept = None if keeper is None else keeper.recall(whole=whole)
-    if kept is not None:
-        return Stacks(
-            events=_selected(timeline.events, kept.rows),
-            around=kept.around,
-            called_by=kept.called_by,
-            track=kept.track,
-            own=kept.own,
-            unit=cast("FlameUnit", kept.unit),
-            units=kept.units,
-            unlaunched=kept.unlaunched,
-            cut=kept.cut,
-        )
-    rows, stacks = _derived(timeline.events, whole=whole)
-    if keeper is not None:
-        columns = StackColumns(
-            rows=rows,
-            around=stacks.around,
-            called_by=stacks.called_by,
-            track=stacks.track,
-            own=stacks.own,
-            unit=stacks.unit,
-            units=stacks.units,
-            unlaunched=stacks.unlaunched,
-            cut=stacks.cut,
-        )
-        keeper.keep(columns, whole=whole)
+    if keeper is None:
+        return stacks_of(timeline.events, whole=whole)
+    stacks = keeper.recall(timeline.events, whole=whole)
+    if stacks is None:
+        stacks = stacks_of(timeline.events, whole=whole)
+        keeper.keep(stacks, whole=whole)
     return stacks
 
 
@@ -139,14 +87,9 @@ def stacks_of(events: EventTable, *, whole: bool = False) -> Stacks:
 
     Work of a device belongs to the unit in which it was launched, and lies under the call that launched it.
     """
-    return _derived(events, whole=whole)[1]
-
-
-def _derived(events: EventTable, *, whole: bool) -> tuple[CodeColumn | None, Stacks]:
-    """The positions of the events that have stacks, None for all, and the stacks."""
     spans, unit = (None, "whole recording") if whole else _units(events)
     rows = _of_units(events, spans)
-    chosen = _selected(events, rows)
+    chosen = selected(events, rows)
     device = chosen.is_kind(*DEVICE_KINDS)
     track = np.where(device, chosen.track, _threads(chosen)[chosen.track])
     around, cut = _enclosing(chosen, track, np.flatnonzero(~device).astype(np.int32))
@@ -154,8 +97,9 @@ def _derived(events: EventTable, *, whole: bool) -> tuple[CodeColumn | None, Sta
     own = _own_times(chosen, around)
     own[device] = self_times(chosen.start[device], chosen.duration[device], chosen.track[device])
     around[device] = launched
-    return rows, Stacks(
+    return Stacks(
         events=chosen,
+        rows=rows,
         around=around,
         called_by=_over_the_queue(chosen, around),
         track=track,
@@ -203,14 +147,6 @@ def requests_served(stacks: Stacks) -> Codes:
     if (request == NO_TEXT).all():
         return request
     return _inherited(stacks.called_by, np.where(request == NO_TEXT, np.int32(UNKNOWN), request))
-
-
-def levels(around: CodeColumn) -> CodeColumn:
-    """The nesting depth of each event."""
-    depth = np.zeros(around.size, dtype=np.int32)
-    for active, _ in _upwards(around):
-        depth[active] += 1
-    return depth
 
 
 def frame(name: str, kind: EventKind) -> EventFrame:
@@ -268,10 +204,6 @@ def _of_units(events: EventTable, spans: Intervals | None) -> CodeColumn | None:
     if spans is not None:
         real &= span_of(events, spans, launches=events.of_kind("runtime")) != OUTSIDE
     return None if real.all() else np.flatnonzero(real).astype(np.int32)
-
-
-def _selected(events: EventTable, rows: CodeColumn | None) -> EventTable:
-    return events if rows is None else events.select(rows.astype(np.intp))
 
 
 def _threads(events: EventTable) -> Codes:
@@ -359,15 +291,3 @@ def _inherited(around: CodeColumn, found: CodeColumn) -> CodeColumn:
         found[left] = np.where(above == NOTHING_AROUND, NOTHING_AROUND, found[above])
         left = left[found[left] == UNKNOWN]
     return found
-
-
-def _upwards(around: CodeColumn) -> Iterator[tuple[CodeColumn, CodeColumn]]:
-    """Level by level, the events that have an ancestor at that distance, and the ancestor."""
-    active, above = np.arange(around.size, dtype=np.int32), around
-    while True:
-        real = above != NOTHING_AROUND
-        active, above = active[real], above[real]
-        if not active.size:
-            return
-        yield active, above
-        above = around[above]

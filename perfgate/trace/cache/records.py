@@ -31,18 +31,10 @@ from perfgate.trace.model.recording import (
 from perfgate.trace.model.steps import MarkedSteps, StepMark
 
 
-class _StoredPacked(msgspec.Struct, frozen=True, array_like=True):
-    values: int
-    low: int
-    high: int
-
-
-class _StoredEvents(msgspec.Struct, frozen=True, array_like=True):
-    """``columns`` are in the order of COLUMN_TYPES; ``names`` is a position in the recording's lists of names."""
-
-    columns: list[int]
-    names: int
-    tracks: tuple[tuple[str, str], ...]
+# The number of the column of a ``Packed``, its lowest and its highest value.
+_StoredPacked = tuple[int, int, int]
+# The numbers of the columns of times and values, and the unit.
+_StoredReadings = tuple[int, int, str]
 
 
 class _StoredKernels(msgspec.Struct, frozen=True, array_like=True):
@@ -54,18 +46,17 @@ class _StoredKernels(msgspec.Struct, frozen=True, array_like=True):
     counters: tuple[str, ...]
 
 
-class _StoredReadings(msgspec.Struct, frozen=True, array_like=True):
-    time: int
-    value: int
-    unit: str
-
-
 class _StoredTimeline(msgspec.Struct, frozen=True, array_like=True):
-    """As ``Timeline``; ``marks`` are those of steps that are worked out when one is asked for."""
+    """As ``Timeline``; ``events`` are columns in the order of COLUMN_TYPES, ``names`` a position in the recording's lists.
+
+    ``marks`` are those of steps that are worked out when one is asked for.
+    """
 
     rank: int | None
     device: int | None
-    events: _StoredEvents
+    events: list[int]
+    names: int
+    tracks: tuple[tuple[str, str], ...]
     kernels: _StoredKernels | None
     steps: tuple[ProfilerStep, ...] | None
     marks: tuple[StepMark, ...] | None
@@ -160,18 +151,16 @@ def _stored_timeline(timeline: Timeline, columns: ColumnWriter, names: _Names) -
     steps = timeline.steps
     marks = steps.marks if isinstance(steps, MarkedSteps) else None
     return _StoredTimeline(
-        events=_StoredEvents(
-            [columns.add(getattr(timeline.events, name)) for name in COLUMN_TYPES],
-            names.place(timeline.events.names),
-            timeline.events.tracks,
-        ),
+        events=[columns.add(getattr(timeline.events, name)) for name in COLUMN_TYPES],
+        names=names.place(timeline.events.names),
+        tracks=timeline.events.tracks,
         kernels=None if timeline.kernels is None else _stored_kernels(timeline.kernels, columns),
         steps=None if steps is None or marks is not None else tuple(steps),
         marks=marks,
         memory=dict(timeline.memory),
         groups=dict(timeline.groups),
         readings={
-            name: _StoredReadings(columns.add(readings.time), columns.add(readings.value), readings.unit)
+            name: (columns.add(readings.time), columns.add(readings.value), readings.unit)
             for name, readings in timeline.readings.items()
         },
         **{name: getattr(timeline, name) for name in _PLAIN},
@@ -182,9 +171,9 @@ def _timeline(
     record: _StoredTimeline, columns: ColumnFile, names: Sequence[tuple[str, ...]], reread: _Reread
 ) -> Timeline:
     events = EventTable(
-        **{name: columns.column(number) for name, number in zip(COLUMN_TYPES, record.events.columns)},
-        names=names[record.events.names],
-        tracks=record.events.tracks,
+        **{name: columns.column(number) for name, number in zip(COLUMN_TYPES, record.events)},
+        names=names[record.names],
+        tracks=record.tracks,
     )
     steps = record.steps if record.marks is None else MarkedSteps(events, record.marks)
     return Timeline(
@@ -194,8 +183,8 @@ def _timeline(
         memory=record.memory,
         groups=record.groups,
         readings={
-            name: Readings(columns.column(own.time), columns.column(own.value), own.unit)
-            for name, own in record.readings.items()
+            name: Readings(columns.column(time), columns.column(value), unit)
+            for name, (time, value, unit) in record.readings.items()
         },
         **{name: getattr(record, name) for name in _PLAIN},
     )
@@ -206,7 +195,7 @@ def _stored_kernels(kernels: Sequence[object], columns: ColumnWriter) -> _Stored
 
     def packed(columns_by_name: Columns[AnyColumn]) -> dict[str, _StoredPacked]:
         return {
-            name: _StoredPacked(columns.add(column.values), column.low, column.high)
+            name: (columns.add(column.values), column.low, column.high)
             for name, column in columns_by_name.packed.items()
         }
 
@@ -222,7 +211,7 @@ def _stored_kernels(kernels: Sequence[object], columns: ColumnWriter) -> _Stored
 
 def _kernels(record: _StoredKernels, columns: ColumnFile, reread: _Reread) -> KernelTable:
     def packed(stored_columns: dict[str, _StoredPacked]) -> dict[str, Packed]:
-        return {name: Packed(columns.column(own.values), own.low, own.high) for name, own in stored_columns.items()}
+        return {name: Packed(columns.column(at), low, high) for name, (at, low, high) in stored_columns.items()}
 
     reread.names = record.counters
     return KernelTable(

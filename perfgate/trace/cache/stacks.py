@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 import numpy as np
@@ -11,15 +12,18 @@ import numpy as np
 from perfgate.trace.cache.columns import ColumnFile, ColumnWriter, DamagedColumnsError
 from perfgate.trace.cache.entries import STACKS, EntryFolder
 from perfgate.trace.cache.state import EntryState
-from perfgate.trace.model.arithmetic import IntColumn
-from perfgate.trace.model.stack_columns import StackColumns
+from perfgate.trace.model.events import EventTable
+from perfgate.trace.model.stacks import Stacks, selected
+
+if TYPE_CHECKING:
+    from perfgate.document.flame import FlameUnit
 
 # Nearly all times are below 4 s; longer ones take eight bytes.
 _SHORT = np.iinfo(np.uint32).max
 
 
 class _StoredStacks(msgspec.Struct, frozen=True, array_like=True):
-    """As ``StackColumns``, with numbers of columns in place of the columns; ``of`` is the entry of the recording."""
+    """As ``Stacks``, with numbers of columns in place of the columns; ``of`` is the entry of the recording."""
 
     of: EntryState
     rows: int | None
@@ -39,7 +43,7 @@ class KeptStacks:
     def __init__(self, entries: EntryFolder, name: str, of: EntryState) -> None:
         self._entries, self._name, self._of = entries, name, of
 
-    def recall(self, *, whole: bool) -> StackColumns | None:
+    def recall(self, events: EventTable, *, whole: bool) -> Stacks | None:
         """None if they are not kept, or not of the recording as it is now."""
         file = self._entries.file(self._file_name(whole=whole))
         try:
@@ -49,13 +53,15 @@ class KeptStacks:
             kept = msgspec.msgpack.decode(columns.content, type=_StoredStacks)
             if kept.of != self._of:
                 return None
-            found = StackColumns(
-                rows=None if kept.rows is None else columns.column(kept.rows),
+            rows = None if kept.rows is None else columns.column(kept.rows)
+            found = Stacks(
+                events=selected(events, rows),
+                rows=rows,
                 around=columns.column(kept.around),
                 called_by=columns.column(kept.called_by),
                 track=columns.column(kept.track),
                 own=columns.column(kept.own).astype(np.int64, copy=False),
-                unit=kept.unit,
+                unit=cast("FlameUnit", kept.unit),
                 units=kept.units,
                 unlaunched=kept.unlaunched,
                 cut=kept.cut,
@@ -68,9 +74,10 @@ class KeptStacks:
         self._entries.note_use(file)
         return found
 
-    def keep(self, stacks: StackColumns, *, whole: bool) -> None:
+    def keep(self, stacks: Stacks, *, whole: bool) -> None:
         """Does nothing if they cannot be written."""
         columns = ColumnWriter()
+        fits = stacks.own.max(initial=0) <= _SHORT
         with suppress(OSError, ValueError):
             stored = _StoredStacks(
                 of=self._of,
@@ -78,7 +85,7 @@ class KeptStacks:
                 around=columns.add(stacks.around),
                 called_by=columns.add(stacks.called_by),
                 track=columns.add(stacks.track),
-                own=columns.add(_narrow(stacks.own)),
+                own=columns.add(stacks.own.astype(np.uint32) if fits else stacks.own),
                 unit=stacks.unit,
                 units=stacks.units,
                 unlaunched=stacks.unlaunched,
@@ -88,8 +95,3 @@ class KeptStacks:
 
     def _file_name(self, *, whole: bool) -> str:
         return f"{self._name}{'-whole' if whole else ''}{STACKS}"
-
-
-def _narrow(times: IntColumn) -> IntColumn:
-    """Times of no less than zero, in four bytes each if they fit."""
-    return times.astype(np.uint32) if times.max(initial=0) <= _SHORT else times

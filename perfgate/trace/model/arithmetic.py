@@ -143,15 +143,15 @@ def one_of(column: Codes, values: Iterable[int]) -> npt.NDArray[np.bool_]:
     return found
 
 
-class Groups(NamedTuple):
-    """Rows that are alike: the first row of each group, and the group of every row. Groups are in the order of their values."""
-
-    first: npt.NDArray[np.intp]
-    of: CodeColumn
+# Rows that are alike: the first row of each group, and the group of every row.
+Groups = tuple[npt.NDArray[np.intp], CodeColumn]
 
 
 def group_rows(*columns: Codes) -> Groups:
-    """Number the rows that agree in all columns; the values of a column are whole numbers that lie near one another."""
+    """Number the rows that agree in all columns, in the order of their values.
+
+    The values of a column are whole numbers that lie near one another.
+    """
     rows = columns[0].size
     group, size = np.zeros(rows, dtype=np.int64), 1
     for column in columns if rows else ():
@@ -165,7 +165,7 @@ def group_rows(*columns: Codes) -> Groups:
         size = _renumber(group, size * width)
     first = np.zeros(size if rows else 0, dtype=np.intp)
     first[group[::-1]] = np.arange(rows - 1, -1, -1, dtype=np.int32)
-    return Groups(first, group.astype(np.int32))
+    return first, group.astype(np.int32)
 
 
 def rows_by(column: Codes) -> list[CodeColumn]:

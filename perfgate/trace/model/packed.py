@@ -192,7 +192,7 @@ def distinct_rows(columns: Sequence[Packed]) -> Groups:
     order = np.argsort(first)
     number = np.empty(order.size, dtype=np.int32)
     number[order] = np.arange(order.size)
-    return Groups(first[order], number[group])
+    return first[order], number[group]
 
 
 def alike_rows(chosen: npt.NDArray[np.bool_], *columns: Packed) -> list[npt.NDArray[np.intp]]:

@@ -15,7 +15,7 @@ from perfgate.document.message import Message
 from perfgate.trace.model.communication import KernelKind, kernel_kind
 from perfgate.trace.model.events import EventTable
 from perfgate.trace.model.readings import CORE_CLOCK, Readings
-from perfgate.trace.model.stack_columns import StackKeeper
+from perfgate.trace.model.stacks import StackKeeper
 
 Shapes = tuple[tuple[int, ...], ...]
 

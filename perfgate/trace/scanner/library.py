@@ -33,6 +33,9 @@ MEMBERS: dict[str, Any] = {
     "duration": np.int64,
 }
 
+# ``odd_time`` in events.c: event, member and text of a time that is no plain number.
+_ODD_TIME = np.dtype((np.int32, 3))
+
 Column = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.integer[Any]]
 
@@ -74,10 +77,6 @@ class _Sparse(ctypes.Structure):
     ]
 
 
-class _Odd(ctypes.Structure):
-    _fields_ = [("event", ctypes.c_int32), ("member", ctypes.c_int32), ("text", ctypes.c_int32)]
-
-
 class _Rows(ctypes.Structure):
     """``row_set`` in events.c."""
 
@@ -98,7 +97,7 @@ class _Scan(ctypes.Structure):
         ("rows", _Rows * len(SETS)),
         ("texts", Texts),
         ("tracks", Texts),
-        ("odd", ctypes.POINTER(_Odd)),
+        ("odd", ctypes.c_void_p),
         ("odd_count", ctypes.c_int64),
         ("state", ctypes.c_int32),
     ]
@@ -164,8 +163,8 @@ class Scan:
 
     def odd(self) -> list[tuple[int, int, int]]:
         """Event, member and text of each time that is no plain number."""
-        odd_times = self._scan.contents.odd[: self._scan.contents.odd_count]
-        return [(odd.event, odd.member, odd.text) for odd in odd_times]
+        scan = self._scan.contents
+        return [(event, member, text) for event, member, text in view(scan.odd, scan.odd_count, _ODD_TIME).tolist()]
 
     def member(self, rows: int, name: str) -> npt.NDArray[Any]:
         """The column of a member of events, which the scan has no more."""

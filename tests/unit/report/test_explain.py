@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -29,14 +28,9 @@ from perfgate.document.run import StepResult, Value
 from perfgate.errors import UsageError
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.repeated import metrics_in_turns, repeated_metrics
-from perfgate.judging.report.render.explain import Audience
-from perfgate.judging.report.render.explain import explain as explain_to
+from perfgate.judging.report.render.explain import explain
 from perfgate.locale import translate
 from tests.unit.gate.builders import counters, sides
-
-
-def explain(name: str, **reader: Any) -> str:
-    return explain_to(name, Audience(**reader))
 
 
 @pytest.mark.parametrize("name", METRICS)

@@ -24,7 +24,8 @@ from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.questions import ask_top
 from perfgate.trace.analysis import stacks as stacks_module
 from perfgate.trace.analysis.rows import top
-from perfgate.trace.analysis.stacks import Stacks, stacks_of, stacks_of_timeline
+from perfgate.trace.analysis.stacks import stacks_of, stacks_of_timeline
+from perfgate.trace.model.stacks import Stacks
 from perfgate.trace.cache import recall, use_cache
 from perfgate.trace.cache.answers import kept_answer
 from perfgate.trace.cache.columns import ColumnWriter
@@ -415,7 +416,7 @@ def test_stacks__of_a_kept_recording__worked_out_once(
     assert columns_of(fresh) == columns_of(stacks_of(first.events, whole=whole))
     assert len(fresh.events) == (6 if whole else 5)
 
-    monkeypatch.setattr(stacks_module, "_derived", lambda *_, **__: pytest.fail("worked out again"))
+    monkeypatch.setattr(stacks_module, "stacks_of", lambda *_, **__: pytest.fail("worked out again"))
     (again,) = cache().read(called_file).timelines
     recalled = stacks_of_timeline(again, whole=whole)
     assert columns_of(recalled) == columns_of(fresh)

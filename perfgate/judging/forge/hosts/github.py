@@ -45,8 +45,9 @@ class _Issue(msgspec.Struct):
     pull_request: dict[str, Any] | None = None
 
 
-class _Ref(msgspec.Struct):
-    sha: str
+class _Ref(Commit):
+    """The tip of a branch."""
+
     ref: str
     # Null once the fork is deleted.
     repo: ForgeRepository | None = None

@@ -94,11 +94,6 @@ class _Diff(msgspec.Struct):
     new_path: str
 
 
-class _Commit(msgspec.Struct):
-    id: str
-    parent_ids: list[str] = []
-
-
 class _Archive(msgspec.Struct):
     filename: str
     size: int = 0
@@ -145,11 +140,11 @@ class GitLab:
 
     def merge_base(self, first: str, second: str) -> str | None:
         path = f"{self._path}/repository/merge_base"
-        return self._session.get(path, _Commit, query={"refs[]": [first, second]}).id
+        return self._session.get(path, str, query={"refs[]": [first, second]}, field="id")
 
     def parents(self, sha: str) -> list[str] | None:
         path = f"{self._path}/repository/commits/{quote(sha, safe='')}"
-        return self._session.get(path, _Commit).parent_ids
+        return self._session.get(path, list[str], field="parent_ids")
 
     def artifacts(self) -> list[ForgeArtifact]:
         """The archives of the jobs of the event's pipeline, named as in the jobs.

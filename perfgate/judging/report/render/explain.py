@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from perfgate.catalogue.lookup import CARDS, GLOSSARY, LIMITS, METRICS, RULES, compared, is_known, judged_by, metric
 from perfgate.catalogue.records import Limit, Metric, Rule, StepCard
@@ -38,39 +38,36 @@ _LONG = 2000
 _SEVERITIES = ("info", "warning", "severe")
 
 
-@dataclass(frozen=True)
-class Audience:
-    """The reader of an explanation: the kind of device they measure on, their ``[limits]``, their language."""
-
-    device: DeviceKind = "cpu"
-    limits: Mapping[str, float] = field(default_factory=dict)
-    language: Language = "en"
+# The ``[limits]`` of a project.
+_Settings = Mapping[str, float]
 
 
-def explain(name: str, reader: Audience) -> str:
+def explain(
+    name: str, *, device: DeviceKind = "cpu", limits: _Settings = MappingProxyType({}), language: Language = "en"
+) -> str:
     """The text for a step by number or slug (``4``, ``s04``, ``top_ops``), a metric, a rule of findings, a limit, or a word.
 
-    A word is a title in any language, the last part of a name, or one of the glossary; if it matches several entries, they
+    ``device`` is the kind that the reader measures on, and ``limits`` are the settings of their project. A word is a title in any language, the last part of a name, or one of the glossary; if it matches several entries, they
     are listed. Raises UsageError, with at most five similar known words, for anything else.
     """
-    with speaking(reader.language):
-        return _explain(name.strip(), reader)
+    with speaking(language):
+        return _explain(name.strip(), device, limits)
 
 
-def _explain(name: str, reader: Audience) -> str:
+def _explain(name: str, device: DeviceKind, limits: _Settings) -> str:
     number = _step_number(name.lower())
     if number is not None:
-        return _explain_step(CARDS[number], reader)
+        return _explain_step(CARDS[number], device, limits)
     if is_known(name):
-        return _explain_metric(metric(name), reader)
+        return _explain_metric(metric(name), limits)
     if name in RULES:
-        return _explain_rule(name, reader)
+        return _explain_rule(name, limits)
     if name in LIMITS:
-        return _explain_limit(name, reader)
-    return _explain_word(name, reader)
+        return _explain_limit(name, limits)
+    return _explain_word(name, device, limits)
 
 
-def _explain_word(word: str, reader: Audience) -> str:
+def _explain_word(word: str, device: DeviceKind, limits: _Settings) -> str:
     found = meanings(word)
     if not found:
         close = suggestions(word)
@@ -83,7 +80,7 @@ def _explain_word(word: str, reader: Audience) -> str:
     if len(found) > 1:
         return _render("several", {"word": word, "listed": [_listed(named) for named in found]})
     if found[0].kind != "term":
-        return _explain(found[0].name, reader)
+        return _explain(found[0].name, device, limits)
     term = GLOSSARY[found[0].name]
     return _render("term", {"name": translated(term.name), "explanation": translated(term.explanation)})
 
@@ -112,8 +109,8 @@ def _step_number(text: str) -> int | None:
     return next((number for number, card in CARDS.items() if card.slug == text.replace("-", "_")), None)
 
 
-def _explain_step(card: StepCard, reader: Audience) -> str:
-    other_kinds = [kind for kind in DEVICE_KINDS if kind != reader.device]
+def _explain_step(card: StepCard, device: DeviceKind, limits: _Settings) -> str:
+    other_kinds = [kind for kind in DEVICE_KINDS if kind != device]
     return _render(
         "step",
         {
@@ -122,15 +119,15 @@ def _explain_step(card: StepCard, reader: Audience) -> str:
             "title": translated(card.title),
             "question": translated(card.question),
             "how": translated(card.how),
-            "kind": Words(reader.device),
-            "here": translated(card.devices.get(reader.device, "")),
+            "kind": Words(device),
+            "here": translated(card.devices.get(device, "")),
             "others": [
                 {"kind": Words(kind), "shows": translated(card.devices[kind])}
                 for kind in other_kinds
                 if kind in card.devices
             ],
             "metrics": [{"name": metric.name, "title": translated(metric.title)} for metric in card.metrics],
-            "limits": [_limit(metric, reader) for metric in card.limits],
+            "limits": [_limit(metric, limits) for metric in card.limits],
             "rules": [_rule(metric) for metric in card.rules],
             "cost": translated(card.cost),
             "remedy": translated(card.remedy),
@@ -138,7 +135,7 @@ def _explain_step(card: StepCard, reader: Audience) -> str:
     )
 
 
-def _explain_metric(metric: Metric, reader: Audience) -> str:
+def _explain_metric(metric: Metric, limits: _Settings) -> str:
     card = CARDS[metric.step]
     unit = _SORTS[metric.number_sort] if metric.unit == "1" else _UNITS.get(metric.unit, metric.unit)
     return _render(
@@ -157,7 +154,7 @@ def _explain_metric(metric: Metric, reader: Audience) -> str:
             "step": card.number,
             "step_title": translated(card.title),
             "tolerance": None if metric.tolerance is None else numbers.setting(metric.tolerance),
-            "limits": [_limit(limit, reader) for limit in card.limits if _is_limit_of(metric, limit)],
+            "limits": [_limit(limit, limits) for limit in card.limits if _is_limit_of(metric, limit)],
         },
     )
 
@@ -167,7 +164,7 @@ def _is_limit_of(metric: Metric, limit: Limit) -> bool:
     return limit.name.startswith(f"{metric.name}.") or (judged is not None and judged.metric == metric.name)
 
 
-def _explain_rule(name: str, reader: Audience) -> str:
+def _explain_rule(name: str, limits: _Settings) -> str:
     card = CARDS[RULES[name].step]
     judged = [limit for limit in card.limits if limit.name.rpartition(".")[0] == name]
     return _render(
@@ -176,20 +173,20 @@ def _explain_rule(name: str, reader: Audience) -> str:
             **_rule(RULES[name]),
             "step": card.number,
             "step_title": translated(card.title),
-            "limits": [_limit(limit, reader) for limit in judged],
+            "limits": [_limit(limit, limits) for limit in judged],
             "remedy": translated(card.remedy),
         },
     )
 
 
-def _explain_limit(name: str, reader: Audience) -> str:
+def _explain_limit(name: str, limits: _Settings) -> str:
     limit = LIMITS[name]
     card = CARDS[limit.step]
     rule, _, severity = name.rpartition(".")
     return _render(
         "limit",
         {
-            **_limit(limit, reader),
+            **_limit(limit, limits),
             "severity": Words(severity) if severity in _SEVERITIES else None,
             "message": translated(RULES[rule].message) if rule in RULES else None,
             "step": card.number,
@@ -198,9 +195,9 @@ def _explain_limit(name: str, reader: Audience) -> str:
     )
 
 
-def _limit(limit: Limit, reader: Audience) -> Mapping[str, object]:
+def _limit(limit: Limit, settings: _Settings) -> Mapping[str, object]:
     """A limit of the checklist, and the project's setting."""
-    setting = reader.limits.get(limit.name)
+    setting = settings.get(limit.name)
     return {
         "key": limit.name,
         "value": Words(f"{limit.default if setting is None else setting:g}"),

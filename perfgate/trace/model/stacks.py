@@ -1,0 +1,76 @@
+"""The call stacks of a timeline as columns, and who keeps them for the next question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.trace.model.arithmetic import NOTHING_AROUND, CodeColumn, Codes, IntColumn
+from perfgate.trace.model.events import DEVICE_KINDS, EventTable
+
+if TYPE_CHECKING:
+    from perfgate.document.flame import FlameUnit
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """The events of a timeline's units, and for each the event around it on its thread or its launch (a position, or -1).
+
+    ``rows`` are the positions of the events among the timeline's, None for all.
+    ``called_by`` is the same as ``around``, but leads from a task taken out of torch_npu's task queue to the call that enqueued
+    it. ``track`` is the thread or stream of each event, a position among the tracks. ``own`` is self time in nanoseconds.
+    ``unlaunched`` counts work of a device without a recorded launch, ``cut`` calls that outlast the call of their own kind
+    that they began in: the profiler lost an end.
+    """
+
+    events: EventTable
+    rows: CodeColumn | None
+    around: CodeColumn
+    called_by: CodeColumn
+    track: Codes
+    own: IntColumn
+    unit: FlameUnit
+    units: int
+    unlaunched: int
+    cut: int
+
+    @property
+    def on_device(self) -> npt.NDArray[np.bool_]:
+        return self.events.is_kind(*DEVICE_KINDS)
+
+    def depth(self) -> int:
+        """The maximum nesting depth of calls, including work of the device."""
+        return int(levels(self.called_by).max()) + 1 if len(self.events) else 0
+
+
+class StackKeeper(Protocol):
+    """Keeps the stacks of one timeline: those of its calls or steps, and those of the ``whole`` recording."""
+
+    def recall(self, events: EventTable, *, whole: bool) -> Stacks | None:
+        """The stacks of the timeline's events; None if they are not kept."""
+        ...
+
+    def keep(self, stacks: Stacks, *, whole: bool) -> None:
+        """Does nothing if they cannot be written."""
+        ...
+
+
+def selected(events: EventTable, rows: CodeColumn | None) -> EventTable:
+    """The events at some positions, None for all."""
+    return events if rows is None else events.select(rows.astype(np.intp))
+
+
+def levels(around: CodeColumn) -> CodeColumn:
+    """The nesting depth of each event."""
+    depth = np.zeros(around.size, dtype=np.int32)
+    active, above = np.arange(around.size, dtype=np.int32), around
+    while True:
+        real = above != NOTHING_AROUND
+        active, above = active[real], above[real]
+        if not active.size:
+            return depth
+        depth[active] += 1
+        above = around[above]
