@@ -89,7 +89,9 @@ class ArtifactFiles:
         }
         if status == HTTPStatus.PARTIAL_CONTENT:
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{file.bytes}"
-        return StreamingResponse(_begun(self._store.content(found, path, start, end)), status, headers)
+        chunks = self._store.content(found, path, start, end)
+        # The first chunk is read here: a store that refuses is reported instead of sent as an empty file.
+        return StreamingResponse(chain([next(chunks, b"")], chunks), status, headers)
 
     def _found(self, request: Request, key: str, set_id: str) -> ArtifactSet:
         """The set, if there is one and the caller may read its project; which of the two failed is nobody's business."""
@@ -129,9 +131,6 @@ def _shown(file: Artifact) -> dict[str, str]:
     }
 
 
-def _begun(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The chunks, the first of which has been read: a store that refuses is reported instead of sent as an empty file."""
-    return chain([next(chunks, b"")], chunks)
 
 
 def _nothing() -> HTTPException:

@@ -192,10 +192,6 @@ class Search:
             return max(pairs, default=0) >= looks[min(1, len(looks) - 1)]
         return reading.answer != "undecided"
 
-    def _is_unread(self, decision: DecisionDocument) -> bool:
-        """Whether the gate told nothing at all about the followed time, so that measuring anew is no second look at it."""
-        return read_time(decision.comparisons, self.signal, decision.policy.looks, self._share()) is None
-
     def _gate(self, options: CheckOptions, sides: TrialSides, trial: BisectionTrial, folder: str) -> BisectionTrial:
         """Answer a trial by a gate, and by a second one if the first of a search is inconclusive, or a later one told nothing.
 
@@ -206,7 +202,11 @@ class Search:
         try:
             decision = self.check(self.directory, options, self.progress)
             reading = self._read(decision)
-            repeated = reading.answer == "undecided" and (self.signal.time is None or self._is_unread(decision))
+            # A gate that told nothing at all about the followed time is measured anew: that is no second look at it.
+            repeated = reading.answer == "undecided" and (
+                self.signal.time is None
+                or read_time(decision.comparisons, self.signal, decision.policy.looks, self._share()) is None
+            )
             if repeated:
                 longer = options if self.signal.time else replace(options, budgets=MORE_BUDGET)
                 self.progress.note(

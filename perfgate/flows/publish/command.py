@@ -175,17 +175,11 @@ def _refusal(order: _Asked, change: OrderedChange, comment: CommentEvent) -> Ord
 
 def _unknown_metric(order: AcceptOrder | BisectOrder) -> OrderAnswer | None:
     try:
-        for metric in _metrics(order):
+        for metric in order.metrics if isinstance(order, AcceptOrder) else filter(None, (order.metric,)):
             refuse_unknown_metric(metric)
     except UnknownMetricError as error:
         return OrderAnswer("no_metric", metrics=(metric,), close=error.close)
     return None
-
-
-def _metrics(order: AcceptOrder | BisectOrder) -> tuple[str, ...]:
-    if isinstance(order, AcceptOrder):
-        return order.metrics
-    return (order.metric,) if order.metric else ()
 
 
 def _with_metrics(

@@ -97,7 +97,9 @@ def is_draft(environ: Mapping[str, str]) -> bool:
 def read_comment(environ: Mapping[str, str]) -> CommentEvent | CommentPlace | None:
     """The new comment on a change request or an issue that this process runs for; None for any other event."""
     if environ.get("PERFGATE_FORGE"):
-        return _given_comment(environ)
+        if not (environ.get(PLACE_VARIABLE) and environ.get("PERFGATE_CHANGE_REQUEST")):
+            return None
+        return CommentPlace(_number(environ, "PERFGATE_CHANGE_REQUEST"), _number(environ, PLACE_VARIABLE))
     if environ.get("GITLAB_CI") == "true":
         return _gitlab_note(environ)
     if environ.get("GITEA_ACTIONS") == "true":
@@ -117,12 +119,6 @@ def read_comment(environ: Mapping[str, str]) -> CommentEvent | CommentPlace | No
         edited=comment.updated_at != comment.created_at,
         on_issue=payload.issue.pull_request is None,
     )
-
-
-def _given_comment(environ: Mapping[str, str]) -> CommentPlace | None:
-    if not (environ.get(PLACE_VARIABLE) and environ.get("PERFGATE_CHANGE_REQUEST")):
-        return None
-    return CommentPlace(_number(environ, "PERFGATE_CHANGE_REQUEST"), _number(environ, PLACE_VARIABLE))
 
 
 def _gitea_comment(environ: Mapping[str, str]) -> CommentEvent | CommentPlace | None:

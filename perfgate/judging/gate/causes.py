@@ -207,7 +207,9 @@ class _Causes:
         ahead = [c for c in causes if c is not top and _is_of_change(c) and self._explains(c, top, by_line)]
         if not ahead and (function := self._function_of(top, causes)) is not None:
             return [(order(function, ahead=True), function), *placed]
-        led = [replace(c, rank=top.rank) if _ranked_after(c, top) else c for c in ahead]
+        led = ahead
+        if top.rank is not None:
+            led = [replace(c, rank=top.rank) if c.rank is None or c.rank > top.rank else c for c in ahead]
         rest = [entry for entry in placed if not any(entry[1] is c for c in ahead)]
         return [*((order(c, ahead=True), c) for c in led), *rest]
 
@@ -294,10 +296,6 @@ def _effect(cause: Cause) -> tuple[object, ...]:
     )
 
 
-def _ranked_after(cause: Cause, top: Cause) -> bool:
-    return top.rank is not None and (cause.rank is None or cause.rank > top.rank)
-
-
 def _is_of_change(cause: Cause) -> bool:
     return cause.origin is not None and cause.origin.reach in ("line", "caller")
 
@@ -368,16 +366,15 @@ def _led_by_counted(ranked: list[Cause]) -> list[Cause]:
             # Time outside operators is Python's, and the bytecodes identify the line.
             return replace(cause, rank=outside[place].rank)
         leading = first.get((place, cause.line))
-        if leading is None or not _inner(leading) or not cause.counted or cause.more_count <= 0:
+        # A part of an operator that a line calls runs more often, and no counter names it.
+        is_inner = leading is not None and not leading.counted and leading.kind in _COUNTED
+        if leading is None or not is_inner or not cause.counted or cause.more_count <= 0:
             return cause
         return replace(cause, rank=leading.rank)
 
     return [led(cause) for cause in ranked]
 
 
-def _inner(cause: Cause) -> bool:
-    """Whether a cause is an inner part of an operator that a line calls: it runs more often, and no counter names it."""
-    return not cause.counted and cause.kind in _COUNTED
 
 
 def _with_aspects(merged: Mapping[_Key, Cause]) -> dict[_Key, Cause]:

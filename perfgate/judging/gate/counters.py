@@ -446,8 +446,8 @@ def grown_sites(before: Iterable[TimedRow], after: Iterable[TimedRow], base_code
 
     def order(entry: tuple[TimedRow, float]) -> tuple[bool, float, str, int]:
         row, more = entry
-        file, _, number = (row.line or "").rpartition(":")
-        return row.code in base_code or more < most / 2, -more, file, int(number) if number.isdecimal() else 0
+        line = row.line or ""
+        return row.code in base_code or more < most / 2, -more, line.rpartition(":")[0], _number(line)
 
     return [
         Part(line=row.line, base=rounded(row.count - more), head=rounded(row.count), tensor=row.shape)

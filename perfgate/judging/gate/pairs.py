@@ -341,14 +341,15 @@ def paired_effects(
 
 def _compute_alike(pairs: Sequence[_StatisticsPair]) -> bool:
     """Whether both sides compute for similar shares of their time: otherwise CPU time does not measure how long calls take."""
-    shares = np.asarray([[_computing_share_of(one) for one in pair] for pair in pairs])
+    # The share of a call that its thread computed; NaN if its time awake is unknown.
+    shares = np.asarray(
+        [
+            [math.nan if one.turnaround is None else float(np.median(one.cpu)) / math.exp(one.turnaround) for one in pair]
+            for pair in pairs
+        ]
+    )
     known = shares[np.isfinite(shares).all(axis=1)]
     return not known.size or bool(abs(np.subtract(*np.median(known, axis=0))) <= ALIKE)
-
-
-def _computing_share_of(process: Statistics) -> float:
-    """The share of a call that its thread computed; NaN if its time awake is unknown."""
-    return math.nan if process.turnaround is None else float(np.median(process.cpu)) / math.exp(process.turnaround)
 
 
 def _calls(pairs: Sequence[_StatisticsPair], clock: Clock | None) -> PairedEffect:

@@ -48,16 +48,14 @@ def skipped_because(
             counted.append(file)
     if counted and not same_code(counted):
         return None
-    doubtful = [file for file, rule in excluded.items() if not _names(rule, file)]
+    # A pattern that names a file itself means only that file.
+    doubtful = [file for file, rule in excluded.items() if _WILDCARDS & set(rule) or rule.lstrip("/") != file]
     if doubtful and read(doubtful):
         return None
     rules = dict.fromkeys([*excluded.values(), *([_SAME_CODE] if counted else [])])
     return _worded(rules, len(changed)) if rules else None
 
 
-def _names(pattern: str, file: str) -> bool:
-    """Whether a pattern names a file itself: its author means only that file."""
-    return not _WILDCARDS & set(pattern) and pattern.lstrip("/") == file
 
 
 def _worded(rules: Iterable[str], count: int) -> Message:

@@ -144,7 +144,8 @@ def find_link(location: BranchLocation, place: StorePlace) -> RemoteBranch:
         if _origin(url) == _origin(access.server):
             header, secrets = _authorization(access)
             settings += ((f"http.{access.server}/.extraHeader", header),)
-            url, isolated = _without_user(url), True
+            parts = _split(url)
+            url, isolated = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])), True
         elif not (_is_path(url) or url.startswith("file://")):
             hint = Activity("; the job's token is sent to {server} only", server=access.server)
     return RemoteBranch(
@@ -232,11 +233,6 @@ def _origin(url: str) -> tuple[str, str | None, int | None] | None:
     if parts.scheme not in ("http", "https"):
         return None
     return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
-
-
-def _without_user(url: str) -> str:
-    parts = _split(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def _split(url: str) -> SplitResult:

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
@@ -259,6 +259,11 @@ class Store(Protocol):
 
     def acting_as(self, actor: str) -> Store:
         """The same store, in whose audit log ``actor`` is the writer."""
+
+
+def utc_now() -> datetime:
+    """The clock of a store."""
+    return datetime.now(timezone.utc)
 
 
 def refuse_unfit(run: RunDocument, *, allow_dirty: bool, now: datetime) -> None:

@@ -74,8 +74,13 @@ def causes(series: Sequence[TrendSeries]) -> list[TrendCause]:
             key = where if change.first_bad else (entry.key, change.first_seen)
             members.setdefault(key, []).append(_Member(TrendPlace(series=index, change=number), entry, change))
     grouped = [(_cause(group), max(_size(member.change) for member in group)) for group in members.values()]
-    grouped.sort(key=lambda pair: (_rank(pair[0]), -pair[1], pair[0].first_seen, pair[0].first_bad or ""))
-    return [cause for cause, _ in grouped]
+
+    def order(entry: tuple[TrendCause, float]) -> tuple[int, int, float, str, str]:
+        cause, size = entry
+        standing, moved = _TOLD.index(cause.standing), _DIRECTIONS.index(cause.direction)
+        return standing, moved, -size, cause.first_seen, cause.first_bad or ""
+
+    return [cause for cause, _ in sorted(grouped, key=order)]
 
 
 def _clearest_first(series: Sequence[TrendSeries]) -> Iterable[tuple[int, int]]:
@@ -156,10 +161,6 @@ def _telling(member: _Member, direction: Direction, standing: Standing) -> tuple
         series.shape,
         sorted(series.labels.items()),
     )
-
-
-def _rank(cause: TrendCause) -> tuple[int, int]:
-    return _TOLD.index(cause.standing), _DIRECTIONS.index(cause.direction)
 
 
 def _size(change: TrendChange) -> float:

@@ -19,12 +19,9 @@ def level_around(series: TrendSeries, run: StoredRun, *, without: Sequence[Store
     at = _place(series.points, run)
     edges = [0, *(change.at for change in series.changes if change.standing != "refuted"), len(series.points)]
     start, end = next((start, end) for start, end in itertools.pairwise(edges) if start <= at < end)
-    left_out = {_place(series.points, other) for other in without if _has(series.points, other)}
+    places = ((_place(series.points, other), other) for other in without)
+    left_out = {place for place, other in places if _is_of(series.points[place], other)}
     return [series.points[index].value for index in range(start, end) if index not in left_out]
-
-
-def _has(points: Sequence[TrendPoint], run: StoredRun) -> bool:
-    return _is_of(points[_place(points, run)], run)
 
 
 def _place(points: Sequence[TrendPoint], run: StoredRun) -> int:

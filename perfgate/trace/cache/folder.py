@@ -55,8 +55,10 @@ class RecordingCache:
 
         before = _files_of(path)
         recording = salvage(path)
+        # Files are kept if they are large enough, and unchanged for so long that another change will show.
+        is_worth = sum(file.size for file in before) >= self._least and are_settled(before, self._clock())
         # A file that changes during the read may be half old and half new.
-        if before and self._is_worth(before) and before == _files_of(path):
+        if before and is_worth and before == _files_of(path):
             with suppress(OSError, ValueError):
                 return self._keep(path, EntryState(reader_state(), question_of(path), before), recording)
         return recording
@@ -76,10 +78,6 @@ class RecordingCache:
     def clear(self) -> None:
         """Remove all entries. Raises OSError if the folder cannot be written to."""
         self._entries.clear()
-
-    def _is_worth(self, files: list[FileState]) -> bool:
-        """Whether files are large enough to be kept, and unchanged for so long that another change will show."""
-        return sum(file.size for file in files) >= self._least and are_settled(files, self._clock())
 
     def _recalled(self, path: Path) -> Recording | None:
         """The kept recording; None if there is none, or anything has changed since."""

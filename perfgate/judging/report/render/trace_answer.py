@@ -137,7 +137,10 @@ def _sentences(timeline: AnswerTimeline) -> Iterator[str]:
     if not timeline.has_lines:
         yield translate(_NO_LINES)
     yield from _overlap(timeline)
-    yield from _steps(timeline)
+    for phase in timeline.phases:
+        yield sentence(", ").join(_phase(phase))
+    if not timeline.phases and timeline.steps is not None and timeline.steps.count > 1:
+        yield _spread(timeline.steps)
 
 
 def _idle(group: GapGroupRow) -> str:
@@ -183,14 +186,6 @@ def _overlap(timeline: AnswerTimeline) -> Iterator[str]:
 
 def _hidden(words: str, total: float, exposed: float) -> str:
     return translate(words).format(time=amount(total, "s"), share=percent(1 - exposed / total))
-
-
-def _steps(timeline: AnswerTimeline) -> Iterator[str]:
-    if timeline.phases:
-        for phase in timeline.phases:
-            yield sentence(", ").join(_phase(phase))
-    elif timeline.steps is not None and timeline.steps.count > 1:
-        yield _spread(timeline.steps)
 
 
 def _phase(phase: PhaseTotal) -> Iterator[str]:

@@ -109,7 +109,15 @@ def _values(
         "looked_at": document.looked_at,
         "searched": searched(document),
         "gates": gates_line(document),
-        "not_looked_at": [_left_out(entry) for entry in document.not_looked_at],
+        "not_looked_at": [
+            {
+                "series": entry.series,
+                "reason": say(_REASONS[entry.reason]),
+                "names": entry.names[:_MAX_NAMES],
+                "more": max(0, len(entry.names) - _MAX_NAMES),
+            }
+            for entry in document.not_looked_at
+        ],
         "notes": document.notes[:rows],
         **runner_facts(document),
         "artifact_url": context.artifact_url,
@@ -122,15 +130,6 @@ def _ranges(causes: list[TrendCause], document: TrendDocument, rows: int) -> Ite
     """Yield the candidate commits of every cause that has several."""
     for cause in [cause for cause in causes if cause.commit_count > 1][:rows]:
         yield {**cause_row(cause, document, most=0)["lead"], "more": cause.commit_count - len(cause.commits)}
-
-
-def _left_out(entry: NotLookedAt) -> Mapping[str, object]:
-    return {
-        "series": entry.series,
-        "reason": say(_REASONS[entry.reason]),
-        "names": entry.names[:_MAX_NAMES],
-        "more": max(0, len(entry.names) - _MAX_NAMES),
-    }
 
 
 def runner_facts(document: TrendDocument) -> Mapping[str, object]:

@@ -116,7 +116,8 @@ def steps_matrix(health: Sequence[RunHealth], titles: dict[int, str]) -> Markup:
     mark = Markup('<text class="mark" x="{}" y="{}" text-anchor="middle">{}</text>')
     for row, (number, title) in enumerate(titles.items()):
         top = row * _CELL
-        parts.append(name.format(_ROW_NAME - 5, top + 13, title, f"{number} {_shortened(title)}"))
+        shown = title if len(title) <= _TITLE * 2 else f"{title[: _TITLE * 2 - 1]}…"
+        parts.append(name.format(_ROW_NAME - 5, top + 13, title, f"{number} {shown}"))
         for column, run in enumerate(health):
             status = run.steps.get(str(number))
             if status is None:
@@ -169,10 +170,6 @@ def weeks_bars(weeks: Sequence[Week]) -> Markup:
             parts.append(text.format(width, "end", newest[-1].monday))
     parts.append(_TEXT.format("legend", (left + width) / 2, 84, "middle", say("week, by its Monday")))
     return Markup("").join([*parts, Markup("</svg>")])
-
-
-def _shortened(title: str) -> str:
-    return title if len(title) <= _TITLE * 2 else f"{title[: _TITLE * 2 - 1]}…"
 
 
 def clean_words(text: str) -> Words:

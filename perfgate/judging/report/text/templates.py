@@ -178,14 +178,6 @@ def _markdown_link(url: str, text: str) -> _Ready:
     return _Ready(f"[{Words(text)}]({url})" if is_linkable(url) else text)
 
 
-def _plain_link(url: str, text: str) -> _Ready:
-    return _Ready(f"{text} ({url})" if is_linkable(url) else text)
-
-
-def _html_link(url: str, text: str) -> Markup:
-    return Markup('<a href="{}">{}</a>').format(url, text) if is_linkable(url) else escape(text)
-
-
 def _html_prose(text: Message | str) -> Markup:
     """A sentence with its `code` marked up; backticks of outside text may end it early, but everything is escaped before."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(_by_piece(_clean_prose, _clean_prose, text)))))
@@ -214,7 +206,7 @@ _FILTERS: dict[str, dict[str, Callable[..., object]]] = {
         "prose": lambda text: _Ready(_by_piece(_clean_prose, _clean_prose, text)),
         "command": lambda text: _Ready(clean(text, limit=MAX_PROSE)),
         "block": lambda text, lines=12: _Ready("\n".join(clean(line) for line in text.rstrip().splitlines()[-lines:])),
-        "link": _plain_link,
+        "link": lambda url, text: _Ready(f"{text} ({url})" if is_linkable(url) else text),
         "ready": _Ready,
         "strong": _Ready,
         "literal": lambda text: _Ready(clean(text)),
@@ -225,7 +217,9 @@ _FILTERS: dict[str, dict[str, Callable[..., object]]] = {
         "block": lambda text, lines=40: Markup("<pre>{}</pre>").format(
             "\n".join(clean(line, limit=240) for line in text.rstrip().splitlines()[-lines:])
         ),
-        "link": _html_link,
+        "link": lambda url, text: (
+                Markup('<a href="{}">{}</a>').format(url, text) if is_linkable(url) else escape(text)
+            ),
         "ready": Markup,
         "strong": lambda text: Markup("<strong>{}</strong>").format(text),
         "literal": lambda text: Markup("<code>{}</code>").format(clean(text)),

@@ -67,6 +67,7 @@ def _block(number: int, regression: Regression, summary: Summary) -> Values:
     in_title = any(c is worst for c in comparisons)
     has_slower = bool(set(regression.slower) & set(regression.comparisons))
     tip = None if regression.suggestion is None else decision.suggestions[regression.suggestion]
+    order = summary.context.accept_order
     return {
         "cause": _short(causes[0], summary) if causes else None,
         "also": _elsewhere(causes, summary),
@@ -88,7 +89,7 @@ def _block(number: int, regression: Regression, summary: Summary) -> Values:
         "accepted": comparisons[0].accepted,
         "accept": _accept_command(regression.accepts, summary),
         "accept_here": _accept_here(number, regression.accepts, summary),
-        "order": _accept_order(number, regression.accepts, summary),
+        "order": order(number, regression.accepts) if regression.accepts and order else None,
     }
 
 
@@ -170,6 +171,3 @@ def _accept_here(number: int, keys: Sequence[str], summary: Summary) -> str | No
     return _accept_command([str(number), *(["--from", folder] if folder else [])], summary)
 
 
-def _accept_order(number: int, keys: Sequence[str], summary: Summary) -> str | None:
-    order = summary.context.accept_order
-    return order(number, keys) if keys and order else None

@@ -15,7 +15,7 @@ from perfgate.document.conditions import BUSY
 from perfgate.document.decision import StepComparison, StepSummary, StoredComparison
 from perfgate.document.job import typical_values
 from perfgate.document.message import Message
-from perfgate.document.run import FROM_PROFILE, CounterSet, RunDocument, StepResult, Value
+from perfgate.document.run import FROM_PROFILE, RunDocument, StepResult, Value
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.escape import clean
@@ -83,7 +83,11 @@ def recorded_lines(run: RunDocument) -> list[str]:
     """The counters of each shape of a recording, and its heaviest operators, one per line; empty for a measured run."""
     if run.session.command != FROM_PROFILE:
         return []
-    return [text for counters in run.counters for text in (_counted_line(counters), *_heaviest(run, counters.shape))]
+    lines = []
+    for counters in run.counters:
+        words = ", ".join(f"{metric_name(name)} {value:,}" for name, value in counters.values.items())
+        lines += [f"{clean(counters.shape)}: {words}", *_heaviest(run, counters.shape)]
+    return lines
 
 
 def job_lines(run: RunDocument) -> list[str]:
@@ -101,11 +105,6 @@ def job_lines(run: RunDocument) -> list[str]:
         if words:
             lines.append(f"{clean(job.name)}: {words} ({numbers.counted(turns, 'turn')})")
     return lines
-
-
-def _counted_line(counters: CounterSet) -> str:
-    words = ", ".join(f"{metric_name(name)} {value:,}" for name, value in counters.values.items())
-    return f"{clean(counters.shape)}: {words}"
 
 
 def _heaviest(run: RunDocument, shape: str) -> list[str]:

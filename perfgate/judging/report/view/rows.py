@@ -232,17 +232,13 @@ def stored_row(comparison: StoredComparison, beside: Sequence[float | None] = ()
         "head": values[0],
         "typical": values[1],
         "range": say("{low} to {high}", low=values[2], high=values[3]) if interval else numbers.DASH,
-        "standing": _standing(comparison),
+        "standing": say("too few runs") if comparison.interval is None else say(_STANDINGS[comparison.outside]),
         "runs": numbers.counted(comparison.runs or comparison.left_out, "run"),
         "outside": say(outside, head=values[0], low=values[2], high=values[3]) if outside else None,
         "is_known": comparison.typical is not None,
     }
 
 
-def _standing(comparison: StoredComparison) -> Words:
-    if comparison.interval is None:
-        return say("too few runs")
-    return say(_STANDINGS[comparison.outside])
 
 
 def worded_account(summary: Summary) -> Values | None:

@@ -42,6 +42,7 @@ from perfgate.judging.store.store import (
     recent_values,
     recorded_document,
     refuse_unfit,
+    utc_now,
 )
 
 # After so many commits the history is squashed, or it would outgrow the content.
@@ -62,10 +63,6 @@ def open_backend(location: str, place: StorePlace) -> GitBranchStore:
     return GitBranchStore(location, place)
 
 
-def _now() -> datetime:
-    return datetime.now(timezone.utc)
-
-
 class GitBranchStore:
     """The Store in one branch. It reads the branch once: later writes of others are visible only to a new instance."""
 
@@ -74,7 +71,7 @@ class GitBranchStore:
         location: str,
         place: StorePlace,
         *,
-        clock: Callable[[], datetime] = _now,
+        clock: Callable[[], datetime] = utc_now,
         sleep: Callable[[float], None] = time.sleep,
         max_commits: int = MAX_COMMITS,
     ) -> None:

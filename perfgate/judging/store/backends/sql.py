@@ -42,6 +42,7 @@ from perfgate.judging.store.store import (
     recorded_document,
     refuse_unfit,
     run_entry,
+    utc_now,
 )
 from perfgate.judging.store.tables import (
     ACCEPTANCES,
@@ -76,14 +77,10 @@ def open_backend(location: str, place: StorePlace) -> SqlStore:
         ) from error
 
 
-def _now() -> datetime:
-    return datetime.now(timezone.utc)
-
-
 class SqlStore:
     """The Store in a database; a path is that of a SQLite file."""
 
-    def __init__(self, place: StoreDatabase | Path, *, clock: Callable[[], datetime] = _now) -> None:
+    def __init__(self, place: StoreDatabase | Path, *, clock: Callable[[], datetime] = utc_now) -> None:
         self._database: StoreDatabase = SqliteFile(place) if isinstance(place, Path) else place
         self._clock = clock
         self._ledger, self._actor = Ledger(self._database, clock), LOCAL

@@ -164,7 +164,12 @@ def read_columns(path: Path, wanted: Mapping[str, Kind], *, leave_short: bool = 
         for (column, _), cell in zip(readers, cells):
             column.append(cell)
         rows += 1
-    columns = {name: _column(column, kind) for (name, kind), (column, _) in zip(present.items(), readers)}
+    columns = {
+        name: PackedReals(np.array(column, dtype=np.float64))
+        if kind in _REALS
+        else Packed.of(np.array(column, dtype=np.int64))
+        for (name, kind), (column, _) in zip(present.items(), readers)
+    }
     return TableColumns(names, rows, columns, tuple(texts), short)
 
 
@@ -194,12 +199,6 @@ def _reader(name: str, kind: Kind, texts: dict[str, int]) -> Callable[[TableRow]
         return NO_NUMBER if number is None else number
 
     return read_whole
-
-
-def _column(cells: array[Any], kind: Kind) -> Any:
-    if kind in _REALS:
-        return PackedReals(np.array(cells, dtype=np.float64))
-    return Packed.of(np.array(cells, dtype=np.int64))
 
 
 def shapes_of(raw: str) -> Shapes | None:

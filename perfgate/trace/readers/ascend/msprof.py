@@ -28,7 +28,11 @@ def read_msprof(path: Path, *, table: str | None = None) -> Recording:
 
 
 def _read_output(output: Path) -> Recording:
-    tables = Tables(lambda stem: _tables(output, stem), kernels="op_summary")
+    def files_of(stem: str) -> list[Path]:
+        """The files of a table: op_summary_20260823165254.csv, or the parts op_summary_slice_0_*.csv of a long run."""
+        return [path for path in sorted(output.glob(f"{stem}*.csv")) if path.is_file()][:MAX_FOLDERS]
+
+    tables = Tables(files_of, kernels="op_summary")
     cores = read_cores(output.parent if output.name == MSPROF_OUTPUT else output)
     views = [view for view in sorted(output.glob("msprof_*.json")) if "_slice_" not in view.name]
     views = views or sorted(output.glob("msprof_slice_*.json"))
@@ -42,6 +46,3 @@ def _rank(output: Path, tables: Tables, settings: dict[str, str], views: list[Pa
     return replace(rank, absent=absent if views else {**absent, "host": Message("notes.no-msprof-timeline")})
 
 
-def _tables(output: Path, stem: str) -> list[Path]:
-    """The files of a table: op_summary_20260823165254.csv, or the parts op_summary_slice_0_*.csv of a long run."""
-    return [path for path in sorted(output.glob(f"{stem}*.csv")) if path.is_file()][:MAX_FOLDERS]

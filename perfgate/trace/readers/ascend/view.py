@@ -89,8 +89,11 @@ def read_view(path: Path) -> View:
     texts, spans, others, read_arrows, _ = scan(
         path, texts=keys, arrows=True, advice=Activity("analyse the profile again")
     )
-    starts, ends = _flows(read_arrows())
-    del read_arrows  # as many arrows as spans: free their memory first
+    # The ends of the arrows from a call to the work it started on a device.
+    arrows = read_arrows()
+    is_flow = arrows.of.flagged(arrows.category, _FLOW.__eq__)
+    starts, ends = (arrows.select(is_flow & arrows.is_phase(phase)) for phase in ("s", "f"))
+    del read_arrows, arrows, is_flow  # as many arrows as spans: free their memory first
     # Arrows may be on threads without spans, so their tracks count too.
     (track, of_starts, of_ends), tracks = texts.number_tracks(spans, starts, ends)
     detail, details = _details(spans)
@@ -105,12 +108,6 @@ def read_view(path: Path) -> View:
     )
     _take_names(others, view)
     return view
-
-
-def _flows(arrows: ScannedEvents) -> Iterator[ScannedEvents]:
-    """The ends of the arrows from a call to the work it started on a device."""
-    is_flow = arrows.of.flagged(arrows.category, _FLOW.__eq__)
-    return (arrows.select(is_flow & arrows.is_phase(phase)) for phase in ("s", "f"))
 
 
 def _events(spans: ScannedEvents) -> EventTable:

@@ -57,6 +57,8 @@ def _testbed(span: TestbedSpan, content: SiteContent, root: Words) -> Mapping[st
     read = moment(content.trend.made_at)
     away = read - moment(span.last_seen)
     floors = [run.noise_floor for run in health if run.noise_floor is not None]
+    # What the newest run with a wrong clock shows of it, apart from a clock that is ahead.
+    clock_notes = ([note for note in run.warnings if note.code in _CLOCK_CODES] for run in reversed(health))
     return {
         **testbed_cells(span),
         **testbed_link(span.fingerprint, content, root),
@@ -78,7 +80,7 @@ def _testbed(span: TestbedSpan, content: SiteContent, root: Words) -> Mapping[st
         "clock": _range([run.clock for run in health], "1", metric="thermal.clock"),
         "floor": numbers.plus_minus(max(floors)) if floors else numbers.DASH,
         "clock_ahead": _ahead(runs),
-        "clock_notes": _clock_notes(health),
+        "clock_notes": next((notes for notes in clock_notes if notes), []),
     }
 
 
@@ -109,10 +111,6 @@ def _ahead(runs: Sequence[StoredRun]) -> Words:
     return numbers.duration(most.total_seconds()) if most > CLOCK_SLACK else Words("")
 
 
-def _clock_notes(health: Sequence[RunHealth]) -> list[Message]:
-    """What the newest run with a wrong clock shows of it, apart from a clock that is ahead."""
-    found = ([note for note in run.warnings if note.code in _CLOCK_CODES] for run in reversed(health))
-    return next((notes for notes in found if notes), [])
 
 
 def _run(run: RunHealth, links: SiteLinks, root: Words) -> Mapping[str, object]:

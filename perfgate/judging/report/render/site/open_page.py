@@ -40,7 +40,16 @@ def render_open(content: SiteContent, links: SiteLinks, language: Language) -> s
         settled = [cause for cause in content.trend.causes if cause.standing in ("accepted", "resolved", "refuted")]
         by_place = {(s.workload, s.shape, s.metric, s.fingerprint): s for s in content.trend.series if not s.labels}
         pictures = [_picture(cause, content, links, root) for cause in causes[:_MAX_CAUSES]]
-        returned = [_returned(cause, content) for cause in content.trend.causes if cause.suggests == "fixed"]
+        # Regressions whose level is back, which may be marked as fixed.
+        returned = [
+            {
+                **_about_commit(cause.first_bad),
+                "row": cause_row(cause, content.trend, most=0),
+                "suggested": Words("fixed"),
+            }
+            for cause in content.trend.causes
+            if cause.suggests == "fixed"
+        ]
         failed_gates = [_failed_gate(gate) for gate in (gates.standing if gates else [])[:_MAX_CAUSES]]
         _anchor_once([*pictures, *returned, *failed_gates])
         values = {
@@ -98,15 +107,6 @@ def _triage(links: SiteLinks) -> Mapping[str, object]:
         "action": Words(TRIAGE),
         "form_key": Words(links.form_key),
         "states": [(Words(state), say(words)) for state, words in TRIAGE_STATES.items()],
-    }
-
-
-def _returned(cause: TrendCause, content: SiteContent) -> dict[str, object]:
-    """A regression whose level is back, which may be marked as fixed."""
-    return {
-        **_about_commit(cause.first_bad),
-        "row": cause_row(cause, content.trend, most=0),
-        "suggested": Words("fixed"),
     }
 
 
