@@ -106,7 +106,7 @@ def test_publish__simulated_github__takes_the_comment_and_the_status(url: str, p
     said = list[str]()
     doors = Doors(environ=environ, say=said.append, sleep=lambda seconds: None, clock=lambda: 1.8e9)
     # Nothing was measured of a pull request that exists in examples alone.
-    assert publish(tmp_path, None, PublishRequest(), doors) == 3
+    assert publish(None, PublishRequest(tmp_path), doors) == 3
     assert said[-2:] == [
         f"The comment on change request {pull['number']} was created.",
         f"The commit status perfgate of {pull['head']['sha'][:12]} is error.",

@@ -265,7 +265,7 @@ class Job:
         doors = Doors(environ=environ, say=said.append, sleep=time.sleep, clock=time.clock)
         root, artifact = request.pop("root", self.root), request.pop("artifact", self.artifact)
         try:
-            code, error = publish(root, artifact, PublishRequest(**request), doors), ""
+            code, error = publish(artifact, PublishRequest(root, **request), doors), ""
         except PerfgateError as refused:
             code, error = refused.exit_code, str(refused)
         return Done(code, "\n".join(said), error, time.slept)

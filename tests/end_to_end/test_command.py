@@ -51,7 +51,7 @@ class Order:
         said: list[str] = []
         environ = {**self.environ, **({"GITHUB_TOKEN": token} if token else {})}
         doors = Doors(environ=environ, say=said.append, sleep=lambda _: None, clock=lambda: START)
-        run_command(self.job.root, PublishRequest(**request), doors)
+        run_command(PublishRequest(self.job.root, **request), doors)
         return "\n".join(said)
 
     def told(self) -> dict[str, str]:
@@ -513,7 +513,7 @@ def _answer(job: Job, document: BisectionDocument | None) -> None:
         "GITHUB_TOKEN": BOT_TOKEN,
     }
     doors = Doors(environ={**job.environ, **given}, say=lambda _: None, sleep=lambda _: None, clock=lambda: START)
-    answer_bisection(PublishRequest(), folder, doors)
+    answer_bisection(PublishRequest(job.root), folder, doors)
 
 
 def test_answer__bisection_of_the_change__names_the_commit_and_nothing_of_it_commands(own: Job) -> None:

@@ -52,7 +52,7 @@ def obey(job: Job, attributes: dict[str, Any], **payload: Any) -> str:
         "PERFGATE_TOKEN": BOT_TOKEN,
     }
     doors = Doors(environ=environ, say=said.append, sleep=lambda _: None, clock=lambda: START)
-    run_command(job.root, PublishRequest(), doors)
+    run_command(PublishRequest(job.root), doors)
     return "\n".join(said)
 
 
@@ -202,7 +202,7 @@ def test_answer__of_the_branch_s_pipeline__stands_in_the_merge_request(own: Job)
         "PERFGATE_TOKEN": BOT_TOKEN,
     }
     doors = Doors(environ={**own.environ, **given}, say=lambda _: None, sleep=lambda _: None, clock=lambda: START)
-    answer_bisection(PublishRequest(), own.folder, doors)
+    answer_bisection(PublishRequest(own.root), own.folder, doors)
     (reply,) = replies(own)
     assert reply.startswith("perfgate found no commit: the measuring job left no bisection; its log has the reason.")
     assert f"[the job]({given['PERFGATE_JOB_URL']})" in reply

@@ -36,7 +36,7 @@ from perfgate.document.run import (
 from perfgate.errors import DocumentError
 from perfgate.flows.publish.job import judge_artifacts
 from perfgate.flows.publish.judging import ReadArtifact
-from perfgate.flows.publish.request import PublishPlace, PublishRequest
+from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.shared.doors import Doors
 from perfgate.judging.store.backends.sql import SqlStore
 from tests.end_to_end.omission import Edit, edits
@@ -349,9 +349,9 @@ class Judge:
 
     def _published(self, documents: CheckDocuments | None, refusal: DocumentError | None) -> DecisionDocument:
         """What publish makes of them, with its comment and page. Raises whatever fails."""
-        request = PublishRequest(out=self.root / "out")
+        request = PublishRequest(self.root, out=self.root / "out")
         artifacts = (ReadArtifact(documents, refusal),)
-        published = judge_artifacts(artifacts, None, PublishPlace(request, None, self.root), self._doors)
+        published = judge_artifacts(artifacts, None, request, self._doors)
         if published.error is not None:
             raise published.error
         return published.artifacts[0].decision

@@ -38,10 +38,10 @@ def COMMAND(options: Options, answer: Path | None, language: str | None, directo
     from perfgate.flows.publish.request import PublishRequest
     from perfgate.flows.shared.doors import Doors
 
-    request = options.record(PublishRequest, language=report_language(language, directory))
+    request = options.record(PublishRequest, root=directory, language=report_language(language, directory))
     doors = Doors(environ=os.environ, say=click.echo, sleep=time.sleep, clock=time.time)
     if answer is None:
-        run_command(directory, request, doors)
+        run_command(request, doors)
         return
     from perfgate.flows.publish.answer import answer_bisection
 

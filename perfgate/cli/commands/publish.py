@@ -91,6 +91,6 @@ def COMMAND(options: Options, artifact: Path | None, download: bool, directory: 
 
     if download == (artifact is not None):
         raise UsageError("give the folder or zip of a check, or --download, and not both")
-    request = options.record(PublishRequest, language=report_language(language, directory))
+    request = options.record(PublishRequest, root=directory, language=report_language(language, directory))
     doors = Doors(environ=event_environ(), say=click.echo, sleep=time.sleep, clock=time.time)
-    raise SystemExit(publish(directory, artifact, request, doors))
+    raise SystemExit(publish(artifact, request, doors))

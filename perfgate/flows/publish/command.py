@@ -45,10 +45,9 @@ from perfgate.judging.report.render.comment import OrderAnswer, render_answer
 _Asked = RunOrder | BisectOrder | AcceptOrder | OrderError
 
 
-def run_command(root: Path, request: PublishRequest, doors: Doors) -> None:
+def run_command(request: PublishRequest, doors: Doors) -> None:
     """Execute or refuse the order in the comment; authors without push access are answered only in the log.
 
-    ``root`` is the project's folder. An accepted regression is published as by ``request``.
     Raises UsageError if this job runs for no comment or has no token, ForgeError and StoreError if forge or store refuse.
     """
     found, event = read_comment(doors.environ), detect(doors.environ)
@@ -66,7 +65,7 @@ def run_command(root: Path, request: PublishRequest, doors: Doors) -> None:
     forge = connect_to_answer(request, doors, event)
     orders = takes_orders(forge)
     if comment.on_issue:
-        _on_issue(order, comment, event, forge, root, request, doors)
+        _on_issue(order, comment, event, forge, request, doors)
         return
     change = orders.ordered_change(comment.number)
     if not change.is_open or not orders.may_push(comment.author):
@@ -82,20 +81,14 @@ def run_command(root: Path, request: PublishRequest, doors: Doors) -> None:
     if answer is None and isinstance(order, (RunOrder, BisectOrder)):
         answer = start_measuring(order, change, event, forge, request.key, doors)
     elif answer is None and isinstance(order, AcceptOrder):
-        answer = _accept(order, comment, change, event, forge, root, request, doors)
+        answer = _accept(order, comment, change, event, forge, request, doors)
     if answer is not None:
         forge.add_comment(change.number, render_answer(answer, request.language) + "\n")
         doors.say(f"Change request {change.number} was answered: {answer.outcome}.")
 
 
 def _on_issue(
-    order: _Asked,
-    comment: CommentEvent,
-    event: CiEvent,
-    forge: Forge,
-    root: Path,
-    request: PublishRequest,
-    doors: Doors,
+    order: _Asked, comment: CommentEvent, event: CiEvent, forge: Forge, request: PublishRequest, doors: Doors
 ) -> None:
     """Execute the one order that an issue takes, such as the weekly report: bisect main between two of its commits."""
     if not isinstance(order, BisectOrder) or order.between is None:
@@ -104,7 +97,7 @@ def _on_issue(
     if not takes_orders(forge).may_push(comment.author):
         doors.say(f"Nothing was done.\n{log_lines(f'{comment.author} may not push.', doors.environ)}")
         return
-    answer = _bisect_main(order, order.between, comment.number, event, root, doors.environ)
+    answer = _bisect_main(order, order.between, comment.number, event, request.root, doors.environ)
     forge.add_comment(comment.number, render_answer(answer, request.language) + "\n")
     doors.say(f"Issue {comment.number} was answered: {answer.outcome}.")
 
@@ -202,13 +195,12 @@ def _accept(
     change: OrderedChange,
     event: CiEvent,
     forge: Forge,
-    root: Path,
     request: PublishRequest,
     doors: Doors,
 ) -> OrderAnswer:
     """Store an acceptance, and judge the check in our comment again if it belongs to this commit."""
     store_acceptances(
-        load_config(root, environ=doors.environ),
+        load_config(request.root, environ=doors.environ),
         doors.environ,
         commit=change.head_sha,
         metrics=order.metrics,
@@ -222,7 +214,7 @@ def _accept(
         return OrderAnswer("waiting", head=head, metrics=order.metrics, until=until)
     if not _has_artifacts(forge):
         return OrderAnswer("republish", head=head, metrics=order.metrics, until=until)
-    publish(root, None, replace(request, event=_event_of(state, event, change)), doors)
+    publish(None, replace(request, event=_event_of(state, event, change)), doors)
     state = _state(forge, change.number, request.key)
     verdict = state.verdict if state else None
     return OrderAnswer("accepted", head=head, metrics=order.metrics, verdict=verdict, until=until)

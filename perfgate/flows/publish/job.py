@@ -26,7 +26,7 @@ from perfgate.flows.publish.keeping import CheckKeeper, open_keeper
 from perfgate.flows.publish.posting import post_published, show
 from perfgate.flows.publish.published import JudgedArtifact, Published
 from perfgate.flows.publish.record import record_verdicts
-from perfgate.flows.publish.request import PublishPlace, PublishRequest
+from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.publish.testbeds import check_below, expected_testbeds, read_artifacts
 from perfgate.flows.shared.ci_artifact import DEFAULT_KEY, fetch_artifact, key_of
 from perfgate.flows.shared.doors import Doors
@@ -52,10 +52,9 @@ _YAML_COMMENT = re.compile(r"(?:^|\s)#.*")
 _OBEYS = re.compile(r"/workflows/trusted\.ya?ml\b|\bperfgate command\b")
 
 
-def publish(root: Path, artifact: Path | None, request: PublishRequest, doors: Doors) -> int:
+def publish(artifact: Path | None, request: PublishRequest, doors: Doors) -> int:
     """Publish a check, or those of a matrix as one, and return the exit code of the verdict, judged here.
 
-    ``root`` is the folder with perfgate.toml in a checkout of the base or of the default branch, never of the change.
     ``artifact`` is a check's folder or zip, or a folder with one for each testbed; None means the artifacts uploaded by the
     event's run.
     Raises ForgeError (exit code 4) if the forge refuses; the comment and status there may then be from an earlier run. An
@@ -68,8 +67,8 @@ def publish(root: Path, artifact: Path | None, request: PublishRequest, doors: D
         )
     event = request.event or detect(doors.environ)
     token = find_token(event.forge, doors.environ, request.token_variable) if event else None
-    at, case = PublishPlace(request, event, root), None
-    testbeds = expected_testbeds(root, request.testbeds, doors.environ)
+    request, case = replace(request, event=event), None
+    testbeds = expected_testbeds(request.root, request.testbeds, doors.environ)
     if event is None or token is None or (request.dry_run and artifact):
         if artifact is None:
             raise UsageError("an artifact is downloaded in a CI job that has a token; give a folder or zip here")
@@ -78,8 +77,8 @@ def publish(root: Path, artifact: Path | None, request: PublishRequest, doors: D
         forge = connect(event, token, sleep=doors.sleep, clock=doors.clock)
         source = partial(_fetched, forge, event, request.key) if artifact is None else partial(check_below, artifact)
         artifacts = read_artifacts(testbeds, source, cancelled=event.measured in CANCELLED)
-        case = open_case(event, token, forge, artifacts, lambda: obeys_comments(forge, root, doors.environ))
-    published = judge_artifacts(artifacts, case, at, doors, open_keeper(case, at, doors))
+        case = open_case(event, token, forge, artifacts, lambda: obeys_comments(forge, request.root, doors.environ))
+    published = judge_artifacts(artifacts, case, request, doors, open_keeper(case, request, doors))
     try:
         _write_results(request, published, doors)
     finally:
@@ -89,7 +88,7 @@ def publish(root: Path, artifact: Path | None, request: PublishRequest, doors: D
         else:
             post_published(case, published, request, doors)
     if request.record and case is not None:
-        record_verdicts(published, case, at, doors)
+        record_verdicts(published, case, request, doors)
     if published.error is not None:
         raise published.error
     return published.exit_code
@@ -102,13 +101,13 @@ def _fetched(forge: Forge, event: CiEvent, key: str, testbed: str) -> bytes:
 def judge_artifacts(
     artifacts: Sequence[ReadArtifact],
     case: PublishCase | None,
-    at: PublishPlace,
+    request: PublishRequest,
     doors: Doors,
     keeper: CheckKeeper | None = None,
 ) -> Published:
     budget = section_budget(len(artifacts), TEXT_BUDGET) if artifacts[0].testbed else TEXT_BUDGET
-    judged = [_judged(artifact, case, at, doors, keeper, budget=budget) for artifact in artifacts]
-    published = Published(judged, _context(at, None), budget)
+    judged = [_judged(artifact, case, request, doors, keeper, budget=budget) for artifact in artifacts]
+    published = Published(judged, _context(request, None), budget)
     for one in judged:
         if one.error is not None and one.error is not published.error:
             doors.say(log_lines("".join(traceback.format_exception(one.error)), doors.environ))
@@ -118,7 +117,7 @@ def judge_artifacts(
 def _judged(
     artifact: ReadArtifact,
     case: PublishCase | None,
-    at: PublishPlace,
+    request: PublishRequest,
     doors: Doors,
     keeper: CheckKeeper | None,
     *,
@@ -131,26 +130,26 @@ def _judged(
     the error again after posting, so that the job's log has its traceback and the job its exit code.
     """
     try:
-        decided = judge(artifact, case, at, doors) if case else judge_without_forge(artifact, at, doors)
-        return _worded(decided, artifact, case, at, keeper, budget=budget)
+        decided = judge(artifact, case, request, doors) if case else judge_without_forge(artifact, request, doors)
+        return _worded(decided, artifact, case, request, keeper, budget=budget)
     except Exception as error:  # noqa: BLE001 - raised again by publish
         why = reason_of(error) if isinstance(error, ReasonedError) else quote(type(error).__name__)
-        decision = undecided("INCONCLUSIVE", Message("publish.not-judged", {"why": why}), Grounds(), at.event)
+        decision = undecided("INCONCLUSIVE", Message("publish.not-judged", {"why": why}), Grounds(), request.event)
         unread = artifact._replace(documents=None)
-        return replace(_worded(decision, unread, None, at, None, budget=budget), error=error)
+        return replace(_worded(decision, unread, None, request, None, budget=budget), error=error)
 
 
 def _worded(
     decision: DecisionDocument,
     artifact: ReadArtifact,
     case: PublishCase | None,
-    at: PublishPlace,
+    request: PublishRequest,
     keeper: CheckKeeper | None,
     *,
     budget: int,
 ) -> JudgedArtifact:
-    request, documents = at.request, artifact.documents
-    context = _context(at, decision.base.commit)
+    documents = artifact.documents
+    context = _context(request, decision.base.commit)
     if case is not None and decision.links:
         pages = evidence_pages(case.forge, case.event, key_of(request.key, artifact.testbed), decision.links)
         context = replace(context, pages=pages)
@@ -208,14 +207,14 @@ def _obeys(workflow: str) -> bool:
     return "issue_comment" in said and "perfgate" in said and _OBEYS.search(said) is not None
 
 
-def _context(at: PublishPlace, base: str | None) -> CommentContext:
-    request, event = at.request, at.event
+def _context(request: PublishRequest, base: str | None) -> CommentContext:
+    event = request.event
     return CommentContext(
         marker=marker(request.name),
         artifact_url=event.artifact_url if event else None,
         report_url=event.report_url if event else None,
         job_url=event.job_url if event else None,
-        source=_addresses(event, at.root) if event else None,
+        source=_addresses(event, request.root) if event else None,
         reproduce=f"perfgate check --base {base[:12]} --out perfgate-out"
         if base and COMMIT_ID.fullmatch(base)
         else None,

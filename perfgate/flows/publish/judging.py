@@ -12,7 +12,7 @@ from perfgate.document.artifact import CheckDocuments, read_check
 from perfgate.document.decision import DecisionDocument, Procedure, SideSummary, Verdict
 from perfgate.document.message import Message, reason_of
 from perfgate.errors import DocumentError, RepositoryError
-from perfgate.flows.publish.request import PublishPlace
+from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.shared.decision import decide_with_advice
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.store import git_access
@@ -76,31 +76,31 @@ def open_case(
     return PublishCase(event, forge, change, git_access(event, token), hears_orders)
 
 
-def judge_without_forge(artifact: ReadArtifact, at: PublishPlace, doors: Doors) -> DecisionDocument:
+def judge_without_forge(artifact: ReadArtifact, request: PublishRequest, doors: Doors) -> DecisionDocument:
     """Judge without posting: by the perfgate.toml in the place's folder, without asking the forge."""
-    grounds = grounds_at_hand(at.root, doors.environ)
+    grounds = grounds_at_hand(request.root, doors.environ)
     try:
         documents = artifact.judged_documents()
-        if at.event is not None:
-            refuse_foreign_artifact(documents, at.event, None, None)
-        return _decide(at, artifact.device, documents, grounds, doors, None)
+        if request.event is not None:
+            refuse_foreign_artifact(documents, request.event, None, None)
+        return _decide(request, artifact.device, documents, grounds, doors, None)
     except DocumentError as error:
-        return undecided("INCONCLUSIVE", _artifact(error), grounds, at.event)
+        return undecided("INCONCLUSIVE", _artifact(error), grounds, request.event)
 
 
-def judge(artifact: ReadArtifact, case: PublishCase, at: PublishPlace, doors: Doors) -> DecisionDocument:
+def judge(artifact: ReadArtifact, case: PublishCase, request: PublishRequest, doors: Doors) -> DecisionDocument:
     try:
-        grounds = _grounds(at.root, doors, case, measured=artifact.documents is not None)
+        grounds = _grounds(request.root, doors, case, measured=artifact.documents is not None)
     except RepositoryError as error:
-        why = str(error).replace(str(at.root), ".")
+        why = str(error).replace(str(request.root), ".")
         return undecided("INCONCLUSIVE", Message("publish.base-config-unreadable", {"why": why}), Grounds(), case.event)
     if grounds.skipped is not None and _is_the_same_change(case):
         return undecided("SKIPPED", grounds.skipped, grounds, case.event)
     try:
         documents = artifact.judged_documents()
         refuse_foreign_artifact(documents, case.event, case.change, case.forge)
-        because = _reason_for_base(documents, case, at.root)
-        return _decide(at, artifact.device, documents, grounds, doors, because)
+        because = _reason_for_base(documents, case, request.root)
+        return _decide(request, artifact.device, documents, grounds, doors, because)
     except DocumentError as error:
         return undecided("INCONCLUSIVE", _artifact(error), grounds, case.event)
 
@@ -156,7 +156,7 @@ def _queued(event: CiEvent) -> ChangeRequest | None:
 
 
 def _decide(
-    at: PublishPlace,
+    request: PublishRequest,
     device: str | None,
     documents: CheckDocuments,
     grounds: Grounds,
@@ -171,7 +171,7 @@ def _decide(
     history = history_of(config, head, doors.environ, warn=missing.append)
     for words in missing:
         doors.say(words)  # names the store's location, which belongs in the log only
-    required = required_of(config, base, doors.environ, only=at.request.only)
+    required = required_of(config, base, doors.environ, only=request.only)
     notes = list(grounds.notes)
     if missing:
         notes.append(Message("publish.store-unreadable"))

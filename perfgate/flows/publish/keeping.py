@@ -11,7 +11,7 @@ from perfgate.document.decision import DecisionDocument
 from perfgate.document.kept import set_of_check
 from perfgate.errors import ConfigError, PerfgateError, StoreRefusedError
 from perfgate.flows.publish.judging import PublishCase, ReadArtifact
-from perfgate.flows.publish.request import PublishPlace
+from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.shared.artifacts import keep_artifacts, open_artifacts
 from perfgate.flows.shared.ci_artifact import key_of, with_traces
 from perfgate.flows.shared.doors import Doors
@@ -70,13 +70,13 @@ class CheckKeeper:
         self.doors.say(log_lines(text, self.doors.environ))
 
 
-def open_keeper(case: PublishCase | None, at: PublishPlace, doors: Doors) -> CheckKeeper | None:
+def open_keeper(case: PublishCase | None, request: PublishRequest, doors: Doors) -> CheckKeeper | None:
     """The keeper, if the project keeps artifacts and this publication is no trial."""
-    if case is None or at.request.dry_run or not (at.root / CONFIG_NAME).exists():
+    if case is None or request.dry_run or not (request.root / CONFIG_NAME).exists():
         return None
     try:
-        config = load_config(at.root, environ=doors.environ, needs_workload=False)
+        config = load_config(request.root, environ=doors.environ, needs_workload=False)
         store = open_artifacts(config, doors.environ)
     except ConfigError:
         return None  # judging reads the file again and posts the mistake
-    return CheckKeeper(store, config.project, at.request.key, case, doors) if store is not None else None
+    return CheckKeeper(store, config.project, request.key, case, doors) if store is not None else None

@@ -9,22 +9,22 @@ from perfgate.document.gates import GateRecord
 from perfgate.errors import ConfigError, StoreError
 from perfgate.flows.publish.judging import PublishCase
 from perfgate.flows.publish.published import Published
-from perfgate.flows.publish.request import PublishPlace
+from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.store import open_project_store
 
 
-def record_verdicts(published: Published, case: PublishCase, at: PublishPlace, doors: Doors) -> None:
+def record_verdicts(published: Published, case: PublishCase, request: PublishRequest, doors: Doors) -> None:
     """Store the verdict of every testbed. A store that refuses is reported in the log: the verdict stands without it.
 
     A skipped change is no gate, and one workload that was ordered alone does not stand for the whole check.
     """
-    if at.request.workload or not (at.root / CONFIG_NAME).exists():
+    if request.workload or not (request.root / CONFIG_NAME).exists():
         return
     judged_at = datetime.fromtimestamp(doors.clock(), timezone.utc).isoformat()
     records = [
         GateRecord(
-            gate=at.request.key,
+            gate=request.key,
             commit=case.event.head_sha,
             testbed=artifact.testbed,
             change=case.change.number if case.change else 0,
@@ -38,7 +38,7 @@ def record_verdicts(published: Published, case: PublishCase, at: PublishPlace, d
     if not records:
         return
     try:
-        config = load_config(at.root, environ=doors.environ)
+        config = load_config(request.root, environ=doors.environ)
         open_project_store(config, doors.environ).keep_gates(config.project, records)
     except (ConfigError, StoreError) as error:
         doors.say(f"The verdict was not kept for `perfgate trend`: {error}")

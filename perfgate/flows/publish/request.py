@@ -1,10 +1,10 @@
-"""The options of ``perfgate publish``, and the place that it publishes for."""
+"""The options of ``perfgate publish`` and ``perfgate command``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from perfgate.flows.shared.ci_artifact import DEFAULT_KEY
 from perfgate.judging.forge.forge import CiEvent
@@ -15,8 +15,9 @@ FailOn = Literal["undecided", "regression", "never"]
 
 @dataclass(frozen=True)
 class PublishRequest:
-    """The options of ``perfgate publish``.
+    """The options of ``perfgate publish``, some of which ``perfgate command`` has too.
 
+    ``root`` is the folder with perfgate.toml in a checkout of the base or of the default branch, never of the change.
     ``key`` distinguishes several gates of one repository; ``token_variable`` names the environment variable of the token
     if it is not one of the forge's own. ``event`` overrides the event detected from the environment. ``workload`` is the
     only workload measured, if one was ordered alone; its comment and status must not replace those of the whole check.
@@ -26,6 +27,7 @@ class PublishRequest:
     becomes an output of the CI step. ``record`` keeps the verdict in the store of main's runs.
     """
 
+    root: Path
     key: str = DEFAULT_KEY
     dry_run: bool = False
     token_variable: str | None = None
@@ -47,11 +49,3 @@ class PublishRequest:
     def only(self) -> tuple[str, ...]:
         """The ordered workloads, if not all were."""
         return (self.workload,) if self.workload else ()
-
-
-class PublishPlace(NamedTuple):
-    """The request and the event to publish for; ``root`` is the folder with perfgate.toml."""
-
-    request: PublishRequest
-    event: CiEvent | None
-    root: Path

@@ -177,7 +177,13 @@ def decide(
             *notes_on_requests(evidence),
             *missing_profiles(evidence, comparisons),
         ],
-        pairs=_pairs(head),
+        pairs=max(
+            (
+                sum(replicate.arm == "ab" and replicate.workload == workload.name for replicate in head.replicates)
+                for workload in head.workloads
+            ),
+            default=0,
+        ),
         waited=None if waited is None else rounded(waited),
         unmoved=sorted(evidence.kept_layout),
         recorded=evidence.recorded,
@@ -433,14 +439,6 @@ def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[tupl
     """The names with differing values, and both values."""
     values = [(name, before.get(name), after.get(name)) for name in sorted(before.keys() | after.keys())]
     return [(name, old, new) for name, old, new in values if old != new]
-
-
-def _pairs(head: RunDocument) -> int:
-    counts = [
-        sum(replicate.arm == "ab" and replicate.workload == workload.name for replicate in head.replicates)
-        for workload in head.workloads
-    ]
-    return max(counts, default=0)
 
 
 def _warnings(base: RunDocument, head: RunDocument) -> list[Message]:

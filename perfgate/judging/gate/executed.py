@@ -31,8 +31,7 @@ def compare_lines(
         reason = Message("gate.lines-of-one-side")
         yield comparison(place, COMMAND_LINES, "exact", "inconclusive", gating=True, reason=reason)
         return
-    configured = configured_tolerance(policy, COMMAND_LINES, *place)
-    allowed = (metric(COMMAND_LINES).tolerance or 0.0) if configured is None else configured
+    allowed = tolerance(policy, COMMAND_LINES, *place)
     spread = max(max(side) / min(side) - 1 for side in (before, after))
     closest = _closest(before, after)
     change = relative_change(*closest) or 0.0

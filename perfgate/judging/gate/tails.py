@@ -12,12 +12,11 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import ITL, STALLS
 from perfgate.document.decision import Policy
 from perfgate.document.job import Turn
 from perfgate.document.samples import unpack
-from perfgate.judging.gate.comparison import ShapePlace, configured_tolerance
+from perfgate.judging.gate.comparison import ShapePlace, tolerance
 from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.judge import Tested
 from perfgate.judging.gate.quads import Quad
@@ -48,8 +47,7 @@ def stalls_of(place: ShapePlace, quads: Mapping[int, Quad], policy: Policy) -> T
     base, head = (
         sum(stalls for stalls, _ in sides) / sum(gaps for _, gaps in sides) for sides in list(zip(*counted))[1:]
     )
-    configured = configured_tolerance(policy, STALLS, *place)
-    allowed = (metric(STALLS).tolerance or 0.0) if configured is None else configured
+    allowed = tolerance(policy, STALLS, *place)
     return Tested(
         place,
         STALLS,

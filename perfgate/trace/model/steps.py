@@ -91,7 +91,7 @@ class MarkedSteps(Sequence[ProfilerStep]):
         return profiler_steps(self._events, self.marks) or ()
 
 
-def windows_of(marks: Iterable[StepMark | _Window]) -> Intervals:
+def windows_of(marks: Iterable[StepMark]) -> Intervals:
     """The time of the host in each of some steps with known begin and end."""
     table = np.array([(mark.start_ns, mark.end_ns) for mark in marks], dtype=np.int64).reshape(-1, 2)
     return Intervals(table[:, 0], table[:, 1])
@@ -111,36 +111,26 @@ def device_steps(
         inside = slice(None)  # which copies nothing
     np.minimum.at(first, owners[inside], work.start[inside])
     np.maximum.at(last, owners[inside], work.end[inside])
-    windows: list[_Window] = []
+    steps: list[StepMark] = []
+    windows: list[StepMark] = []
     for mark, first_ns, last_ns in zip(marks, first.tolist(), last.tolist()):
-        start = _start(mark, windows[-1] if windows else None)
+        start = _start(mark, steps[-1] if steps else None)
         idle = last_ns == -_LATEST
         if idle and (start is None or mark.end_ns is None):
-            windows.append(_Window(mark.number))
-        elif start is None:
-            windows.append(_Window(mark.number, first_ns, last_ns, begins=False))
-        else:
-            # If the device had no work, the step is as long as the host's.
-            end = mark.end_ns if idle and mark.end_ns is not None else last_ns
-            windows.append(_Window(mark.number, start, max(end, start)))
-    known = [window for window in windows if window.start_ns is not None]
-    parts = iter(_parts(work, windows_of(known), copies=copies))
+            steps.append(StepMark(mark.number, None))
+            continue
+        # If the device had no work, the step is as long as the host's.
+        end = mark.end_ns if idle and mark.end_ns is not None else last_ns
+        steps.append(StepMark(mark.number, start, end if start is None else max(end, start)))
+        # The window of a step whose start is not known is that of its work.
+        windows.append(steps[-1] if start is not None else StepMark(mark.number, first_ns, last_ns))
+    parts = iter(_parts(work, windows_of(windows), copies=copies))
     return tuple(
-        ProfilerStep(window.number) if window.start_ns is None else _in_window(next(parts), window)
-        for window in windows
+        ProfilerStep(step.number) if step.end_ns is None else _as_marked(next(parts), step) for step in steps
     )
 
 
-class _Window(NamedTuple):
-    """When a step was; without ``begins`` its start is not known, and the window that of its work."""
-
-    number: int | None
-    start_ns: int | None = None
-    end_ns: int | None = None
-    begins: bool = True
-
-
-def _start(mark: StepMark, before: _Window | None) -> int | None:
+def _start(mark: StepMark, before: StepMark | None) -> int | None:
     """The time between two consecutive steps belongs to the later one."""
     if before is None or before.end_ns is None:
         return mark.start_ns
@@ -202,9 +192,10 @@ def _first_inside(kernels: Intervals, windows: Intervals) -> IntColumn:
     return np.where((place < kernels.start.size) & (begin < windows.end), begin, windows.start)
 
 
-def _in_window(parts: ProfilerStep, window: _Window) -> ProfilerStep:
-    step = parts._replace(number=window.number, start_ns=window.start_ns, end_ns=window.end_ns)
-    return step if window.begins else step._replace(start_ns=None, preparing_ns=None)
+def _as_marked(parts: ProfilerStep, step: StepMark) -> ProfilerStep:
+    """The parts of a step, without the time before its first kernel if its start is not known."""
+    preparing = None if step.start_ns is None else parts.preparing_ns
+    return parts._replace(number=step.number, start_ns=step.start_ns, end_ns=step.end_ns, preparing_ns=preparing)
 
 
 def steps_of_tables(

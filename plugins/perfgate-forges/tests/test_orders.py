@@ -59,7 +59,7 @@ def obey(job: Given, **more: str) -> str:
     said: list[str] = []
     variables = environ(job, PERFGATE_HEAD_SHA=job.project.base, PERFGATE_RUN_ID="90", **more)
     doors = Doors(environ=variables, say=said.append, sleep=lambda _: None, clock=lambda: START)
-    run_command(job.project.root, PublishRequest(), doors)
+    run_command(PublishRequest(job.project.root), doors)
     return "\n".join(said)
 
 
@@ -67,7 +67,7 @@ def published(job: Given, run: int) -> str:
     """Publish a check of a slower head, and return the comment."""
     variables = environ(job, PERFGATE_HEAD_SHA=job.project.head, PERFGATE_RUN_ID=str(run), PERFGATE_COMMANDS="true")
     doors = Doors(environ=variables, say=lambda _: None, sleep=lambda _: None, clock=lambda: START)
-    publish(job.project.root, job.measure(run, ops=64), PublishRequest(), doors)
+    publish(job.measure(run, ops=64), PublishRequest(job.project.root), doors)
     return job.comments()[0]
 
 
