@@ -19,7 +19,7 @@ from perfgate.flows.shared.retained import retained_runs
 from perfgate.flows.shared.store import open_project_store
 from perfgate.flows.trust.main_only import refuse_change_request
 from perfgate.judging.store.artifacts import ArtifactStore, KeptArtifacts, Sending
-from perfgate.judging.store.retention import Retention, expired_sets
+from perfgate.judging.store.retention import expired_sets
 from perfgate.locale import sentence
 
 # An upload without a record that is older than this will not be continued.
@@ -53,13 +53,6 @@ class PruneRequest:
     larger_than: int | None = None
     dry_run: bool = False
 
-    def retention(self, config: Config) -> Retention:
-        days, gigabytes = config.artifacts.keep_days, config.artifacts.keep_gb
-        return Retention(
-            older_than=self.older_than or (timedelta(days=days) if days else None),
-            larger_than=self.larger_than or (int(gigabytes * 1e9) or None),
-        )
-
 
 def upload(root: Path, folder: Path, doors: Doors, sending: Sending) -> tuple[ArtifactStore, KeptArtifacts]:
     """Keep the artifacts of a run or check folder of this project. Raises UsageError in the CI job of a change request."""
@@ -92,8 +85,10 @@ def prune(request: PruneRequest, doors: Doors, progress: Progress) -> PrunedArti
     """
     refuse_change_request(doors.environ)
     config = load_config(request.root, environ=doors.environ, needs_workload=False)
-    retention = request.retention(config)
-    if retention.is_unlimited:
+    days, gigabytes = config.artifacts.keep_days, config.artifacts.keep_gb
+    older_than = request.older_than or (timedelta(days=days) if days else None)
+    larger_than = request.larger_than or (int(gigabytes * 1e9) or None)
+    if older_than is None and larger_than is None:
         raise UsageError(
             "nothing says what may be removed; give --older-than 90d or --larger-than 20GB, or set keep_days or keep_gb under "
             "[artifacts] in perfgate.toml"
@@ -103,7 +98,7 @@ def prune(request: PruneRequest, doors: Doors, progress: Progress) -> PrunedArti
     sets = store.sets(config.project)
     runs = open_project_store(config, doors.environ)
     retained = retained_runs(config, runs, progress, seconds_since_1970=doors.clock()) if sets else frozenset()
-    expired = expired_sets(sets, retained, retention, now)
+    expired = expired_sets(sets, retained, now, older_than=older_than, larger_than=larger_than)
     unfinished = store.unfinished(config.project, now - _ABANDONED)
     if not request.dry_run:
         gone = [*(one.id for one in expired.sets), *unfinished]

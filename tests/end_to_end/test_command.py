@@ -26,7 +26,7 @@ from tests.end_to_end.publishing import START, Job
 from tests.fakes.forge import BOT, BOT_TOKEN, PERSON
 from tests.fakes.forge_issues import StoredIssue
 
-WRITTEN = {"created_at": "2026-11-20T10:00:00Z", "updated_at": "2026-11-20T10:00:00Z"}
+WRITTEN = {"id": 71, "created_at": "2026-11-20T10:00:00Z", "updated_at": "2026-11-20T10:00:00Z"}
 
 
 class Order:

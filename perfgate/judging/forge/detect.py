@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -14,7 +14,7 @@ from perfgate.errors import UsageError
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.forge.forge import ACCOUNT_VARIABLE, CiEvent, addresses, read_event
 from perfgate.judging.forge.orders import CommentEvent, CommentPlace
-from perfgate.judging.forge.payloads import Commit, ForgeRepository, User
+from perfgate.judging.forge.payloads import Commit, ForgeRepository, PostedComment, PostedIssue
 
 P = TypeVar("P")
 
@@ -229,18 +229,9 @@ class _MergeGroup(msgspec.Struct):
     base_sha: str
 
 
-class _Issue(msgspec.Struct):
-    number: int
-    # Set only for pull requests.
-    pull_request: dict[str, Any] | None = None
-
-
-class _Comment(msgspec.Struct):
-    body: str | None
-    user: User | None
+class _NewComment(PostedComment, kw_only=True):
     created_at: str
     updated_at: str
-    id: int = 0
 
 
 class _NoteAttributes(msgspec.Struct):
@@ -261,8 +252,8 @@ class _NotePayload(msgspec.Struct):
 
 class _CommentPayload(msgspec.Struct):
     action: str
-    issue: _Issue
-    comment: _Comment
+    issue: PostedIssue
+    comment: _NewComment
 
 
 class _Payload(msgspec.Struct):

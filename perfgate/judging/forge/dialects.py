@@ -7,12 +7,10 @@ from functools import cached_property
 from typing import Literal
 from urllib.parse import quote
 
-import msgspec
-
 from perfgate.errors import ForgeSettingError
 from perfgate.judging.forge.forge import CiEvent, Comment, CommitStatus
 from perfgate.judging.forge.http import ForgeSession, Ignored
-from perfgate.judging.forge.payloads import User
+from perfgate.judging.forge.payloads import PostedComment, User
 
 
 @dataclass(frozen=True)
@@ -25,14 +23,6 @@ class Dialect:
     name: str
     talk: Literal["issues", "pulls"]
     max_description: int
-
-
-class PostedComment(msgspec.Struct):
-    """A comment as the forge has it; ``user`` is None if the account is deleted."""
-
-    id: int
-    body: str | None = None
-    user: User | None = None
 
 
 class DialectForge:

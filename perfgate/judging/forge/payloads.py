@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 
@@ -24,3 +26,18 @@ class Commit(msgspec.Struct):
     """A commit, or the tip of a branch."""
 
     sha: str
+
+
+class PostedComment(msgspec.Struct):
+    """A comment as the forge has it; ``user`` is None if the account is deleted."""
+
+    id: int
+    body: str | None = None
+    user: User | None = None
+
+
+class PostedIssue(msgspec.Struct):
+    """An issue or a pull request, which alone has ``pull_request``."""
+
+    number: int
+    pull_request: dict[str, Any] | None = None

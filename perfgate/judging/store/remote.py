@@ -31,14 +31,6 @@ _PROTOCOLS = "file:git:http:https:ssh"
 
 
 @dataclass(frozen=True)
-class BranchLocation:
-    """The parts of ``branch://NAME?remote=REMOTE``."""
-
-    branch: str
-    remote: str | None = None
-
-
-@dataclass(frozen=True)
 class RemoteBranch:
     """A branch of a repository: its address, its name in messages, and the git settings for access.
 
@@ -101,8 +93,8 @@ _ENVIRON = {
 }
 
 
-def parse_location(location: str) -> BranchLocation:
-    """Read ``branch://NAME?remote=REMOTE``. Raises StoreError for a name that git would refuse."""
+def parse_location(location: str) -> tuple[str, str | None]:
+    """The branch and the remote, if it is named, of ``branch://NAME?remote=REMOTE``. Raises StoreError for a name that git would refuse."""
     name, _, query = location.removeprefix(PREFIX).partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     remote = options.pop("remote", None)
@@ -120,18 +112,18 @@ def parse_location(location: str) -> BranchLocation:
             location=shown_location(location),
             variable=REMOTE_VARIABLE,
         )
-    return BranchLocation(name, remote)
+    return name, remote
 
 
-def find_link(location: BranchLocation, place: StorePlace) -> RemoteBranch:
-    """The repository of a location, and the access to it. Raises StoreError if there is none.
+def find_link(branch: str, remote: str | None, place: StorePlace) -> RemoteBranch:
+    """The repository of a branch, and the access to it. Raises StoreError if there is none.
 
     PERFGATE_STORE_REMOTE comes first, then the remote of the clone that the project lies in, then the repository that the
     CI job runs for.
     """
     access = place.access
-    url = _address(location, place)
-    if access is not None and access.token and location.remote is None and _is_ssh_of(url, access.server):
+    url = _address(branch, remote, place)
+    if access is not None and access.token and remote is None and _is_ssh_of(url, access.server):
         url = access.repository  # ssh cannot use a token
     settings: tuple[tuple[str, str], ...] = ()
     secrets: tuple[str, ...] = ()
@@ -149,7 +141,7 @@ def find_link(location: BranchLocation, place: StorePlace) -> RemoteBranch:
         elif not (_is_path(url) or url.startswith("file://")):
             hint = Activity("; the job's token is sent to {server} only", server=access.server)
     return RemoteBranch(
-        branch=location.branch,
+        branch=branch,
         url=url,
         shown=_USERINFO.sub("***", url),
         settings=settings,
@@ -160,23 +152,23 @@ def find_link(location: BranchLocation, place: StorePlace) -> RemoteBranch:
     )
 
 
-def _address(location: BranchLocation, place: StorePlace) -> str:
+def _address(branch: str, remote: str | None, place: StorePlace) -> str:
     url = place.environ.get(REMOTE_VARIABLE, "")
     if url:
         return _checked(url, Path.cwd(), REMOTE_VARIABLE)
-    name = location.remote or "origin"
+    name = remote or "origin"
     # In a job with a token, the machine's settings (e.g. url.insteadOf) must not change the address either.
     settings = NO_FILES if place.access is not None and place.access.token else {}
     try:
         top = run_git(place.root, ["rev-parse", "--show-toplevel"], settings)
-        remote = run_git(place.root, ["remote", "get-url", name], settings)
+        address = run_git(place.root, ["remote", "get-url", name], settings)
     except (RepositoryError, OSError) as error:
         raise StoreError(
-            "the store {prefix}{branch} cannot be found: {error}", prefix=PREFIX, branch=location.branch, error=error
+            "the store {prefix}{branch} cannot be found: {error}", prefix=PREFIX, branch=branch, error=error
         ) from error
-    if not top.code and not remote.code and remote.output:
-        return _checked(remote.output, Path(top.output), Activity("the remote {name}", name=name))
-    if place.access is not None and location.remote is None:
+    if not top.code and not address.code and address.output:
+        return _checked(address.output, Path(top.output), Activity("the remote {name}", name=name))
+    if place.access is not None and remote is None:
         return place.access.repository
     why = (
         Activity("it has no remote {name!r}", name=name)
@@ -187,7 +179,7 @@ def _address(location: BranchLocation, place: StorePlace) -> str:
         "the store {prefix}{branch} of {root} cannot be found: {why}; add one (git remote add {name} URL), or "
         "set {variable} to the address of the repository",
         prefix=PREFIX,
-        branch=location.branch,
+        branch=branch,
         root=place.root,
         why=why,
         name=name,

@@ -10,17 +10,6 @@ from perfgate.document.history import moment
 from perfgate.document.kept import ArtifactSet
 
 
-class Retention(NamedTuple):
-    """The age and the bytes of a project above which its artifacts may go; None for no limit."""
-
-    older_than: timedelta | None = None
-    larger_than: int | None = None
-
-    @property
-    def is_unlimited(self) -> bool:
-        return self.older_than is None and self.larger_than is None
-
-
 class ExpiredSets(NamedTuple):
     """The sets that may go, how many others are retained, and by how many bytes what stays exceeds the limit."""
 
@@ -34,19 +23,25 @@ class ExpiredSets(NamedTuple):
 
 
 def expired_sets(
-    sets: Sequence[ArtifactSet], retained_runs: Collection[str], retention: Retention, now: datetime
+    sets: Sequence[ArtifactSet],
+    retained_runs: Collection[str],
+    now: datetime,
+    *,
+    older_than: timedelta | None = None,
+    larger_than: int | None = None,
 ) -> ExpiredSets:
-    """Of ``sets``, oldest first, those that may go; ``retained_runs`` are the ids of runs of main whose sets stay."""
+    """Of ``sets``, oldest first, those that may go; ``retained_runs`` are the ids of runs of main whose sets stay.
+
+    They may go above an age, and above so many bytes of the project; None is no limit.
+    """
     # A check that found a regression holds the traces of its base too.
     free = [one for one in sets if one.verdict != "FAIL" and one.id not in retained_runs]
-    expired = [
-        one for one in free if retention.older_than is not None and now - moment(one.kept_at) > retention.older_than
-    ]
+    expired = [one for one in free if older_than is not None and now - moment(one.kept_at) > older_than]
     size = sum(one.bytes for one in sets) - sum(one.bytes for one in expired)
     for one in free[len(expired) :]:
-        if retention.larger_than is None or size <= retention.larger_than:
+        if larger_than is None or size <= larger_than:
             break
         expired.append(one)
         size -= one.bytes
-    above = size - retention.larger_than if retention.larger_than is not None else 0
+    above = size - larger_than if larger_than is not None else 0
     return ExpiredSets(expired, len(sets) - len(free), max(0, above))

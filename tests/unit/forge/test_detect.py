@@ -381,6 +381,7 @@ def test_detect__gitea_actions_without_its_package__named_with_what_to_install()
 
 
 COMMENT: dict[str, Any] = {
+    "id": 71,
     "body": "/perfgate run",
     "user": {"login": "ann", "type": "User"},
     "created_at": "2026-11-20T10:00:00Z",

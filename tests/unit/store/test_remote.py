@@ -147,9 +147,9 @@ def test_record__answer_to_the_push_lost__kept_once(server: GitServer) -> None:
 def test_find_link__address_with_a_password__replaced_by_the_token_and_never_shown(server: GitServer) -> None:
     url = server.url.replace("//", "//gitlab-ci-token:hidden@")
     git(server.root / "clone", "remote", "set-url", "origin", f"{url}/team/model.git")
-    link = find_link(parse_location("branch://x"), StorePlace(server.root / "clone", {}, access(server)))
+    link = find_link("x", None, StorePlace(server.root / "clone", {}, access(server)))
     assert link.url == f"{server.url}/team/model.git"
-    without = find_link(parse_location("branch://x"), StorePlace(server.root / "clone", {}))
+    without = find_link("x", None, StorePlace(server.root / "clone", {}))
     assert without.url == f"{url}/team/model.git"
     assert "hidden" not in f"{without!r} {without.name} {link!r}"
     assert TOKEN not in repr(link)
@@ -162,32 +162,32 @@ def test_find_link__clone_over_ssh_in_a_job_with_a_token__the_jobs_own_address(t
     git(clone, "remote", "set-url", "origin", origin)
     job = GitAccess("https://forge.example", "https://forge.example/team/model.git", "oauth2", "t")
     assert (
-        find_link(parse_location("branch://x"), StorePlace(clone, {}, job)).url
+        find_link("x", None, StorePlace(clone, {}, job)).url
         == "https://forge.example/team/model.git"
     )
-    assert find_link(parse_location("branch://x"), StorePlace(clone, {})).url == origin
+    assert find_link("x", None, StorePlace(clone, {})).url == origin
     elsewhere = GitAccess("https://other.example", "https://other.example/team/model.git", "oauth2", "t")
-    assert find_link(parse_location("branch://x"), StorePlace(clone, {}, elsewhere)).url == origin
+    assert find_link("x", None, StorePlace(clone, {}, elsewhere)).url == origin
 
 
 def test_find_link__server_in_the_clear__no_token_is_sent(tmp_path: Path) -> None:
     job = GitAccess("http://forge.example", "http://forge.example/team/model.git", "oauth2", "t")
     with pytest.raises(StoreError, match=r"http://forge\.example is not https; a token is not sent in the clear"):
-        find_link(parse_location("branch://x"), StorePlace(tmp_path, {}, job))
+        find_link("x", None, StorePlace(tmp_path, {}, job))
 
 
 @pytest.mark.parametrize("token", ["two words", "line\nbreak", "snow☃"])
 def test_find_link__secret_that_is_no_token__refused_without_showing_it(tmp_path: Path, token: str) -> None:
     job = GitAccess("https://forge.example", "https://forge.example/team/model.git", "oauth2", token)
     with pytest.raises(StoreError, match="the token has characters no token has") as refused:
-        find_link(parse_location("branch://x"), StorePlace(tmp_path, {}, job))
+        find_link("x", None, StorePlace(tmp_path, {}, job))
     assert token not in str(refused.value)
 
 
 def test_find_link__another_remote_of_the_clone__taken(tmp_path: Path) -> None:
     clone = clone_of_empty_remote(tmp_path)
     git(clone, "remote", "add", "upstream", "../other.git")
-    assert find_link(parse_location("branch://x?remote=upstream"), StorePlace(clone, {})).url == str(
+    assert find_link(*parse_location("branch://x?remote=upstream"), StorePlace(clone, {})).url == str(
         tmp_path / "other.git"
     )
 
@@ -217,4 +217,4 @@ def test_parse_location__no_branch_or_no_name_of_a_remote__refused(location: str
 @pytest.mark.parametrize("url", ["ext::sh -c 'touch pwned'", "-oProxyCommand=x", "a\nb"])
 def test_find_link__address_that_git_would_run__refused(tmp_path: Path, url: str) -> None:
     with pytest.raises(StoreError, match=r"PERFGATE_STORE_REMOTE is .*, not the address of a repository"):
-        find_link(parse_location("branch://x"), StorePlace(tmp_path, {"PERFGATE_STORE_REMOTE": url}))
+        find_link("x", None, StorePlace(tmp_path, {"PERFGATE_STORE_REMOTE": url}))

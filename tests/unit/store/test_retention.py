@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
 from perfgate.document.decision import Verdict
 from perfgate.document.kept import ArtifactSet
 from perfgate.document.run import Artifact
-from perfgate.judging.store.retention import ExpiredSets, Retention, expired_sets
+from perfgate.judging.store.retention import ExpiredSets, expired_sets
 
 NOW = datetime(2026, 6, 30, tzinfo=timezone.utc)
 
@@ -30,26 +31,26 @@ def names(expired: ExpiredSets) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("retention", "gone", "above"),
+    ("limits", "gone", "above"),
     [
-        (Retention(timedelta(days=90)), ["a"], 0),
-        (Retention(timedelta(days=30)), ["a", "b"], 0),
-        (Retention(timedelta(days=365)), [], 0),
-        (Retention(larger_than=50), [], 0),
-        (Retention(larger_than=49), ["a"], 0),
-        (Retention(larger_than=30), ["a", "b"], 0),
-        (Retention(larger_than=5), ["a", "b", "c"], 15),
-        (Retention(timedelta(days=90), 35), ["a", "b"], 0),
+        ({"older_than": timedelta(days=90)}, ["a"], 0),
+        ({"older_than": timedelta(days=30)}, ["a", "b"], 0),
+        ({"older_than": timedelta(days=365)}, [], 0),
+        ({"larger_than": 50}, [], 0),
+        ({"larger_than": 49}, ["a"], 0),
+        ({"larger_than": 30}, ["a", "b"], 0),
+        ({"larger_than": 5}, ["a", "b", "c"], 15),
+        ({"older_than": timedelta(days=90), "larger_than": 35}, ["a", "b"], 0),
     ],
 )
 def test_expired_sets__by_age_and_size__oldest_first_without_those_that_are_needed(
-    retention: Retention, gone: list[str], above: int
+    limits: dict[str, Any], gone: list[str], above: int
 ) -> None:
-    expired = expired_sets(SETS, {"main"}, retention, NOW)
+    expired = expired_sets(SETS, {"main"}, NOW, **limits)
     assert (names(expired), expired.retained, expired.larger_by) == (gone, 2, above)
     assert expired.removed_bytes == 10 * len(gone)
 
 
 def test_expired_sets__kept_at_by_the_job_that_kept_it__not_by_the_clock_of_the_machine_that_measured() -> None:
     # The session of a machine whose clock began at 1970 is as old as the time it was kept says.
-    assert names(expired_sets([kept("new", 1)], (), Retention(timedelta(days=30)), NOW)) == []
+    assert names(expired_sets([kept("new", 1)], (), NOW, older_than=timedelta(days=30))) == []

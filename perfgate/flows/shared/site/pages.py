@@ -29,7 +29,7 @@ from perfgate.judging.report.render.site.addresses import (
     runs_page_of,
     series_address,
 )
-from perfgate.judging.report.render.site.compare import ComparedRun, render_compare, render_compare_form
+from perfgate.judging.report.render.site.compare import render_compare, render_compare_form
 from perfgate.judging.report.render.site.fleet import render_fleet
 from perfgate.judging.report.render.site.gates import render_gates
 from perfgate.judging.report.render.site.open_page import render_open
@@ -152,9 +152,9 @@ class SitePages:
         )
 
     def _compare(self, earlier: StoredRun, later: StoredRun) -> str:
-        base, head = (ComparedRun(run, self._open_run(run.id)) for run in (earlier, later))
-        placed = beside_each_other(earlier, later, (base.document, head.document), self._content.trend.series)
-        return render_compare(base, head, placed, self._content, self._links, self._language)
+        documents = self._open_run(earlier.id), self._open_run(later.id)
+        placed = beside_each_other(earlier, later, documents, self._content.trend.series)
+        return render_compare(earlier, later, documents, placed, self._content, self._links, self._language)
 
 
 def file_addresses(content: SiteContent, *, newest: int) -> list[str]:

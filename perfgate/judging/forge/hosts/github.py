@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import islice
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import quote
 
 import msgspec
 
 from perfgate.errors import ForgeError
-from perfgate.judging.forge.dialects import Dialect, DialectForge, PostedComment
+from perfgate.judging.forge.dialects import Dialect, DialectForge
 from perfgate.judging.forge.forge import ACCOUNT_VARIABLE, ChangeRequest, CiEvent, Clock, ForgeArtifact, Sleep
 from perfgate.judging.forge.http import ForgeSession, Ignored, Query
 from perfgate.judging.forge.issues import Issue
 from perfgate.judging.forge.orders import OrderedChange
-from perfgate.judging.forge.payloads import Commit, ForgeRepository, User
+from perfgate.judging.forge.payloads import Commit, ForgeRepository, PostedComment, PostedIssue, User
 
 NAME = "github"
 API_URL, SERVER_URL = "https://api.github.com", "https://github.com"
@@ -36,13 +36,10 @@ def connect(event: CiEvent, token: str, *, sleep: Sleep, clock: Clock) -> GitHub
     return GitHub(session, event, DIALECT)
 
 
-class _Issue(msgspec.Struct):
-    number: int
+class _Issue(PostedIssue, kw_only=True):
     state: str
     body: str | None = None
     user: User | None = None
-    # Set only for pull requests, which the issue list includes.
-    pull_request: dict[str, Any] | None = None
 
 
 class _Ref(Commit):

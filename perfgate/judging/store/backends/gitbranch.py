@@ -59,7 +59,6 @@ def accepts(location: str) -> bool:
 
 def open_backend(location: str, place: StorePlace) -> GitBranchStore:
     """The store at a location; nothing is opened before its first use."""
-    parse_location(location)
     return GitBranchStore(location, place)
 
 
@@ -75,7 +74,7 @@ class GitBranchStore:
         sleep: Callable[[float], None] = time.sleep,
         max_commits: int = MAX_COMMITS,
     ) -> None:
-        self._location = parse_location(location)
+        self._branch, self._remote = parse_location(location)
         self._place = place
         self._clock = clock
         self._sleep = sleep
@@ -247,7 +246,7 @@ class GitBranchStore:
 
     @cached_property
     def _link(self) -> RemoteBranch:
-        return find_link(self._location, self._place)
+        return find_link(self._branch, self._remote, self._place)
 
     def _pack(self, run: RunDocument, allow_dirty: bool, data: bytes | None = None) -> tuple[RunFile, bytes]:
         refuse_unfit(run, allow_dirty=allow_dirty, now=self._clock())

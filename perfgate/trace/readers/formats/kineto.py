@@ -466,10 +466,6 @@ class _Distributed(msgspec.Struct):
     nccl_version: str | None = None
 
 
-class _Groups(msgspec.Struct):
-    pg_config: list[_ProcessGroup] = []
-
-
 # mesh_pp of a DeviceMesh, PIPELINE_MODEL_PARALLEL_GROUP of Megatron.
 _PIPELINE = lazy_pattern(r"(?:^|_)pp(?:_|$)|pipeline", re.IGNORECASE)
 
@@ -502,8 +498,7 @@ class KinetoHeader:
     @property
     def groups(self) -> dict[str, tuple[int, ...]]:
         """The ranks of each process group by name; the pipeline's group is also under ``pp``."""
-        listed = self._member("distributedInfo", _Groups)
-        groups = listed.pg_config if listed else []
+        groups: list[_ProcessGroup] = self._member("distributedInfo", list[_ProcessGroup], field="pg_config") or []
         named = {group.pg_name: tuple(group.ranks) for group in groups if group.ranks}
         own = [group for group in groups if self.rank in group.ranks and _PIPELINE.search(group.pg_desc)]
         return {**named, **({"pp": tuple(own[0].ranks)} if own else {})}
@@ -528,9 +523,12 @@ class KinetoHeader:
                 settings[f"device.{properties.id}"] = properties.name
         return {name: value for name, value in settings.items() if value}
 
-    def _member(self, name: str, kind: Any) -> Any:
+    def _member(self, name: str, kind: Any, *, field: str | None = None) -> Any:
         try:
-            return msgspec.json.decode(self._members[name], type=kind)
+            text = self._members[name]
+            if field is not None:
+                text = msgspec.json.decode(text, type=dict[str, msgspec.Raw])[field]
+            return msgspec.json.decode(text, type=kind)
         except (KeyError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from perfgate.document.history import StoredRun
 from perfgate.document.run import RunDocument
@@ -21,34 +20,28 @@ from perfgate.locale import Language, speaking
 _MAX_ROWS = 600
 
 
-@dataclass(frozen=True)
-class ComparedRun:
-    """One of the two runs: as the store lists it, and its document."""
-
-    listed: StoredRun
-    document: RunDocument
-
-
 def render_compare(
-    earlier: ComparedRun,
-    later: ComparedRun,
+    earlier: StoredRun,
+    later: StoredRun,
+    documents: tuple[RunDocument, RunDocument],
     rows: Sequence[BesideLevel],
     content: SiteContent,
     links: SiteLinks,
     language: Language,
 ) -> str:
+    """The page of two runs as the store lists them, with their documents."""
     with speaking(language):
-        address = compare_address(earlier.listed.id, later.listed.id)
+        address = compare_address(earlier.id, later.id)
         root = links.root(address)
         cells = [level_cells(placed, links, root) for placed in rows[:_MAX_ROWS]]
         timed = interval_count(rows)
         confidence = max((row.confidence or 0.0 for row in rows), default=0.0)
-        differences = [row for row in testbed_rows(earlier.document, later.document) if row.base != row.head]
+        differences = [row for row in testbed_rows(*documents) if row.base != row.head]
         values = {
             "title": say("Two runs"),
-            "earlier": run_cells(earlier.listed, content, links, root),
-            "later": run_cells(later.listed, content, links, root),
-            "same_testbed": earlier.listed.fingerprint == later.listed.fingerprint,
+            "earlier": run_cells(earlier, content, links, root),
+            "later": run_cells(later, content, links, root),
+            "same_testbed": earlier.fingerprint == later.fingerprint,
             "differences": differences[:_MAX_ROWS],
             "apart": [row for row, placed in zip(cells, rows) if placed.is_apart],
             "rest": [row for row, placed in zip(cells, rows) if not placed.is_apart],
@@ -56,8 +49,8 @@ def render_compare(
             "timed": timed,
             "level": numbers.confidence(confidence) if confidence else Words(""),
             "by_chance": Words(f"{math.ceil(timed * (1 - confidence) * 10) / 10:.1f}") if confidence else Words(""),
-            "conditions": _conditions(earlier, later),
-            "command": check_command(earlier.listed.commit, later.listed.commit),
+            "conditions": _conditions(documents),
+            "command": check_command(earlier.commit, later.commit),
         }
         return render_page("site/compare.html.j2", address, content, links, values)
 
@@ -74,9 +67,8 @@ def render_compare_form(content: SiteContent, links: SiteLinks, language: Langua
         return render_page("site/compare_form.html.j2", COMPARE, content, links, values)
 
 
-def _conditions(earlier: ComparedRun, later: ComparedRun) -> list[Mapping[str, object]]:
+def _conditions(sides: tuple[RunDocument, RunDocument]) -> list[Mapping[str, object]]:
     """How both runs were measured, a row for each property."""
-    sides = (earlier.document, later.document)
     procedures = [_procedure(run) for run in sides]
     waits = [max((step.waited for step in run.steps if step.waited is not None), default=None) for run in sides]
     rows: list[tuple[Words, Sequence[str]]] = [
