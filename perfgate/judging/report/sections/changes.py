@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfgate.document.decision import Comparison
-from perfgate.judging.report.sections.section import Section
+from perfgate.judging.report.sections.section import section
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.numbers import to_two_digits
 from perfgate.judging.report.text.templates import Values
@@ -32,14 +32,16 @@ _MOST_SETTINGS = 3
 _ROOM = 1.05
 
 
-def _causes(summary: Summary) -> Values | None:
+@section("causes")
+def causes(summary: Summary) -> Values | None:
     """One block per cause, the most expensive first, with the findings it introduced."""
     (listed, more), (new, _) = blocks_with_more(summary), changed_findings(summary)
     findings = {number: [f for f in new if f["block"] == number] for number in range(1, len(listed) + 1)}
     return {"blocks": listed, "more": more, "findings": findings} if listed else None
 
 
-def _table(summary: Summary) -> Values | None:
+@section("table", fold="moved")
+def failing(summary: Summary) -> Values | None:
     """Regressed metrics, worst first, then improved ones; folded after causes or a PASS."""
     moved = [*summary.regressed, *summary.improved]
     if not moved:
@@ -58,7 +60,8 @@ def _table(summary: Summary) -> Values | None:
     }
 
 
-def _improved(summary: Summary) -> Values | None:
+@section("improvements", drop=20)
+def improved(summary: Summary) -> Values | None:
     """The largest improvements and the new baseline they justify; omitted if the change also fails."""
     better = [comparison for comparison in summary.improved if comparison.gating]
     if summary.verdict not in {"PASS", "WARN"} or not better:
@@ -83,7 +86,8 @@ def _tighter_budgets(summary: Summary, better: list[Comparison]) -> Iterator[str
             yield f'"{budget.metric}@{budget.workload}/{budget.shape}" = {rounded:g}'
 
 
-def _why(summary: Summary) -> Values | None:
+@section("why", drop=10, fold="moved")
+def why(summary: Summary) -> Values | None:
     """Operator changes and counter parts, the largest first, and how much time they account for."""
     ranked = summary.causes if summary.verdict in {"FAIL", "WARN"} and summary.regressed else []
     if not ranked:
@@ -96,7 +100,8 @@ def _why(summary: Summary) -> Values | None:
     }
 
 
-def _operators(summary: Summary) -> Values | None:
+@section("slower operators", drop=15, fold="moved")
+def operators(summary: Summary) -> Values | None:
     """Operators that got slower by themselves, hardly visible in the whole call; none of them fails the gate."""
     slower = [operator for operator in summary.tested_operators if operator.alone]
     if not slower:
@@ -111,7 +116,8 @@ def _operators(summary: Summary) -> Values | None:
     }
 
 
-def _suggestions(summary: Summary) -> Values | None:
+@section("what to try", drop=20, fold="suggestions")
+def suggestions(summary: Summary) -> Values | None:
     """Suggestions on newly introduced problems that no cause shows; all others are in the page and in decision.json."""
     if summary.verdict not in {"FAIL", "WARN"}:
         return None
@@ -127,7 +133,8 @@ def _suggestions(summary: Summary) -> Values | None:
     }
 
 
-def _intended(summary: Summary) -> Values | None:
+@section("if intended")
+def intended(summary: Summary) -> Values | None:
     """The budgets and limits that would accept the change; a wrong output cannot be tolerated."""
     failing = [c for c in summary.regressed if c.gating]
     if summary.verdict != "FAIL" or summary.decision.comparing == "rules":
@@ -148,12 +155,3 @@ def _intended(summary: Summary) -> Values | None:
         "limits": limits[:_MOST_SETTINGS],
         "wrong_output": wrong_output,
     }
-
-
-CAUSES = Section("causes", "causes", _causes)
-TABLE = Section("failing", "table", _table, fold="moved")
-IMPROVED = Section("improved", "improvements", _improved, drop=20)
-WHY = Section("why", "why", _why, drop=10, fold="moved")
-OPERATORS = Section("operators", "slower operators", _operators, drop=15, fold="moved")
-SUGGESTIONS = Section("suggestions", "what to try", _suggestions, drop=20, fold="suggestions")
-INTENDED = Section("intended", "if intended", _intended)

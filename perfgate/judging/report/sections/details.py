@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfgate.judging.report.sections.section import Section
+from perfgate.judging.report.sections.section import section
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.templates import Values
 from perfgate.judging.report.view.checklist import quantile_rows, step_lines, step_numbers, tally, uncompared
@@ -11,7 +11,8 @@ from perfgate.judging.report.view.rows import common_confidence, grouped, is_one
 from perfgate.judging.report.view.summary import Summary
 
 
-def _trace(summary: Summary) -> Values | None:
+@section("trace")
+def trace(summary: Summary) -> Values | None:
     """Kept traces of both sides, the page that draws them, and the reproduce command; none of them for PASS and SKIPPED."""
     traces = [link for link in summary.decision.links if link.kind == "trace"]
     if summary.verdict in {"PASS", "SKIPPED"} or not (traces or summary.context.reproduce):
@@ -20,14 +21,16 @@ def _trace(summary: Summary) -> Values | None:
     return {"context": summary.context, "traces": traces, "flame": next(iter(flames), None)}
 
 
-def _findings(summary: Summary) -> Values | None:
+@section("new findings")
+def findings(summary: Summary) -> Values | None:
     """New findings of the checklist, except those shown with their cause, and the findings that are gone."""
     new, gone = changed_findings(summary)
     new = [finding for finding in new if finding["block"] is None]
     return {"new": new, "gone": gone, "detail": summary.detail} if new or gone else None
 
 
-def _checklist(summary: Summary) -> Values | None:
+@section("checklist", drop=70)
+def checklist(summary: Summary) -> Values | None:
     """Every step of the head with its status, its leading number and its findings; the page has all numbers."""
     lines = step_lines(summary)
     if not lines:
@@ -48,13 +51,15 @@ def _checklist(summary: Summary) -> Values | None:
     }
 
 
-def _quantiles(summary: Summary) -> Values | None:
+@section("quantiles", drop=75, fold="rest")
+def quantiles(summary: Summary) -> Values | None:
     """P50, P90 and P99 of the requests and steps of jobs."""
     rows = quantile_rows(summary)[: summary.detail]
     return {"rows": rows} if rows else None
 
 
-def _unchanged(summary: Summary) -> Values | None:
+@section("unchanged metrics", drop=60, fold="rest")
+def unchanged(summary: Summary) -> Values | None:
     """Unchanged metrics with both values and the slowdown that is excluded."""
     comparisons = summary.unchanged
     if not comparisons:
@@ -72,35 +77,28 @@ def _unchanged(summary: Summary) -> Values | None:
     }
 
 
-def _informing(summary: Summary) -> Values | None:
+@section("informing numbers", drop=65, fold="rest")
+def informing(summary: Summary) -> Values | None:
     """Both sides' values of metrics that no test compares."""
     rows = summary.informing
     return {"rows": rows, "detail": summary.detail} if rows else None
 
 
-def _recorded(summary: Summary) -> Values | None:
+@section("recorded times", drop=70, fold="rest")
+def recorded(summary: Summary) -> Values | None:
     """The profiler's times of whole steps and of their heaviest operators, side by side and not compared."""
     rows = summary.recorded
     return {"rows": rows, "detail": summary.detail} if rows else None
 
 
-def _undecided(summary: Summary) -> Values | None:
+@section("undecided metrics", drop=80, fold="rest")
+def undecided(summary: Summary) -> Values | None:
     """Inconclusive and not comparable metrics, and the evidence that would settle them; undecided ones first."""
     rows = [*summary.inconclusive, *summary.not_comparable]
     return {"rows": rows, "undecided": len(summary.inconclusive), "detail": summary.detail} if rows else None
 
 
-def _environment(summary: Summary) -> Values | None:
+@section("environment and samples", drop=90, fold="compared")
+def environment(summary: Summary) -> Values | None:
     """Everything needed to reproduce the decision; None if nothing was measured."""
     return {"decision": summary.decision} if summary.is_measured else None
-
-
-TRACE = Section("trace", "trace", _trace)
-FINDINGS = Section("findings", "new findings", _findings)
-CHECKLIST = Section("checklist", "checklist", _checklist, drop=70)
-QUANTILES = Section("quantiles", "quantiles", _quantiles, drop=75, fold="rest")
-UNCHANGED = Section("unchanged", "unchanged metrics", _unchanged, drop=60, fold="rest")
-INFORMING = Section("informing", "informing numbers", _informing, drop=65, fold="rest")
-RECORDED = Section("recorded", "recorded times", _recorded, drop=70, fold="rest")
-UNDECIDED = Section("undecided", "undecided metrics", _undecided, drop=80, fold="rest")
-ENVIRONMENT = Section("environment", "environment and samples", _environment, drop=90, fold="compared")

@@ -9,6 +9,7 @@ from perfgate.judging.report.text.templates import Values
 from perfgate.judging.report.view.summary import Summary
 
 KEEP = 0
+Fill = Callable[[Summary], Values | None]
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,11 @@ class Section:
 
     name: str
     title: str
-    fill: Callable[[Summary], Values | None]
+    fill: Fill
     drop: int = KEEP
     fold: str = ""
+
+
+def section(title: str, *, drop: int = KEEP, fold: str = "") -> Callable[[Fill], Section]:
+    """A decorator that makes a section of the function that fills it, with the name of the function."""
+    return lambda fill: Section(fill.__name__, title, fill, drop, fold)

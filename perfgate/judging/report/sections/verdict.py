@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from perfgate.judging.report.sections.section import Section
+from perfgate.judging.report.sections.section import Section, section
 from perfgate.judging.report.text.templates import Values
 from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.checklist import other_notes
 from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, worded_failures
 from perfgate.judging.report.view.headline import headline, missing_values
-from perfgate.judging.report.view.remedy import remedy
+from perfgate.judging.report.view.remedy import remedy as worded_remedy
 from perfgate.judging.report.view.rows import worst_cause
 from perfgate.judging.report.view.summary import Summary
 
@@ -31,7 +31,11 @@ def title_values(summary: Summary) -> Values:
     }
 
 
-def _notes(summary: Summary) -> Values | None:
+title = Section("title", "title", title_values)
+
+
+@section("notes")
+def notes(summary: Summary) -> Values | None:
     """Notes to read first: a busy machine, and the gate's warnings."""
     warnings, busy = other_notes(summary.decision.warnings), busy_line(summary, "markdown")
     if not warnings and busy is None:
@@ -39,7 +43,8 @@ def _notes(summary: Summary) -> Values | None:
     return {"busy": busy, "warnings": warnings[:_MOST_WARNINGS], "more": max(0, len(warnings) - _MOST_WARNINGS)}
 
 
-def _facts(summary: Summary) -> Values | None:
+@section("how it was compared", fold="compared")
+def facts(summary: Summary) -> Values | None:
     """Counts and noise floor; base, head and testbed. Folded, unless they are the problem."""
     if summary.is_unread:
         return None
@@ -51,18 +56,21 @@ def _facts(summary: Summary) -> Values | None:
     }
 
 
-def _remedy(summary: Summary) -> Values | None:
+@section("what to do")
+def remedy(summary: Summary) -> Values | None:
     """The reasons of an INCONCLUSIVE, WARN or SKIPPED, and the next action for each."""
-    return remedy(summary) if summary.verdict in {"INCONCLUSIVE", "WARN", "SKIPPED"} else None
+    return worded_remedy(summary) if summary.verdict in {"INCONCLUSIVE", "WARN", "SKIPPED"} else None
 
 
-def _harness(summary: Summary) -> Values | None:
+@section("workload file")
+def harness(summary: Summary) -> Values | None:
     """How an edited workload file changed the measurement itself, whatever the verdict."""
     changes = summary.telling_harness_changes
     return {"changes": changes[:_MOST_CHANGES], "more": max(0, len(changes) - _MOST_CHANGES)} if changes else None
 
 
-def _failures(summary: Summary) -> Values | None:
+@section("errors")
+def failures(summary: Summary) -> Values | None:
     """Failed measurements, each with the end of its traceback."""
     if not summary.failures:
         return None
@@ -74,17 +82,9 @@ def _failures(summary: Summary) -> Values | None:
     }
 
 
-def _missing(summary: Summary) -> Values | None:
+@section("missing numbers", fold="moved")
+def missing(summary: Summary) -> Values | None:
     """Values missing from the documents of a FAIL; an undecided verdict lists them as a reason, with the remedy."""
     if summary.verdict != "FAIL" or not summary.decision.missing:
         return None
     return {**missing_values(summary), "count": len(summary.decision.missing)}
-
-
-TITLE = Section("title", "title", title_values)
-NOTES = Section("notes", "notes", _notes)
-FACTS = Section("facts", "how it was compared", _facts, fold="compared")
-REMEDY = Section("remedy", "what to do", _remedy)
-HARNESS = Section("harness", "workload file", _harness)
-FAILURES = Section("failures", "errors", _failures)
-MISSING = Section("missing", "missing numbers", _missing, fold="moved")
