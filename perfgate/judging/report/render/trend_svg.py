@@ -39,11 +39,8 @@ class LevelLine(NamedTuple):
     label: str
 
 
-class PlotFrame(NamedTuple):
-    """The mapping of places and values to coordinates."""
-
-    x: Callable[[float], float]
-    y: Callable[[float], float]
+# Maps places or values to coordinates.
+_Scale = Callable[[float], float]
 
 
 def series_plot(
@@ -59,9 +56,8 @@ def series_plot(
         return Markup("")
     unit, metric = series[-1].unit, series[-1].metric
     low, high = _robust_range(np.array([*(point.value for point in points), *(level.value for level in levels)]))
-    frame = PlotFrame(
-        _scale(-0.5, len(points) - 0.5, _LEFT, _WIDTH - _RIGHT), _scale(low, high, _HEIGHT - _BOTTOM, _TOP)
-    )
+    x = _scale(-0.5, len(points) - 0.5, _LEFT, _WIDTH - _RIGHT)
+    y = _scale(low, high, _HEIGHT - _BOTTOM, _TOP)
     name = clean_words(metric_name(metric))
     title = say("history of {metric}", metric=name)
     # The contents of an image cannot be reached, so that a picture with links is a group.
@@ -71,13 +67,13 @@ def series_plot(
     ticks = _ticks(low, high, unit)
     if all(point.value >= 0 for point in points):
         ticks = [tick for tick in ticks if tick >= 0]
-    parts += _value_axis(frame, ticks, unit, metric)
-    parts += _date_axis(frame, points)
+    parts += _value_axis(y, ticks, unit, metric)
+    parts += _date_axis(x, points)
     border = Markup('<line class="border" x1="{0}" x2="{0}" y1="{1}" y2="{2}"><title>{3}</title></line>')
-    parts += [border.format(frame.x(at - 0.5), _TOP, _HEIGHT - _BOTTOM, say("another testbed")) for at in borders]
-    parts += _intervals(frame, points, low, high)
-    parts += _drawn_levels(frame, levels, None if own is None else short(own))
-    parts += _dots(frame, points, unit, metric, low, high, link)
+    parts += [border.format(x(at - 0.5), _TOP, _HEIGHT - _BOTTOM, say("another testbed")) for at in borders]
+    parts += _intervals(x, y, points, low, high)
+    parts += _drawn_levels(x, y, levels, None if own is None else short(own))
+    parts += _dots(x, y, points, unit, metric, low, high, link)
     return Markup("").join([*parts, Markup("</svg>")])
 
 
@@ -220,7 +216,7 @@ def _robust_range(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple
     return low - room, high + room
 
 
-def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
+def _scale(low: float, high: float, start: float, end: float) -> _Scale:
     return lambda value: round(start + (value - low) / (high - low) * (end - start), 1)
 
 
@@ -232,23 +228,26 @@ def _ticks(low: float, high: float, unit: str) -> list[float]:
     return [index * step for index in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def _value_axis(frame: PlotFrame, ticks: Sequence[float], unit: str, metric: str) -> list[Markup]:
+def _value_axis(y: _Scale, ticks: Sequence[float], unit: str, metric: str) -> list[Markup]:
     line = Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>')
     # At the right, beside the newest runs, which a narrow screen shows first.
     text = Markup('<text x="{}" y="{}" text-anchor="start">{}</text>')
     marks: list[Markup] = []
     for tick, words in zip(ticks, formats.quantities(ticks, unit, metric=metric)):
-        y = frame.y(tick)
-        marks += [line.format(_LEFT, _WIDTH - _RIGHT, y, y), text.format(_WIDTH - _RIGHT + 8, y + 4, words)]
+        height = y(tick)
+        marks += [
+            line.format(_LEFT, _WIDTH - _RIGHT, height, height),
+            text.format(_WIDTH - _RIGHT + 8, height + 4, words),
+        ]
     return marks
 
 
-def _date_axis(frame: PlotFrame, points: Sequence[TrendPoint]) -> list[Markup]:
+def _date_axis(x: _Scale, points: Sequence[TrendPoint]) -> list[Markup]:
     places = sorted({round(index) for index in np.linspace(0, len(points) - 1, min(5, len(points)))})
     text = Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>')
     return [
         text.format(
-            frame.x(at),
+            x(at),
             _HEIGHT - 28,
             "start" if at == 0 else "end" if at == len(points) - 1 else "middle",
             day(points[at].started_at),
@@ -257,39 +256,39 @@ def _date_axis(frame: PlotFrame, points: Sequence[TrendPoint]) -> list[Markup]:
     ]
 
 
-def _intervals(frame: PlotFrame, points: Sequence[TrendPoint], low: float, high: float) -> list[Markup]:
+def _intervals(x: _Scale, y: _Scale, points: Sequence[TrendPoint], low: float, high: float) -> list[Markup]:
     line = Markup('<line class="reach" x1="{0}" x2="{0}" y1="{1}" y2="{2}"/>')
     marks = []
     for index, point in enumerate(points):
         if point.interval is not None and None not in point.interval:
             ends = [min(max(float(end or 0.0), low), high) for end in point.interval]
-            marks.append(line.format(frame.x(index), frame.y(ends[0]), frame.y(ends[1])))
+            marks.append(line.format(x(index), y(ends[0]), y(ends[1])))
     return marks
 
 
-def _drawn_levels(frame: PlotFrame, levels: Sequence[LevelLine], own: str | None) -> list[Markup]:
+def _drawn_levels(x: _Scale, y: _Scale, levels: Sequence[LevelLine], own: str | None) -> list[Markup]:
     level_line = Markup('<line class="level" x1="{}" x2="{}" y1="{}" y2="{}"/>')
     change_line = Markup('<line class="change {0}" x1="{1}" x2="{1}" y1="{2}" y2="{3}"/>')
     label = Markup('<text class="commit{}" x="{}" y="{}" text-anchor="{}">{}</text>')
     marks = []
     for number, level in enumerate(levels):
-        y = frame.y(level.value)
-        marks.append(level_line.format(frame.x(level.start - 0.5), frame.x(level.end - 0.5), y, y))
+        start, height = x(level.start - 0.5), y(level.value)
+        marks.append(level_line.format(start, x(level.end - 0.5), height, height))
         if level.direction:
-            x = frame.x(level.start - 0.5)
-            anchor = "end" if x > _WIDTH - 110 else "start"
+            anchor = "end" if start > _WIDTH - 110 else "start"
             paler = "" if own is None or level.label == own else " other"
-            marks.append(change_line.format(level.direction + paler, x, _TOP - 6, _HEIGHT - _BOTTOM))
+            marks.append(change_line.format(level.direction + paler, start, _TOP - 6, _HEIGHT - _BOTTOM))
             marks.append(
                 label.format(
-                    paler, x + (-4 if anchor == "end" else 4), _TOP + 2 + 12 * (number % 2), anchor, level.label
+                    paler, start + (-4 if anchor == "end" else 4), _TOP + 2 + 12 * (number % 2), anchor, level.label
                 )
             )
     return marks
 
 
 def _dots(
-    frame: PlotFrame,
+    x: _Scale,
+    y: _Scale,
     points: Sequence[TrendPoint],
     unit: str,
     metric: str,
@@ -306,7 +305,7 @@ def _dots(
     for index, (point, value) in enumerate(zip(points, words)):
         inside = min(max(point.value, low), high)
         title = f"{value} · {day(point.started_at)} · {clean(short(point.commit))}"
-        drawn = dot.format("" if inside == point.value else " wild", frame.x(index), frame.y(inside), radius, title)
+        drawn = dot.format("" if inside == point.value else " wild", x(index), y(inside), radius, title)
         address = link(point) if link else Words("")
         marks.append(linked.format(address, title, drawn) if address else drawn)
     return marks
