@@ -75,7 +75,11 @@ def publish(artifact: Path | None, request: PublishRequest, doors: Doors) -> int
         artifacts = read_artifacts(testbeds, partial(check_below, artifact))
     else:
         forge = connect(event, token, sleep=doors.sleep, clock=doors.clock)
-        source = partial(_fetched, forge, event, request.key) if artifact is None else partial(check_below, artifact)
+        source: Callable[[str], Path | bytes] = (
+            (lambda testbed: fetch_artifact(forge, event, key_of(request.key, testbed)))
+            if artifact is None
+            else partial(check_below, artifact)
+        )
         artifacts = read_artifacts(testbeds, source, cancelled=event.measured in CANCELLED)
         case = open_case(event, token, forge, artifacts, lambda: obeys_comments(forge, request.root, doors.environ))
     published = judge_artifacts(artifacts, case, request, doors, open_keeper(case, request, doors))
@@ -92,10 +96,6 @@ def publish(artifact: Path | None, request: PublishRequest, doors: Doors) -> int
     if published.error is not None:
         raise published.error
     return published.exit_code
-
-
-def _fetched(forge: Forge, event: CiEvent, key: str, testbed: str) -> bytes:
-    return fetch_artifact(forge, event, key_of(key, testbed))
 
 
 def judge_artifacts(
@@ -160,7 +160,7 @@ def _worded(
         # Numbers only work in the one comment that `perfgate command` reads, and if one testbed counts its causes there.
         is_numbered = request.name == DEFAULT_KEY and not artifact.testbed and can_hold(accepts)
         accepts = accepts if is_numbered else []
-        context = replace(context, accept_order=partial(_numbered_order if is_numbered else _named_order, case))
+        context = replace(context, accept_order=_orders(case, is_numbered=is_numbered))
     page = None
     if (request.out is not None or keeper) and documents is not None and decision.procedure.name != "none":
         page = render_html(decision, documents.base, documents.head, request.language)
@@ -175,14 +175,18 @@ def _worded(
     return judged.worded(budget=budget)
 
 
-def _numbered_order(case: PublishCase, number: int, metrics: Sequence[str]) -> str:  # noqa: ARG001 - the comment's state has them
-    """The order to accept a cause by its number. For a fork it names the commit, because the fork's owner can move its head."""
+def _orders(case: PublishCase, *, is_numbered: bool) -> Callable[[int, Sequence[str]], str | None]:
+    """A function from a cause to the order to accept it: by its number, whose metrics the comment's state has, or by metrics.
+
+    With a number it names the commit of a fork alone, because the fork's owner can move its head.
+    """
+    head = case.event.head_sha
     from_fork = case.change is None or case.change.from_fork is not False
-    return numbered_order(number, case.event.head_sha if from_fork else None)
 
+    def order(number: int, metrics: Sequence[str]) -> str | None:
+        return numbered_order(number, head if from_fork else None) if is_numbered else accept_order(head, metrics)
 
-def _named_order(case: PublishCase, number: int, metrics: Sequence[str]) -> str | None:  # noqa: ARG001 - as above
-    return accept_order(case.event.head_sha, metrics)
+    return order
 
 
 def obeys_comments(forge: Forge, root: Path, environ: Mapping[str, str]) -> bool:

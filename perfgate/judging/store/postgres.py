@@ -86,9 +86,9 @@ class PostgresDatabase:
                 place=self.name,
                 error=error,
             ) from error
-        sa.event.listen(engine, "connect", _note_process)
-        sa.event.listen(engine, "checkout", _refuse_inherited)
-        weakref.finalize(self, _close, engine, os.getpid())
+        _leave_inherited(engine)
+        process = os.getpid()
+        weakref.finalize(self, lambda: engine.dispose(close=os.getpid() == process))
         return engine
 
 
@@ -216,16 +216,15 @@ def _is_of(trouble: DatabaseTrouble, state: str, text: str) -> bool:
     return any(word in text for word in trouble.words)
 
 
-def _note_process(_connection: Any, record: Any) -> None:
-    record.info["process"] = os.getpid()
-
-
-def _refuse_inherited(_connection: Any, record: Any, proxy: Any) -> None:
+def _leave_inherited(engine: sa.Engine) -> None:
     """Leave a connection to the process that opened it (SQLAlchemy, "Using Connection Pools with Multiprocessing")."""
-    if record.info["process"] != os.getpid():
-        record.dbapi_connection = proxy.dbapi_connection = None
-        raise sa.exc.DisconnectionError("this connection belongs to another process")
 
+    @sa.event.listens_for(engine, "connect")
+    def note_process(_connection: Any, record: Any) -> None:
+        record.info["process"] = os.getpid()
 
-def _close(engine: sa.Engine, process: int) -> None:
-    engine.dispose(close=os.getpid() == process)
+    @sa.event.listens_for(engine, "checkout")
+    def refuse_inherited(_connection: Any, record: Any, proxy: Any) -> None:
+        if record.info["process"] != os.getpid():
+            record.dbapi_connection = proxy.dbapi_connection = None
+            raise sa.exc.DisconnectionError("this connection belongs to another process")

@@ -174,12 +174,37 @@ def open_engine(path: Path, *, keeps_connections: bool = False) -> sa.Engine:
     engine = sa.create_engine(
         sa.URL.create("sqlite", database=str(place)), connect_args={"timeout": BUSY_SECONDS}, **pool
     )
-    sa.event.listen(engine, "connect", _on_connect)
-    sa.event.listen(engine, "begin", _on_begin)
+
+    @sa.event.listens_for(engine, "connect")
+    def set_up(connection: Any, _record: Any) -> None:
+        # We begin transactions ourselves: the driver's begin as readers, and a reader that starts to write fails at once if
+        # another process has written since (SQLite documentation, isolation.html and lang_transaction.html).
+        connection.isolation_level = None
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA synchronous = FULL")
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
+        # A query sees one state of the file by itself, and a service reads a token for every request.
+        if connection.get_execution_options().get("immediate"):
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+
     if keeps_connections:
-        sa.event.listen(engine, "connect", partial(_note_file, place))
-        sa.event.listen(engine, "checkout", partial(_refuse_replaced, place))
+        _close_replaced(engine, place)
     return engine
+
+
+def _close_replaced(engine: sa.Engine, path: Path) -> None:
+    """Close a kept connection if a copy was restored in the meantime: it would go on in the file that is no longer there."""
+
+    @sa.event.listens_for(engine, "connect")
+    def note_file(_connection: Any, record: Any) -> None:
+        record.info["file"] = _identity(path)
+
+    @sa.event.listens_for(engine, "checkout")
+    def refuse_replaced(_connection: Any, record: Any, _proxy: Any) -> None:
+        if record.info["file"] != _identity(path):
+            raise sa.exc.DisconnectionError("another file has this name now")
 
 
 def create_file(path: Path) -> None:
@@ -251,30 +276,6 @@ def clear_errors(path: Path) -> Iterator[None]:
         raise kind(f"the store {path} cannot be used: {text}; {remedies[0]}") from error
 
 
-def _on_connect(connection: Any, _record: Any) -> None:
-    # We begin transactions ourselves: the driver's begin as readers, and a reader that starts to write fails at once if
-    # another process has written since (SQLite documentation, isolation.html and lang_transaction.html).
-    connection.isolation_level = None
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA synchronous = FULL")
-
-
-def _note_file(path: Path, _connection: Any, record: Any) -> None:
-    record.info["file"] = _identity(path)
-
-
-def _refuse_replaced(path: Path, _connection: Any, record: Any, _proxy: Any) -> None:
-    """Close a kept connection if a copy was restored in the meantime: it would go on in the file that is no longer there."""
-    if record.info["file"] != _identity(path):
-        raise sa.exc.DisconnectionError("another file has this name now")
-
-
 def _identity(path: Path) -> tuple[int, int]:
     status = path.stat()
     return status.st_dev, status.st_ino
-
-
-def _on_begin(connection: sa.Connection) -> None:
-    # A query sees one state of the file by itself, and a service reads a token for every request.
-    if connection.get_execution_options().get("immediate"):
-        connection.exec_driver_sql("BEGIN IMMEDIATE")

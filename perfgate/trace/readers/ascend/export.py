@@ -144,7 +144,7 @@ class _Export:
                 self._computed(tasks.select(of_kernels), computing.select(of_kernels)),
                 self._communicated(collectives),
             )
-            kernels = _in_order(joined_tables(parts), _steps(work, events, marks))
+            kernels = _with_steps(joined_tables(parts), work, events, marks)
         return Timeline(
             rank=rank if rank is not None and rank >= 0 else None,
             device=device,
@@ -417,17 +417,15 @@ def _numbered(numbers: dict[_Value, int], values: Sequence[_Value], rows: Codes)
     return Packed.of(codes[rows])
 
 
-def _steps(work: EventTable, events: EventTable, marks: Sequence[StepMark]) -> IntColumn:
-    """The number of the step that launched each kernel, a column that only the CSV tables have."""
+def _with_steps(
+    kernels: KernelTable, work: EventTable, events: EventTable, marks: Sequence[StepMark]
+) -> KernelTable:
+    """Kernels by their start, each with the step that launched it: a column that only the CSV tables have."""
     owners = span_of(work, windows_of(marks), launches=events.of_kind("runtime"))
     numbers = [NO_NUMBER if mark.number is None else mark.number for mark in marks]
-    return np.array([*numbers, NO_NUMBER])[np.where(owners == OUTSIDE, -1, owners)]
-
-
-def _in_order(kernels: KernelTable, steps: IntColumn) -> KernelTable:
-    """Kernels by their start, each with its step."""
-    numbers = Columns({**kernels.numbers.packed, "step": Packed.of(steps)}, Packed.unpacked)
-    return replace(kernels, numbers=numbers).select(np.argsort(kernels.start, kind="stable"))
+    steps = np.array([*numbers, NO_NUMBER])[np.where(owners == OUTSIDE, -1, owners)]
+    columns = Columns({**kernels.numbers.packed, "step": Packed.of(steps)}, Packed.unpacked)
+    return replace(kernels, numbers=columns).select(np.argsort(kernels.start, kind="stable"))
 
 
 def _first(columns: TableColumns, names: Sequence[str]) -> Packed:

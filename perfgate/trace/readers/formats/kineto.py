@@ -160,9 +160,12 @@ def _spans(path: Path) -> _Spans:
     allocations = _allocations(others)
     spans = spans.with_others(allocations)
     by_category = texts.judged(
-        spans.category, lambda code: _kind_of_category(texts.words[code]), otherwise=_OTHER, dtype=np.uint8
+        spans.category,
+        lambda code: KIND_CODES[_kind_of_category(texts.words[code]) or "other"],
+        otherwise=_OTHER,
+        dtype=np.uint8,
     )
-    unknown = texts.flagged(spans.category, lambda word: not _is_known(word))
+    unknown = texts.flagged(spans.category, lambda word: word != "" and _kind_of_category(word) is None)
     on_device = _told_to_run_on_a_device(spans, unknown)
     by_category[on_device] = KIND_CODES["compute"]
     correlation = _correlations(spans, read_arrows, np.flatnonzero(one_of(by_category, _LAUNCHING)))
@@ -292,15 +295,10 @@ _ADDED_BY_NAME: tuple[tuple[EventKind, EventKind | None], ...] = (
 )
 
 
-def _kind_of_category(word: str) -> int:
+def _kind_of_category(word: str) -> EventKind | None:
+    """None for a category that is not known."""
     category = word.lower()
-    if category.endswith(RUNTIME_CATEGORIES):
-        return KIND_CODES["runtime"]
-    return KIND_CODES[KIND_OF_CATEGORY.get(category, "other")]
-
-
-def _is_known(word: str) -> bool:
-    return not word or word.lower() in KIND_OF_CATEGORY or word.lower().endswith(RUNTIME_CATEGORIES)
+    return "runtime" if category.endswith(RUNTIME_CATEGORIES) else KIND_OF_CATEGORY.get(category)
 
 
 def _told_to_run_on_a_device(spans: ScannedEvents, unknown: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
