@@ -153,7 +153,6 @@ class OpCount(msgspec.Struct, frozen=True, kw_only=True):
 
     op: str
     count: int
-    copy_bytes: int = 0
     view: bool = False
     line: str | None = None
 

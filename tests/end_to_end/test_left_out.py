@@ -73,7 +73,7 @@ class Check(NamedTuple):
 
 def counted(clones: int, *, wavering: tuple[str, ...] = (), low: int = 2) -> CounterSet:
     """Return what one call counts: ``clones`` copies, two products of which ``low`` are of low precision."""
-    ops = [OpCount(op="aten::mm", count=2), OpCount(op="aten::clone", count=clones, copy_bytes=1000 * clones)]
+    ops = [OpCount(op="aten::mm", count=2), OpCount(op="aten::clone", count=clones)]
     sites = [
         CounterSite(metric="counters.framework_ops", name="aten::mm", count=2, line="model.py:3", code="x @ w"),
         CounterSite(metric="counters.low_precision_ops", name="aten::mm", count=low, line="model.py:3", code="x @ w"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from perfgate.catalogue.lookup import is_known, metric
-from perfgate.catalogue.names import COPIES, DEFERRED_OPS, FLOPS, FRAMEWORK_OPS, LOW_PRECISION_OPS
+from perfgate.catalogue.names import DEFERRED_OPS, FLOPS, FRAMEWORK_OPS, LOW_PRECISION_OPS
 from perfgate.document.alignment import AlignedRow, TimedRow, align
 from perfgate.document.decision import Comparison, Outcome, Policy
 from perfgate.document.explanation import Aspect, OperatorDelta, Part, Replacement
@@ -22,7 +22,6 @@ MAX_PARTS = 12
 # How many times wider than the ranges of varying counts the gap between them must be.
 RANGES_APART = 2
 _ABSENT = OpCount(op="", count=0)
-_COPY_METRICS = (COPIES, "counters.noncontiguous_copies")
 # The aspect that the sites of a counter count, if it is not the operator's own calls.
 _ASPECTS: dict[str, Aspect] = {"memory.kept": "kept", "counters.repeat_saves": "saved", DEFERRED_OPS: "deferred"}
 # A call that runs none of them any more may not have computed its output.
@@ -302,13 +301,8 @@ def _sites(counters: CounterSet, metric: str) -> dict[str, list[CounterSite]]:
 def _sites_of_ops(ops: Iterable[OpCount]) -> Iterator[CounterSite]:
     """A document may hold for its operators only their counts and the line that runs each most often."""
     for op in ops:
-        if op.view:
-            continue
-        yield CounterSite(metric=FRAMEWORK_OPS, name=op.op, count=op.count, line=op.line)
-        if op.copy_bytes:
-            yield CounterSite(metric="counters.copy_bytes", name=op.op, count=op.copy_bytes, line=op.line)
-            for name in _COPY_METRICS:
-                yield CounterSite(metric=name, name=op.op, count=op.count, line=op.line)
+        if not op.view:
+            yield CounterSite(metric=FRAMEWORK_OPS, name=op.op, count=op.count, line=op.line)
 
 
 def _total(sites: Iterable[CounterSite]) -> int:

@@ -98,11 +98,8 @@ def _counter_set(
     tallies: list[CallTally], savings: list[Counter[Site]], *, workload: str, shape: str, root: Path
 ) -> CounterSet:
     last = tallies[-1]
-    copied = Counter[str]()
-    for site, size in last.sites(COPY_BYTES).items():
-        copied[site.name] += size
     ops = [
-        OpCount(op=op, count=count, copy_bytes=copied[op], view=op in last.views, line=last.line_of(op))
+        OpCount(op=op, count=count, view=op in last.views, line=last.line_of(op))
         for op, count in sorted(last.ops.items(), key=lambda item: (-item[1], item[0]))
         if count
     ]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from perfgate.document.run import CorrectnessResult, CounterSet, OpCount, RunDocument
+from perfgate.document.run import CorrectnessResult, CounterSet, CounterSite, OpCount, RunDocument
 from perfgate.document.samples import Arm, BlockColumns, Replicate, pack
 from tests.fakes.documents import make_run
 
@@ -110,6 +110,10 @@ def sides(
     return base, head
 
 
+# What each run of aten::clone adds to the counters of copies.
+COPIED = {"counters.copies": 1, "counters.copy_bytes": 1000}
+
+
 def counters(
     ops: dict[str, int],
     *,
@@ -127,11 +131,11 @@ def counters(
             "counters.copies": clones,
             "counters.copy_bytes": clones * 1000,
         },
-        ops=[
-            OpCount(
-                op=op, count=count, copy_bytes=1000 * count if op == "aten::clone" else 0, line=(lines or {}).get(op)
-            )
+        ops=[OpCount(op=op, count=count, line=(lines or {}).get(op)) for op, count in ops.items()],
+        sites=[
+            CounterSite(metric=metric, name=op, count=count * each, line=(lines or {}).get(op))
             for op, count in ops.items()
+            for metric, each in {"counters.framework_ops": 1, **(COPIED if op == "aten::clone" else {})}.items()
         ],
         unstable=list(ranges or ()),
         ranges=ranges or {},
