@@ -206,12 +206,13 @@ def _stored_runs(store: Store, project: str, base: RunDocument, names: tuple[str
             continue
         document = store.show(run.id)
         documents.update(dict.fromkeys(lacking, document))
-    same = [run for name, run in documents.items() if _measured_the_same(run, workloads[name])]
+    # A run that measured the workload by another file, or could not, requires nothing of it.
+    same = [
+        run
+        for name, run in documents.items()
+        if (name, workloads[name].sha256, None)
+        in ((record.name, record.sha256, record.error) for record in run.workloads)
+    ]
     return tuple({run.session.id: run for run in same}.values())
 
 
-def _measured_the_same(stored: RunDocument, workload: WorkloadRecord) -> bool:
-    return any(
-        (record.name, record.sha256, record.error) == (workload.name, workload.sha256, None)
-        for record in stored.workloads
-    )

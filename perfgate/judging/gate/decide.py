@@ -129,7 +129,15 @@ def decide(
         comparisons += recorded_times(evidence)
     deciding = deciding_steps(policy)
     failures = [*_failures(base, "base", deciding), *_failures(head, "head", deciding)]
-    failures += [_failure_of(failed) for failed in head.failed_pairs]
+    failures += [
+        Failure(
+            side=failed.side or "pair",
+            workload=failed.workload,
+            what="turns" if failed.side else f"pair {failed.pair}",
+            error=failed.error,
+        )
+        for failed in head.failed_pairs
+    ]
     tests = [] if incomparable else compare_operators(evidence, invalid=invalid)
     explained = [] if evidence.recorded else explanations(evidence, comparisons, tests, invalid=invalid)
     explained += explain_jobs(evidence, comparisons)
@@ -191,12 +199,6 @@ def decide(
         rounds=1 + max([len(head.earlier_sessions), *(replicate.round for replicate in head.replicates)]),
     )
     return with_findings(with_regressions(with_causes(decision, base, head)), base, head)
-
-
-def _failure_of(failed: FailedPair) -> Failure:
-    if failed.side is not None:
-        return Failure(side=failed.side, workload=failed.workload, what="turns", error=failed.error)
-    return Failure(side="pair", workload=failed.workload, what=f"pair {failed.pair}", error=failed.error)
 
 
 def decide_alone(head: RunDocument, *, policy: Policy) -> DecisionDocument:

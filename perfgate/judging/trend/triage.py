@@ -51,8 +51,9 @@ def with_triage(cause: TrendCause, series: Sequence[TrendSeries], triaged: Triag
     cause = msgspec.structs.replace(cause, triage=triage)
     if cause.standing == "resolved" and (state == "acknowledged" or (state == "new" and cause.news)):
         return msgspec.structs.replace(cause, suggests="fixed")
-    if triage and state == "fixed" and cause.standing in ("new", "open") and _is_measured_since(triage, entries[0]):
-        return msgspec.structs.replace(cause, suggests="new")
+    if triage and state == "fixed" and cause.standing in ("new", "open"):
+        is_measured_since = moment(entries[0].points[-1].started_at) > moment(triage.changed_at)
+        return msgspec.structs.replace(cause, suggests="new") if is_measured_since else cause
     return cause
 
 
@@ -94,5 +95,3 @@ def _commits(change: TrendChange) -> set[str | None]:
     return {change.first_bad, *(label.commit for label in change.commits)}
 
 
-def _is_measured_since(triage: Triage, series: TrendSeries) -> bool:
-    return moment(series.points[-1].started_at) > moment(triage.changed_at)

@@ -98,7 +98,9 @@ def dot_strip(effects: Sequence[float], noise: Sequence[float], tolerance: float
     parts += _dots(effects, x, top=12, height=(bottom - 20) * 0.6, name="head")
     parts += _dots(noise, x, top=20 + (bottom - 20) * 0.62, height=(bottom - 20) * 0.3, name="noise")
     parts.append(Markup('<line class="axis" x1="0" x2="{0}" y1="{1}" y2="{1}"/>').format(_PLOT_WIDTH, bottom))
-    for share in _share_ticks(scale):
+    shares = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+    step = next((share for share in shares if scale / share < 2.4), scale / 2)
+    for share in (step * number for number in range(-int(scale / step), int(scale / step) + 1)):
         parts.append(_tick(x(share), bottom, str(formats.directed_percent(share, "s")) if share else "0"))
     return Markup("").join([*parts, Markup("</svg>")])
 
@@ -158,11 +160,6 @@ def _dots(
         )
         for index, value in enumerate(list(values)[:_MAX_DOTS])
     ]
-
-
-def _share_ticks(scale: float) -> list[float]:
-    step = next((s for s in (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if scale / s < 2.4), scale / 2)
-    return [step * k for k in range(-int(scale / step), int(scale / step) + 1)]
 
 
 def _tick(x: float, bottom: int, text: str) -> Markup:
