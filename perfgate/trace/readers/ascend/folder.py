@@ -10,7 +10,7 @@ from typing import TypeVar
 from perfgate.document.message import Message
 from perfgate.trace.model.events import EventTable
 from perfgate.trace.model.kernel_table import KernelTable, joined_tables
-from perfgate.trace.model.recording import Recording
+from perfgate.trace.model.recording import Recording, Timeline
 from perfgate.trace.readers.ascend.about import RecordingAbout, read_about
 from perfgate.trace.readers.ascend.communication import (
     read_collectives,
@@ -21,7 +21,7 @@ from perfgate.trace.readers.ascend.communication import (
 from perfgate.trace.readers.ascend.export import read_export
 from perfgate.trace.readers.ascend.layout import OUTPUT, TRACE_VIEWS
 from perfgate.trace.readers.ascend.tables import Tables
-from perfgate.trace.readers.ascend.timeline import DeviceEvents, device_events, events_of_tables
+from perfgate.trace.readers.ascend.timeline import device_timelines, events_of_tables
 from perfgate.trace.readers.ascend.view import read_view
 
 _Item = TypeVar("_Item")
@@ -98,9 +98,8 @@ def _rank_of_export(output: Path, about: RecordingAbout, tables: Tables, databas
     exported, environment, settings = read_export(database)
     timelines = []
     for own in exported:
-        events = DeviceEvents(own.device, own.events, own.readings)
         rank = own.rank if about.rank is None else about.rank
-        tabled = tables.timeline(rank, events, alone=len(exported) == 1)
+        tabled = tables.timeline(rank, own, alone=len(exported) == 1)
         timelines.append(
             replace(
                 tabled,
@@ -124,21 +123,21 @@ def _rank_of_export(output: Path, about: RecordingAbout, tables: Tables, databas
     return Recording(output, _FORMAT, tuple(timelines), about.software, settings, environment, tables.absent)
 
 
-def _devices(views: Sequence[Path], tables: Tables) -> list[DeviceEvents]:
+def _devices(views: Sequence[Path], tables: Tables) -> list[Timeline]:
     """The events of each device, from the timelines if there are any, else from the tables."""
     devices = []
     if views:
         kernels = joined_tables(list(tables.kernels.values()) or [KernelTable.of(())])
-        devices = [device for path in views for device in device_events(read_view(path), kernels)]
+        devices = [device for path in views for device in device_timelines(read_view(path), kernels)]
     numbers = tables.devices()
     if not devices:
         present = {*tables.kernels, *tables.tasks} - {None} or numbers or {None}
         return [
-            DeviceEvents(number, _events_of_tables(tables, number))
+            Timeline(None, number, _events_of_tables(tables, number))
             for number in sorted(present, key=lambda number: number or 0)
         ]
     if len(devices) == 1 and devices[0].device is None and len(numbers) == 1:
-        return [devices[0]._replace(device=next(iter(numbers)))]
+        return [replace(devices[0], device=next(iter(numbers)))]
     return devices
 
 

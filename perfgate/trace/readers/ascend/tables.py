@@ -31,7 +31,7 @@ from perfgate.trace.readers.ascend.cache_rates import with_cache_rates
 from perfgate.trace.readers.ascend.columns import NO_TEXT, Kind, TableColumns, columns_of
 from perfgate.trace.readers.ascend.files import MAX_ROWS, Device, by_device, clean_cell, rows_of
 from perfgate.trace.readers.ascend.kernels import read_kernels
-from perfgate.trace.readers.ascend.timeline import DeviceEvents, task_events
+from perfgate.trace.readers.ascend.timeline import task_events
 
 _Item = TypeVar("_Item")
 _Reader = Callable[[Path], Iterable[tuple[Device, _Item]]]
@@ -101,8 +101,11 @@ class Tables:
             if self._steps:
                 self.absent.pop("steps", None)
 
-    def timeline(self, rank: int | None, own: DeviceEvents, *, alone: bool) -> Timeline:
-        """The timeline of a device; with ``alone``, rows that name no device belong to it."""
+    def timeline(self, rank: int | None, own: Timeline, *, alone: bool) -> Timeline:
+        """The events and counters of a device with its rows of the tables.
+
+        With ``alone``, rows that name no device belong to it.
+        """
         device, events = own.device, own.events
         steps, kernels = _of(self._steps, device, alone), _of(self.kernels, device, alone)
         return Timeline(

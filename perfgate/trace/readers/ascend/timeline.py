@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +24,7 @@ from perfgate.trace.model.kernel_names import type_by_name
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.packed import NO_NUMBER, Packed
 from perfgate.trace.model.readings import Readings
+from perfgate.trace.model.recording import Timeline
 from perfgate.trace.readers.ascend.kinds import (
     COLLECTIVES,
     HARDWARE,
@@ -45,24 +44,16 @@ _BINARY = re.compile(r"([A-Za-z]\w*?)_[0-9a-f]{32}(?:_|$)")
 _Mask = npt.NDArray[np.bool_]
 
 
-class DeviceEvents(NamedTuple):
-    """The events of the host and of one device, None if the file names no device; and the device's counters over time."""
+def device_timelines(view: View, kernels: KernelTable) -> list[Timeline]:
+    """The events and counters of every device of a timeline; of the host alone if there is no device.
 
-    device: int | None
-    events: EventTable
-    readings: Mapping[str, Readings] = MappingProxyType({})
-
-
-def device_events(view: View, kernels: KernelTable) -> list[DeviceEvents]:
-    """The events of every device of a timeline; of the host alone if there is no device.
-
-    ``kernels`` come from the tables of all its devices; they give types and exact times.
+    The device is None if the file names none. ``kernels`` come from the tables of all its devices; they give types and exact times.
     """
     tracks = _Tracks(view)
     events = replace(view.events, kind=_kinds(view, tracks), correlation=_correlations(view, tracks))
     events = replace(_with_types(events, kernels), tracks=_track_names(view))
     return [
-        DeviceEvents(device, events.on_tracks(tracks.of_device(device)), tracks.readings[device])
+        Timeline(None, device, events.on_tracks(tracks.of_device(device)), readings=tracks.readings[device])
         for device in sorted(tracks.readings, key=lambda device: -1 if device is None else device)
     ]
 

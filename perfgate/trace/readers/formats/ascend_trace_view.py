@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from perfgate.document.message import Message
 from perfgate.trace.model.patterns import lazy_pattern
-from perfgate.trace.model.recording import Recording, Timeline
+from perfgate.trace.model.recording import Recording
 from perfgate.trace.model.steps import MarkedSteps
 from perfgate.trace.scanner.chrome_events import looks_like
 from perfgate.trace.scanner.compressed import bare_name, is_json
@@ -34,22 +35,13 @@ def files(path: Path) -> list[Path]:
 def read(path: Path) -> Recording:
     """The events of each device. Raises DocumentError, which names the fault, its place and the next step."""
     from perfgate.trace.model.kernel_table import KernelTable
-    from perfgate.trace.readers.ascend.timeline import device_events
+    from perfgate.trace.readers.ascend.timeline import device_timelines
     from perfgate.trace.readers.ascend.view import read_view
 
-    timelines = (
-        Timeline(
-            rank=None,
-            device=device.device,
-            events=device.events,
-            steps=MarkedSteps.of(device.events),
-            readings=device.readings,
-        )
-        for device in device_events(read_view(path), KernelTable.of(()))
-    )
+    timelines = device_timelines(read_view(path), KernelTable.of(()))
     return Recording(
         path=path,
         format="ascend-trace-view",
-        timelines=tuple(timelines),
+        timelines=tuple(replace(timeline, steps=MarkedSteps.of(timeline.events)) for timeline in timelines),
         absent={"kernels": Message("notes.look-in-folder")},
     )
