@@ -156,17 +156,17 @@ def _section(parts: list[_Part], left_out: list[str]) -> str:
 
 
 def _folds(parts: list[_Part]) -> list[str]:
-    return [_folded(list(fold)) for _, fold in groupby(parts, key=lambda part: part.fold or part.title)]
-
-
-def _folded(parts: Sequence[_Part]) -> str:
-    """The parts of one fold under one summary; a part without a fold as it is."""
-    first, *others = parts
-    if not first.fold:
-        return first.text
-    summary = " · ".join(part.summary for part in parts)
-    texts = [first.text, *(f"**{part.summary}**\n\n{part.text}" for part in others)]
-    return "\n\n".join([f"<details><summary>{summary}</summary>", *texts, "</details>"])
+    """The parts of each fold under one summary; a part without a fold as it is."""
+    folds = []
+    for _, fold in groupby(parts, key=lambda part: part.fold or part.title):
+        first, *others = fold
+        if not first.fold:
+            folds.append(first.text)
+            continue
+        summary = " · ".join(part.summary for part in (first, *others))
+        texts = [first.text, *(f"**{part.summary}**\n\n{part.text}" for part in others)]
+        folds.append("\n\n".join([f"<details><summary>{summary}</summary>", *texts, "</details>"]))
+    return folds
 
 
 def tidied(text: str) -> str:
