@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import COMMAND_LINES
 from perfgate.document.decision import Comparison, Outcome, Policy
 from perfgate.document.job import PYTHON_LINES, Turn
 from perfgate.document.message import Message
-from perfgate.judging.gate.comparison import ShapePlace, comparison, configured_tolerance, relative_change, rounded
+from perfgate.judging.gate.comparison import ShapePlace, comparison, relative_change, rounded, tolerance
 
 # The fewest runs of a side that show whether the count repeats.
 FEWEST_COUNTED = 2
