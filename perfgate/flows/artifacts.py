@@ -53,6 +53,18 @@ class PruneRequest:
     larger_than: int | None = None
     dry_run: bool = False
 
+    def limits(self, config: Config) -> tuple[timedelta | None, int | None]:
+        """The age and the bytes above which artifacts may go, None for no limit. Raises UsageError if there is neither."""
+        days, gigabytes = config.artifacts.keep_days, config.artifacts.keep_gb
+        older_than = self.older_than or (timedelta(days=days) if days else None)
+        larger_than = self.larger_than or (int(gigabytes * 1e9) or None)
+        if older_than is None and larger_than is None:
+            raise UsageError(
+                "nothing says what may be removed; give --older-than 90d or --larger-than 20GB, or set keep_days or keep_gb "
+                "under [artifacts] in perfgate.toml"
+            )
+        return older_than, larger_than
+
 
 def upload(root: Path, folder: Path, doors: Doors, sending: Sending) -> tuple[ArtifactStore, KeptArtifacts]:
     """Keep the artifacts of a run or check folder of this project. Raises UsageError in the CI job of a change request."""
@@ -85,38 +97,34 @@ def prune(request: PruneRequest, doors: Doors, progress: Progress) -> PrunedArti
     """
     refuse_change_request(doors.environ)
     config = load_config(request.root, environ=doors.environ, needs_workload=False)
-    days, gigabytes = config.artifacts.keep_days, config.artifacts.keep_gb
-    older_than = request.older_than or (timedelta(days=days) if days else None)
-    larger_than = request.larger_than or (int(gigabytes * 1e9) or None)
-    if older_than is None and larger_than is None:
-        raise UsageError(
-            "nothing says what may be removed; give --older-than 90d or --larger-than 20GB, or set keep_days or keep_gb under "
-            "[artifacts] in perfgate.toml"
-        )
+    older_than, larger_than = request.limits(config)
     store, now = _store(config, doors), _now(doors)
     progress.status(sentence("reading what is kept in {place}", place=store.name))
     sets = store.sets(config.project)
     runs = open_project_store(config, doors.environ)
-    retained = retained_runs(config, runs, progress, seconds_since_1970=doors.clock()) if sets else frozenset()
-    expired = expired_sets(sets, retained, now, older_than=older_than, larger_than=larger_than)
+    runs_that_stay = retained_runs(config, runs, progress, seconds_since_1970=doors.clock()) if sets else frozenset()
+    expired, retained, larger_by = expired_sets(
+        sets, runs_that_stay, now, older_than=older_than, larger_than=larger_than
+    )
+    removed_bytes = sum(one.bytes for one in expired)
     unfinished = store.unfinished(config.project, now - _ABANDONED)
     if not request.dry_run:
-        gone = [*(one.id for one in expired.sets), *unfinished]
+        gone = [*(one.id for one in expired), *unfinished]
         for number, set_id in enumerate(gone, 1):
             progress.status(sentence("removing {number} of {sets}", number=number, sets=len(gone)))
             store.remove(config.project, set_id)
         if gone and (ledger := runs.ledger()) is not None:
-            ledger.record("artifacts pruned", config.project, f"{len(gone)} sets, {expired.removed_bytes} bytes")
-    stay = [one for one in sets if one not in expired.sets]
+            ledger.record("artifacts pruned", config.project, f"{len(gone)} sets, {removed_bytes} bytes")
+    stay = [one for one in sets if one not in expired]
     return PrunedArtifacts(
         project=config.project,
-        removed=expired.sets,
-        removed_bytes=expired.removed_bytes,
+        removed=expired,
+        removed_bytes=removed_bytes,
         unfinished=len(unfinished),
         stay=len(stay),
         stay_bytes=sum(one.bytes for one in stay),
-        retained=expired.retained,
-        larger_by=expired.larger_by,
+        retained=retained,
+        larger_by=larger_by,
         dry_run=request.dry_run,
     )
 
