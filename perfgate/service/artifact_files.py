@@ -6,7 +6,6 @@ Only files that the record of a set lists can be requested, by a caller who may 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from http import HTTPStatus
 from itertools import chain
 from mimetypes import guess_type

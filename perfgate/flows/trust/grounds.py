@@ -11,7 +11,7 @@ from perfgate.config import CONFIG_NAME, Config, load_config
 from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.document.message import Message
-from perfgate.document.run import RunDocument, WorkloadRecord
+from perfgate.document.run import RunDocument
 from perfgate.errors import DocumentError, ForgeGoneError, StoreError
 from perfgate.flows.shared.reads import files_read_on_main, like_those
 from perfgate.flows.shared.store import open_project_store, stored_history

@@ -33,7 +33,7 @@ from perfgate.document.decision import (
 from perfgate.document.files import content_sha256, read_decision, read_run
 from perfgate.document.history import History, read_history
 from perfgate.document.message import Message
-from perfgate.document.run import FROM_PROFILE, ErrorDetail, FailedPair, RunDocument, Side, Source
+from perfgate.document.run import FROM_PROFILE, ErrorDetail, RunDocument, Side, Source
 from perfgate.document.testbed import Environment
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.causes import with_causes

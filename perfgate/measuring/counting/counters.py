@@ -13,7 +13,6 @@ import msgspec
 
 from perfgate.document.run import CallRow, CounterSet, CounterSite, OpCount
 from perfgate.measuring.counting.tally import (
-    COPY_BYTES,
     FRAMEWORK_OPS,
     AllocatedBlock,
     CallTally,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfgate.document.conditions import BUSY
-from perfgate.document.trend import NotLookedAt, TrendCause, TrendDocument
+from perfgate.document.trend import TrendCause, TrendDocument
 from perfgate.judging.report.render.comment import tidied
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers

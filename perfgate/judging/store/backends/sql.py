@@ -6,7 +6,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from itertools import repeat
 from pathlib import Path
 from typing import Any

@@ -8,7 +8,6 @@ from datetime import timedelta
 from perfgate.document.clocks import CLOCK_SLACK
 from perfgate.document.conditions import BUSY
 from perfgate.document.history import StoredRun, moment
-from perfgate.document.message import Message
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import RunHealth, TestbedSpan
 from perfgate.judging.report.render import trend_svg
