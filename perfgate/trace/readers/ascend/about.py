@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,21 +43,21 @@ def read_about(folder: Path) -> RecordingAbout:
     metadata = decode_file(path, dict[str, Any]) if path.is_file() else {}
     world_size = member(metadata, "distributed_args").get("world_size")
     versions = {"torch_npu": info.get("torch_npu_version"), "cann": info.get("cann_version")}
+    # The rank is a number in 2025-01, a text in CANN 8.3; -1 means none.
+    ranks = (str(candidate) for candidate in (info.get("rank_id"), rank))
+    communicators = [entry for entry in member(metadata, "parallel_group_info").values() if isinstance(entry, dict)]
     return RecordingAbout(
-        rank=_rank(info.get("rank_id"), rank),
+        rank=next((int(text) for text in ranks if text.isdecimal() and len(text) < 10), None),
         # torch_npu writes "not known" if it finds no CANN.
         software={name: version for name, version in texts(versions).items() if version != "not known"},
         settings={**texts(settings), **read_cores(folder), **texts({"world_size": world_size})},
         environment=texts(member(metadata, "ENV_VARIABLES")),
-        groups=dict(_groups(member(metadata, "parallel_group_info"))),
+        groups={
+            str(entry.get("group_name")): tuple(rank for rank in entry["global_ranks"] if isinstance(rank, int))
+            for entry in communicators
+            if isinstance(entry.get("global_ranks"), list)
+        },
     )
-
-
-def _groups(communicators: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The framework's name and the ranks of each communicator."""
-    for entry in communicators.values():
-        if isinstance(entry, dict) and isinstance(entry.get("global_ranks"), list):
-            yield str(entry.get("group_name")), tuple(rank for rank in entry["global_ranks"] if isinstance(rank, int))
 
 
 def texts(values: Mapping[str, object]) -> dict[str, str]:
@@ -81,9 +81,3 @@ def _info(folder: Path) -> tuple[str | None, dict[str, Any]]:
         if match and path.is_file():
             return match[1], decode_file(path, dict[str, Any])
     return None, {}
-
-
-def _rank(*candidates: object) -> int | None:
-    """The first candidate that is a rank: a number in 2025-01, a text in CANN 8.3; -1 means none."""
-    texts = (str(candidate) for candidate in candidates)
-    return next((int(text) for text in texts if text.isdecimal() and len(text) < 10), None)
