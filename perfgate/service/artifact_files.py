@@ -130,7 +130,5 @@ def _shown(file: Artifact) -> dict[str, str]:
     }
 
 
-
-
 def _nothing() -> HTTPException:
     return HTTPException(HTTPStatus.NOT_FOUND, "no such artifact is kept, or no longer, or not for this token")

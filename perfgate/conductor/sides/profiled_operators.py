@@ -15,9 +15,9 @@ from perfgate.conductor.sides.stacks import SideStacks, StackFrame
 from perfgate.document.profile import ProfiledOperator
 from perfgate.errors import DocumentError
 from perfgate.trace.analysis.stacks import operators_above, project_places, stacks_of
-from perfgate.trace.model.stacks import Stacks
 from perfgate.trace.model.arithmetic import NOTHING_AROUND
 from perfgate.trace.model.recording import Timeline
+from perfgate.trace.model.stacks import Stacks
 
 _MOST_OPERATORS = 300
 # On a busy machine some calls hold times in which the thread did not run: so many interquartile ranges above the usual.

@@ -214,5 +214,3 @@ def _stored_runs(store: Store, project: str, base: RunDocument, names: tuple[str
         in ((record.name, record.sha256, record.error) for record in run.workloads)
     ]
     return tuple({run.session.id: run for run in same}.values())
-
-

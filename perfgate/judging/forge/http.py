@@ -120,9 +120,7 @@ class ForgeSession:
         answer = self._request("GET", path, (200, refused))
         return None if answer.status == refused else self._decode(answer.body, kind, path, field)
 
-    def pages(
-        self, path: str, kind: type[T], *, query: Query | None = None, field: str | None = None
-    ) -> Iterator[T]:
+    def pages(self, path: str, kind: type[T], *, query: Query | None = None, field: str | None = None) -> Iterator[T]:
         """Yield the elements of a list over all its pages; the list may be a field of each answer."""
         for answer in self._answers(path, query):
             elements: list[T] = self._decode(answer.body, list[kind], path, field)  # type: ignore[valid-type]  # made here, for msgspec
@@ -302,16 +300,16 @@ class ForgeSession:
 
     def _decode(self, body: bytes, kind: type[T], path: str, field: str | None = None) -> T:
         try:
-            if field is None:
-                return msgspec.json.decode(body, type=kind)
-            value: T = getattr(msgspec.json.decode(body, type=msgspec.defstruct("Answer", [(field, kind)])), field)
-            return value
+            answer = msgspec.json.decode(
+                body, type=kind if field is None else msgspec.defstruct("Answer", [(field, kind)])
+            )
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ForgeError(
                 "{path}: the answer is not what the API documents ({error}); is the API address right?",
                 path=path,
                 error=error,
             ) from None
+        return answer if field is None else getattr(answer, field)
 
 
 def _bounded(body: Mapping[str, Any], path: str) -> bytes:

@@ -375,8 +375,6 @@ def _led_by_counted(ranked: list[Cause]) -> list[Cause]:
     return [led(cause) for cause in ranked]
 
 
-
-
 def _with_aspects(merged: Mapping[_Key, Cause]) -> dict[_Key, Cause]:
     """The causes, with further aspects of an operator merged into its own cause on the same line.
 

@@ -344,7 +344,10 @@ def _compute_alike(pairs: Sequence[_StatisticsPair]) -> bool:
     # The share of a call that its thread computed; NaN if its time awake is unknown.
     shares = np.asarray(
         [
-            [math.nan if one.turnaround is None else float(np.median(one.cpu)) / math.exp(one.turnaround) for one in pair]
+            [
+                math.nan if one.turnaround is None else float(np.median(one.cpu)) / math.exp(one.turnaround)
+                for one in pair
+            ]
             for pair in pairs
         ]
     )

@@ -56,8 +56,6 @@ def skipped_because(
     return _worded(rules, len(changed)) if rules else None
 
 
-
-
 def _worded(rules: Iterable[str], count: int) -> Message:
     own = [rule for rule in rules if rule not in (*DOCUMENTATION, *CI_FILES, _SAME_CODE)]
     if own:

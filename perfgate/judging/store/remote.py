@@ -94,7 +94,10 @@ _ENVIRON = {
 
 
 def parse_location(location: str) -> tuple[str, str | None]:
-    """The branch and the remote, if it is named, of ``branch://NAME?remote=REMOTE``. Raises StoreError for a name that git would refuse."""
+    """The branch and the remote, if it is named, of ``branch://NAME?remote=REMOTE``.
+
+    Raises StoreError for a name that git would refuse.
+    """
     name, _, query = location.removeprefix(PREFIX).partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     remote = options.pop("remote", None)

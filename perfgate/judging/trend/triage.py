@@ -93,5 +93,3 @@ def expired(acceptances: Iterable[Acceptance], causes: Iterable[TrendCause], tod
 
 def _commits(change: TrendChange) -> set[str | None]:
     return {change.first_bad, *(label.commit for label in change.commits)}
-
-

@@ -23,9 +23,9 @@ from perfgate.measuring.counting.tally import Dispatched
 from perfgate.measuring.devices.device import Device
 from perfgate.trace.analysis.gaps import device_gaps
 from perfgate.trace.analysis.stacks import attributed_share, stacks_of
-from perfgate.trace.model.stacks import Stacks
 from perfgate.trace.model.arithmetic import Intervals, intersection, joined, union
 from perfgate.trace.model.spans import span_of
+from perfgate.trace.model.stacks import Stacks
 
 # Rows kept per shape. The rest is summed up, and the document has its number of rows.
 MAX_ROWS = 120

@@ -17,9 +17,9 @@ import numpy as np
 from perfgate.document.message import Message
 from perfgate.document.run import RowKind
 from perfgate.measuring.counting.tally import Dispatched, SourceLines
-from perfgate.trace.model.stacks import Stacks
 from perfgate.trace.model.arithmetic import NOTHING_AROUND, IntColumn, Intervals
 from perfgate.trace.model.events import KIND_CODES, NO_TEXT, EventTable
+from perfgate.trace.model.stacks import Stacks
 
 # The share of a call's dispatched operators, views aside, that must stand in every traced call again. In a compiled graph,
 # or if calls vary, the order is unreliable, and no line is better than a wrong one.

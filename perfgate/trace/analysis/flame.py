@@ -8,7 +8,6 @@ import numpy as np
 from perfgate.document.flame import NONE, FlameCosts, FlameTree
 from perfgate.trace.analysis.merged_stacks import STREAM, MergedStacks, merged_stacks
 from perfgate.trace.analysis.stacks import EventFrame, frame, requests_served
-from perfgate.trace.model.stacks import Stacks
 from perfgate.trace.model.arithmetic import (
     Codes,
     IntColumn,
@@ -17,6 +16,7 @@ from perfgate.trace.model.arithmetic import (
     totals_by_name,
 )
 from perfgate.trace.model.events import KINDS, NO_TEXT, EventTable
+from perfgate.trace.model.stacks import Stacks
 
 MOST_NODES = 100_000
 MOST_REQUESTS = 500

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from perfgate.errors import UsageError
 from perfgate.trace.analysis.stacks import frame, nearest_above
-from perfgate.trace.model.stacks import Stacks
 from perfgate.trace.model.arithmetic import (
     NOTHING_AROUND,
     CodeColumn,
@@ -21,6 +20,7 @@ from perfgate.trace.model.arithmetic import (
     totals_by_name,
 )
 from perfgate.trace.model.events import DEVICE_KINDS, EventKind, EventTable
+from perfgate.trace.model.stacks import Stacks
 
 NO_LAUNCHER = -1
 

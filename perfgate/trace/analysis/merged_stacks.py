@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.flame import FLAME_KINDS, NONE
-from perfgate.trace.model.stacks import Stacks, levels
 from perfgate.trace.model.arithmetic import NOTHING_AROUND, CodeColumn, Codes, group_rows, rows_by
 from perfgate.trace.model.events import KINDS
+from perfgate.trace.model.stacks import Stacks, levels
 from perfgate.trace.scanner.merging import CallTree, TreeNodes, can_merge
 
 # A stack of generated code may be as deep as Python allows; deeper frames count as time of the frame at this depth.

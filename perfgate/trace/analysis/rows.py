@@ -16,7 +16,6 @@ from perfgate.trace.analysis.gaps import device_gaps
 from perfgate.trace.analysis.lines import heaviest_names, launchers, launching_operators
 from perfgate.trace.analysis.operators import row_kind
 from perfgate.trace.analysis.stacks import frame, project_places, stacks_of_timeline
-from perfgate.trace.model.stacks import Stacks
 from perfgate.trace.model.arithmetic import (
     Codes,
     IntColumn,
@@ -31,6 +30,7 @@ from perfgate.trace.model.events import DEVICE_KINDS, KINDS, NO_TEXT, EventKind,
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.packed import NO_NUMBER
 from perfgate.trace.model.recording import Kernel, Timeline
+from perfgate.trace.model.stacks import Stacks
 
 if TYPE_CHECKING:
     from perfgate.document.flame import FlameUnit

@@ -30,7 +30,6 @@ from perfgate.trace.model.recording import (
 )
 from perfgate.trace.model.steps import MarkedSteps, StepMark
 
-
 # The number of the column of a ``Packed``, its lowest and its highest value.
 _StoredPacked = tuple[int, int, int]
 # The numbers of the columns of times and values, and the unit.

@@ -200,7 +200,7 @@ def alike_rows(chosen: npt.NDArray[np.bool_], *columns: Packed) -> list[npt.NDAr
     rows = np.flatnonzero(chosen)
     if not rows.size:
         return []
-    number = distinct_rows([column.select(rows) for column in columns]).of
+    _, number = distinct_rows([column.select(rows) for column in columns])
     return np.split(rows[np.argsort(number, kind="stable")], np.cumsum(np.bincount(number))[:-1])
 
 

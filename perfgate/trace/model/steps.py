@@ -125,9 +125,7 @@ def device_steps(
         # The window of a step whose start is not known is that of its work.
         windows.append(steps[-1] if start is not None else StepMark(mark.number, first_ns, last_ns))
     parts = iter(_parts(work, windows_of(windows), copies=copies))
-    return tuple(
-        ProfilerStep(step.number) if step.end_ns is None else _as_marked(next(parts), step) for step in steps
-    )
+    return tuple(ProfilerStep(step.number) if step.end_ns is None else _as_marked(next(parts), step) for step in steps)
 
 
 def _start(mark: StepMark, before: StepMark | None) -> int | None:

@@ -14,7 +14,6 @@ from perfgate.config import load_config
 from perfgate.document.history import Acceptance
 from perfgate.errors import UsageError
 from perfgate.flows.publish.command import run_command
-from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.publish.job import publish
 from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.shared.doors import Doors

@@ -276,5 +276,7 @@ def test_post__two_workload_sets__two_comments(room: Room) -> None:
     state = CommentState(run=1, attempt=1, head=HEAD, verdict="PASS", decided="PASS")
     for key in ("default", "training", "default"):
         line: str | None = marker(key)
-        post(room.forge(), 7, key, state, line or "", sleep=lambda seconds: None, turned="{} → {}".format, double=DOUBLE)
+        post(
+            room.forge(), 7, key, state, line or "", sleep=lambda seconds: None, turned="{} → {}".format, double=DOUBLE
+        )
     assert [comment.body.splitlines()[-1] for comment in room.fake.comments[7]] == ["default", "training"]

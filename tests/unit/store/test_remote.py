@@ -161,10 +161,7 @@ def test_find_link__clone_over_ssh_in_a_job_with_a_token__the_jobs_own_address(t
     clone = clone_of_empty_remote(tmp_path)
     git(clone, "remote", "set-url", "origin", origin)
     job = GitAccess("https://forge.example", "https://forge.example/team/model.git", "oauth2", "t")
-    assert (
-        find_link("x", None, StorePlace(clone, {}, job)).url
-        == "https://forge.example/team/model.git"
-    )
+    assert find_link("x", None, StorePlace(clone, {}, job)).url == "https://forge.example/team/model.git"
     assert find_link("x", None, StorePlace(clone, {})).url == origin
     elsewhere = GitAccess("https://other.example", "https://other.example/team/model.git", "oauth2", "t")
     assert find_link("x", None, StorePlace(clone, {}, elsewhere)).url == origin

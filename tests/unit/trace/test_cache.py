@@ -25,7 +25,6 @@ from perfgate.flows.trace.questions import ask_top
 from perfgate.trace.analysis import stacks as stacks_module
 from perfgate.trace.analysis.rows import top
 from perfgate.trace.analysis.stacks import stacks_of, stacks_of_timeline
-from perfgate.trace.model.stacks import Stacks
 from perfgate.trace.cache import recall, use_cache
 from perfgate.trace.cache.answers import kept_answer
 from perfgate.trace.cache.columns import ColumnWriter

@@ -47,8 +47,9 @@ def explain(
 ) -> str:
     """The text for a step by number or slug (``4``, ``s04``, ``top_ops``), a metric, a rule of findings, a limit, or a word.
 
-    ``device`` is the kind that the reader measures on, and ``limits`` are the settings of their project. A word is a title in any language, the last part of a name, or one of the glossary; if it matches several entries, they
-    are listed. Raises UsageError, with at most five similar known words, for anything else.
+    ``device`` is the kind that the reader measures on, and ``limits`` are the settings of their project.
+    A word is a title in any language, the last part of a name, or one of the glossary; if it matches
+    several entries, they are listed. Raises UsageError, with at most five similar known words, for anything else.
     """
     with speaking(language):
         return _explain(name.strip(), device, limits)

@@ -217,9 +217,7 @@ _FILTERS: dict[str, dict[str, Callable[..., object]]] = {
         "block": lambda text, lines=40: Markup("<pre>{}</pre>").format(
             "\n".join(clean(line, limit=240) for line in text.rstrip().splitlines()[-lines:])
         ),
-        "link": lambda url, text: (
-                Markup('<a href="{}">{}</a>').format(url, text) if is_linkable(url) else escape(text)
-            ),
+        "link": lambda url, text: Markup('<a href="{}">{}</a>').format(url, text) if is_linkable(url) else escape(text),
         "ready": Markup,
         "strong": lambda text: Markup("<strong>{}</strong>").format(text),
         "literal": lambda text: Markup("<code>{}</code>").format(clean(text)),

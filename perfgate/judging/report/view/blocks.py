@@ -169,5 +169,3 @@ def _accept_here(number: int, keys: Sequence[str], summary: Summary) -> str | No
     if folder is None or not keys or summary.decision.in_ci:
         return None
     return _accept_command([str(number), *(["--from", folder] if folder else [])], summary)
-
-

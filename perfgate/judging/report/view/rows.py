@@ -239,8 +239,6 @@ def stored_row(comparison: StoredComparison, beside: Sequence[float | None] = ()
     }
 
 
-
-
 def worded_account(summary: Summary) -> Values | None:
     """How the parts of the worst slower call add up to the measured difference, and its bottleneck; None unexplained."""
     explained = next((entry for entry in summary.decision.explanations if (entry.measured or 0.0) > 0), None)

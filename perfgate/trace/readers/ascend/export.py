@@ -417,9 +417,7 @@ def _numbered(numbers: dict[_Value, int], values: Sequence[_Value], rows: Codes)
     return Packed.of(codes[rows])
 
 
-def _with_steps(
-    kernels: KernelTable, work: EventTable, events: EventTable, marks: Sequence[StepMark]
-) -> KernelTable:
+def _with_steps(kernels: KernelTable, work: EventTable, events: EventTable, marks: Sequence[StepMark]) -> KernelTable:
     """Kernels by their start, each with the step that launched it: a column that only the CSV tables have."""
     owners = span_of(work, windows_of(marks), launches=events.of_kind("runtime"))
     numbers = [NO_NUMBER if mark.number is None else mark.number for mark in marks]

@@ -44,5 +44,3 @@ def _rank(output: Path, tables: Tables, settings: dict[str, str], views: list[Pa
     # msprof never writes the other parts that torch_npu has, so their absence needs no reason.
     absent = {name: reason for name, reason in rank.absent.items() if name in _TABLES}
     return replace(rank, absent=absent if views else {**absent, "host": Message("notes.no-msprof-timeline")})
-
-

@@ -47,7 +47,8 @@ _Mask = npt.NDArray[np.bool_]
 def device_timelines(view: View, kernels: KernelTable) -> list[Timeline]:
     """The events and counters of every device of a timeline; of the host alone if there is no device.
 
-    The device is None if the file names none. ``kernels`` come from the tables of all its devices; they give types and exact times.
+    The device is None if the file names none. ``kernels`` come from the tables of all its devices;
+    they give types and exact times.
     """
     tracks = _Tracks(view)
     events = replace(view.events, kind=_kinds(view, tracks), correlation=_correlations(view, tracks))

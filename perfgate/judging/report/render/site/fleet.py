@@ -110,8 +110,6 @@ def _ahead(runs: Sequence[StoredRun]) -> Words:
     return numbers.duration(most.total_seconds()) if most > CLOCK_SLACK else Words("")
 
 
-
-
 def _run(run: RunHealth, links: SiteLinks, root: Words) -> Mapping[str, object]:
     return {
         **health_cells(run),
