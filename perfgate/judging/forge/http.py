@@ -300,7 +300,7 @@ class ForgeSession:
 
     def _decode(self, body: bytes, kind: type[T], path: str, field: str | None = None) -> T:
         try:
-            answer = msgspec.json.decode(
+            answer: Any = msgspec.json.decode(
                 body, type=kind if field is None else msgspec.defstruct("Answer", [(field, kind)])
             )
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -309,7 +309,8 @@ class ForgeSession:
                 path=path,
                 error=error,
             ) from None
-        return answer if field is None else getattr(answer, field)
+        found: T = answer if field is None else getattr(answer, field)
+        return found
 
 
 def _bounded(body: Mapping[str, Any], path: str) -> bytes:

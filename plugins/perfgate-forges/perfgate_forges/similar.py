@@ -73,6 +73,10 @@ class _Pull(msgspec.Struct):
     user: User | None = None
 
 
+class _Permission(msgspec.Struct):
+    permission: str | None = None
+
+
 def connect_similar(event: CiEvent, token: str, dialect: SimilarDialect, *, sleep: Sleep, clock: Clock) -> SimilarForge:
     session = ForgeSession(
         event.api_url,
@@ -172,7 +176,8 @@ class SimilarForge(DialectForge):
     def may_push(self, login: str) -> bool:
         """Whether an account may push; Gitea answers this to the tokens of administrators of the repository alone."""
         path = f"{self._path}/collaborators/{quote(login, safe='')}/permission"
-        return self._session.get_unless_refused(path, str, refused=404, field="permission") in self._dialect.pushing
+        answer = self._session.get_unless_refused(path, _Permission, refused=404)
+        return answer is not None and answer.permission in self._dialect.pushing
 
     def _all(self, path: str, kind: type[T], key: Callable[[T], int], **query: str) -> list[T]:
         """The elements of a list, up to the first page that brings nothing new; ``key`` distinguishes them."""
