@@ -35,6 +35,7 @@ from perfgate.trace.cache.state import SETTLED_NS, are_settled, states_of
 from perfgate.trace.model.communication import add_communication
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.recording import Recording
+from perfgate.trace.model.stacks import Stacks
 from perfgate.trace.readers.damaged import salvage
 from tests.samples import unpacked
 
