@@ -177,8 +177,9 @@ PLUGINS := plugins/perfgate-advisor plugins/perfgate-forges
 CONSTRAINTS ?=
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile
 # On all CPUs, where pip would compile one file after the other. It is not left to the first import, because a check watches the
-# packages for changes. Some packages hold files that are no Python of this version.
-COMPILE := $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+# packages for changes; the tests of packages are never imported. Some packages hold files that are no Python of this version.
+COMPILE := $(BIN)/python -m compileall -qq -x '/tests/'
+COMPILE_ALL := $(COMPILE) -j 0 $(VENV)/lib || true
 $(VENV)/.torch:
 	@echo "Installing into $(VENV): first torch, which takes minutes where it has to be downloaded"
 	$(PYTHON) -m venv $(VENV)
@@ -188,12 +189,16 @@ $(VENV)/.torch:
 $(VENV)/.runnable: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
 	@echo "Installing perfgate and what it needs"
 	$(PIP) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu]'
-	$(COMPILE)
+	$(COMPILE_ALL)
 	touch $@
+# The plug-ins are built with what dev brings: pip would make an environment to build each of them in. One CPU compiles torch while
+# pip is busy with the other.
 $(VENV)/.installed: $(VENV)/.torch pyproject.toml $(PLUGINS:%=%/pyproject.toml) $(CONSTRAINTS)
 	@echo "Installing perfgate, and what it and the tests need"
-	$(PIP) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu,dev]' $(PLUGINS:%=--editable %)
-	$(COMPILE)
+	$(COMPILE) $(VENV)/lib/python*/site-packages/torch & \
+	$(PIP) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu,dev]' && wait
+	$(PIP) --quiet --no-deps --no-build-isolation $(PLUGINS:%=--editable %)
+	$(COMPILE_ALL)
 	touch $@ $(VENV)/.runnable
 
 # --no-deps: torch_npu asks for the torch that is there already.
