@@ -15,6 +15,7 @@ from pathlib import Path
 
 # Files that Python imports, or reads before it imports anything.
 _IMPORTABLE = (".py", ".pyc", ".pyd", ".pth", ".so", ".zip", ".egg-link")
+_MOST_READS = 3
 
 
 # Inode, mode, size, time of the last write and of the last change; of a link also those of its target.
@@ -127,10 +128,20 @@ def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
         return
     try:
         # Of an open folder: the kernel looks its entries up there, and not along the whole path each time.
-        with os.scandir(descriptor) as entries:
-            yield from entries
+        yield from _read_entries(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _read_entries(descriptor: int) -> list[os.DirEntry[str]]:
+    """The entries of an open folder. It is read anew if that fails midway, as it may while other processes write there."""
+    for _ in range(_MOST_READS):
+        try:
+            with os.scandir(descriptor) as entries:
+                return list(entries)
+        except OSError:
+            continue
+    return []
 
 
 def _target(link: os.DirEntry[str] | Path) -> Stamp:
