@@ -221,8 +221,7 @@ def _compared(decision: DecisionDocument, series: TrendSeries) -> Comparison | N
     by_metric = {
         comparison.metric: comparison
         for comparison in decision.comparisons
-        if (comparison.workload, comparison.shape) == (series.workload, series.shape)
-        and comparison.method not in RULE_METHODS
+        if comparison.place == series.place and comparison.method not in RULE_METHODS
     }
     return by_metric.get(series.metric) or by_metric.get(metric(series.metric).follows)
 

@@ -177,7 +177,7 @@ def _suggestion(advised: _Advised, decision: DecisionDocument) -> Suggestion:
 def _share_of_call(advised: _Advised, decision: DecisionDocument) -> tuple[float, Gain | None]:
     """The seconds that the operator, or everything on its line, adds to a slower call, and the gain from undoing it."""
     for explained in decision.explanations:
-        if (explained.workload, explained.shape) != (advised.workload, advised.shape) or not explained.metric:
+        if explained.place != (advised.workload, advised.shape) or not explained.metric:
             continue
         key = (explained.workload, explained.shape, explained.metric, "paired")
         paired = (c for c in decision.comparisons if (c.workload, c.shape, c.metric, c.method) == key)

@@ -68,11 +68,8 @@ def _with_calls(comparisons: Sequence[Comparison]) -> list[Comparison]:
         is_of_call = comparison.metric != PREPROCESSING
         return is_of_call and comparison.outcome == "regressed" and (is_time or comparison.method in SIDE_BY_SIDE)
 
-    of_call = {(c.workload, c.shape): c.cause for c in reversed(comparisons) if c.cause is not None and is_timed(c)}
-    return [
-        replace(c, cause=of_call.get((c.workload, c.shape))) if c.cause is None and is_timed(c) else c
-        for c in comparisons
-    ]
+    of_call = {c.place: c.cause for c in reversed(comparisons) if c.cause is not None and is_timed(c)}
+    return [replace(c, cause=of_call.get(c.place)) if c.cause is None and is_timed(c) else c for c in comparisons]
 
 
 def _is_worse(comparison: Comparison) -> bool:
@@ -91,7 +88,7 @@ class _Causes:
         self._decision = decision
         self._weights = _weights(base, head)
         changes = head.source.changes if head else []
-        functions = {(c.workload, c.shape): c.functions for c in head.counters} if head else {}
+        functions = {c.place: c.functions for c in head.counters} if head else {}
         functions |= {(profile.workload, ""): profile.functions for profile in head.profiles} if head else {}
         self._code = defaultdict(
             lambda: ChangedCode(changes), {place: ChangedCode(changes, called) for place, called in functions.items()}
@@ -105,7 +102,7 @@ class _Causes:
         of a slower call, in the order of its explanation; then the costliest, line by line.
         """
         compiled = {
-            ((comparison.workload, comparison.shape), part.name): _COMPILING[comparison.metric]
+            (comparison.place, part.name): _COMPILING[comparison.metric]
             for comparison in self._decision.comparisons
             if comparison.metric in _COMPILING and comparison.outcome == "regressed"
             for part in comparison.parts
@@ -130,11 +127,11 @@ class _Causes:
 
     def _called_by_ranks(self, comparison: Comparison, causes: Sequence[Cause]) -> Cause | None:
         """The calls that ranks make more often: an exact count, so it precedes any evidence from noisy times."""
-        place = comparison.workload, comparison.shape
+        place = comparison.place
         more = {
             (part.name, part.ranks)
             for other in self._decision.comparisons
-            if other.method == "exact" and other.outcome == "regressed" and (other.workload, other.shape) == place
+            if other.method == "exact" and other.outcome == "regressed" and other.place == place
             for part in other.parts
             if part.ranks and part.head > part.base and metric(other.metric).fails_alone
         }
@@ -325,7 +322,7 @@ def _on_other_inputs(decision: DecisionDocument, listed: Iterable[Cause]) -> lis
     """
     keys = {(cause.place, cause.op) for cause in listed if cause.aspect is None}
     unexplained = {
-        (c.workload, c.shape)
+        c.place
         for c in decision.comparisons
         if c.outcome == "regressed" and c.method == "exact" and not any(part.head > part.base for part in c.parts)
     }
@@ -334,7 +331,7 @@ def _on_other_inputs(decision: DecisionDocument, listed: Iterable[Cause]) -> lis
     }
     changed: dict[tuple[_Place, str, str | None], Cause] = {}
     for explained in decision.explanations:
-        place = explained.workload, explained.shape
+        place = explained.place
         for part in explained.other_inputs if place in unexplained else ():
             if (place, part.op) not in keys:
                 cause = _explained(
@@ -413,7 +410,7 @@ def _cause_of(comparison: Comparison, causes: Iterable[Cause]) -> Cause | None:
     that run more often and those tested by themselves; the one that added more time is the cause.
     """
     parts = {(part.name, part.aspect, part.ranks) for part in comparison.parts if part.head > part.base}
-    at_place = [cause for cause in causes if cause.place == (comparison.workload, comparison.shape)]
+    at_place = [cause for cause in causes if cause.place == comparison.place]
     if parts:
         amount = metric(comparison.metric).amount
         matches = [
@@ -435,7 +432,7 @@ def _tested(comparison: Comparison, decision: DecisionDocument) -> Cause | None:
     """The operator that lost most time in the pairs, if that explains a good part of a slower call."""
     if comparison.method != "paired" or comparison.unit != "s" or comparison.outcome != "regressed":
         return None
-    at_place = [t for t in decision.operators if (t.workload, t.shape) == (comparison.workload, comparison.shape)]
+    at_place = [t for t in decision.operators if t.place == comparison.place]
     slower = [test for test in at_place if test.outcome == "regressed"]
     most = max(slower, key=lambda test: test.seconds, default=None)
     if most is None or comparison.base is None or comparison.head is None:
@@ -459,7 +456,7 @@ def _from_comparisons(comparisons: Iterable[Comparison]) -> Iterator[Cause]:
     for comparison in comparisons:
         if comparison.outcome != "regressed" or comparison.method in {"check", *RULE_METHODS}:
             continue
-        where = comparison.workload, comparison.shape
+        where = comparison.place
         base, head = comparison.base, comparison.head
         if comparison.metric.startswith(OPERATOR_COUNT) and base is not None and head is not None:
             name = comparison.metric.removeprefix(OPERATOR_COUNT)
@@ -516,7 +513,7 @@ def _of_change(change: OperatorDelta) -> Cause:
 
 def _merge_explained(merged: dict[_Key, Cause], explained: Explanation, part: OperatorDelta, number: int) -> None:
     """Add the explanation of a slower call: the seconds are the pairs', the exact counts stay the counters'."""
-    where = explained.workload, explained.shape
+    where = explained.place
     name = part.function or part.op
     key: _Key = (where, name, None, "calls", "")
     old = merged.get(key, Cause(workload=where[0], shape=where[1], op=name, mentions=0))

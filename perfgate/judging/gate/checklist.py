@@ -37,7 +37,7 @@ def compare_checklist(
 
     Times of ``invalid`` places prove nothing, so they have no difference here either.
     """
-    set_aside = {place for entry in invalid for place in ((entry.workload, entry.shape), (entry.workload, ""))}
+    set_aside = {place for entry in invalid for place in (entry.place, (entry.workload, ""))}
     decided = list(comparisons)
     paired = {(c.workload, c.shape, c.metric): c for c in decided if c.method in ("paired", "repeated")}
     before, after = evidence.base.leading, evidence.head.leading

@@ -61,14 +61,14 @@ def explanations(
 
     If one of the ``tests`` measured an operator's loss, that is its contribution.
     """
-    spoiled = {(entry.workload, entry.shape) for entry in invalid}
+    spoiled = {entry.place for entry in invalid}
     before, after = evidence.base.accounts, evidence.head.accounts
     explained = []
     for place in sorted(before.keys() & after.keys()):
         times = [] if place in spoiled else call_times(comparisons, *place)
         moved = next((time for time in times if time.outcome in _MOVED), None)
         exact = [c for c in comparisons if (c.workload, c.shape, c.method) == (*place, "exact")]
-        tested = {test.op: test.seconds for test in tests if (test.workload, test.shape) == place}
+        tested = {test.op: test.seconds for test in tests if test.place == place}
         explained.append(_Shape(evidence, before[place], after[place], moved, exact, tested).explanation())
     return explained
 

@@ -257,10 +257,10 @@ def _compare(
     floors = noise_floors(evidence, policy)
     invalid = [*invalid_times(evidence), *_base_differs(floors), *invalid_turns(evidence)]
     turns = compare_turns(evidence, policy, numbers, elsewhere=elsewhere)
-    reasons = {(entry.workload, entry.shape): entry.message for entry in invalid}
+    reasons = {entry.place: entry.message for entry in invalid}
     times = [
         msgspec.structs.replace(time, outcome="not_comparable", gating=False, reason=reason)
-        if (reason := reasons.get((time.workload, time.shape)))
+        if (reason := reasons.get(time.place))
         else time
         for time in [
             *compare_time(evidence, policy, floors, elsewhere=elsewhere, interim=interim),
@@ -286,7 +286,7 @@ def _base_differs(floors: list[NoiseFloor]) -> list[Invalid]:
         if floor.differs:
             message = Message("gate.aa-differs", {"metric": floor.metric})
             entry = Invalid(workload=floor.workload, shape=floor.shape, kind="aa_differs", message=message)
-            entries.setdefault((floor.workload, floor.shape), entry)
+            entries.setdefault(floor.place, entry)
     return list(entries.values())
 
 
@@ -391,7 +391,7 @@ class Look:
     def _is_undecided(self, comparison: Comparison) -> bool:
         if comparison.excluded is None:
             return comparison.outcome == "inconclusive"
-        place = comparison.workload, comparison.shape
+        place = comparison.place
         sought, _ = margins_for_unchanged(self._policy, comparison.metric, *place, moved=self._moved)
         return comparison.excluded > sought or (
             comparison.is_better and -worsening(comparison) > (comparison.tolerance or 0.0)

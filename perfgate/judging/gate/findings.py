@@ -171,7 +171,7 @@ def _changed_operators(base: RunDocument, head: RunDocument) -> dict[tuple[str, 
     """1 or -1 by operator that a call of a shape dispatches more or less often, for shapes with equal counts in all calls."""
     before, after = (
         {
-            (counted.workload, counted.shape): Counter({_plain(op.op): op.count for op in counted.ops})
+            counted.place: Counter({_plain(op.op): op.count for op in counted.ops})
             for counted in run.counters
             if _DISPATCHED in counted.values and _DISPATCHED not in counted.unstable
         }

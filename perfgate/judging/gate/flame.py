@@ -28,7 +28,7 @@ def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape
     is_job = any(c.method == "turns" and c.workload == workload for c in decision.comparisons)
     if is_job or tree.base is None or tree.head is None:
         return tree
-    rows = [row for row in decision.operators if (row.workload, row.shape) == (workload, shape)]
+    rows = [row for row in decision.operators if row.place == (workload, shape)]
     tree = msgspec.structs.replace(
         tree,
         base=_with_times(tree, tree.base, {row.op: row.base for row in rows if row.base is not None}),
@@ -43,7 +43,7 @@ def _marks(tree: FlameTree, decision: DecisionDocument, workload: str, shape: st
     """The operators of the tree that the decision's causes name, and those decided by the times of the pairs."""
 
     def here(row: Cause | Explanation | OperatorDelta) -> bool:
-        return (row.workload, row.shape) == (workload, shape)
+        return row.place == (workload, shape)
 
     named = {cause.op for cause in filter(here, decision.causes)}
     decided = {test.op for test in filter(here, decision.operators) if test.outcome in ("regressed", "improved")}

@@ -99,7 +99,7 @@ def _cells(evidence: Evidence, invalid: Iterable[Invalid], kind: Kind) -> Iterat
 
     Operators that one side runs more often are left out.
     """
-    spoiled = {(entry.workload, entry.shape) for entry in invalid}
+    spoiled = {entry.place for entry in invalid}
     changed = evidence.changed_counts if kind == "operators" else set()
     for place in evidence.places:
         pairs = [] if place in spoiled else evidence.paired_times(place, kind)
@@ -284,7 +284,7 @@ def operator_times(
     The difference is that of its explanation, which excludes the profiler's own time, else that of its test, else the paired
     estimate.
     """
-    spoiled = {(entry.workload, entry.shape) for entry in invalid}
+    spoiled = {entry.place for entry in invalid}
     differences = {(test.workload, test.shape, test.op): test.seconds for test in tests}
     differences |= {
         (e.workload, e.shape, part.profiled): part.seconds for e in explanations for part in e.contributions

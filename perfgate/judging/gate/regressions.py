@@ -39,8 +39,8 @@ def with_regressions(decision: DecisionDocument) -> DecisionDocument:
     regressed = [c for c in comparisons if c.outcome == "regressed"]
     # Single operators explain metrics; they lead only if no metric regressed.
     regressed = [c for c in regressed if not c.is_of_operator] or regressed
-    rank = {(c.workload, c.shape): number for number, c in reversed(list(enumerate(regressed)))}
-    explanations = sorted(decision.explanations, key=lambda e: rank.get((e.workload, e.shape), len(rank)))
+    rank = {c.place: number for number, c in reversed(list(enumerate(regressed)))}
+    explanations = sorted(decision.explanations, key=lambda e: rank.get(e.place, len(rank)))
     decision = replace(decision, comparisons=comparisons, explanations=explanations)
     return replace(decision, operators=mark_alone(decision), regressions=_Regressions(decision, regressed).ranked())
 
@@ -80,7 +80,7 @@ class _Group:
 
     @cached_property
     def places(self) -> Set[_Place]:
-        return {(c.workload, c.shape) for c in self.comparisons}
+        return {c.place for c in self.comparisons}
 
     @cached_property
     def more_time(self) -> float:
@@ -166,7 +166,7 @@ class _Regressions:
         return [
             c
             for c in self._decision.comparisons
-            if c.metric == LATENCY and c.method == "paired" and (c.workload, c.shape) in group.places
+            if c.metric == LATENCY and c.method == "paired" and c.place in group.places
         ]
 
     def _accepts(self, group: _Group) -> list[str]:

@@ -53,7 +53,7 @@ def compare_time(
 
 
 def _with_context(comparison: Comparison, comparisons: Sequence[Comparison], evidence: Evidence) -> Comparison:
-    workload, shape = comparison.workload, comparison.shape
+    workload, shape = comparison.place
     if comparison.metric == PREPROCESSING:
         changed = ChangedCode(evidence.head.run.source.changes)
         sides = (run.replicates for run in evidence.runs)
@@ -72,7 +72,7 @@ def _why_instructions_inform(
     comparison: Comparison, comparisons: Sequence[Comparison], evidence: Evidence
 ) -> Message | None:
     """The reason that more instructions need be no loss; None if they gate."""
-    workload, shape = comparison.workload, comparison.shape
+    workload, shape = comparison.place
     # The slower the device, the longer the host polls it, and every poll takes instructions.
     replicates = evidence.head.run.replicates
     blocks = [replicate.shapes.get(shape) for replicate in replicates if replicate.workload == workload]

@@ -101,7 +101,7 @@ def _counts(regression: Regression, causes: Sequence[Cause], comparisons: Iterab
         for at, c in zip(regression.comparisons, comparisons)
         if at not in times and c.method not in {"check", *RULE_METHODS}
     ]
-    return sorted(counts, key=lambda c: bool(causes) and (c.workload, c.shape) != causes[0].place)
+    return sorted(counts, key=lambda c: bool(causes) and c.place != causes[0].place)
 
 
 def _beside(causes: Collection[Cause], tip: Suggestion) -> Suggestion:

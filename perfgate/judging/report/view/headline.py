@@ -91,7 +91,7 @@ def headline_values(summary: Summary) -> Values:
 
 def _is_only_place(summary: Summary) -> bool:
     """Whether everything that was compared, or failed, belongs to one place."""
-    places = {(comparison.workload, comparison.shape) for comparison in summary.metrics}
+    places = {comparison.place for comparison in summary.metrics}
     workloads = {workload for workload, _ in places} | {failure.workload for failure in summary.decision.failures}
     return len(places) == len(workloads) == 1
 

@@ -71,7 +71,7 @@ def testbed_rows(base: RunDocument | None, head: RunDocument) -> list[TestbedDif
 def _operators(run: RunDocument | None) -> dict[_Key, dict[str, OperatorRow]]:
     tables: dict[_Key, dict[str, OperatorRow]] = {}
     for operator in run.operators if run else []:
-        tables.setdefault((operator.workload, operator.shape), {})[operator.op] = operator
+        tables.setdefault(operator.place, {})[operator.op] = operator
     return tables
 
 
@@ -92,7 +92,7 @@ def _paired_times(decision: DecisionDocument) -> dict[_Key, _Times]:
     times: dict[_Key, _Times] = {}
     for row in decision.operators:
         if row.base is not None and row.op != OUTSIDE_OPERATORS:
-            times.setdefault((row.workload, row.shape), {})[row.op] = (row.base or None, row.head or None)
+            times.setdefault(row.place, {})[row.op] = (row.base or None, row.head or None)
     return times
 
 

@@ -199,7 +199,7 @@ def _device(run: RunDocument) -> list[tuple[str, str, Words]]:
 def _operators(run: RunDocument) -> list[Mapping[str, object]]:
     places: dict[tuple[str, str], list[Mapping[str, object]]] = {}
     for row in sorted(run.operators, key=lambda row: -row.self_time):
-        rows = places.setdefault((row.workload, row.shape), [])
+        rows = places.setdefault(row.place, [])
         if len(rows) < _MAX_OPERATORS:
             rows.append(
                 {"op": row.op, "count": row.count, "time": formats.quantity(row.self_time, "s"), "share": row.share}
