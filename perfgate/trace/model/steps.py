@@ -7,7 +7,7 @@ the device has ended. This is the same for all sources of steps: a timeline, an 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple, overload
 
@@ -62,20 +62,14 @@ def profiler_steps(events: EventTable, marks: Sequence[StepMark] | None = None) 
     return device_steps(marks, work, span_of(work, windows_of(marks), launches=events.of_kind("runtime")))
 
 
-class MarkedSteps(Sequence[ProfilerStep]):
-    """The steps that the host marked, computed on access: most questions about a trace need none."""
+class LaterSteps(Sequence[ProfilerStep]):
+    """So many steps, worked out on access: most questions about a recording need none."""
 
-    def __init__(self, events: EventTable, marks: Sequence[StepMark]) -> None:
-        self._events, self.marks = events, tuple(marks)
-
-    @classmethod
-    def of(cls, events: EventTable) -> MarkedSteps | None:
-        """None if the host marked none."""
-        marks = step_marks(events)
-        return cls(events, marks) if marks else None
+    def __init__(self, count: int, work_out: Callable[[], tuple[ProfilerStep, ...]]) -> None:
+        self._count, self._work_out = count, work_out
 
     def __len__(self) -> int:
-        return len(self.marks)
+        return self._count
 
     @overload
     def __getitem__(self, index: int) -> ProfilerStep: ...
@@ -88,7 +82,21 @@ class MarkedSteps(Sequence[ProfilerStep]):
 
     @cached_property
     def _steps(self) -> tuple[ProfilerStep, ...]:
-        return profiler_steps(self._events, self.marks) or ()
+        return self._work_out()
+
+
+class MarkedSteps(LaterSteps):
+    """The steps that the host marked."""
+
+    def __init__(self, events: EventTable, marks: Sequence[StepMark]) -> None:
+        self.marks = tuple(marks)
+        super().__init__(len(self.marks), lambda: profiler_steps(events, self.marks) or ())
+
+    @classmethod
+    def of(cls, events: EventTable) -> MarkedSteps | None:
+        """None if the host marked none."""
+        marks = step_marks(events)
+        return cls(events, marks) if marks else None
 
 
 def windows_of(marks: Iterable[StepMark]) -> Intervals:
@@ -198,7 +206,7 @@ def _as_marked(parts: ProfilerStep, step: StepMark) -> ProfilerStep:
 
 def steps_of_tables(
     kernels: Sequence[Kernel] | None, work: EventTable, table: Sequence[TabledStep] | None, *, copies: bool
-) -> tuple[ProfilerStep, ...] | None:
+) -> Sequence[ProfilerStep] | None:
     """The steps according to tables, if no timeline marks them; None if the tables have none.
 
     The table of kernels has the time of each step's work, the table of steps the host's lead before it. A step that only
@@ -211,14 +219,18 @@ def steps_of_tables(
     if not len(owned):
         return tuple(_as_written(row) for row in rows.values()) or None
     numbers = owned.steps
-    step = np.searchsorted(np.array(numbers), owned.numbers["step"]).astype(np.int32)
-    first = np.full(len(numbers), _LATEST)
-    np.minimum.at(first, step, owned.start)
-    marks = []
-    for step_number, begin in zip(numbers, first.tolist()):
-        preparing = _preparing(rows.get(step_number))
-        marks.append(StepMark(step_number, None if preparing is None else begin - preparing))
-    return device_steps(marks, work, _owners(work, owned.start, step), copies=copies)
+
+    def work_out() -> tuple[ProfilerStep, ...]:
+        step = np.searchsorted(np.array(numbers), owned.numbers["step"]).astype(np.int32)
+        first = np.full(len(numbers), _LATEST)
+        np.minimum.at(first, step, owned.start)
+        marks = []
+        for step_number, begin in zip(numbers, first.tolist()):
+            preparing = _preparing(rows.get(step_number))
+            marks.append(StepMark(step_number, None if preparing is None else begin - preparing))
+        return device_steps(marks, work, _owners(work, owned.start, step), copies=copies)
+
+    return LaterSteps(len(numbers), work_out)
 
 
 def shows_copies(events: EventTable) -> bool:

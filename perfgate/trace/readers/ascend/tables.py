@@ -182,7 +182,7 @@ def _of(table: Mapping[Device, _Item], device: Device, alone: bool) -> _Item | N
 
 def _steps(
     events: EventTable, kernels: Sequence[Kernel] | None, table: Sequence[TabledStep] | None
-) -> tuple[ProfilerStep, ...] | None:
+) -> Sequence[ProfilerStep] | None:
     """The steps from the timeline if it shows work of the device in them, else from the tables."""
     marked = profiler_steps(events)
     if marked and any(step.computing_ns is not None for step in marked):
