@@ -701,7 +701,8 @@ def _check_lists(parsed: ConfigFile, path: Path) -> None:
             path=path,
             spans=spans,
         )
-    if not all(map(_stays_inside, requirements)):
+    paths = [Path(pattern) for pattern in requirements]
+    if "" in requirements or any(pattern.is_absolute() or ".." in pattern.parts for pattern in paths):
         raise ConfigError(
             "{path}: [measure] requirements must be patterns of files inside the project's folder, found "
             "{requirements}",
@@ -726,10 +727,6 @@ def _check_lists(parsed: ConfigFile, path: Path) -> None:
             most_copies=MOST_COPIES,
             counts=counts,
         )
-
-
-def _stays_inside(pattern: str) -> bool:
-    return bool(pattern) and not Path(pattern).is_absolute() and ".." not in Path(pattern).parts
 
 
 def _check_tolerances(tolerances: Mapping[str, float], path: Path) -> None:

@@ -362,7 +362,10 @@ def record_artifact(
     forge = _connect(event, environ, request, sleep=sleep, clock=clock)
     refuse_off_main(config, environ, event, forge)
     try:
-        artifact = request.path or _downloaded(request, event, forge)
+        artifact: Path | bytes | None = request.path
+        if artifact is None:
+            assert forge is not None, "a token was required to get here"
+            artifact = fetch_artifact(forge, event, request.key)
         run = read_artifact_run(artifact)
     except DocumentError as error:
         raise InconclusiveError(
@@ -385,8 +388,3 @@ def _connect(
             names=names,
         )
     return connect(event, token, sleep=sleep, clock=clock) if token else None
-
-
-def _downloaded(request: ArtifactRequest, event: CiEvent, forge: Forge | None) -> bytes:
-    assert forge is not None, "a token was required to get here"
-    return fetch_artifact(forge, event, request.key)

@@ -31,8 +31,9 @@ def cpu_quota(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> float | N
         (_read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us"))
         for folder in _folders(cgroup, membership, "cpu")
     ]
-    quotas = [_ratio(quota, period) for quota, period in texts]
-    return min((quota for quota in quotas if quota is not None), default=None)
+    # ``max`` (v2), -1 (v1) and other text mean no limit.
+    limits = [(int(quota), int(period)) for quota, period in texts if quota.isdigit() and period.isdigit()]
+    return min((quota / period for quota, period in limits if quota and period), default=None)
 
 
 def granted_memory(cgroup: Path = CGROUP, membership: Path = MEMBERSHIP) -> int:
@@ -56,12 +57,6 @@ def _folders(cgroup: Path, membership: Path, controller: str) -> list[Path]:
     steps = [part for part in own.split("/") if part not in ("", "..")]
     levels = ["/".join(steps[:depth]) for depth in range(len(steps), -1, -1)]
     return [folder for mount in mounts for level in levels if (folder := mount / level).is_dir()]
-
-
-def _ratio(quota: str, period: str) -> float | None:
-    """Quota over period; ``max`` (v2), -1 (v1) and other text mean no limit."""
-    has_limit = quota.isdigit() and period.isdigit() and int(quota) and int(period)
-    return int(quota) / int(period) if has_limit else None
 
 
 def cpu_list(text: str) -> list[int]:

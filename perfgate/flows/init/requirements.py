@@ -89,18 +89,17 @@ def _own_dependencies(folder: Path) -> Sequence[str]:
     file = read_pyproject(folder / PYPROJECT)
     table, poetry = file.get("project", {}), file.get("tool", {}).get("poetry", {})
     if "dependencies" in poetry:
-        needed = {name: value for name, value in poetry["dependencies"].items() if name != "python"}
-        return [*table.get("dependencies", []), *(name for name, value in needed.items() if not _is_optional(value))]
+        optional = {
+            name for name, value in poetry["dependencies"].items() if isinstance(value, dict) and value.get("optional")
+        }
+        needed = [name for name in poetry["dependencies"] if name != "python" and name not in optional]
+        return [*table.get("dependencies", []), *needed]
     if table and "dependencies" not in table.get("dynamic", []):
         return [str(text) for text in table.get("dependencies", [])]
     if not table and not (folder / SETUP_PY).is_file() and "build-system" not in file:
         return read_setup_cfg(folder).get("options", "install_requires", fallback="").splitlines()[1:]
     installed = requirements_of_installed(folder)
     return built_requirements(folder) if installed is None else installed
-
-
-def _is_optional(value: object) -> bool:
-    return isinstance(value, dict) and bool(value.get("optional"))
 
 
 def _requirement_files(folder: Path) -> Sequence[Path]:

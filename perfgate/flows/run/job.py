@@ -93,8 +93,7 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
     references = config.selected(options.workloads)
     refuse_unknown_kind(config.device)
     out = prepare_out(options.out)
-    repository = _repository(config.root)
-    source = _source(repository)
+    repository, source = _code(config.root)
     purpose = f"perfgate run in {config.root.resolve()}"
     with machine_lock(lock_path(), purpose=purpose, say=progress.note) as queued:
         session = start_session("run", config.measure.seed, ci_context(os.environ), queued=queued)
@@ -159,17 +158,13 @@ def _durations(path: Path) -> dict[str, dict[int, float]]:
     return durations
 
 
-def _repository(root: Path) -> Repository | None:
+def _code(root: Path) -> tuple[Repository | None, Source]:
+    """The repository of the project's folder, None if there is none, and its checked-out commit."""
     try:
-        return Repository(root)
+        repository = Repository(root)
     except RepositoryError:
-        return None
-
-
-def _source(repository: Repository | None) -> Source:
-    if repository is None:
-        return Source()
+        return None, Source()
     try:
-        return repository.source(repository.head(), dirty=bool(repository.dirty_files()))
+        return repository, repository.source(repository.head(), dirty=bool(repository.dirty_files()))
     except RepositoryError:
-        return Source()
+        return repository, Source()

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Iterator
 
 from perfgate.config import Config
 from perfgate.document.history import StoredRun
-from perfgate.document.trend import TrendSeries
 from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.trend.read import Wanted, read_histories
 from perfgate.judging.store.store import Store
@@ -29,16 +28,13 @@ def retained_runs(config: Config, store: Store, progress: Progress, *, seconds_s
     # Of a testbed that is no longer measured no change is searched for elsewhere.
     judged = [entry if entry.current else with_changes(entry) for entry in stored.series if not entry.informing]
     open_commits = {entry.commit for entry in store.triages(config.project) if entry.state in _OPEN_STATES}
-    triaged = _first_and_before(stored.runs, open_commits)
-    return frozenset([*_beside_regressions(judged), *triaged, *_on_the_level(judged)])
-
-
-def _beside_regressions(series: Iterable[TrendSeries]) -> Iterator[str]:
-    for entry in series:
-        for change in entry.changes:
-            if change.direction == "worse":
-                yield entry.points[change.at - 1].run_id
-                yield entry.points[change.at].run_id
+    retained = set(_first_and_before(stored.runs, open_commits))
+    for entry in judged:
+        regressions = [change.at for change in entry.changes if change.direction == "worse"]
+        retained.update(entry.points[at].run_id for index in regressions for at in (index - 1, index))
+        level_begins = max((change.at for change in entry.changes), default=0)
+        retained.update(point.run_id for point in entry.points[level_begins:][-LEVEL_RUNS:])
+    return frozenset(retained)
 
 
 def _first_and_before(newest_first: Iterable[StoredRun], commits: Collection[str]) -> Iterator[str]:
@@ -51,9 +47,3 @@ def _first_and_before(newest_first: Iterable[StoredRun], commits: Collection[str
                 yield before[run.fingerprint].id
         else:
             before[run.fingerprint] = run
-
-
-def _on_the_level(series: Iterable[TrendSeries]) -> Iterator[str]:
-    for entry in series:
-        begins = max((change.at for change in entry.changes), default=0)
-        yield from (point.run_id for point in entry.points[begins:][-LEVEL_RUNS:])

@@ -112,13 +112,10 @@ def _changes(base: Path, head: Path, choice: Choice) -> DiffDocument:
 
 def _other_work_first(rows: Sequence[DiffRow], limit: int) -> list[DiffRow]:
     """``rows`` are in the order of the change of time; those of other work that are chosen take the most time of all such."""
-    other_work = sorted((row for row in rows if row.change not in ("slower", "faster")), key=_most_time, reverse=True)
+    other_work = [row for row in rows if row.change not in ("slower", "faster")]
+    other_work.sort(key=lambda row: -max(cost.time for cost in (row.base, row.head) if cost is not None))
     first = other_work[: max(limit // 2, limit - (len(rows) - len(other_work)))]
     return [*first, *(row for row in rows if row not in first)][:limit]
-
-
-def _most_time(row: DiffRow) -> float:
-    return max(cost.time for cost in (row.base, row.head) if cost is not None)
 
 
 class _Work(NamedTuple):
