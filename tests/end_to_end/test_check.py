@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def test_check__same_model_other_workload_file__no_fail_the_heads_file_on_both_s
         perf__workload=("batch=8", "batch=16"),
     )
     out = tmp_path / "out"
-    done = perfgate("check", "--base", "main", "--out", str(out), "--steps", "4", "--json", cwd=clone.root)
+    done = perfgate("check", "--base", "main", "--out", str(out), "--steps", "4,17", "--json", cwd=clone.root)
     decision = _decision(out)
     assert json.loads(done.stdout) == decision
     assert (done.returncode, decision["verdict"]) in ((0, "WARN"), *UNDECIDED), done.stderr
@@ -54,6 +55,7 @@ def test_check__same_model_other_workload_file__no_fail_the_heads_file_on_both_s
     assert decision["base"]["commit"] == clone.git("rev-parse", "main")
     assert worded(decision["base"]["chosen_because"]) == "main, an ancestor of head"
     assert decision["pairs"] == 8
+    _assert_steps_without_turns_are_named(decision, (out / "comment.md").read_text())
     runs = [json.loads((out / side / "run.json").read_text()) for side in ("base", "head")]
     assert [run["workloads"][0]["batch"] for run in runs] == [16, 16]
     assert runs[0]["workloads"][0]["sha256"] == runs[1]["workloads"][0]["sha256"]
@@ -68,6 +70,17 @@ def test_check__same_model_other_workload_file__no_fail_the_heads_file_on_both_s
     assert _exit_code_without_a_reader(perfgate, "gate", str(out), cwd=tmp_path) == done.returncode
     assert again.returncode == done.returncode, again.stderr
     assert (tmp_path / "again" / "decision.json").read_bytes() == (out / "decision.json").read_bytes()
+
+
+def _assert_steps_without_turns_are_named(decision: dict[str, Any], comment: str) -> None:
+    """``checklist_budget`` is 0: each side measures the steps once, and the comment names the setting that is enough."""
+    (note,) = [one for one in map(json.dumps, decision["warnings"]) if "notes.not-in-turns" in one]
+    assert re.search(r"17 memory \(\d+ s\)", note)
+    assert {row.get("delta") for row in decision["checklist"] if row["step"] == 17} == {None}
+    assert "measured once a side" in comment
+    steps = r"4 `top_ops` \(\d+ s\), 17 memory \(\d+ s\)"
+    assert re.search(rf"Not compared for lack of time: {steps}; a `checklist_budget` of \d+ s", comment)
+    assert "> **Note:**" not in comment
 
 
 def test_check__calls_too_slow_for_the_budget__refused_at_once_with_the_budget_that_would_do(

@@ -29,13 +29,13 @@ SLOWER = "for _ in range(12):\n            y = torch.relu(y) + 0\n        return
 
 @pytest.fixture
 def load() -> Iterator[None]:
-    """Use every CPU, in bursts of half a second, while the test runs."""
+    """Use every CPU, in bursts that are longer than a pair's blocks, while the test runs."""
     burning = (
         "import time\n"
         "while True:\n"
-        "    end = time.monotonic() + 0.5\n"
+        "    end = time.monotonic() + 0.25\n"
         "    while time.monotonic() < end: pass\n"
-        "    time.sleep(0.3)"
+        "    time.sleep(0.5)"
     )
     with ExitStack() as stack:
         for _ in range(os.cpu_count() or 1):

@@ -1,37 +1,27 @@
-"""Steps that base and head measure in turns, on real processes: what is compared, and what is named as not compared."""
+"""Steps that base and head measure in turns, on real processes. What is named without time for turns: test_check.py."""
 
 from __future__ import annotations
 
-import re
-
-import msgspec
-
 from perfgate.catalogue.names import HOST_UTILIZATION
-from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import read_decision, read_run
 from perfgate.judging.gate.comparison import ShapePlace
 from perfgate.judging.gate.pairs import SAMPLED, TimedLane, deciding_clocks
 from tests.end_to_end.conftest import Clone, Perfgate
 
 
-def _checked(perfgate: Perfgate, clone: Clone, *, budget: int, steps: str) -> DecisionDocument:
-    """Check a head that does the same work, with ``budget`` seconds for the checklist."""
+def test_check__time_for_turns__differences_have_intervals_of_six_turns_and_no_other_number_has_one(
+    perfgate: Perfgate, clone: Clone
+) -> None:
     settings = clone.root / "perfgate.toml"
-    settings.write_text(settings.read_text().replace("checklist_budget = 0", f"checklist_budget = {budget}"))
+    settings.write_text(settings.read_text().replace("checklist_budget = 0", "checklist_budget = 600"))
     clone.git("checkout", "-q", "main")
     clone.commit("time for turns")
     clone.git("checkout", "-q", "-B", "feature")
     (clone.root / "model.py").write_text((clone.root / "model.py").read_text() + "\nUNUSED = 1\n")
     clone.commit("nothing slower")
-    done = perfgate("check", "--base", "main", "--out", "out", "--steps", steps, cwd=clone.root)
+    done = perfgate("check", "--base", "main", "--out", "out", "--steps", "1,4,12,17", cwd=clone.root)
     assert done.returncode in (0, 3, 4), done.stderr
-    return read_decision(clone.root / "out" / "decision.json")
-
-
-def test_check__time_for_turns__differences_have_intervals_of_six_turns_and_no_other_number_has_one(
-    perfgate: Perfgate, clone: Clone
-) -> None:
-    decision = _checked(perfgate, clone, budget=600, steps="1,4,12,17")
+    decision = read_decision(clone.root / "out" / "decision.json")
     rows = {(row.metric, row.method) for row in decision.checklist}
     assert ("memory.resident", "repeated") in rows
     of_calls = SAMPLED - {HOST_UTILIZATION}
@@ -51,17 +41,3 @@ def test_check__time_for_turns__differences_have_intervals_of_six_turns_and_no_o
     for side in sides:
         turns = {value.labels.get("repeat") for step in side.steps for value in step.values}
         assert turns >= {None, "2", "3", "4", "5", "6"}
-
-
-def test_check__no_time_for_turns__names_the_steps_with_seconds_and_the_setting_that_is_enough(
-    perfgate: Perfgate, clone: Clone
-) -> None:
-    decision = _checked(perfgate, clone, budget=0, steps="4,17")
-    (note,) = [one for one in decision.warnings if "notes.not-in-turns" in msgspec.json.encode(one).decode()]
-    assert re.search(r"17 memory \(\d+ s\)", str(note))
-    assert not [row for row in decision.checklist if row.step == 17 and row.delta is not None]
-    comment = (clone.root / "out" / "comment.md").read_text()
-    assert "measured once a side" in comment
-    steps = r"4 `top_ops` \(\d+ s\), 17 memory \(\d+ s\)"
-    assert re.search(rf"Not compared for lack of time: {steps}; a `checklist_budget` of \d+ s", comment)
-    assert "> **Note:**" not in comment
