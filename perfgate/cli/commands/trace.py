@@ -122,6 +122,8 @@ def COMMAND(comm: tuple[str, ...], cache: Path | None, no_cache: bool) -> None:
     if "numpy" not in sys.modules:
         # Otherwise numpy starts an OpenBLAS thread per CPU, a quarter of its import time; we multiply no matrices.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        # Nor has it to clear whole huge pages for columns, which takes longer than the page faults that they save.
+        os.environ.setdefault("NUMPY_MADVISE_HUGEPAGE", "0")
     folder = cache or default_folder(os.environ)
     use_cache(None if no_cache or folder is None else Path(folder))
     # Loading the settings takes half as long as a short recording, so skip it if the file lacks the word.
