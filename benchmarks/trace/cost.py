@@ -3,7 +3,7 @@
     python benchmarks/trace/cost.py --events 200000 --tools
 
 ``top`` and ``flame`` are the commands of ``perfgate trace``. ``again`` is ``top`` of a recording that was read before, from its
-kept answer, ``gaps2`` is ``gaps`` of it, from its kept columns. ``run`` is ``perfgate run --from-profile``, and ``all`` answers
+kept output, ``gaps2`` is ``gaps`` of it, from its kept columns. ``run`` is ``perfgate run --from-profile``, and ``all`` answers
 everything that ``ways.py`` asks for: totals, gaps, tree of calls.
 ``--tools`` adds HolisticTraceAnalysis (kernel and temporal breakdown of the one trace) and msprof-analyze (``compare`` of the
 other with itself, beside ``perfgate trace diff``), each installed into build/trace-tools. Ratios within one run are the result;
