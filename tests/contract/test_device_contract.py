@@ -269,7 +269,6 @@ def test_device__memory__peaks_begin_anew_and_hold_what_is_in_use(case):
     assert (statistics is not None) == ("own_memory" in case.device.capabilities)
     if statistics is not None:
         assert 0 < statistics.allocated <= statistics.peak_allocated <= statistics.peak_reserved
-        assert statistics.reserved <= statistics.peak_reserved
         assert statistics.segments > 0
 
 
