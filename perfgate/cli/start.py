@@ -8,34 +8,36 @@ import sys
 
 from perfgate.cli.printed import AskedQuestion
 
-TYPE_CHECKING = False  # see perfgate.cli.printed
-if TYPE_CHECKING:
-    from typing import NoReturn
-
 
 def main() -> None:
     """Run the command line and exit with the documented code."""
     asked = AskedQuestion(sys.argv[1:], os.environ) if sys.argv[1:2] == ["trace"] else None
     output = asked.printed() if asked is not None else None
     if output is not None and _written(output):
-        _exit_at_once(0)
+        return
     from perfgate.cli.main import main as run
 
     try:
         run(asked)
     except SystemExit as end:
-        if asked is None or not isinstance(end.code, int):
-            raise
-        _exit_at_once(end.code)
+        if asked is not None and isinstance(end.code, int):
+            _exit_at_once(end.code)
+        raise
 
 
-def _exit_at_once(code: int) -> NoReturn:
-    """End as Python does, without destroying every module and object: that takes a fifth of a short question's time."""
+def _exit_at_once(code: int) -> None:
+    """End as Python does, without destroying every module and object: that takes a fifth of a short question's time.
+
+    Returns if the last of the output cannot be written, for which Python has a code.
+    """
     if threading := sys.modules.get("threading"):
         threading._shutdown()
     atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except Exception:  # noqa: BLE001 - the command has reported it
+        return
     os._exit(code)
 
 
