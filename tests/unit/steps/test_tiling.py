@@ -161,6 +161,7 @@ def test_tiling__sizes_that_fit__ok_and_nothing_to_pad(tmp_path):
     assert (outcome.status, outcome.findings) == ("ok", [])
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_tiling__another_multiple__as_the_project_sets_it(tmp_path):
     outcome = on_cpu(
         tmp_path, Plain(32, torch.float32), rows(32, torch.float32), batch=32, limits={"tiling.multiple": 40}
