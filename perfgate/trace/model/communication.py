@@ -101,7 +101,12 @@ def added_communication() -> tuple[str, ...]:
 
 def kernel_kind(name: str) -> KernelKind:
     """Whether a kernel of this name computes, communicates, or does both at once; added patterns come first."""
-    added = _ADDED.get()
+    return _kind(name, _ADDED.get())
+
+
+@lru_cache(maxsize=1 << 12)
+def _kind(name: str, added: tuple[str, ...]) -> KernelKind:
+    """A table of kernels has few names, each in thousands of rows."""
     if added and _any_of(added).search(name):
         return "comm"
     if _any_of(_FUSED).search(name):
