@@ -160,14 +160,18 @@ class TurnTaker:
         if self.measured.record.kind != "command" or self._taken < COUNTED_RUNS:
             return
         self.say(f"{self.measured.record.name}: counting the lines of Python of a run")
-        self.begin(NAMES)
         counts: dict[SideName, dict[str, int]] = {}
         for back in range(1, COUNTED_RUNS + 1):
             # A failed count is not repeated: such a run may take long.
             if all(all(of_side.values()) for of_side in counts.values()):
-                counts = {name: dict(self._side(name).count()) for name in self._in_order(self._starts_first)}
+                counts = {name: self._count_run(name) for name in self._in_order(self._starts_first)}
             for name, turns in zip(NAMES, (self.measured.base, self.measured.head)):
                 turns[-back] = msgspec.structs.replace(turns[-back], counters=counts[name])
+
+    def _count_run(self, name: SideName) -> dict[str, int]:
+        # The other side does not run meanwhile: a file that appears in this side's checkout is its own.
+        self.begin([name])
+        return dict(self._side(name).count())
 
     def _take_start(self) -> bool:
         """Start both sides and take the quads of this start. Return whether the job is decided."""
