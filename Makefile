@@ -178,7 +178,7 @@ CONSTRAINTS ?=
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile
 # On all CPUs, where pip would compile one file after the other. It is not left to the first import, because a check watches the
 # packages for changes; the tests of packages are never imported. Some packages hold files that are no Python of this version.
-COMPILE := $(BIN)/python -m compileall -qq -x '/tests/'
+COMPILE := $(BIN)/python -m compileall -qq -x 'site-packages/.*/tests/'
 COMPILE_ALL := $(COMPILE) -j 0 $(VENV)/lib || true
 $(VENV)/.torch:
 	@echo "Installing into $(VENV): first torch, which takes minutes where it has to be downloaded"

@@ -30,13 +30,15 @@ def _exit_at_once(code: int) -> None:
 
     Returns if the last of the output cannot be written, for which Python has a code.
     """
+    from perfgate.errors import PerfgateError
+
     if threading := sys.modules.get("threading"):
         threading._shutdown()
     atexit._run_exitfuncs()
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except Exception:  # noqa: BLE001 - the command has reported it
+    except (AttributeError, OSError, PerfgateError, ValueError):  # no stream, a full disk, a closed stream
         return
     os._exit(code)
 

@@ -169,7 +169,7 @@ class TurnTaker:
                 turns[-back] = msgspec.structs.replace(turns[-back], counters=counts[name])
 
     def _count_run(self, name: SideName) -> dict[str, int]:
-        # The other side does not run meanwhile: a file that appears in this side's checkout is its own.
+        """Count a run of one side alone, so that a file which appears in its checkout is known to be its own."""
         self.begin([name])
         return dict(self._side(name).count())
 
