@@ -87,7 +87,7 @@ def test_main__two_regressions_a_week_apart__each_measured_once_and_confirmed_an
     done = hub.pull_request("opened")
     assert done.jobs == {"measure": "succeeded", "publish": "succeeded"}, done.log
     (comment,) = hub.comments()
-    assert "(7 runs, head above their range)" in comment
+    assert re.search(r"\(7 runs\); \*\*head [^|]*, above [^|]* to [^|]*\*\* \|", comment)
     assert {"latency.p50": 7, "latency.p90": 7}.items() <= _above_main(hub).items()
 
 

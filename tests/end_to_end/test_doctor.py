@@ -38,7 +38,7 @@ def test_doctor__two_rows__agree_and_are_written(perfgate: Perfgate, tmp_path: P
     assert "counters.copies" in copied["fired"]
     assert copied["line"].startswith("scorer.py:")
     assert "latency.low" in {entry["metric"] for entry in found["resolutions"]}
-    assert "this machine can see" in " ".join(stdout.split())
+    assert "this machine detects a slowdown of" in " ".join(stdout.split())
     assert (out / "extra-copy" / "report.html").exists()
     assert perfgate.scratch_folders == []
     assert left_in_the_end(perfgate.processes) == []
