@@ -199,8 +199,9 @@ class Repository:
             index = {"GIT_INDEX_FILE": str(copied)}
             original = Path(self._run("rev-parse", "--path-format=absolute", "--git-path", "index"))
             if original.exists():
-                # A copy, not a new one from HEAD: it records unchanged files, and those that a sparse checkout leaves out.
-                shutil.copyfile(original, copied)
+                # A copy, not a new one from HEAD: it records unchanged files, and those that a sparse checkout leaves out. With
+                # its time: git compares the content only of files that may have changed since then (git, racy-git.txt).
+                shutil.copy2(original, copied)
             else:
                 self._run("read-tree", head, env=index)
             self._run("add", "--all", env=index)
@@ -275,9 +276,7 @@ class Repository:
             raise RepositoryError("git knows no user.name; name the person who accepts it with --by NAME") from error
 
     def prefix(self, folder: Path) -> str:
-        """The path of a folder inside the repository, e.g. ``models/encoder``, empty for its root. ``models/encoder``, empty
-        for its root.
-        """
+        """The path of a folder inside the repository, e.g. ``models/encoder``, empty for its root."""
         relative = folder.resolve().relative_to(self.root.resolve())
         return "" if str(relative) == "." else str(relative)
 

@@ -256,6 +256,20 @@ def test_snapshot__sparse_checkout__what_is_left_out_is_not_deleted(clone: Path)
     assert Repository(clone).snapshot() == (git(clone, "rev-parse", "HEAD"), False)
 
 
+def test_snapshot__edit_of_equal_size_in_the_second_of_the_index__held(clone: Path) -> None:
+    # A file's ctime cannot be set; within one second git compares it no further either.
+    git(clone, "config", "core.trustctime", "false")
+    edited, second = clone / "model.py", (1.7e9, 1.7e9)
+    os.utime(edited, second)
+    git(clone, "add", "--all")
+    edited.write_text("2")
+    for path in (edited, clone / ".git" / "index"):
+        os.utime(path, second)
+    snapshot, dirty = Repository(clone).snapshot()
+    assert dirty
+    assert git(clone, "show", f"{snapshot}:model.py") == "2"
+
+
 def test_snapshot__folder_of_an_earlier_result__not_a_change(clone: Path) -> None:
     from perfgate.flows.shared.session import prepare_out
 
