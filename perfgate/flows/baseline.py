@@ -326,10 +326,10 @@ def _suspected(config: Config, environ: Mapping[str, str], run: RunDocument) -> 
 def _refuse_changes(config: Config) -> None:
     """Refuse uncommitted changes before measuring; the store would refuse them only afterwards."""
     try:
-        changed = Repository(config.root).dirty_files()
+        repository = Repository(config.root)
     except RepositoryError:
         return
-    if changed:
+    if changed := repository.dirty_files():
         raise UsageError(
             "uncommitted changes, in {files}; commit them first, or keep the run on purpose with --allow-dirty",
             files=clean(", ".join(changed)),

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from perfgate.cli.commands.baseline import COMMAND
 from perfgate.document.decision import SideSummary
 from perfgate.document.files import write_document
-from perfgate.errors import PerfgateError, StoreError, UsageError
+from perfgate.errors import PerfgateError, RepositoryError, StoreError, UsageError
 from perfgate.judging.store.backends.sql import SqlStore
 from tests.command import run_perfgate
 from tests.fakes.documents import make_counter, make_decision, regressed_time
@@ -92,6 +92,14 @@ def test_baseline_record__work_tree_with_changes__refused_before_measuring(proje
     result = baseline(project, "record")
     assert isinstance(result.exception, UsageError)
     assert str(result.exception).startswith("uncommitted changes, in perfgate.toml; commit them first")
+
+
+def test_baseline_record__git_cannot_list_the_changes__refused_before_measuring(project: Path) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    (project / ".git" / "index").write_bytes(b"no index")
+    result = baseline(project, "record")
+    assert isinstance(result.exception, RepositoryError)
+    assert str(result.exception).startswith(f"git status failed in {project}")
 
 
 def test_baseline_list__nothing_kept__says_how(project: Path) -> None:
