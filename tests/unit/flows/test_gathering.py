@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from functools import partial
 from pathlib import Path
 
@@ -37,6 +38,25 @@ def die_once(marker: Path) -> bytes:
         return b"alive"
     marker.touch()
     return die()
+
+
+def wait_for_the_pools_end_then_die_once(folder: Path) -> bytes:
+    starts = len(list(folder.iterdir()))
+    (folder / str(starts)).touch()
+    if starts == 0:
+        time.sleep(600)
+    return die() if starts == 1 else b"alive"
+
+
+def die_beside(folder: Path) -> bytes:
+    while not list(folder.iterdir()):
+        time.sleep(0.01)
+    return die()
+
+
+def test_completed__worker_dies_beside_another__the_death_is_not_counted_for_the_other(tmp_path: Path) -> None:
+    deadly, beside = (Task(partial(call, tmp_path)) for call in (die_beside, wait_for_the_pools_end_then_die_once))
+    assert dict(completed(LocalExecutor(2), [deadly, beside])) == {deadly: None, beside: b"alive"}
 
 
 def test_completed__workers_die__only_the_task_that_kills_each_worker_has_no_answer(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ class Task(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The answer of a task; None if its worker died, ``deaths`` times by now."""
+    """The answer of a task; None without one, and ``deaths`` is how many more of its own workers died."""
 
     task: Task
     answer: bytes | None
@@ -80,7 +80,7 @@ def open_executor(on: Cluster | None, workers: int | None) -> AbstractContextMan
 
 
 def completed(executor: Executor, tasks: Sequence[Task]) -> Iterator[tuple[Task, bytes | None]]:
-    """Each task with its answer, as they end; None if its worker died and, at the second attempt, another one did."""
+    """Each task with its answer, as they end; None if its worker died, and another one that ran it again."""
     deaths: Counter[Task] = Counter()
     for task in tasks:
         executor.submit(task)

@@ -16,14 +16,15 @@ from perfgate.system.memory import keep_freed_memory
 class LocalExecutor(AbstractContextManager["LocalExecutor"]):
     """At most ``processes`` tasks at once.
 
-    A worker that dies ends its whole pool, so the tasks that ran then run once more, one by one: only a task that kills its
-    worker dies twice.
+    A worker that dies ends its whole pool, and which task it ran is not known. So the tasks of that pool run again, each in a
+    pool of one worker, and only a death there counts.
     """
 
     def __init__(self, processes: int) -> None:
         self._processes = processes
         self._waiting: deque[Task] = deque()
-        self._died: set[Task] = set()
+        # Those of a pool that ended, and which of them are waiting for a pool of their own.
+        self._suspected: set[Task] = set()
         self._suspects: deque[Task] = deque()
 
     def __exit__(
@@ -32,7 +33,7 @@ class LocalExecutor(AbstractContextManager["LocalExecutor"]):
         """The processes end with their pool."""
 
     def submit(self, task: Task) -> None:
-        (self._suspects if task in self._died else self._waiting).append(task)
+        (self._suspects if task in self._suspected else self._waiting).append(task)
 
     def outcomes(self) -> Iterator[Outcome]:
         while self._waiting or self._suspects:
@@ -54,11 +55,11 @@ class LocalExecutor(AbstractContextManager["LocalExecutor"]):
                 if not running:
                     return
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    yield self._outcome(running.pop(future), future)
+                    yield self._outcome(running.pop(future), future, is_alone=processes == 1)
 
-    def _outcome(self, task: Task, future: Future[bytes]) -> Outcome:
+    def _outcome(self, task: Task, future: Future[bytes], *, is_alone: bool) -> Outcome:
         try:
             return Outcome(task, future.result())
         except BrokenProcessPool:
-            self._died.add(task)
-            return Outcome(task, None, deaths=1)
+            self._suspected.add(task)
+            return Outcome(task, None, deaths=int(is_alone))
