@@ -36,6 +36,12 @@ def install() -> None:
         signal.signal(number, interrupt)
 
 
+def uninstall() -> None:
+    """Let these signals end the process at once, without a traceback: the end of a forked worker is its command's to report."""
+    for number in _heard():
+        signal.signal(number, signal.SIG_DFL)
+
+
 @contextmanager
 def held_back() -> Iterator[None]:
     """Let no signal interrupt the context but in ``safe_point``; a later ctrl-C cannot spoil the cleaning up either.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -19,9 +21,12 @@ from perfgate.flows.trace.executors import Cluster, Task, completed, read_cluste
 from perfgate.flows.trace.executors.local import LocalExecutor
 from perfgate.flows.trace.places import Place, place_of
 from perfgate.flows.trace.reducing import KEPT, TaskAnswer, read_answer
+from perfgate.system.interrupts import SIGNALS
+from perfgate.system.interrupts import install as install_signals
 from tests.command import run_perfgate
 from tests.fakes.deadly_reader import install, kill_readers
 from tests.fakes.training import Training
+from tests.waiting import left_in_the_end, wait_until
 
 
 def answer(number: int) -> bytes:
@@ -57,6 +62,63 @@ def die_beside(folder: Path) -> bytes:
 def test_completed__worker_dies_beside_another__the_death_is_not_counted_for_the_other(tmp_path: Path) -> None:
     deadly, beside = (Task(partial(call, tmp_path)) for call in (die_beside, wait_for_the_pools_end_then_die_once))
     assert dict(completed(LocalExecutor(2), [deadly, beside])) == {deadly: None, beside: b"alive"}
+
+
+def touch(marker: Path) -> bytes:
+    marker.touch()
+    return b"idle"
+
+
+def die_beside_idle(marker: Path) -> bytes:
+    while not marker.exists():
+        time.sleep(0.01)
+    time.sleep(0.3)  # until the other worker waits for a task
+    return die()
+
+
+def test_completed__worker_dies_beside_an_idle_one__prints_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    install_signals()
+    try:
+        deadly, idle = (Task(partial(call, tmp_path / "marker")) for call in (die_beside_idle, touch))
+        assert dict(completed(LocalExecutor(2), [deadly, idle])) == {deadly: None, idle: b"idle"}
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert capfd.readouterr() == ("", "")
+
+
+ENDLESS = """
+import time
+from functools import partial
+from pathlib import Path
+from perfgate.flows.trace.executors import Task, completed
+from perfgate.flows.trace.executors.local import LocalExecutor
+
+def sleep(folder):
+    import os
+    (folder / str(os.getpid())).touch()
+    time.sleep(600)
+
+list(completed(LocalExecutor(2), [Task(partial(sleep, Path(FOLDER))) for _ in range(2)]))
+"""
+
+
+def test_completed__command_is_killed__its_workers_end_too(tmp_path: Path) -> None:
+    script = ENDLESS.replace("FOLDER", repr(str(tmp_path)))
+    with subprocess.Popen([sys.executable, "-c", script]) as command:
+        wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
+        command.kill()
+    pids = [path.name for path in tmp_path.iterdir()]
+    assert left_in_the_end(lambda: [pid for pid in pids if runs(pid)]) == []
+
+
+def runs(pid: str) -> bool:
+    with suppress(OSError):
+        return Path("/proc", pid, "cmdline").read_bytes() != b""  # that of a dead process nobody waited for
+    return False
 
 
 def test_completed__workers_die__only_the_task_that_kills_each_worker_has_no_answer(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -10,7 +11,9 @@ from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 
 from perfgate.flows.trace.executors import Outcome, Task
+from perfgate.system.interrupts import uninstall
 from perfgate.system.memory import keep_freed_memory
+from perfgate.system.processes import die_with_parent
 
 
 class LocalExecutor(AbstractContextManager["LocalExecutor"]):
@@ -45,7 +48,7 @@ class LocalExecutor(AbstractContextManager["LocalExecutor"]):
     def _run(self, waiting: deque[Task], processes: int) -> Iterator[Outcome]:
         """The outcomes of tasks in one pool, until none is waiting or a worker dies."""
         running: dict[Future[bytes], Task] = {}
-        with ProcessPoolExecutor(processes, initializer=keep_freed_memory) as pool:
+        with ProcessPoolExecutor(processes, initializer=_begin_worker) as pool:
             while waiting or running:
                 # A broken pool takes no task; those that it had end with its error.
                 with suppress(BrokenProcessPool):
@@ -63,3 +66,10 @@ class LocalExecutor(AbstractContextManager["LocalExecutor"]):
         except BrokenProcessPool:
             self._suspected.add(task)
             return Outcome(task, None, deaths=int(is_alone))
+
+
+def _begin_worker() -> None:
+    # The pool ends its workers by SIGTERM when one of them dies.
+    uninstall()
+    die_with_parent(os.getppid())
+    keep_freed_memory()
