@@ -201,7 +201,7 @@ def gap_timeline(pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_n
         )
     origin = int(pick.timeline.events.start.min())
     gaps = device.gaps.select(device.gaps.duration >= shortest_ns)
-    longest = gaps.select(np.argsort(-gaps.duration, kind="stable")[: choice.limit])
+    longest = gaps.longest(choice.limit)
     return GapTimeline(
         path=str(pick.recording.path),
         rank=pick.timeline.rank,

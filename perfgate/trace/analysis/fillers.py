@@ -11,8 +11,8 @@ from perfgate.document.trace import GapCause, GapGroupRow
 from perfgate.trace.analysis.gaps import DeviceGaps, Gaps
 from perfgate.trace.model.arithmetic import Codes, IntColumn
 from perfgate.trace.model.events import DEVICE_KINDS, EventTable
+from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.patterns import lazy_pattern
-from perfgate.trace.model.spans import NOT_RECORDED, launch_positions
 
 # A filler covers at least half of its gap. Only the longest gaps are examined, one by one.
 _FILLS, _MOST_GAPS = 0.5, 300
@@ -22,8 +22,7 @@ _IN_FILE = lazy_pattern(r"\S+\.py\(\d+\): ")
 
 def gap_groups(events: EventTable, device: DeviceGaps) -> list[GapGroupRow]:
     """The longest gaps grouped by filler, the costliest group first."""
-    gaps = device.gaps
-    longest = gaps.select(np.argsort(-gaps.duration, kind="stable")[:_MOST_GAPS])
+    longest = device.gaps.longest(_MOST_GAPS)
     host = _Host(events, longest)
     ends = _Ends(events, longest)
     groups: dict[tuple[str | None, str | None, str | None, GapCause], list[int]] = defaultdict(list)
@@ -51,21 +50,22 @@ class _Ends:
     """The event that ends each of some gaps, and the host's track that launched it."""
 
     def __init__(self, events: EventTable, gaps: Gaps) -> None:
-        work = events.of_kind(*DEVICE_KINDS)
+        work = np.flatnonzero(events.is_kind(*DEVICE_KINDS))
         ends = np.unique(gaps.start + gaps.duration)
-        place = np.minimum(np.searchsorted(ends, work.start), ends.size - 1)
-        work = work.select(np.flatnonzero(ends[place] == work.start) if ends.size else np.zeros(0, dtype=np.intp))
-        self._work = work.select(np.argsort(work.start, kind="stable"))
-        self._launches = events.of_kind("runtime")
-        self._launch = launch_positions(self._work.correlation, self._launches.correlation, self._launches.start)
+        begun = events.start[work]
+        place = np.minimum(np.searchsorted(ends, begun), ends.size - 1)
+        work = work[ends[place] == begun] if ends.size else work[:0]
+        self._events, self._work = events, work[np.argsort(events.start[work], kind="stable")]
+        self._start = events.start[self._work]
 
     def at(self, time: int) -> tuple[str | None, int | None]:
-        place = int(np.searchsorted(self._work.start, time))
-        if place >= len(self._work) or int(self._work.start[place]) != time:
+        place = int(np.searchsorted(self._start, time))
+        if place >= self._start.size or int(self._start[place]) != time:
             return None, None
-        launch = int(self._launch[place])
-        track = None if launch == NOT_RECORDED else int(self._launches.track[launch])
-        return self._work.names[self._work.name[place]], track
+        events, work = self._events, self._work[place]
+        launch = int(events.launch[work])
+        track = None if launch == NOT_RECORDED else int(events.track[launch])
+        return events.names[events.name[work]], track
 
 
 class _Host:

@@ -16,8 +16,9 @@ import numpy.typing as npt
 from perfgate.document.trace import GapCause
 from perfgate.trace.model.arithmetic import Codes, Covered, IntColumn, Intervals, gaps, intersection, joined, union
 from perfgate.trace.model.events import DEVICE_KINDS, EventTable
+from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.patterns import lazy_pattern
-from perfgate.trace.model.spans import NOT_RECORDED, launch_starts
+from perfgate.trace.model.spans import starts_of_launches
 
 CAUSES: tuple[GapCause, ...] = get_args(GapCause)
 
@@ -64,6 +65,14 @@ class Gaps(Sequence[Gap]):
     def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Gaps:
         return Gaps(self.start[chosen], self.duration[chosen], self.cause[chosen])
 
+    def longest(self, count: int | None) -> Gaps:
+        """So many gaps, None for all, the longest first and of equal ones the first in time."""
+        candidates = np.arange(len(self))
+        if count is not None and 0 < count < len(self):
+            least = np.partition(self.duration, -count)[-count]
+            candidates = np.flatnonzero(self.duration >= least)
+        return self.select(candidates[np.argsort(-self.duration[candidates], kind="stable")][:count])
+
 
 @dataclass(frozen=True)
 class DeviceGaps:
@@ -83,19 +92,20 @@ def device_gaps(events: EventTable, *, exposed: bool = False) -> DeviceGaps | No
 
     ``exposed`` adds the intervals in which only copies or collectives ran.
     """
-    work = events.of_kind(*DEVICE_KINDS)
-    busy = union(work.intervals)
+    work = np.flatnonzero(events.is_kind(*DEVICE_KINDS))
+    begun = events.start[work]
+    busy = union(Intervals(begun, begun + events.duration[work]))
     if not busy.start.size:
         return None
     start, end = int(busy.start[0]), int(busy.end[-1])
     idle = gaps(busy, (start, end))
-    stretches = Gaps(idle.start, idle.end - idle.start, _causes(idle, work, events.of_kind("runtime")))
+    stretches = Gaps(idle.start, idle.end - idle.start, _causes(idle, events, work))
     if exposed:
-        computing, communication = work.of_kind("compute").intervals, work.of_kind("comm").intervals
+        computing, communication = events.of_kind("compute").intervals, events.of_kind("comm").intervals
         parts = (
             stretches,
             _exposed(communication, computing, "communication"),
-            _exposed(work.of_kind("copy").intervals, joined(computing, communication), "copy"),
+            _exposed(events.of_kind("copy").intervals, joined(computing, communication), "copy"),
         )
         stretches = Gaps(
             np.concatenate([part.start for part in parts]),
@@ -106,28 +116,30 @@ def device_gaps(events: EventTable, *, exposed: bool = False) -> DeviceGaps | No
     return DeviceGaps(start, end, busy.length, stretches)
 
 
-def _causes(idle: Intervals, work: EventTable, runtime: EventTable) -> Codes:
-    launched, never = launch_starts(work, runtime), np.iinfo(np.int64).max
-    place = np.searchsorted(idle.end, work.start).clip(max=max(idle.end.size - 1, 0))
-    ending = np.flatnonzero(idle.end[place] == work.start) if idle.end.size else place[:0]
+def _causes(idle: Intervals, events: EventTable, work: IntColumn) -> Codes:
+    """The cause of each gap; ``work`` are the positions of the device's events."""
+    begun, never = events.start[work], np.iinfo(np.int64).max
+    launched = starts_of_launches(begun, events.launch[work], events)
+    place = np.searchsorted(idle.end, begun).clip(max=max(idle.end.size - 1, 0))
+    ending = np.flatnonzero(idle.end[place] == begun) if idle.end.size else place[:0]
     # Of several events that start together, the one launched first ends the gap.
     launch = np.full(idle.end.size, never)
     np.minimum.at(launch, place[ending], np.where(launched == NOT_RECORDED, never, launched)[ending])
     launch[launch == never] = NOT_RECORDED
     late = launch >= idle.start
     return np.select(
-        [launch == NOT_RECORDED, late & _waiting(runtime, idle), late],
+        [launch == NOT_RECORDED, late & _waiting(events, idle), late],
         [CAUSES.index("unknown"), CAUSES.index("synchronization"), CAUSES.index("host")],
         CAUSES.index("queue"),
     )
 
 
-def _waiting(runtime: EventTable, idle: Intervals) -> npt.NDArray[np.bool_]:
+def _waiting(events: EventTable, idle: Intervals) -> npt.NDArray[np.bool_]:
     """Whether the host was in a call that waits for the device when an idle interval began, or for at least half of it.
 
     A blocking copy is such a call: it may begin after the device has run dry, and delay all later work.
     """
-    waits = union(runtime.select(runtime.is_named(_WAIT.search)).intervals)
+    waits = union(events.select(events.is_kind("runtime") & events.is_named(_WAIT.search)).intervals)
     if not waits.start.size:
         return np.zeros(idle.start.size, dtype=np.bool_)
     before = np.searchsorted(waits.start, idle.start, side="right") - 1

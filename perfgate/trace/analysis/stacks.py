@@ -20,9 +20,10 @@ from perfgate.trace.model.arithmetic import (
     self_times,
 )
 from perfgate.trace.model.events import CALL, DEVICE_KINDS, NO_TEXT, EventKind, EventTable
+from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Timeline
-from perfgate.trace.model.spans import NOT_RECORDED, OUTSIDE, launch_positions, span_of
+from perfgate.trace.model.spans import OUTSIDE, span_of
 from perfgate.trace.model.stacks import Stacks, selected
 from perfgate.trace.model.steps import STEP_NAME
 from perfgate.trace.scanner.library import enclosing_calls
@@ -93,7 +94,7 @@ def stacks_of(events: EventTable, *, whole: bool = False) -> Stacks:
     device = chosen.is_kind(*DEVICE_KINDS)
     track = np.where(device, chosen.track, _threads(chosen)[chosen.track])
     around, cut = _enclosing(chosen, track, np.flatnonzero(~device).astype(np.int32))
-    launched = _launches(chosen, device)
+    launched = np.where(chosen.launch == NOT_RECORDED, NOTHING_AROUND, chosen.launch)[device]
     own = _own_times(chosen, around)
     own[device] = self_times(chosen.start[device], chosen.duration[device], chosen.track[device])
     around[device] = launched
@@ -249,15 +250,6 @@ def _own_times(events: EventTable, around: CodeColumn) -> IntColumn:
     inner = np.flatnonzero(around != NOTHING_AROUND)
     np.subtract.at(own, around[inner], events.duration[inner])
     return np.maximum(own, 0)
-
-
-def _launches(events: EventTable, device: _Mask) -> IntColumn:
-    """For each piece of work of the device the position of the call that launched it."""
-    runtime = events.is_kind("runtime")
-    calls = launch_positions(events.correlation[device], events.correlation[runtime], events.start[runtime])
-    joined = calls != NOT_RECORDED
-    calls[joined] = np.flatnonzero(runtime)[calls[joined]]
-    return np.where(joined, calls, NOTHING_AROUND)
 
 
 def _over_the_queue(events: EventTable, around: CodeColumn) -> CodeColumn:

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.trace.scanner.library import look_up
+
 IntColumn = npt.NDArray[np.int64]
 FloatColumn = npt.NDArray[np.float64]
 CodeColumn = npt.NDArray[np.int32]
@@ -296,8 +298,8 @@ def nesting_order(spans: CodeColumn, start: IntColumn, duration: IntColumn, trac
     They are positions in the columns, in their order. Three sorts would do the same. A file mostly has the spans of a track in
     the order of time, and few of them begin together.
     """
-    order = spans[np.argsort(_short(track[spans]), kind="stable")]
-    begin, tracks = start[order], track[order]
+    order = spans[np.argsort(_short(look_up(track, spans)), kind="stable")]
+    begin, tracks = look_up(start, order), look_up(track, order)
     same_track = tracks[1:] == tracks[:-1]
     if (same_track & (begin[1:] < begin[:-1])).any():
         for own in np.split(order, np.flatnonzero(~same_track) + 1):

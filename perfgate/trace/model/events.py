@@ -6,13 +6,16 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from perfgate.locale import Activity
-from perfgate.trace.model.arithmetic import Codes, IntColumn, Intervals, one_of
+from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Intervals, one_of
+from perfgate.trace.model.launches import NO_CORRELATION as NO_CORRELATION  # noqa: PLC0414 - of an event's column
+from perfgate.trace.model.launches import NOT_RECORDED, launch_positions
 
 # The host event around every call that perfgate profiles, which separates the calls in a trace.
 CALL = "perfgate.call"
@@ -34,7 +37,6 @@ KINDS: tuple[EventKind, ...] = get_args(EventKind)
 DEVICE_KINDS: tuple[EventKind, ...] = ("compute", "copy", "comm", "fused")
 KERNEL_KINDS: tuple[EventKind, ...] = ("compute", "comm", "fused")
 KIND_CODES: dict[EventKind, int] = {kind: code for code, kind in enumerate(KINDS)}
-NO_CORRELATION = -1
 NO_TEXT = -1  # of an event without a request or without shapes
 COLUMN_TYPES: dict[str, type[np.integer[Any]]] = {
     **dict.fromkeys(("start", "duration", "correlation"), np.int64),
@@ -86,6 +88,16 @@ class EventTable:
     @property
     def intervals(self) -> Intervals:
         return Intervals(self.start, self.end)
+
+    @cached_property
+    def launch(self) -> CodeColumn:
+        """The position of the runtime call that launched each event of a device; NOT_RECORDED for none and for host events."""
+        work, calls = np.flatnonzero(self.is_kind(*DEVICE_KINDS)), np.flatnonzero(self.is_kind("runtime"))
+        called = launch_positions(self.correlation[work], self.correlation[calls], self.start[calls])
+        joined = np.flatnonzero(called != NOT_RECORDED)
+        launch = np.full(len(self), NOT_RECORDED, dtype=np.int32)
+        launch[work[joined]] = calls[called[joined]]
+        return launch
 
     def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> EventTable:
         """The events chosen by a mask, or by positions in their order; names and tracks keep their numbers."""

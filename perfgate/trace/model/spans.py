@@ -10,11 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.trace.model.arithmetic import Codes, IntColumn, Intervals, counts_by_name, group_rows
-from perfgate.trace.model.events import DEVICE_KINDS, KINDS, NO_CORRELATION, EventKind, EventTable
+from perfgate.trace.model.events import DEVICE_KINDS, KINDS, EventKind, EventTable
+from perfgate.trace.model.launches import NOT_RECORDED, launch_positions
 from perfgate.trace.model.patterns import lazy_pattern
 
-NOT_RECORDED = -1
-_PLACES_A_NUMBER = 8  # in a table of positions by number; if numbers lie further apart they are sorted
 OUTSIDE = -1
 # The counters that a recording of a device gives, by metric name.
 KERNELS = "counters.kernels"
@@ -82,54 +81,24 @@ def launched_or_began(work: EventTable, launched: IntColumn) -> IntColumn:
 
 
 def launch_starts(work: EventTable, launches: EventTable) -> IntColumn:
-    """For each event of a device the nanosecond at which the host began to launch it, or NOT_RECORDED.
-
-    A launch of length zero at the very moment of its kernel is the profiler's placeholder, as in PrivateUse1 runtimes
-    (sample torch-native-privateuse1), and carries no information.
-    """
-    starts = np.full(len(work), NOT_RECORDED, dtype=np.int64)
+    """For each event of a device the nanosecond at which the host began to launch it, or NOT_RECORDED."""
     launch = launch_positions(work.correlation, launches.correlation, launches.start)
-    joined = np.flatnonzero(launch != NOT_RECORDED)
-    launch = launch[joined]
-    real = (launches.duration[launch] > 0) | (launches.start[launch] != work.start[joined])
-    starts[joined[real]] = launches.start[launch[real]]
-    return starts
+    return starts_of_launches(work.start, launch, launches)
 
 
-def launch_positions(work: Codes, launches: Codes, begun: IntColumn) -> IntColumn:
-    """For each event of a device the position of the call that launched it, or NOT_RECORDED.
+def starts_of_launches(begun: IntColumn, launch: Codes, calls: EventTable) -> IntColumn:
+    """The nanosecond at which the host began to launch work that began at ``begun``, or NOT_RECORDED.
 
-    ``work`` and ``launches`` are the correlations of both, ``begun`` when each call began: one launch is seen at several levels
-    of the runtime, and the first is the program's own call.
+    ``launch`` is the position of its call, or NOT_RECORDED. A launch of length zero at the very moment of its kernel is the
+    profiler's placeholder, as in PrivateUse1 runtimes (sample torch-native-privateuse1), and carries no information.
     """
-    candidates = np.flatnonzero(launches != NO_CORRELATION)
-    order = candidates[np.argsort(begun[candidates], kind="stable")]
-    positions = first_positions(work, launches[order])
-    joined = positions != NOT_RECORDED
-    positions[joined] = order[positions[joined]]
-    return positions
-
-
-def first_positions(wanted: Codes, numbers: Codes) -> IntColumn:
-    """For each wanted number the position of the first one like it among ``numbers``, or NOT_RECORDED."""
-    if not numbers.size:
-        return np.full(wanted.size, NOT_RECORDED, dtype=np.int64)
-    least = int(numbers.min())
-    width = int(numbers.max()) - least + 1
-    if width <= _PLACES_A_NUMBER * numbers.size:
-        # From the last to the first, so that the first stays.
-        place_of = np.full(width, NOT_RECORDED, dtype=np.int32)
-        place_of[numbers[::-1] - least] = np.arange(numbers.size - 1, -1, -1, dtype=np.int32)
-        offset = np.subtract(wanted, least, dtype=np.int64)
-        positions = place_of.take(offset, mode="clip").astype(np.int64)
-        positions[offset.view(np.uint64) >= width] = NOT_RECORDED  # those below the least one wrap around
-        return positions
-    positions = np.full(wanted.size, NOT_RECORDED, dtype=np.int64)
-    distinct, first = np.unique(numbers, return_index=True)
-    place = np.minimum(np.searchsorted(distinct, wanted), distinct.size - 1)
-    found = distinct[place] == wanted
-    positions[found] = first[place[found]]
-    return positions
+    starts = np.full(begun.size, NOT_RECORDED, dtype=np.int64)
+    joined = np.flatnonzero(launch != NOT_RECORDED)
+    call = launch[joined]
+    started = calls.start[call]
+    real = (calls.duration[call] > 0) | (started != begun[joined])
+    starts[joined[real]] = started[real]
+    return starts
 
 
 def is_format_conversion(name: str) -> bool:

@@ -13,10 +13,10 @@ from perfgate.document.timeline import SPAN_KINDS, DrawnCounter, DrawnTimeline, 
 from perfgate.trace.analysis.gaps import CAUSES, Gaps, device_gaps
 from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, nesting_order
 from perfgate.trace.model.events import DEVICE_KINDS, KINDS, EventTable
+from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.readings import Readings
-from perfgate.trace.model.spans import NOT_RECORDED, launch_positions
 from perfgate.trace.scanner.compressed import gzipped
-from perfgate.trace.scanner.library import leb128
+from perfgate.trace.scanner.library import leb128, look_up
 
 # Columns of more spans are compressed several at a time.
 _MANY = 100_000
@@ -40,12 +40,12 @@ def drawn_timeline(
     texts = {name: number for number, name in enumerate(events.names)}
     origin = int(events.start.min()) if len(events) else 0
     on_device = np.zeros(len(events.tracks), dtype=bool)
-    on_device[events.track[events.is_kind(*DEVICE_KINDS, "device_annotation")]] = True
+    on_device[events.track[np.flatnonzero(events.is_kind(*DEVICE_KINDS, "device_annotation"))]] = True
     in_order = np.argsort(~on_device, kind="stable")
     place_of = np.empty(in_order.size, dtype=np.int32)
     place_of[in_order] = np.arange(in_order.size)
     everything = np.arange(len(events), dtype=np.int32)
-    order = nesting_order(everything, events.start, events.duration, place_of[events.track])
+    order = nesting_order(everything, events.start, events.duration, look_up(place_of, events.track))
 
     device = None if of_ranks else device_gaps(events)
     nothing = np.zeros(len(device.gaps) if device else 0, dtype=np.int64)
@@ -55,29 +55,28 @@ def drawn_timeline(
         text_of[code] = texts.setdefault(CAUSES[code], len(texts))
 
     def behind(gap_values: Codes, values: Codes) -> IntColumn:
-        return np.concatenate([gap_values, values], dtype=np.int64)
+        return np.concatenate([gap_values, look_up(values, order)], dtype=np.int64)
 
-    start = behind(idle.start, events.start[order])
-    duration = behind(idle.duration, events.duration[order])
-    track = behind(nothing - 1, events.track[order])
+    start, duration = behind(idle.start, events.start), behind(idle.duration, events.duration)
+    tracks = _tracks(events, in_order, len(idle), on_device, of_ranks=of_ranks)
     steps = np.diff(start, prepend=origin)
-    begins = np.flatnonzero(np.diff(track, prepend=-2))
+    begins = np.cumsum([0, *(track.spans for track in tracks[:-1])]) if tracks else nothing
     steps[begins] = start[begins] - origin
     end = int((start + duration).max(initial=origin))
-    kind = np.concatenate([nothing.astype(np.uint8) + _GAP, _KINDS[events.kind[order]]])
+    kind = np.concatenate([nothing.astype(np.uint8) + _GAP, look_up(_KINDS[events.kind], order)])
     columns: dict[str, Callable[[], bytes]] = {
         "start": lambda: packed(steps),
         "duration": lambda: packed(duration),
-        "name": lambda: packed(behind(text_of[idle.cause], events.name[order])),
+        "name": lambda: packed(behind(text_of[idle.cause], events.name)),
         "kind": lambda: gzipped(kind.tobytes()),
-        "shape": lambda: packed(behind(nothing, events.shape[order] + 1)),
+        "shape": lambda: packed(behind(nothing, events.shape + 1)),
         "launch": lambda: packed(behind(nothing, _launches(events, order, len(idle)))),
     }
     return DrawnTimeline(
         label=label,
         length=end - origin,
         texts=list(texts),
-        tracks=_tracks(events, in_order, len(idle), on_device, of_ranks=of_ranks),
+        tracks=tracks,
         counters=list(_counters(readings, origin, end)),
         notes=list(notes),
         **dict(zip(columns, _all_done(columns.values(), len(start)))),
@@ -85,15 +84,11 @@ def drawn_timeline(
 
 
 def _launches(events: EventTable, order: CodeColumn, gaps: int) -> IntColumn:
-    """For each span the place of the call that launched it among the spans, behind the gaps, and one more; 0 for none."""
-    work, calls = np.flatnonzero(events.is_kind(*DEVICE_KINDS)), np.flatnonzero(events.is_kind("runtime"))
-    called = launch_positions(events.correlation[work], events.correlation[calls], events.start[calls])
-    joined = called != NOT_RECORDED
-    place = np.empty(order.size, dtype=np.int64)
+    """For each event the place of the call that launched it among the spans, behind the gaps, and one more; 0 for none."""
+    place = np.empty(order.size + 1, dtype=np.int64)
     place[order] = np.arange(gaps + 1, gaps + 1 + order.size)
-    launch = np.zeros(order.size, dtype=np.int64)
-    launch[work[joined]] = place[calls[called[joined]]]
-    return launch[order]
+    place[NOT_RECORDED] = 0  # the last one
+    return look_up(place, events.launch)
 
 
 def _all_done(tasks: Iterable[Callable[[], bytes]], spans: int) -> list[bytes]:

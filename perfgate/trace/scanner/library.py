@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 FILE = Path(__file__).with_name("_scanner.so")
-_VERSION = 13
+_VERSION = 14
 MOST_ARGUMENTS = 20
 # Instead of the key of an argument: all arguments of a counter (phase C), whose keys may be anything, as one text.
 COUNTER_ARGUMENTS = ""
@@ -217,8 +217,8 @@ def view(address: int | None, count: int, kind: Any) -> npt.NDArray[Any]:
 def look_up(table: npt.NDArray[Any], codes: Codes) -> npt.NDArray[Any]:
     """``table[codes]``; numpy would first make eight bytes of each code."""
     library = load()
-    sizes = (1, 4, 8)
-    if library is None or codes.dtype != np.int32 or table.itemsize not in sizes or not codes.flags.c_contiguous:
+    plain = codes.flags.c_contiguous and table.flags.c_contiguous
+    if library is None or codes.dtype != np.int32 or table.itemsize not in (1, 4, 8) or not plain:
         return table.take(codes)
     found = np.empty(codes.size, dtype=table.dtype)
     library.look_up(table.ctypes.data, table.size, table.itemsize, codes.ctypes.data, codes.size, found.ctypes.data)
@@ -234,6 +234,22 @@ def first_places(codes: Codes, size: int) -> Column:
     else:
         library.first_places(codes.ctypes.data, codes.size, first.ctypes.data)
     return first
+
+
+def earliest_calls(work: Codes, calls: Codes, begun: Column, least: int, width: int) -> Column | None:
+    """For each number of ``work`` the place of the call with it that begins first, -1 for none; None without the library.
+
+    The numbers of calls, -1 for none, lie from ``least`` on in ``width`` places.
+    """
+    library = load()
+    if library is None:
+        return None
+    columns = [np.ascontiguousarray(column, dtype=np.int64) for column in (work, calls, begun)]
+    found, place_of = np.empty(work.size, dtype=np.int64), np.full(width, -1, dtype=np.int32)
+    wanted, numbers, times = (column.ctypes.data for column in columns)
+    places, answers = place_of.ctypes.data, found.ctypes.data
+    library.earliest_calls(wanted, work.size, numbers, times, calls.size, least, width, places, answers)
+    return found
 
 
 def enclosing_calls(
@@ -298,6 +314,12 @@ def load() -> ctypes.CDLL | None:
     library.look_up.restype = None
     library.first_places.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
     library.first_places.restype = None
+    library.earliest_calls.argtypes = [
+        *(ctypes.c_void_p, ctypes.c_int64),
+        *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64),
+        *(ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p),
+    ]
+    library.earliest_calls.restype = None
     library.leb128.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
     library.leb128.restype = ctypes.c_int64
     return library

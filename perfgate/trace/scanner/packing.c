@@ -25,6 +25,24 @@ void first_places(const int32_t *codes, int64_t count, int64_t *first)
         first[codes[place] + 1] = place;
 }
 
+/* For each number of `work` the place of the call with that number that begins first, of several the first; -1 for none. `place_of` has
+   `width` places, one for each number from `least` on, all of them -1. A call without a number has -1. */
+void earliest_calls(const int64_t *work, int64_t works, const int64_t *calls, const int64_t *begun, int64_t count, int64_t least, int64_t width,
+                    int32_t *place_of, int64_t *found)
+{
+    for (int64_t place = 0; place < count; place++) {
+        if (calls[place] == -1)
+            continue;
+        int32_t *known = &place_of[calls[place] - least];
+        if (*known < 0 || begun[place] < begun[*known])
+            *known = (int32_t)place;
+    }
+    for (int64_t place = 0; place < works; place++) {
+        uint64_t offset = (uint64_t)work[place] - (uint64_t)least;
+        found[place] = offset < (uint64_t)width ? place_of[offset] : -1;
+    }
+}
+
 /* For each code its place in a table of `size` values of 1, 4 or 8 bytes; a negative one counts from the end. */
 void look_up(const void *table, int64_t size, int32_t bytes, const int32_t *codes, int64_t count, void *out)
 {

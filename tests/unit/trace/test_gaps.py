@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from perfgate import trace
-from perfgate.trace.analysis.gaps import Gap, device_gaps
+from perfgate.trace.analysis.gaps import Gap, Gaps, device_gaps
 from perfgate.trace.model.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
 from tests.samples import recorded
 
@@ -108,6 +109,14 @@ def test_device_gaps__two_end_a_gap_together__the_one_launched_first_counts() ->
 
     assert found is not None
     assert tuple(found.gaps) == (Gap(10, 20, "queue"),)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 9, None])
+def test_longest__any_number__the_longest_first_and_of_equal_ones_the_first(count: int | None) -> None:
+    gaps = Gaps(np.array([0, 10, 20, 30]), np.array([3, 5, 3, 5]), np.zeros(4, dtype=int))
+
+    assert [gap.start_ns for gap in gaps.longest(count)] == [10, 30, 0, 20][:count]
+    assert len(Gaps(gaps.start[:0], gaps.start[:0], gaps.cause[:0]).longest(count)) == 0
 
 
 def test_device_gaps__exposed__where_only_copies_or_collectives_ran() -> None:

@@ -24,10 +24,10 @@ from perfgate.trace.model.events import (
     EventKind,
     EventTable,
 )
+from perfgate.trace.model.launches import NOT_RECORDED, first_positions
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.readings import MEMORY_ALLOCATED, MEMORY_RESERVED, Readings
 from perfgate.trace.model.recording import CollectiveKernel, Recording
-from perfgate.trace.model.spans import NOT_RECORDED, first_positions
 from perfgate.trace.model.steps import STEP_NAME
 from perfgate.trace.scanner.chrome_events import (
     DEVICE_CATEGORIES,

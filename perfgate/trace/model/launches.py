@@ -1,0 +1,56 @@
+"""The host's call that launched each piece of a device's work, joined by the number that the profiler gave both."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfgate.trace.model.arithmetic import Codes, IntColumn
+from perfgate.trace.scanner.library import earliest_calls
+
+NO_CORRELATION = -1
+NOT_RECORDED = -1
+_PLACES_A_NUMBER = 8  # in a table of positions by number; if numbers lie further apart they are sorted
+
+
+def launch_positions(work: Codes, launches: Codes, begun: IntColumn) -> IntColumn:
+    """For each event of a device the position of the call that launched it, or NOT_RECORDED.
+
+    ``work`` and ``launches`` are the correlations of both, ``begun`` when each call began: one launch is seen at several levels
+    of the runtime, and the first is the program's own call.
+    """
+    if not launches.size:
+        return np.full(work.size, NOT_RECORDED, dtype=np.int64)
+    least = min(int(launches.min()), 0)
+    width = int(launches.max()) - least + 1
+    if width <= _PLACES_A_NUMBER * launches.size:
+        compiled = earliest_calls(work, launches, begun, least, width)
+        if compiled is not None:
+            return compiled
+    candidates = np.flatnonzero(launches != NO_CORRELATION)
+    order = candidates[np.argsort(begun[candidates], kind="stable")]
+    positions = first_positions(work, launches[order])
+    joined = positions != NOT_RECORDED
+    positions[joined] = order[positions[joined]]
+    return positions
+
+
+def first_positions(wanted: Codes, numbers: Codes) -> IntColumn:
+    """For each wanted number the position of the first one like it among ``numbers``, or NOT_RECORDED."""
+    if not numbers.size:
+        return np.full(wanted.size, NOT_RECORDED, dtype=np.int64)
+    least = int(numbers.min())
+    width = int(numbers.max()) - least + 1
+    if width <= _PLACES_A_NUMBER * numbers.size:
+        # From the last to the first, so that the first stays.
+        place_of = np.full(width, NOT_RECORDED, dtype=np.int32)
+        place_of[numbers[::-1] - least] = np.arange(numbers.size - 1, -1, -1, dtype=np.int32)
+        offset = np.subtract(wanted, least, dtype=np.int64)
+        positions = place_of.take(offset, mode="clip").astype(np.int64)
+        positions[offset.view(np.uint64) >= width] = NOT_RECORDED  # those below the least one wrap around
+        return positions
+    positions = np.full(wanted.size, NOT_RECORDED, dtype=np.int64)
+    distinct, first = np.unique(numbers, return_index=True)
+    place = np.minimum(np.searchsorted(distinct, wanted), distinct.size - 1)
+    found = distinct[place] == wanted
+    positions[found] = first[place[found]]
+    return positions
