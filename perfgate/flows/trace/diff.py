@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -31,6 +33,7 @@ _NS = 1e9
 TOLERANCE = 0.05
 # The most names of replaced kernels to keep per side.
 _MOST_NAMES = 5
+_THREADS = 2
 
 
 def trace_diff(
@@ -98,6 +101,14 @@ class _Pair(NamedTuple):
         return sum(side.row.time for side in self.head) - sum(side.row.time for side in self.base)
 
 
+def _works(picks: Sequence[ChosenTimeline], by: DiffKey) -> list[UnitWork]:
+    """The work of each recording, two at a time: most of it are loops that release Python's lock."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        # A thread has no settings of its own, such as the folder of kept columns.
+        tasks = [pool.submit(copy_context().run, unit_work, pick.timeline, by=by) for pick in picks]
+        return [task.result() for task in tasks]
+
+
 def _diff(
     label: str,
     bases: Sequence[ChosenTimeline],
@@ -106,7 +117,8 @@ def _diff(
     tolerance: float,
     by: DiffKey,
 ) -> DiffTimeline:
-    before, after = ([unit_work(pick.timeline, by=by) for pick in side] for side in (bases, heads))
+    works = _works([*bases, *heads], by)
+    before, after = works[: len(bases)], works[len(bases) :]
     units = {work.unit for work in (*before, *after)}
     if before[0].unit != after[-1].unit:
         raise UsageError(

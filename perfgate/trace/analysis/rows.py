@@ -170,7 +170,7 @@ def _top_rows_by_line(
 
 
 def host_kinds(events: EventTable) -> tuple[EventKind, ...]:
-    return next((kinds for kinds in _HOST_KINDS if len(events.of_kind(*kinds))), ())
+    return next((kinds for kinds in _HOST_KINDS if events.is_kind(*kinds).any()), ())
 
 
 def _require_single_runs(longer_ns: int | None) -> None:
