@@ -21,7 +21,7 @@ ALONE := tests/traps/test_processes.py
 # The others wait for processes a third of their time, so one more runs than there are cores.
 WORKERS := $(shell expr $$(nproc) + 1)
 test: $(VENV)/.installed
-	$(BIN)/python -m compileall -q -j 0 perfgate
+	$(BIN)/python -m compileall -q -j 0 perfgate plugins
 	$(BIN)/python -m pytest $(ALONE); alone=$$?; \
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ALONE:%=--ignore=%) && exit $$alone
 
