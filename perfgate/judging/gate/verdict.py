@@ -77,10 +77,11 @@ def verdict_rules(
     regressed = [_name(c) for c in gating if c.outcome == "regressed"]
     slower = VerdictRule("WARN" if comparing == "stack" else "FAIL", "regressed", regressed)
     unmeasured = [
+        # These two end with another exit code, so they are the reasons given for it.
         VerdictRule("INCONCLUSIVE", "failed", sorted(failed)),
+        VerdictRule("INCONCLUSIVE", "invalid", invalid_places),
         VerdictRule("INCONCLUSIVE", "harness", not_comparable),
         VerdictRule("INCONCLUSIVE", "testbed", [d.field for d in differences] if comparing == "code" else []),
-        VerdictRule("INCONCLUSIVE", "invalid", invalid_places),
         # The reason for missing numbers is more helpful than their names.
         VerdictRule("INCONCLUSIVE", "uncounted", list(uncounted) if missing else []),
         # Missing evidence may be the very evidence of a regression, so nothing below counts without it.

@@ -41,13 +41,13 @@ UNCHANGED = make_comparison("latency.p50")
 OF_CODE = [
     Row("FAIL", "regressed", {"comparisons": [SLOWER]}),
     Row("INCONCLUSIVE", "failed", {"failures": [make_failure("pair", what="pair 3")]}),
-    Row("INCONCLUSIVE", "harness", {"changes": change("not_comparable", "the base does not run")}),
-    Row("INCONCLUSIVE", "testbed", {"differences": [make_difference()]}),
     Row(
         "INCONCLUSIVE",
         "invalid",
         {"invalid": [Invalid(workload="encoder", shape="long", kind="throttled", message=quote("throttled"))]},
     ),
+    Row("INCONCLUSIVE", "harness", {"changes": change("not_comparable", "the base does not run")}),
+    Row("INCONCLUSIVE", "testbed", {"differences": [make_difference()]}),
     Row(
         "INCONCLUSIVE",
         "uncounted",
