@@ -18,7 +18,7 @@ from perfgate.cli.isolation import CommandProcess
 from perfgate.cli.options import FILE, FOLDER, PATH, language_option
 from perfgate.cli.printed import MOST_PRINTED_BYTES, default_folder
 from perfgate.cli.streams import copied_output, print_json
-from perfgate.locale import sentence
+from perfgate.locale import Language, environment_language, sentence
 from perfgate.trace.cache import cache_folder, use_cache
 
 if TYPE_CHECKING:
@@ -362,12 +362,11 @@ def ranks(
     with TerminalProgress() as progress:
         found = trace_ranks(places, workers=workers, on=on, say=progress.status, strict=strict)
     if out is not None:
-        from perfgate.config import report_language
         from perfgate.document.files import write_text_atomically
         from perfgate.flows.trace.ranks_page import drawn_ranks
         from perfgate.judging.report.render.ranks import render_ranks_page
 
-        page = render_ranks_page(drawn_ranks(found, chosen), report_language(language, Path()))
+        page = render_ranks_page(drawn_ranks(found, chosen), _page_language(language))
         write_text_atomically(out, page)
         click.echo(str(out), err=as_json)
     if as_json:
@@ -494,14 +493,13 @@ def flame(
     The page is one self-contained file: zoom, search by text or pattern, threads and streams, requests (spans named
     request#ID), base against head. For the folder of a check it shows both sides.
     """
-    from perfgate.config import report_language
     from perfgate.document.files import write_text_atomically
     from perfgate.flows.trace.choice import Choice
     from perfgate.flows.trace.questions import ask_flame
     from perfgate.judging.report.render.flame import flame_text
     from perfgate.judging.report.text.messages import word
 
-    spoken = report_language(language, Path())
+    spoken = _page_language(language)
     trees = ask_flame(
         path, head, Choice(rank=rank, device=device), note=lambda message: click.echo(word(message), err=True)
     )
@@ -524,13 +522,12 @@ def timeline(path: Path, rank: int | None, device: int | None, out: Path, langua
 
     The page is one self-contained file: zoom by wheel, totals of a selection, search, and export for Perfetto.
     """
-    from perfgate.config import report_language
     from perfgate.document.files import write_text_atomically
     from perfgate.flows.trace.choice import Choice
     from perfgate.flows.trace.questions import ask_timeline
     from perfgate.judging.report.render.timeline import render_timeline
 
-    spoken = report_language(language, Path())
+    spoken = _page_language(language)
     write_text_atomically(out, render_timeline(ask_timeline(path, Choice(rank=rank, device=device)), spoken))
     click.echo(str(out))
 
@@ -562,6 +559,15 @@ def show_cache(clear: bool) -> None:
             damaged=use.damaged,
         )
     )
+
+
+def _page_language(option: str | None) -> Language:
+    """As ``report_language``, without loading the settings if the file lacks the word."""
+    if not (option or "PERFGATE_LANG" in os.environ or _mentions(Path("perfgate.toml"), b"language")):
+        return environment_language(os.environ)
+    from perfgate.config import report_language
+
+    return report_language(option, Path())
 
 
 def _choice(rank: int | None, device: int | None, limit: int | None, as_json: bool) -> Choice:
