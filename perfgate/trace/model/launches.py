@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfgate.trace.loops import earliest_calls
 from perfgate.trace.model.arithmetic import Codes, IntColumn
-from perfgate.trace.scanner.library import earliest_calls
 
 NO_CORRELATION = -1
 NOT_RECORDED = -1

@@ -11,12 +11,12 @@ import numpy.typing as npt
 from perfgate.document.message import Message
 from perfgate.document.timeline import SPAN_KINDS, DrawnCounter, DrawnTimeline, TimelineTrack, TrackSide
 from perfgate.trace.analysis.gaps import CAUSES, Gaps, device_gaps
+from perfgate.trace.loops import leb128, look_up
 from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, nesting_order
 from perfgate.trace.model.events import DEVICE_KINDS, KINDS, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.readings import Readings
 from perfgate.trace.scanner.compressed import gzipped
-from perfgate.trace.scanner.library import leb128, look_up
 
 # Columns of more spans are compressed several at a time.
 _MANY = 100_000

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from perfgate.document.message import Message
 from perfgate.errors import DocumentError
 from perfgate.locale import Activity
+from perfgate.trace.loops import first_places, look_up
 from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, one_of
 from perfgate.trace.model.events import constant, nanoseconds
 from perfgate.trace.scanner import library
@@ -87,7 +88,7 @@ class ScannedTexts:
 
     def used(self, column: CodeColumn) -> list[int]:
         """The numbers of the texts that a column has."""
-        first = library.first_places(column, len(self.texts))[1:]  # without NO_TEXT
+        first = first_places(column, len(self.texts))[1:]  # without NO_TEXT
         return np.flatnonzero(first >= 0).tolist()
 
     def judged(
@@ -97,7 +98,7 @@ class ScannedTexts:
         verdicts = np.full(len(self.texts) + 1, otherwise, dtype=dtype)
         for code in self.used(column):
             verdicts[code] = judge(code)
-        return library.look_up(verdicts, column)
+        return look_up(verdicts, column)
 
     def flagged(self, column: CodeColumn, matches: Callable[[str], object]) -> Mask:
         """The events with a text in this column that matches; each text is tried once."""
@@ -108,7 +109,7 @@ class ScannedTexts:
         last = np.iinfo(np.int64).max
         first = np.full(len(self.places), last)
         for rows in events:
-            begins = library.first_places(rows.track, len(self.places))[1:]
+            begins = first_places(rows.track, len(self.places))[1:]
             there = begins >= 0
             first[there] = np.minimum(first[there], rows.event[begins[there]])
         numbers: dict[tuple[str, str], int] = {}
@@ -116,7 +117,7 @@ class ScannedTexts:
         for code in np.argsort(first, kind="stable")[: np.count_nonzero(first < last)].tolist():
             process, thread = self.places[code].tolist()
             renumbered[code] = numbers.setdefault((self._plain(process), self._plain(thread)), len(numbers))
-        return [library.look_up(renumbered, rows.track) for rows in events], list(numbers)
+        return [look_up(renumbered, rows.track) for rows in events], list(numbers)
 
     def refuse(self, event: int, name: int, error: ValueError | Activity) -> NoReturn:
         """Raise DocumentError that names an event."""

@@ -18,7 +18,7 @@ from perfgate.judging.report.render.timeline import render_timeline
 from perfgate.trace.model.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
 from perfgate.trace.model.readings import Readings
 from perfgate.trace.pages.timeline import drawn_timeline, packed
-from perfgate.trace.scanner import library
+from perfgate.trace import loops
 from tests.browser import Page, browser_page
 
 HOST, STREAM = ("python", "main"), ("device 0", "stream 7")
@@ -114,7 +114,7 @@ def test_drawn_timeline__readings__from_the_first_event_to_the_last_each_change_
 
 @pytest.mark.parametrize("numbers", [[], [0, 127, 128, (1 << 62) - 1]])
 def test_packed__without_the_library__the_same(numbers: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "load", lambda: None)
+    monkeypatch.setattr(loops, "load", lambda: None)
     assert unpacked(packed(np.array(numbers, dtype=np.int64))) == numbers
 
 

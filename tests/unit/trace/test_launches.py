@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from perfgate.trace import loops
 from perfgate.trace.model.events import EventTableBuilder
 from perfgate.trace.model.launches import NOT_RECORDED, launch_positions
-from perfgate.trace.scanner import library
 from tests.unit.trace.test_gaps import kernel, launch, table
 
-needs_library = pytest.mark.skipif(library.load() is None, reason="the scanner is not built (python hatch_build.py)")
+needs_library = pytest.mark.skipif(loops.load() is None, reason="the scanner is not built (python hatch_build.py)")
 
 
 def test_launch_positions__several_levels_of_the_runtime__the_call_that_begins_first() -> None:
@@ -31,7 +31,7 @@ def test_launch_positions__compiled_or_not__the_same(
     work = random.choice(np.append(calls, [-1, -5, 59, 40_001]), size=200).astype(dtype)
     begun = random.integers(0, 50, size=300)
     compiled = launch_positions(work, calls, begun)
-    monkeypatch.setattr(library, "load", lambda: None)
+    monkeypatch.setattr(loops, "load", lambda: None)
 
     assert compiled.tolist() == launch_positions(work, calls, begun).tolist()
     assert (compiled != NOT_RECORDED).any()
@@ -48,4 +48,4 @@ def test_launch__of_a_table__positions_in_it_for_work_of_a_device_alone() -> Non
 def test_look_up__column_of_one_value__as_numpy_reads_it() -> None:
     constant = np.broadcast_to(np.int32(7), 5)
 
-    assert library.look_up(constant, np.array([0, 4, -1], dtype=np.int32)).tolist() == [7, 7, 7]
+    assert loops.look_up(constant, np.array([0, 4, -1], dtype=np.int32)).tolist() == [7, 7, 7]

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.message import Message
+from perfgate.trace.loops import look_up
 from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, one_of
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.events import (
@@ -41,7 +42,7 @@ from perfgate.trace.scanner.chrome_events import (
 )
 from perfgate.trace.scanner.compressed import is_json, named
 from perfgate.trace.scanner.counters import CounterSeries, read_counters
-from perfgate.trace.scanner.library import COUNTER_ARGUMENTS, look_up
+from perfgate.trace.scanner.library import COUNTER_ARGUMENTS
 from perfgate.trace.scanner.scan import scan
 from perfgate.trace.scanner.scanned import NO_NUMBER, Names, ScannedEvents, ScannedTexts, requests_named
 

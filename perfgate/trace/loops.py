@@ -1,0 +1,94 @@
+"""Loops over columns of numbers: compiled if the scanner was built, else in several passes of numpy."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+# The library of the scanner, whose ``packing.c`` has these loops.
+FILE = Path(__file__).with_name("scanner") / "_scanner.so"
+_VERSION = 14
+_MOST_LEB128_BYTES = 10  # of a number of 64 bits
+
+Column = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.integer[Any]]
+
+
+def look_up(table: npt.NDArray[Any], codes: Codes) -> npt.NDArray[Any]:
+    """``table[codes]``; numpy would first make eight bytes of each code."""
+    library = load()
+    plain = codes.flags.c_contiguous and table.flags.c_contiguous
+    if library is None or codes.dtype != np.int32 or table.itemsize not in (1, 4, 8) or not plain:
+        return table.take(codes)
+    found = np.empty(codes.size, dtype=table.dtype)
+    library.look_up(table.ctypes.data, table.size, table.itemsize, codes.ctypes.data, codes.size, found.ctypes.data)
+    return found
+
+
+def first_places(codes: Codes, size: int) -> Column:
+    """The first position of each code from -1 to ``size - 1``, -1 for one that does not occur."""
+    first = np.full(size + 1, -1)
+    library = load()
+    if library is None or codes.dtype != np.int32 or not codes.flags.c_contiguous:
+        first[codes[::-1] + 1] = np.arange(codes.size - 1, -1, -1)
+    else:
+        library.first_places(codes.ctypes.data, codes.size, first.ctypes.data)
+    return first
+
+
+def earliest_calls(work: Codes, calls: Codes, begun: Column, least: int, width: int) -> Column | None:
+    """For each number of ``work`` the place of the call with it that begins first, -1 for none; None without the library.
+
+    The numbers of calls, -1 for none, lie from ``least`` on in ``width`` places.
+    """
+    library = load()
+    if library is None:
+        return None
+    columns = [np.ascontiguousarray(column, dtype=np.int64) for column in (work, calls, begun)]
+    found, place_of = np.empty(work.size, dtype=np.int64), np.full(width, -1, dtype=np.int32)
+    wanted, numbers, times = (column.ctypes.data for column in columns)
+    places, answers = place_of.ctypes.data, found.ctypes.data
+    library.earliest_calls(wanted, work.size, numbers, times, calls.size, least, width, places, answers)
+    return found
+
+
+def leb128(values: Column) -> bytes | None:
+    """Non-negative numbers in LEB128, one behind the other; None without the library."""
+    library = load()
+    if library is None:
+        return None
+    numbers = np.ascontiguousarray(values, dtype=np.int64)
+    room = np.empty(_MOST_LEB128_BYTES * numbers.size, dtype=np.uint8)
+    return room[: library.leb128(numbers.ctypes.data, numbers.size, room.ctypes.data)].tobytes()
+
+
+@cache
+def load() -> ctypes.CDLL | None:
+    """The library; None if it was not built, or is of another version."""
+    try:
+        library = ctypes.CDLL(str(FILE))
+    except OSError:
+        return None
+    if library.scan_version() != _VERSION:
+        return None
+    library.look_up.argtypes = [
+        *(ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32),
+        *(ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p),
+    ]
+    library.look_up.restype = None
+    library.first_places.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
+    library.first_places.restype = None
+    library.earliest_calls.argtypes = [
+        *(ctypes.c_void_p, ctypes.c_int64),
+        *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64),
+        *(ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p),
+    ]
+    library.earliest_calls.restype = None
+    library.leb128.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
+    library.leb128.restype = ctypes.c_int64
+    return library
