@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from perfgate import trace
 from perfgate.document.timeline import SPAN_KINDS, DrawnTimeline
 from perfgate.judging.report.render.timeline import render_timeline
+from perfgate.trace import loops
 from perfgate.trace.model.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
 from perfgate.trace.model.readings import Readings
 from perfgate.trace.pages.timeline import drawn_timeline, packed
-from perfgate.trace import loops
 from tests.browser import Page, browser_page
 
 HOST, STREAM = ("python", "main"), ("device 0", "stream 7")
