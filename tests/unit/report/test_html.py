@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from pathlib import Path
 
 from msgspec.structs import replace
 
+import perfgate
 from perfgate.document.decision import ArtifactLink, Missing, NoiseFloor
 from perfgate.document.explanation import OperatorDelta
 from perfgate.document.run import OperatorRow, RunDocument, Side
@@ -138,6 +140,13 @@ def test_render_html__dots_of_the_pairs__are_what_the_judge_took_from_each_and_n
     assert str(svg.dot_strip(effects, noise, 0.005)) in page
     assert "head against base, 3 pairs" in page
     assert "base against base, 2 pairs" in page
+
+
+def test_pictures__of_all_pages__drawn_by_one_file_alone() -> None:
+    package = Path(perfgate.__file__).parent
+    files = [file for pattern in ("*.py", "*.j2", "*.js") for file in package.rglob(pattern)]
+    drawing = [file for file in files if "<svg" in file.read_text(encoding="utf-8")]
+    assert [file.relative_to(package).as_posix() for file in drawing] == ["judging/report/text/svg.py"]
 
 
 def test_render_html__flame_graph__only_our_own_page_opens_by_a_click() -> None:

@@ -1,29 +1,79 @@
-"""Small charts as inline SVG: no script, no style attribute, colours from the page's classes, values as tooltips.
+"""The drawing code of all pages: charts as inline SVG, without script or style attribute, with the values as tooltips.
 
-Every text goes through ``Markup.format`` and is therefore escaped.
+Colours come from the page's classes. Every text and attribute is escaped.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.words import Words, say
 
 Floats = npt.NDArray[np.float64]
+# Maps values to coordinates.
+Scale = Callable[[float], float]
 
 _BAR_WIDTH, _BAR_HEIGHT = 220, 26
 _PLOT_WIDTH, _PLOT_HEIGHT = 520, 190
-_SPARK_WIDTH, _SPARK_HEIGHT = 110, 22
+_SMALL_WIDTH, _SMALL_HEIGHT = 150, 26
 _LEFT, _RIGHT, _BOTTOM = 12, 12, 26
 _MAX_DOTS = 400
 _BINS = 60
+
+
+def picture(name: str, width: float, height: float, title: str, parts: Iterable[Markup], role: str = "img") -> Markup:
+    """Shapes as one picture with its title; the contents of an image cannot be reached, those of a group can."""
+    head = Markup('<svg class="{0}" viewBox="0 0 {1} {2}" width="{1}" height="{2}" role="{4}"><title>{3}</title>')
+    return Markup("").join([head.format(name, width, height, title, role), *parts, Markup("</svg>")])
+
+
+def shape(tag: str, name: str = "", *, title: str = "", text: str = "", **attributes: float | str) -> Markup:
+    """A shape of a class with its tooltip or its text; ``_`` in the name of an attribute stands for ``-``."""
+    named = {"class": name, **attributes} if name else attributes
+    head = "".join(f' {key.replace("_", "-")}="{escape(value)}"' for key, value in named.items())
+    if not title and not text:
+        return Markup(f"<{tag}{head}/>")  # noqa: S704 - the values are escaped
+    tooltip = f"<title>{escape(title)}</title>" if title else ""
+    return Markup(f"<{tag}{head}>{tooltip}{escape(text)}</{tag}>")  # noqa: S704 - all of it is escaped
+
+
+def linear(low: float, high: float, start: float, end: float) -> Scale:
+    """Values from ``low`` to ``high`` as coordinates from ``start`` to ``end``; those outside lie at the ends."""
+    return lambda value: round(start + (min(max(value, low), high) - low) / (high - low) * (end - start), 1)
+
+
+def robust_range(values: Floats) -> tuple[float, float]:
+    """The range of most values with some room, so that a wild one does not flatten the rest."""
+    low, high = float(values.min()), float(values.max())
+    near, far = (float(end) for end in np.quantile(values, [0.03, 0.97]))
+    reach = 1.5 * (far - near)
+    if reach > 0:
+        low, high = max(low, near - reach), min(high, far + reach)
+    room = 0.12 * (high - low) or 0.05 * abs(high) or 1.0
+    return low - room, high + room
+
+
+def small_line(values: Sequence[float], title: str, changes: Mapping[int, str]) -> Markup:
+    """Draw values as a line for a table, the last one marked; and the direction of each change at the position of a value."""
+    if not values:
+        return Markup("")
+    x = linear(-0.5, len(values) - 0.5, 3, _SMALL_WIDTH - 3)
+    y = linear(*robust_range(np.array(values, dtype=np.float64)), _SMALL_HEIGHT - 3, 3)
+    parts = [
+        shape("line", f"change {direction}", x1=x(at - 0.5), x2=x(at - 0.5), y1=1, y2=_SMALL_HEIGHT - 1)
+        for at, direction in changes.items()
+    ]
+    points = " ".join(f"{x(index)},{y(value)}" for index, value in enumerate(values))
+    parts.append(shape("polyline", "line", points=points))
+    parts.append(shape("circle", "last", cx=x(len(values) - 1), cy=y(values[-1]), r=2.2))
+    return picture("small", _SMALL_WIDTH, _SMALL_HEIGHT, title, parts)
 
 
 def scale_of(intervals: Sequence[tuple[float, float]], tolerances: Sequence[float]) -> float:
@@ -41,68 +91,30 @@ def interval_bar(
     label: Words,
 ) -> Markup:
     """Draw an interval around 0 with the tolerated band shaded: slower is right. ``label`` is the interval in words."""
-
-    def x(share: float) -> float:
-        return round(_BAR_WIDTH / 2 + max(-1.0, min(1.0, share / scale)) * (_BAR_WIDTH / 2 - 4), 1)
-
-    low, high = interval
-    parts = [_open(_BAR_WIDTH, _BAR_HEIGHT, "bar", label)]
-    if tolerance:
-        band = Markup('<rect class="band" x="{}" y="3" width="{}" height="20"/>')
-        parts.append(band.format(x(-tolerance), round(x(tolerance) - x(-tolerance), 1)))
-    parts.append(Markup('<line class="zero" x1="{0}" x2="{0}" y1="1" y2="25"/>').format(x(0)))
-    stroke = Markup('<line class="span {}" x1="{}" x2="{}" y1="13" y2="13"/>')
-    parts.append(stroke.format(outcome, x(low), max(x(high), x(low) + 1)))
+    x = linear(-scale, scale, 4, _BAR_WIDTH - 4)
+    low, high = map(x, interval)
+    parts = [_band(x, tolerance, 3, 20)] if tolerance else []
+    parts.append(shape("line", "zero", x1=x(0), x2=x(0), y1=1, y2=25))
+    parts.append(shape("line", f"span {outcome}", x1=low, x2=max(high, low + 1), y1=13, y2=13))
     if delta is not None:
-        parts.append(Markup('<circle class="dot {}" cx="{}" cy="13" r="4.5"/>').format(outcome, x(delta)))
-    return Markup("").join([*parts, Markup("</svg>")])
-
-
-def spark_line(values: Sequence[float], label: Words) -> Markup:
-    """Draw values as a line for a table, the last one marked."""
-    if not values:
-        return Markup("")
-    low, high = min(values), max(values)
-    rise = (high - low) or 1.0
-
-    def y(value: float) -> float:
-        return round(_SPARK_HEIGHT - 3 - (value - low) / rise * (_SPARK_HEIGHT - 6), 1)
-
-    step = (_SPARK_WIDTH - 6) / max(1, len(values) - 1)
-    points = " ".join(f"{round(3 + number * step, 1)},{y(value)}" for number, value in enumerate(values))
-    return Markup("").join(
-        [
-            _open(_SPARK_WIDTH, _SPARK_HEIGHT, "spark", label),
-            Markup('<polyline class="line" points="{}"/>').format(points),
-            Markup('<circle class="last" cx="{}" cy="{}" r="2.2"/>').format(
-                round(3 + (len(values) - 1) * step, 1), y(values[-1])
-            ),
-            Markup("</svg>"),
-        ]
-    )
+        parts.append(shape("circle", f"dot {outcome}", cx=x(delta), cy=13, r=4.5))
+    return picture("bar", _BAR_WIDTH, _BAR_HEIGHT, label, parts)
 
 
 def dot_strip(effects: Sequence[float], noise: Sequence[float], tolerance: float | None) -> Markup:
     """Draw one dot per process pair: head against base above, base against base below."""
     scale = max([abs(value) for value in [*effects, *noise]] + [2 * (tolerance or 0.01)]) * 1.1
-
-    def x(share: float) -> float:
-        return round(_PLOT_WIDTH / 2 + share / scale * (_PLOT_WIDTH / 2 - _LEFT), 1)
-
+    x = linear(-scale, scale, _LEFT, _PLOT_WIDTH - _LEFT)
     bottom = _PLOT_HEIGHT - _BOTTOM
-    parts = [_open(_PLOT_WIDTH, _PLOT_HEIGHT, "plot", say("effect of each pair"))]
-    if tolerance:
-        band = Markup('<rect class="band" x="{}" y="4" width="{}" height="{}"/>')
-        parts.append(band.format(x(-tolerance), round(x(tolerance) - x(-tolerance), 1), bottom - 4))
-    parts.append(Markup('<line class="zero" x1="{0}" x2="{0}" y1="4" y2="{1}"/>').format(x(0), bottom))
+    parts = [_band(x, tolerance, 4, bottom - 4)] if tolerance else []
+    parts.append(shape("line", "zero", x1=x(0), x2=x(0), y1=4, y2=bottom))
     parts += _dots(effects, x, top=12, height=(bottom - 20) * 0.6, name="head")
     parts += _dots(noise, x, top=20 + (bottom - 20) * 0.62, height=(bottom - 20) * 0.3, name="noise")
-    parts.append(Markup('<line class="axis" x1="0" x2="{0}" y1="{1}" y2="{1}"/>').format(_PLOT_WIDTH, bottom))
     shares = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
     step = next((share for share in shares if scale / share < 2.4), scale / 2)
-    for share in (step * number for number in range(-int(scale / step), int(scale / step) + 1)):
-        parts.append(_tick(x(share), bottom, str(formats.directed_percent(share, "s")) if share else "0"))
-    return Markup("").join([*parts, Markup("</svg>")])
+    ticks = [step * number for number in range(-int(scale / step), int(scale / step) + 1)]
+    parts += _axis({x(share): str(formats.directed_percent(share, "s")) if share else "0" for share in ticks})
+    return picture("plot", _PLOT_WIDTH, _PLOT_HEIGHT, say("effect of each pair"), parts)
 
 
 def histogram(base: Floats, head: Floats) -> Markup:
@@ -115,72 +127,63 @@ def histogram(base: Floats, head: Floats) -> Markup:
     high = max(high, low * 1.02)
     edges = np.geomspace(low, high, _BINS + 1)
     bottom = _PLOT_HEIGHT - _BOTTOM
-
-    def x(seconds: float) -> float:
-        return round(_LEFT + math.log(seconds / low) / math.log(high / low) * (_PLOT_WIDTH - _LEFT - _RIGHT), 1)
-
+    place = linear(math.log(low), math.log(high), _LEFT, _PLOT_WIDTH - _RIGHT)
     sides = [(name, side) for name, side in (("base", base), ("head", head)) if side.size]
     densities = [(name, np.histogram(side, bins=edges)[0] / side.size) for name, side in sides]
     peak = max(float(density.max()) for _, density in densities) or 1.0
-    parts = [_open(_PLOT_WIDTH, _PLOT_HEIGHT, "plot", say("call times of base and head"))]
-    parts += [_area(density / peak, edges, x, bottom, name) for name, density in densities]
-    parts += [_median(name, float(np.median(side)), x, bottom, low, high) for name, side in sides]
-    parts.append(Markup('<line class="axis" x1="0" x2="{0}" y1="{1}" y2="{1}"/>').format(_PLOT_WIDTH, bottom))
-    for seconds in np.geomspace(low, high, 5):
-        parts.append(_tick(x(float(seconds)), bottom, str(formats.quantity(float(seconds), "s"))))
-    return Markup("").join([*parts, Markup("</svg>")])
+    parts = [
+        _area(density / peak, [place(math.log(edge)) for edge in edges.tolist()], bottom, name)
+        for name, density in densities
+    ]
+    for name, side in sides:
+        median = float(np.median(side))
+        at = place(math.log(median))
+        title = say("median of the {side}: {time}", side=Words(name), time=formats.quantity(median, "s"))
+        parts.append(shape("line", f"median {name}", title=title, x1=at, x2=at, y1=8, y2=bottom))
+    ticks = np.geomspace(low, high, 5).tolist()
+    parts += _axis({place(math.log(seconds)): str(formats.quantity(seconds, "s")) for seconds in ticks})
+    return picture("plot", _PLOT_WIDTH, _PLOT_HEIGHT, say("call times of base and head"), parts)
 
 
 def share_bar(share: float, name: str) -> Markup:
     """Draw a share of a whole as a short bar."""
     width = round(max(0.0, min(1.0, share)) * 120, 1)
-    rest = Markup('<rect class="rest" width="120" height="8" rx="2"/><rect class="{}" width="{}" height="8" rx="2"/>')
-    return Markup("").join(
-        [_open(120, 8, "share", str(numbers.percent(share))), rest.format(name, width), Markup("</svg>")]
-    )
+    parts = [shape("rect", of, width=size, height=8, rx=2) for of, size in (("rest", 120), (name, width))]
+    return picture("share", 120, 8, str(numbers.percent(share)), parts)
 
 
-def _open(width: int, height: int, name: str, title: str) -> Markup:
-    head = Markup('<svg class="{}" viewBox="0 0 {} {}" role="img"><title>{}</title>')
-    return head.format(name, width, height, title)
+def _band(x: Scale, tolerance: float, top: float, height: float) -> Markup:
+    width = round(x(tolerance) - x(-tolerance), 1)
+    return shape("rect", "band", x=x(-tolerance), y=top, width=width, height=height)
 
 
-def _dots(
-    values: Sequence[float], x: Callable[[float], float], *, top: float, height: float, name: str
-) -> list[Markup]:
+def _dots(values: Sequence[float], x: Scale, *, top: float, height: float, name: str) -> list[Markup]:
     """Place dots so that neighbours do not hide each other: each takes the next of a few rows."""
     rows = 7
-    dot = Markup('<circle class="{}" cx="{}" cy="{}" r="4"><title>{}</title></circle>')
-    return [
-        dot.format(
-            name,
-            x(value),
-            round(top + height * (index * 3 % rows) / (rows - 1), 1),
-            say("pair {number}: {change}", number=index + 1, change=formats.directed_percent(value, "s")),
-        )
-        for index, value in enumerate(list(values)[:_MAX_DOTS])
-    ]
+    dots = []
+    for index, value in enumerate(values[:_MAX_DOTS]):
+        y = round(top + height * (index * 3 % rows) / (rows - 1), 1)
+        change = formats.directed_percent(value, "s")
+        title = say("pair {number}: {change}", number=index + 1, change=change)
+        dots.append(shape("circle", name, title=title, cx=x(value), cy=y, r=4))
+    return dots
 
 
-def _tick(x: float, bottom: int, text: str) -> Markup:
-    anchor = "start" if x < 40 else "end" if x > _PLOT_WIDTH - 40 else "middle"
-    mark = Markup(
-        '<line class="axis" x1="{0}" x2="{0}" y1="{1}" y2="{2}"/><text x="{0}" y="{3}" text-anchor="{4}">{5}</text>'
-    )
-    return mark.format(x, bottom, bottom + 4, bottom + 18, anchor, text)
+def _axis(ticks: Mapping[float, str]) -> list[Markup]:
+    """The axis below a plot with words at some places."""
+    bottom = _PLOT_HEIGHT - _BOTTOM
+    parts = [shape("line", "axis", x1=0, x2=_PLOT_WIDTH, y1=bottom, y2=bottom)]
+    for x, words in ticks.items():
+        anchor = "start" if x < 40 else "end" if x > _PLOT_WIDTH - 40 else "middle"
+        parts.append(shape("line", "axis", x1=x, x2=x, y1=bottom, y2=bottom + 4))
+        parts.append(shape("text", text=words, x=x, y=bottom + 18, text_anchor=anchor))
+    return parts
 
 
-def _area(heights: Floats, edges: Floats, x: Callable[[float], float], bottom: int, name: str) -> Markup:
-    points = [f"{x(float(edges[0]))},{bottom}"]
-    for height, start, right in zip(heights, edges[:-1], edges[1:]):
-        y = round(bottom - float(height) * (bottom - 14), 1)
-        points += [f"{x(float(start))},{y}", f"{x(float(right))},{y}"]
-    points.append(f"{x(float(edges[-1]))},{bottom}")
-    return Markup('<polygon class="area {}" points="{}"/>').format(name, " ".join(points))
-
-
-def _median(name: str, median: float, x: Callable[[float], float], bottom: int, low: float, high: float) -> Markup:
-    place = x(min(max(median, low), high))
-    line = Markup('<line class="median {0}" x1="{1}" x2="{1}" y1="8" y2="{2}"><title>{3}</title></line>')
-    title = say("median of the {side}: {time}", side=Words(name), time=formats.quantity(median, "s"))
-    return line.format(name, place, bottom, title)
+def _area(heights: Floats, edges: Sequence[float], bottom: int, name: str) -> Markup:
+    points = [f"{edges[0]},{bottom}"]
+    for height, start, right in zip(heights.tolist(), edges[:-1], edges[1:]):
+        y = round(bottom - height * (bottom - 14), 1)
+        points += [f"{start},{y}", f"{right},{y}"]
+    points.append(f"{edges[-1]},{bottom}")
+    return shape("polygon", f"area {name}", points=" ".join(points))

@@ -249,7 +249,7 @@ def _worded_number(row: StepComparison, main: StoredComparison | None) -> Values
         "difference": _difference(row),
         "main": stored_row(beside, values) if beside else None,
         "limit": _limit_words(row, bound),
-        "plot": svg.spark_line(beside.values, say("main's stored runs")) if beside else Markup(""),
+        "plot": svg.small_line(beside.values, say("main's stored runs"), {}) if beside else Markup(""),
     }
 
 
