@@ -300,11 +300,7 @@ def _slowest(timelines: Iterable[Timeline]) -> SlowestRank | None:
 
     own: dict[int, float] = {}
     for timeline in timelines:
-        lengths = [
-            step.length_ns - (step.exposed_communication_ns or 0) - step.fused_ns
-            for step in timeline.steps or ()
-            if step.length_ns is not None
-        ]
+        lengths = [own_ns for step in timeline.steps or () if (own_ns := step.own_ns) is not None]
         if timeline.rank is not None and lengths:
             # The slowest of several devices of one rank makes the others wait.
             own[timeline.rank] = max(own.get(timeline.rank, 0.0), statistics.median(lengths))

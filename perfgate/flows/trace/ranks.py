@@ -103,7 +103,7 @@ def _missing(tables: Sequence[RankTable]) -> list[int]:
 
 def _ended_early(tables: Sequence[RankTable]) -> Iterator[EarlyEnd]:
     """The ranks with an earlier last step than most."""
-    ends = [(table, max(step.number for step in table.steps)) for table in tables if table.steps]
+    ends = [(table, max(step.number or 0 for step in table.steps)) for table in tables if table.steps]
     usual, count = Counter(last for _, last in ends).most_common(1)[0] if ends else (0, 0)
     for table, last in ends:
         if last < usual and count > 1:
@@ -120,11 +120,6 @@ def _arrival(arrived: Arrivals, place: int) -> tuple[float | None, float | None]
 
 
 def _row(table: RankTable, late: float | None, last: float | None) -> RankRow:
-    waiting = table.waiting
-    wait, transit, idle = (
-        part / waiting.elapsed if waiting.elapsed and part is not None else None
-        for part in (waiting.wait, waiting.transit, waiting.idle)
-    )
     return RankRow(
         rank=table.rank,
         device=table.device,
@@ -136,9 +131,9 @@ def _row(table: RankTable, late: float | None, last: float | None) -> RankRow:
         fused=seconds(table.fused) or None,
         free=seconds(table.free),
         bubble=seconds(table.bubble),
-        wait_share=wait,
-        transit_share=transit,
-        idle_share=idle,
+        wait_share=table.wait_share,
+        transit_share=table.transit_share,
+        idle_share=table.idle_share,
         late=late,
         last=last,
         stage=table.stage,

@@ -21,7 +21,12 @@ from perfgate.trace.pages.timeline import drawn_timeline
 _DRAWN = 16  # timelines beside each other by default
 _COLUMNS = 500  # of a heat map
 _LINKED = 512  # more ranks than these have more pairs than a page can show
-_PARTS: tuple[Literal["computing", "exposed", "free", "bubble"], ...] = ("computing", "exposed", "free", "bubble")
+_PARTS: dict[Literal["computing", "exposed", "free", "bubble"], str] = {
+    "computing": "computing_ns",
+    "exposed": "exposed_communication_ns",
+    "free": "free_ns",
+    "bubble": "bubble_ns",
+}
 
 
 def drawn_ranks(found: Ranks, chosen: Sequence[int]) -> DrawnRanks:
@@ -57,11 +62,11 @@ def _chosen(found: Ranks, chosen: Sequence[int]) -> list[int]:
 
 
 def _steps(tables: Sequence[RankTable]) -> Iterator[HeatMap]:
-    numbers = sorted({step.number for table in tables for step in table.steps})
+    numbers = sorted({step.number or 0 for table in tables for step in table.steps})
     shown = numbers[-_COLUMNS:]
     by_number = [{step.number: step for step in table.steps} for table in tables]
-    for part in _PARTS:
-        times = [[getattr(steps.get(number), part, None) for number in shown] for steps in by_number]
+    for part, field in _PARTS.items():
+        times = [[getattr(steps.get(number), field, None) for number in shown] for steps in by_number]
         if any(time for row in times for time in row):
             values = [[None if time is None else time / 1e9 for time in row] for row in times]
             columns = [str(number) for number in shown]
@@ -91,8 +96,8 @@ def _links(tables: Sequence[RankTable]) -> Iterator[HeatMap]:
     for link in links_between(tables):
         if link.group is None:
             total = carried[link.link, link.source, link.target]
-            total[0] += link.size
-            total[1] += link.transit
+            total[0] += link.size_bytes
+            total[1] += link.transit_ns
     links = {key: size / transit * 1e9 for key, (size, transit) in carried.items()}
     targets = sorted({target for _, _, target in links})
     if len(targets) > _LINKED:

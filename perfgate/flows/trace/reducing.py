@@ -24,7 +24,7 @@ from perfgate.version import __version__
 # Written beside its recording; in a read-only folder, it is made anew each time.
 KEPT = ".perfgate-rank.msgpack"
 # Increased with every change to the contents of a table or of an answer.
-_LAYOUT = 3
+_LAYOUT = 4
 _MADE_BY = f"{__version__}, layout {_LAYOUT}"
 _KINETO = named("*.pt.trace.json")
 _MOST_DIGITS = 7

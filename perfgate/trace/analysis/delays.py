@@ -33,7 +33,7 @@ def delays(tables: Sequence[RankTable], arrived: Arrivals) -> list[DelayRow]:
     """The ranks that the others wait for, the costliest first; empty if all are alike or no collectives were joined."""
     if not arrived.names:
         return []
-    columns = [table.shares.unpacked() for table in tables]
+    columns = [table.shares for table in tables]
     blamed, idle = _blame(columns, arrived)
     totals = np.bincount(arrived.rank, weights=blamed, minlength=len(tables))
     # The job lasts from a rank's first collective to the end of its last: the median over the ranks.
@@ -48,7 +48,7 @@ def delays(tables: Sequence[RankTable], arrived: Arrivals) -> list[DelayRow]:
 
 
 def _stands_out(arrived: Arrivals, blamed: IntColumn, named: npt.NDArray[np.intp], ranks: int) -> npt.NDArray[np.bool_]:
-    """The ranks whose delay far exceeds the worst of the middle rank, or that are late more often than by chance."""
+    """The ranks with a delay far beyond the worst of the middle rank, and those that are late more often than by chance."""
     worst = np.zeros(ranks, dtype=np.int64)
     np.maximum.at(worst, arrived.rank, blamed)
     is_late = blamed > 0

@@ -11,10 +11,9 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
 from perfgate.document.trace import SlowLinkRow
-from perfgate.trace.analysis.rank_table import LinkTraffic, RankTable
+from perfgate.trace.analysis.rank_table import RankTable
+from perfgate.trace.model.recording import RankLink
 
 # Perfgate's own thresholds: a link at half of the median bandwidth of comparable ones. Fewer links have no meaningful median,
 # smaller transfers are dominated by latency, and sizes are comparable within a factor of four.
@@ -22,13 +21,13 @@ SLOW_LINK, FEWEST_LINKS, SMALLEST, ALIKE = 0.5, 3, 1e6, 4.0
 LOCAL = "LOCAL"  # a rank's copies to itself
 
 
-def links_between(tables: Sequence[RankTable]) -> list[LinkTraffic]:
+def links_between(tables: Sequence[RankTable]) -> list[RankLink]:
     """All links between different ranks with traffic, positions in groups replaced by global ranks if those are known."""
     members = _members(tables)
     found = []
     for table in tables:
         for link in table.links:
-            if link.link != LOCAL and link.source != link.target and link.size > 0 and link.transit > 0:
+            if link.link != LOCAL and link.source != link.target and link.size_bytes > 0 and link.transit_ns > 0:
                 source = table.rank if table.rank is not None else members.get((link.group, link.source))
                 target = members.get((link.group, link.target))
                 if target is None:
@@ -36,7 +35,7 @@ def links_between(tables: Sequence[RankTable]) -> list[LinkTraffic]:
                 known = source is not None and target is not None
                 ends = (source, target) if source is not None and target is not None else (link.source, link.target)
                 group = None if known else link.group
-                found.append(msgspec.structs.replace(link, source=ends[0], target=ends[1], group=group))
+                found.append(link._replace(source=ends[0], target=ends[1], group=group))
     return found
 
 
@@ -50,7 +49,7 @@ def _members(tables: Iterable[RankTable]) -> dict[tuple[str | None, int], int]:
     return {place: next(iter(ranks)) for place, ranks in told.items() if len(ranks) == 1}
 
 
-def _by_lists(table: RankTable, link: LinkTraffic) -> int | None:
+def _by_lists(table: RankTable, link: RankLink) -> int | None:
     """The only rank at the target's position in the groups that have this rank at the source's; None if there are several."""
     fits = {
         ranks[link.target]
@@ -60,25 +59,26 @@ def _by_lists(table: RankTable, link: LinkTraffic) -> int | None:
     return next(iter(fits)) if len(fits) == 1 else None
 
 
-def slow_links(links: Iterable[LinkTraffic], *, share: float = SLOW_LINK) -> list[SlowLinkRow]:
+def slow_links(links: Iterable[RankLink], *, share: float = SLOW_LINK) -> list[SlowLinkRow]:
     """The links far slower than others of their kind in the same sort of operation at similar size, the slowest first."""
-    kinds: dict[tuple[str, str], list[LinkTraffic]] = defaultdict(list)
+    kinds: dict[tuple[str, str], list[tuple[float, RankLink]]] = defaultdict(list)
     for link in links:
-        if link.size >= SMALLEST:
-            kinds[link.link, link.operation].append(link)
+        if link.size_bytes >= SMALLEST and link.bandwidth is not None:
+            kinds[link.link, link.operation].append((link.bandwidth, link))
     slow = []
     for of_kind in kinds.values():
-        for link in of_kind:
-            alike = [other.bandwidth for other in of_kind if link.size / ALIKE <= other.size <= link.size * ALIKE]
-            if len(alike) >= FEWEST_LINKS and link.bandwidth < share * (middle := statistics.median(alike)):
+        for bandwidth, link in of_kind:
+            least, most = link.size_bytes / ALIKE, link.size_bytes * ALIKE
+            alike = [other for other, one in of_kind if least <= one.size_bytes <= most]
+            if len(alike) >= FEWEST_LINKS and bandwidth < share * (middle := statistics.median(alike)):
                 row = SlowLinkRow(
                     source=link.source,
                     target=link.target,
                     link=link.link,
                     operation=link.operation,
                     group=link.group,
-                    size=link.size,
-                    bandwidth=link.bandwidth,
+                    size=link.size_bytes,
+                    bandwidth=bandwidth,
                     middle=middle,
                 )
                 slow.append(row)

@@ -10,12 +10,12 @@ import numpy as np
 
 from perfgate.trace.model.events import MAX_NS, EventTable
 from perfgate.trace.model.patterns import lazy_pattern
-from perfgate.trace.model.steps import StepMark
+from perfgate.trace.model.recording import ProfilerStep
 
 Phase = Literal["prefill", "decode", "mixed"]
 
 # Requests in prefill and in decode (vllm/v1/worker/gpu_worker.py, annotate_profile): execute_context_2(1024)_generation_5(5),
-# and before that execute_new_2_cached_5, whose cached requests may still be in prefill.
+# and before that execute_new_2_cached_5; its cached requests may still be in prefill.
 _VLLM = lazy_pattern(r"execute_(?:\w+_)?context_(\d+)\(.*?\)_generation_(\d+)\(.*?\)|execute_new_(\d+)_cached_(\d+)")
 # step[EXTEND bs=15 toks=15360] (sglang/srt/utils/profile_utils.py, build_step_span_name); in speculative decoding also VERIFY.
 _SGLANG = lazy_pattern(r"step\[(\w+) bs=(\d+).*\]")
@@ -29,7 +29,7 @@ FORWARD = r"^(?:v2_)?gpu_model_runner: forward$"
 class Batch(NamedTuple):
     """A batch that an engine ran: its time on the host, its phase in the engine's words, and its number of requests."""
 
-    mark: StepMark
+    mark: ProfilerStep
     phase: str | None
     requests: int | None
 
@@ -58,7 +58,7 @@ def _batches(marks: EventTable, label: Callable[[str], _Label | None], *, outerm
         start, end = int(marks.start[row]), int(marks.start[row] + marks.duration[row])
         if outermost and start < last_end:
             continue
-        yield Batch(StepMark(number, start, end), phase, requests)
+        yield Batch(ProfilerStep(number, start, end), phase, requests)
         number, last_end = number + 1, end
 
 

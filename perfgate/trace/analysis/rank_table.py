@@ -22,7 +22,7 @@ from perfgate.trace.model.events import KIND_CODES
 from perfgate.trace.model.kernel_names import type_by_name
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.packed import NO_NUMBER
-from perfgate.trace.model.recording import Timeline
+from perfgate.trace.model.recording import CollectiveKind, ProfilerStep, RankLink, Timeline
 
 # A page cannot show more intervals of computing than this: the shortest gaps between them are closed.
 MOST_STRETCHES = 10_000
@@ -37,66 +37,18 @@ _PART_OF_TOTAL, _TOTAL = re.compile(r"-(?:top\d*|middle|bottom\d*)$"), "-total"
 COLLECTIVE_CORES = ("HCCL", "COMMUNICATION")
 
 
-class StepParts(msgspec.Struct, frozen=True, array_like=True):
-    """A step in nanoseconds. ``exposed`` is exposed communication, ``free`` idle time, ``fused`` the time in which only kernels
-    ran that both compute and communicate, and so may wait for other ranks.
-
-    ``bubble`` is the part of the exposed communication that is spent receiving from another stage of a pipeline, None if
-    the profiler does not record it.
-    """
-
-    number: int
-    length: int
-    computing: int
-    exposed: int
-    free: int
-    bubble: int | None = None
-    fused: int = 0
-
-
-class Waiting(msgspec.Struct, frozen=True, array_like=True):
-    """The collectives of a rank in nanoseconds: their total time, and its parts in transfer, in waiting, and in neither.
-
-    A part is None unless it was recorded for every collective.
-    """
-
-    elapsed: int = 0
-    transit: int | None = None
-    wait: int | None = None
-    idle: int | None = None
-
-
-class LinkTraffic(msgspec.Struct, frozen=True, array_like=True):
-    """Traffic from one rank to another over one kind of link in operations of one sort: bytes and nanoseconds.
-
-    ``source`` and ``target`` are positions in ``group``, or global ranks if that is None; in a table the source is its rank.
-    """
-
-    source: int
-    target: int
-    link: str
-    operation: str
-    group: str | None
-    size: float
-    transit: int
-
-    @property
-    def bandwidth(self) -> float:
-        """Bytes per second."""
-        return self.size / self.transit * 1e9
-
-
 class ShareColumns(NamedTuple):
     """A rank's shares in collectives, one entry each, in nanoseconds.
 
-    ``key`` is the same on every rank of a collective; ``name`` and ``group`` are positions in the names and groups. ``own``
-    is the time since the rank left its last communication (the first: since its steps began), ``computed`` the part of that
-    in which it computed. ``step`` is the number of the step, ``sent`` the bytes the rank contributed. NO_NUMBER if unknown.
+    ``key`` is the same on every rank of a collective; ``name`` is a position in the table's names, ``ranks`` the size of the
+    group. ``own`` is the time since the rank left its last communication (the first: since its steps began), ``computed`` the
+    part of that in which it computed. ``step`` is the number of the step, ``sent`` the bytes the rank contributed. NO_NUMBER
+    if unknown.
     """
 
     key: IntColumn
     name: IntColumn
-    group: IntColumn
+    ranks: IntColumn
     start: IntColumn
     elapsed: IntColumn
     own: IntColumn
@@ -105,40 +57,28 @@ class ShareColumns(NamedTuple):
     sent: IntColumn
 
 
-class Group(msgspec.Struct, frozen=True, array_like=True):
-    """A group of ranks under its name in a recording; ``ranks`` is empty and ``size`` None if only the name is recorded."""
-
-    name: str
-    ranks: tuple[int, ...] = ()
-    size: int | None = None
-
-
-class RankShares(msgspec.Struct, frozen=True, array_like=True):
-    """``ShareColumns`` in packed form."""
-
-    names: list[str]
-    groups: list[Group]
-    columns: list[bytes]
-
-    def unpacked(self) -> ShareColumns:
-        return ShareColumns(*map(_column, self.columns))
-
-
 class RankTable(msgspec.Struct, frozen=True, kw_only=True):
     """The condensed data of one device of one rank; ``path`` is the recording.
 
+    The shares are those of the time of its collectives in which it transferred data, waited, and did neither; None unless
+    that was recorded for every collective. ``names`` are those of the collectives, ``columns`` are ``ShareColumns`` and
+    ``busy`` the starts and ends of the intervals of computing, all of them columns of int64.
+
     ``groups`` are the ranks of the groups that the recording lists, ``world`` is the number of ranks of the job. ``stage`` is
     the rank's place in the pipeline, ``experts`` the nanoseconds of the kernels that compute experts; None if the recording
-    names none. ``busy`` holds the starts and ends of the intervals of computing, two columns of int64.
+    names none.
     """
 
     path: str
     rank: int | None
     device: int | None
-    steps: list[StepParts]
-    waiting: Waiting
-    links: list[LinkTraffic]
-    shares: RankShares
+    steps: list[ProfilerStep]
+    transit_share: float | None
+    wait_share: float | None
+    idle_share: float | None
+    links: list[RankLink]
+    names: list[str]
+    columns: list[bytes]
     busy: tuple[bytes, bytes]
     groups: list[tuple[int, ...]] = []
     world: int | None = None
@@ -147,100 +87,105 @@ class RankTable(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def own(self) -> float | None:
-        """Nanoseconds of a typical (median) step without the parts that may wait for other ranks: exposed communication and
-        fused kernels; None without steps."""
-        return self._typical([step.length - step.exposed - step.fused for step in self.steps])
+        """Nanoseconds of a typical (median) step without the parts that may wait for other ranks; None without steps."""
+        return _typical(step.own_ns for step in self.steps)
 
     @property
     def computing(self) -> float | None:
-        return self._typical([step.computing for step in self.steps])
+        return _typical(step.computing_ns for step in self.steps)
 
     @property
     def free(self) -> float | None:
-        return self._typical([step.free for step in self.steps])
+        return _typical(step.free_ns for step in self.steps)
 
     @property
     def exposed(self) -> float | None:
-        return self._typical([step.exposed for step in self.steps])
+        return _typical(step.exposed_communication_ns for step in self.steps)
 
     @property
     def fused(self) -> float | None:
-        return self._typical([step.fused for step in self.steps])
+        return _typical(step.fused_ns for step in self.steps)
 
     @property
     def bubble(self) -> float | None:
-        return self._typical([step.bubble for step in self.steps if step.bubble is not None])
+        return _typical(step.bubble_ns for step in self.steps)
+
+    @property
+    def shares(self) -> ShareColumns:
+        return ShareColumns(*map(_column, self.columns))
 
     @property
     def stretches(self) -> Intervals:
         """The intervals of computing."""
         return Intervals(*map(_column, self.busy))
 
-    @staticmethod
-    def _typical(values: Sequence[int]) -> float | None:
-        return statistics.median(values) if values else None
-
 
 def reduce_timeline(timeline: Timeline, path: str, *, world: int | None = None) -> RankTable:
     """The condensed table of a timeline; ``world`` is the number of ranks of the job."""
-    totals: dict[tuple[int, int, str, str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    links = timeline.rank_links or ()
-    added_up = {(link.operation, link.group) for link in links if link.operation.endswith(_TOTAL)}
-    for link in links:
-        if (_PART_OF_TOTAL.sub(_TOTAL, link.operation), link.group) not in added_up or link.operation.endswith(_TOTAL):
-            operation = type_by_name(link.operation)
-            total = totals[link.source, link.target, link.link, operation, link.group or ""]
-            total[0] += link.size_bytes
-            total[1] += link.transit_ns
     busy = _stretches(timeline)
+    names, columns = _shares(timeline, busy)
+    collectives = [one for one in timeline.collectives or () if one.elapsed_ns is not None]
+    elapsed = sum(one.elapsed_ns or 0 for one in collectives)
+    pipeline = timeline.groups.get("pp", ())
     return RankTable(
         path=path,
         rank=timeline.rank,
         device=timeline.device,
         steps=list(_steps(timeline)),
-        waiting=_waiting(timeline),
-        links=[LinkTraffic(*key, size=size, transit=int(transit)) for key, (size, transit) in totals.items()],
-        shares=_shares(timeline, busy),
+        transit_share=_share_of(elapsed, [one.transit_ns for one in collectives]),
+        wait_share=_share_of(elapsed, [one.wait_ns for one in collectives]),
+        idle_share=_share_of(elapsed, [one.idle_ns for one in collectives]),
+        links=list(_links(timeline.rank_links or ())),
+        names=names,
+        columns=columns,
         busy=(_bytes(busy.start), _bytes(busy.end)),
         groups=sorted(set(timeline.groups.values())),
         world=world,
-        stage=_stage(timeline),
+        stage=pipeline.index(timeline.rank) if len(pipeline) > 1 and timeline.rank in pipeline else None,
         experts=_experts(timeline),
     )
 
 
-def _steps(timeline: Timeline) -> Iterator[StepParts]:
+def _steps(timeline: Timeline) -> Iterator[ProfilerStep]:
+    """The steps with known parts, and the bubble of each, which only the profiler's own table has."""
     bubbles = {step.number: step.bubble_ns for step in timeline.step_table or ()}
     for step in timeline.steps or ():
         if step.number is not None and step.length_ns is not None and step.computing_ns is not None:
-            exposed, free = step.exposed_communication_ns or 0, step.free_ns or 0
-            bubble = bubbles.get(step.number)
-            yield StepParts(step.number, step.length_ns, step.computing_ns, exposed, free, bubble, step.fused_ns)
+            yield step._replace(bubble_ns=bubbles.get(step.number))
 
 
-def _waiting(timeline: Timeline) -> Waiting:
-    collectives = [one for one in timeline.collectives or () if one.elapsed_ns is not None]
-    return Waiting(
-        elapsed=sum(one.elapsed_ns or 0 for one in collectives),
-        transit=_sum(one.transit_ns for one in collectives),
-        wait=_sum(one.wait_ns for one in collectives),
-        idle=_sum(one.idle_ns for one in collectives),
-    )
+def _share_of(elapsed: int, parts: Sequence[int | None]) -> float | None:
+    return None if not elapsed or None in parts else sum(part or 0 for part in parts) / elapsed
 
 
-def _sum(parts: Iterable[int | None]) -> int | None:
-    known = list(parts)
-    return None if None in known else sum(part or 0 for part in known)
+def _typical(values: Iterable[int | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def _links(links: Sequence[RankLink]) -> Iterator[RankLink]:
+    """The traffic of all steps by link, operation and group; the parts of a total are not counted again."""
+    totals: dict[tuple[str, CollectiveKind, str, int, int, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    added_up = {(link.operation, link.group) for link in links if link.operation.endswith(_TOTAL)}
+    for link in links:
+        if (_PART_OF_TOTAL.sub(_TOTAL, link.operation), link.group) not in added_up or link.operation.endswith(_TOTAL):
+            operation = type_by_name(link.operation)
+            total = totals[operation, link.kind, link.group or "", link.source, link.target, link.link]
+            total[0] += link.size_bytes
+            total[1] += link.transit_ns
+    for (operation, kind, group, source, target, name), (size, transit) in totals.items():
+        bandwidth = size / transit * 1e9 if transit else None
+        yield RankLink(operation, kind, group, None, source, target, name, size, int(transit), bandwidth)
 
 
 class _Share(NamedTuple):
-    """One communication of a rank; ``identity`` is the same on every rank, and None for one between two ranks, because those
-    need not end together.
+    """One communication of a rank in a group of so many ``ranks``; ``identity`` is the same on every rank, and None for one
+    between two ranks, because those need not end together.
     """
 
     identity: str | None
     label: str
-    group: Group
+    ranks: int | None
     start: int
     elapsed: int
     step: int | None = None
@@ -254,17 +199,16 @@ def _communication(timeline: Timeline) -> Iterator[_Share]:
             if one.start_ns is not None and one.elapsed_ns:
                 ranks = timeline.groups.get(one.group or "", ())
                 identity = f"{one.group} {one.step} {one.name}" if one.kind == "collective" else None
-                group = Group(one.group or "", ranks, len(ranks) or None)
-                yield _Share(identity, type_by_name(one.name), group, one.start_ns, one.elapsed_ns, one.step)
+                label = type_by_name(one.name)
+                yield _Share(identity, label, len(ranks) or None, one.start_ns, one.elapsed_ns, one.step)
         yield from _of_kernels(timeline)
     elif timeline.collective_kernels:
         for kernel in timeline.collective_kernels:
             ranks = kernel.ranks or timeline.groups.get(kernel.group, ())
             pairwise = kernel.operation.lower() in _PAIRWISE
             identity = None if pairwise else f"{kernel.group} {ranks} {kernel.operation}"
-            group = Group(kernel.group, ranks, kernel.size or len(ranks) or None)
-            label = type_by_name(kernel.name)
-            yield _Share(identity, label, group, kernel.start_ns, kernel.elapsed_ns, sent=kernel.sent)
+            label, size = type_by_name(kernel.name), len(ranks) or kernel.size or None
+            yield _Share(identity, label, size, kernel.start_ns, kernel.elapsed_ns, sent=kernel.sent)
         yield from _of_events(timeline, {(one.start_ns, one.name) for one in timeline.collective_kernels})
     else:
         yield from _of_events(timeline, set())
@@ -279,7 +223,7 @@ def _of_kernels(timeline: Timeline) -> Iterator[_Share]:
             and kernel_kind(kernel.name) != "compute"
         ):
             name = kernel.type or type_by_name(kernel.name)
-            yield _Share(name, name, Group(""), kernel.start_ns, kernel.duration_ns, kernel.step)
+            yield _Share(name, name, None, kernel.start_ns, kernel.duration_ns, kernel.step)
 
 
 def _of_events(timeline: Timeline, described: Collection[tuple[int, str]]) -> Iterator[_Share]:
@@ -289,13 +233,13 @@ def _of_events(timeline: Timeline, described: Collection[tuple[int, str]]) -> It
     for name, start, elapsed in zip(events.name.tolist(), events.start.tolist(), events.duration.tolist()):
         word = events.names[name]
         if (start, word) not in described:
-            yield _Share(f"{word} of {counts[name]}", type_by_name(word), Group(""), start, elapsed)
+            yield _Share(f"{word} of {counts[name]}", type_by_name(word), None, start, elapsed)
 
 
-def _shares(timeline: Timeline, busy: Intervals) -> RankShares:
+def _shares(timeline: Timeline, busy: Intervals) -> tuple[list[str], list[bytes]]:
+    """The names of the collectives, and the columns of ``ShareColumns``."""
     communication = sorted(_communication(timeline), key=lambda one: one.start)
     names: dict[str, int] = {}
-    groups: dict[Group, int] = {}
     seen: Counter[str] = Counter()
     # A rank's own time before its first communication starts with its first step, or with the first work of its device.
     began = [step.start_ns for step in timeline.steps or () if step.start_ns is not None] or busy.start[:1].tolist()
@@ -309,18 +253,15 @@ def _shares(timeline: Timeline, busy: Intervals) -> RankShares:
         again = f"{one.identity} {seen[one.identity]}"
         seen[one.identity] += 1
         key = int.from_bytes(hashlib.blake2b(again.encode(), digest_size=8).digest(), "little", signed=True)
-        name, group = names.setdefault(one.label, len(names)), groups.setdefault(one.group, len(groups))
-        step = NO_NUMBER if one.step is None else one.step
-        rows.append(
-            (key, name, group, one.start, one.elapsed, own, 0, step, NO_NUMBER if one.sent is None else one.sent)
-        )
+        ranks, step, sent = (NO_NUMBER if known is None else known for known in (one.ranks, one.step, one.sent))
+        rows.append((key, names.setdefault(one.label, len(names)), ranks, one.start, one.elapsed, own, 0, step, sent))
     columns = ShareColumns(*np.array(rows, dtype=np.int64).reshape(-1, len(ShareColumns._fields)).T)
     since = np.maximum(columns.own, 0)
     columns = columns._replace(
         computed=Covered(busy).within(Intervals(columns.start - since, columns.start)),
         step=np.where(columns.step == NO_NUMBER, _step_at(timeline, columns.start), columns.step),
     )
-    return RankShares(list(names), list(groups), [_bytes(column) for column in columns])
+    return list(names), [_bytes(column) for column in columns]
 
 
 def _step_at(timeline: Timeline, times: IntColumn) -> IntColumn:
@@ -354,12 +295,6 @@ def _stretches(timeline: Timeline) -> Intervals:
             np.concatenate([busy.start[:1], busy.start[open_ + 1]]), np.concatenate([busy.end[open_], busy.end[-1:]])
         )
     return busy
-
-
-def _stage(timeline: Timeline) -> int | None:
-    """The place of the rank in its pipeline; None without a pipeline of several ranks."""
-    pipeline = timeline.groups.get("pp", ())
-    return pipeline.index(timeline.rank) if len(pipeline) > 1 and timeline.rank in pipeline else None
 
 
 def _experts(timeline: Timeline) -> int | None:

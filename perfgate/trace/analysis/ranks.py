@@ -10,14 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.document.trace import SlowRankRow, SlowStageRow
-from perfgate.trace.analysis.rank_table import RankTable, ShareColumns
+from perfgate.trace.analysis.rank_table import RankTable
 from perfgate.trace.model.arithmetic import IntColumn
 from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, NO_TEXT, EventKind, EventTable
+from perfgate.trace.model.packed import NO_NUMBER
 
 # Perfgate's own thresholds: a rank is slow if its own time is a twentieth above the median of its stage, which needs two ranks.
 SLOW_RANK = 1.05
 FEWEST_RANKS = 2
-_ANY = 1 << 62  # ranks of a group of unknown size
 
 
 class Arrivals(NamedTuple):
@@ -64,7 +64,10 @@ def _behind_the_middle(timed: Sequence[tuple[RankTable, float]]) -> Iterator[Com
     # Of two ranks, the faster one is the reference.
     middle = statistics.median_low([own for _, own in timed]) if len(timed) >= FEWEST_RANKS else 0.0
     if middle:
-        parts = {name: _middle(getattr(table, name) for table, _ in timed) for name in ("computing", "free")}
+        parts = {}
+        for name in ("computing", "free"):
+            known = [time for table, _ in timed if (time := getattr(table, name)) is not None]
+            parts[name] = statistics.median_low(known) if known else 0.0
         for table, own in timed:
             part = max(parts, key=lambda name: (getattr(table, name) or 0.0) - parts[name])
             yield table, own / middle, part
@@ -100,17 +103,16 @@ def slow_ranks(tables: Iterable[RankTable]) -> list[SlowRankRow]:
 
 def arrivals(tables: Sequence[RankTable]) -> Arrivals:
     """Join the ranks' shares in every collective; collectives with a single recorded rank are left out."""
-    columns = [table.shares.unpacked() for table in tables]
+    columns = [table.shares for table in tables]
     sizes = [column.key.size for column in columns]
     rank = np.repeat(np.arange(len(tables)), sizes)
     share = np.concatenate([np.zeros(0, np.int64), *map(np.arange, sizes)]).astype(np.int64)
-    key, name, start, elapsed = (
+    key, name, ranks, start, elapsed = (
         np.concatenate([np.zeros(0, np.int64), *(getattr(column, field) for column in columns)])
-        for field in ("key", "name", "start", "elapsed")
+        for field in ("key", "name", "ranks", "start", "elapsed")
     )
-    most = np.concatenate([np.zeros(0, np.int64), *(_sizes(table, column) for table, column in zip(tables, columns))])
     _, collective, counts = np.unique(key, return_inverse=True, return_counts=True)
-    crowded = counts[collective] > most
+    crowded = (counts[collective] > ranks) & (ranks != NO_NUMBER)
     # By collective, then by rank; within a rank by its own clock.
     taking = np.flatnonzero((counts[collective] > 1) & ~crowded)
     taking = taking[np.lexsort((rank[taking], collective[taking]))]
@@ -130,7 +132,7 @@ def arrivals(tables: Sequence[RankTable]) -> Arrivals:
     clock = _clocks(rank, of, start + elapsed, len(tables), begins.size)
     place = np.argsort(np.argsort(start[begins], kind="stable"), kind="stable")
     order = np.argsort(place)
-    names = [tables[one].shares.names[code] for one, code in zip(rank[begins].tolist(), name[begins].tolist())]
+    names = [tables[one].names[code] for one, code in zip(rank[begins].tolist(), name[begins].tolist())]
     return Arrivals(
         rank=rank,
         collective=place[of],
@@ -142,12 +144,6 @@ def arrivals(tables: Sequence[RankTable]) -> Arrivals:
         clock=clock,
         unjoined=unjoined,
     )
-
-
-def _sizes(table: RankTable, columns: ShareColumns) -> IntColumn:
-    """The largest possible number of ranks in the collective of each share."""
-    sizes = [len(group.ranks) or group.size or _ANY for group in table.shares.groups]
-    return np.array(sizes, dtype=np.int64)[columns.group] if sizes else np.zeros(0, dtype=np.int64)
 
 
 def _clocks(rank: IntColumn, collective: IntColumn, end: IntColumn, ranks: int, collectives: int) -> list[int | None]:
@@ -199,8 +195,8 @@ def ranks_timeline(tables: Sequence[RankTable], clock: Sequence[int | None]) -> 
             busy.end - busy.start,
             np.zeros(busy.start.size, dtype=np.int64),
         )
-        shares = table.shares.unpacked()
-        own = np.array([names.setdefault(name, len(names)) for name in table.shares.names], dtype=np.int64)
+        shares = table.shares
+        own = np.array([names.setdefault(name, len(names)) for name in table.names], dtype=np.int64)
         add(label, "comm", shares.start - (ahead or 0), shares.elapsed, own[shares.name] if own.size else shares.name)
     joined = {name: np.concatenate([np.zeros(0, np.int64), *parts]) for name, parts in columns.items()}
     nothing = np.zeros(joined["start"].size, dtype=np.int64)
@@ -213,8 +209,3 @@ def ranks_timeline(tables: Sequence[RankTable], clock: Sequence[int | None]) -> 
         names=tuple(names),
         tracks=tuple(tracks),
     )
-
-
-def _middle(values: Iterable[float | None]) -> float:
-    known = [value for value in values if value is not None]
-    return statistics.median_low(known) if known else 0.0

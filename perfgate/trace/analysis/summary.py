@@ -37,7 +37,7 @@ from perfgate.trace.model.spans import (
     count_work,
     span_of,
 )
-from perfgate.trace.model.steps import STEP_NAME, StepMark, profiler_steps, shows_copies, step_marks, windows_of
+from perfgate.trace.model.steps import STEP_NAME, profiler_steps, shows_copies, step_marks, windows_of
 
 Unit = Literal["profiler step", "call", "whole recording"]
 
@@ -128,24 +128,8 @@ class DeviceSummary:
         return rows.select(~rows.is_collective)
 
 
-class _Spans(NamedTuple):
-    """The units of a recording, in order. Profiler steps have ``numbers``; ``windows`` are None without times."""
-
-    unit: Unit
-    size: int
-    numbers: tuple[int, ...] = ()
-    windows: Intervals | None = None
-
-    def without_last(self) -> _Spans:
-        windows = None if self.windows is None else Intervals(self.windows.start[:-1], self.windows.end[:-1])
-        return _Spans(self.unit, self.size - 1, self.numbers[:-1], windows)
-
-    def marks(self) -> list[StepMark]:
-        """Empty if the times of the host in the steps are unknown."""
-        if self.windows is None:
-            return []
-        numbers = self.numbers or (None,) * self.size
-        return [StepMark(*row) for row in zip(numbers, self.windows.start.tolist(), self.windows.end.tolist())]
+# The units of a recording, in order. Profiler steps have numbers; either all units have times of the host, or none has.
+_Spans = Sequence[ProfilerStep]
 
 
 def summarize(timelines: Sequence[Timeline]) -> list[DeviceSummary]:
@@ -157,7 +141,7 @@ def kernels_of(timeline: Timeline) -> KernelTable:
 
     Without a table of kernels they come from the device's events, which have only a name and a duration.
     """
-    spans = _spans(timeline)
+    _, spans = _spans(timeline)
     if timeline.kernels is not None:
         kernels = KernelTable.of(timeline.kernels)
         return kernels.select(_owners(kernels, spans, timeline) != OUTSIDE)
@@ -192,36 +176,36 @@ def shape_names(timelines: Sequence[Timeline]) -> list[str]:
 
 
 def _summarize(timeline: Timeline, shape: str) -> DeviceSummary:
-    spans = _spans(timeline)
+    unit, spans = _spans(timeline)
     device = _device_work(timeline, spans)
     on_host = not device and not timeline.tells_of_device
     parts = _host_work(timeline, spans) if on_host else device
     works = _works(parts, spans)
     if len(works) > 1 and not works[-1] and any(works):
         # The profiler was stopped right after step(), so that nothing ran in the last one (sample mi250).
-        spans = spans.without_last()
+        spans = spans[:-1]
         device = _device_work(timeline, spans)
         parts = _host_work(timeline, spans) if on_host else device
         works = _works(parts, spans)
     inside = [part.inside() for part in parts]
-    totals = [total for events in inside if len(events) for total in operator_totals(events, calls=spans.size)]
+    totals = [total for events in inside if len(events) for total in operator_totals(events, calls=len(spans))]
     return DeviceSummary(
         shape=shape,
         timeline=timeline,
-        unit=spans.unit,
-        spans=spans.size,
+        unit=unit,
+        spans=len(spans),
         on_host=on_host,
         totals=tuple(sorted(totals, key=lambda total: (-total.typical_ns, total.name))),
         counted=sum(map(len, inside)),
         works=tuple(works if parts else _collective_works(timeline, spans)),
         absent=_absent(timeline, spans, device, on_host=on_host),
-        steps=_steps(timeline, spans, on_host=on_host),
+        steps=_steps(timeline, unit, spans, on_host=on_host),
         collectives=_collective_times(timeline, device),
         work=tuple(parts),
     )
 
 
-def _spans(timeline: Timeline) -> _Spans:
+def _spans(timeline: Timeline) -> tuple[Unit, _Spans]:
     """The profiler steps, else the calls of perfgate's own trace, else the whole recording."""
     windows = _step_windows(timeline)
     numbers = sorted(
@@ -230,20 +214,23 @@ def _spans(timeline: Timeline) -> _Spans:
         or KernelTable.of(timeline.kernels or ()).steps
     )
     if numbers:
-        marks = [windows[number] for number in numbers if number in windows]
-        complete = len(marks) == len(numbers)
-        return _Spans("profiler step", len(numbers), tuple(numbers), windows_of(marks) if complete else None)
+        complete = windows.keys() >= set(numbers)
+        return "profiler step", [windows[number] if complete else ProfilerStep(number) for number in numbers]
     calls = timeline.events.named(CALL).of_kind("annotation")
     if len(calls):
-        order = np.lexsort((calls.end, calls.start))
-        return _Spans("call", len(calls), windows=Intervals(calls.start[order], calls.end[order]))
-    return _Spans("whole recording", 1)
+        times = sorted(zip(calls.start.tolist(), calls.end.tolist()))
+        return "call", [ProfilerStep(None, start, end) for start, end in times]
+    return "whole recording", [ProfilerStep(None)]
 
 
-def _step_windows(timeline: Timeline) -> dict[int, StepMark]:
+def _are_timed(spans: _Spans) -> bool:
+    return spans[0].start_ns is not None
+
+
+def _step_windows(timeline: Timeline) -> dict[int, ProfilerStep]:
     """The interval of each numbered profiler step on the host, else on the device."""
     windows = {
-        step.number: StepMark(step.number, step.start_ns, step.end_ns)
+        step.number: ProfilerStep(step.number, step.start_ns, step.end_ns)
         for step in timeline.steps or ()
         if step.number is not None and step.start_ns is not None and step.end_ns is not None
     }
@@ -268,7 +255,7 @@ def _host_work(timeline: Timeline, spans: _Spans) -> list[OwnedEvents]:
 
 
 def _works(parts: Iterable[OwnedEvents], spans: _Spans) -> list[Work]:
-    works = [Work() for _ in range(spans.size)]
+    works = [Work() for _ in spans]
     for part in parts:
         count_work(works, part.events, part.owners)
     return works
@@ -276,9 +263,9 @@ def _works(parts: Iterable[OwnedEvents], spans: _Spans) -> list[Work]:
 
 def _by_time(events: EventTable, timeline: Timeline, spans: _Spans) -> OwnedEvents:
     """Assign events to spans by launch time; if the times of spans are unknown, a single span owns all events."""
-    if spans.windows is not None:
-        return OwnedEvents(events, span_of(events, spans.windows, launches=timeline.events.of_kind("runtime")))
-    owner = 0 if spans.size == 1 else OUTSIDE
+    if _are_timed(spans):
+        return OwnedEvents(events, span_of(events, windows_of(spans), launches=timeline.events.of_kind("runtime")))
+    owner = 0 if len(spans) == 1 else OUTSIDE
     return OwnedEvents(events, np.full(len(events), owner, dtype=np.int64))
 
 
@@ -301,7 +288,7 @@ def _owners(table: KernelTable, spans: _Spans, timeline: Timeline) -> Codes:
     steps = table.steps
     if not steps:
         return _by_time(table.events, timeline, spans).owners
-    positions = {step: position for position, step in enumerate(spans.numbers)}
+    positions = {step.number: position for position, step in enumerate(spans)}
     owners = np.array([*(positions.get(step, OUTSIDE) for step in steps), OUTSIDE], dtype=np.int32)
     step = table.numbers["step"]
     return owners[np.where(step == NO_NUMBER, len(steps), np.searchsorted(np.array(steps), step))]
@@ -313,26 +300,26 @@ def _absent(timeline: Timeline, spans: _Spans, device: Sequence[OwnedEvents], *,
         return frozenset(KERNEL_METRICS)
     if not device:
         return frozenset(KERNEL_METRICS) - ({COLLECTIVES} if timeline.collectives else set())
-    knows_copies = shows_copies(timeline.events) and (spans.windows is not None or spans.size == 1)
+    knows_copies = shows_copies(timeline.events) and (_are_timed(spans) or len(spans) == 1)
     return frozenset() if knows_copies else frozenset({DEVICE_COPIES})
 
 
-def _steps(timeline: Timeline, spans: _Spans, *, on_host: bool) -> tuple[ProfilerStep, ...]:
+def _steps(timeline: Timeline, unit: Unit, spans: _Spans, *, on_host: bool) -> tuple[ProfilerStep, ...]:
     """The steps of the recording, or equivalent entries for perfgate's own calls; empty if it marks neither."""
-    marks = spans.marks()
-    if spans.unit != "profiler step":
-        return profiler_steps(timeline.events, marks) or ()
+    if unit != "profiler step":
+        return profiler_steps(timeline.events, spans if unit == "call" else ()) or ()
     on_device = {} if on_host else {step.number: step for step in timeline.steps or ()}
-    bare = [ProfilerStep(*mark) for mark in marks] or [ProfilerStep(number) for number in spans.numbers]
-    return tuple(on_device.get(step.number, step) for step in bare)
+    return tuple(on_device.get(step.number, step) for step in spans)
 
 
 def _collective_works(timeline: Timeline, spans: _Spans) -> list[Work]:
     """Collectives counted from their own table; used if there is no other source."""
-    works = [Work() for _ in range(spans.size)]
-    positions: dict[int | None, int] = {step: position for position, step in enumerate(spans.numbers)}
+    works = [Work() for _ in spans]
+    positions: dict[int | None, int] = {
+        step.number: position for position, step in enumerate(spans) if step.number is not None
+    }
     for collective in timeline.collectives or ():
-        owner = 0 if spans.size == 1 else positions.get(collective.step, OUTSIDE)
+        owner = 0 if len(spans) == 1 else positions.get(collective.step, OUTSIDE)
         if owner != OUTSIDE:
             works[owner][WorkItem("comm", type_by_name(collective.name))] += 1
     return works

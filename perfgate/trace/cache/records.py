@@ -25,10 +25,9 @@ from perfgate.trace.model.recording import (
     RankLink,
     Recording,
     Shapes,
-    TabledStep,
     Timeline,
 )
-from perfgate.trace.model.steps import MarkedSteps, StepMark
+from perfgate.trace.model.steps import MarkedSteps
 
 # The number of the column of a ``Packed``, its lowest and its highest value.
 _StoredPacked = tuple[int, int, int]
@@ -58,8 +57,8 @@ class _StoredTimeline(msgspec.Struct, frozen=True, array_like=True):
     tracks: tuple[tuple[str, str], ...]
     kernels: _StoredKernels | None
     steps: tuple[ProfilerStep, ...] | None
-    marks: tuple[StepMark, ...] | None
-    step_table: tuple[TabledStep, ...] | None
+    marks: tuple[ProfilerStep, ...] | None
+    step_table: tuple[ProfilerStep, ...] | None
     collectives: tuple[Collective, ...] | None
     collective_kernels: tuple[CollectiveKernel, ...] | None
     memory: dict[str, float]

@@ -10,72 +10,45 @@ import re
 from collections.abc import Iterable
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from perfgate.errors import UsageError
 
 KernelKind = Literal["compute", "comm", "fused"]
 
 
-class CommunicationLibrary(NamedTuple):
-    """A library's kernels that communicate; ``source`` is the origin of the names."""
-
-    name: str
-    pattern: str
-    source: str
-
-
 _COLLECTIVE = r"(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?allv?)"
 _PRODUCT = r"(?:mat_?mul|gemm|gmm|ffn)"
-# Kernels that multiply matrices and exchange the parts at once: neither computing nor communication alone.
-FUSED = (
-    CommunicationLibrary(
-        "MC2 of CANN, flux, CUTLASS, TensorRT-LLM",
-        rf"{_COLLECTIVE}\w*{_PRODUCT}|{_PRODUCT}\w*{_COLLECTIVE}",
-        "CANN ops-transformer: mc2/ (MatmulAllReduce, AllGatherMatmul, MatmulReduceScatter, AlltoAllvGroupedMatMul); "
-        "TensorRT-LLM: cpp/tensorrt_llm/kernels/cutlass_kernels (GemmAllReduceImpl)",
-    ),
-    CommunicationLibrary(
-        "fused expert parallelism of vLLM Ascend",
-        rf"dispatch_?{_PRODUCT}\w*combine",
-        "vllm-ascend: csrc/dispatch_ffn_combine, csrc/dispatch_gmm_combine_decode",
-    ),
-    CommunicationLibrary(
-        "flux, Triton-distributed", r"(?:^|[_:])(?:ag_gemm|gemm_rs|gemm_ar)(?:_|$|<)", "flux: src/ag_gemm, src/gemm_rs"
-    ),
+# Patterns that are matched anywhere in a name, without regard to case. First, kernels that multiply matrices and exchange the
+# parts at once: neither computing nor communication alone.
+_FUSED = (
+    # MC2 of CANN, flux, CUTLASS, TensorRT-LLM (CANN ops-transformer: mc2/ has MatmulAllReduce, AllGatherMatmul,
+    # MatmulReduceScatter, AlltoAllvGroupedMatMul; TensorRT-LLM: cpp/tensorrt_llm/kernels/cutlass_kernels).
+    rf"{_COLLECTIVE}\w*{_PRODUCT}|{_PRODUCT}\w*{_COLLECTIVE}",
+    # Fused expert parallelism of vLLM Ascend (vllm-ascend: csrc/dispatch_ffn_combine, csrc/dispatch_gmm_combine_decode).
+    rf"dispatch_?{_PRODUCT}\w*combine",
+    # flux, Triton-distributed (flux: src/ag_gemm, src/gemm_rs).
+    r"(?:^|[_:])(?:ag_gemm|gemm_rs|gemm_ar)(?:_|$|<)",
 )
-
-
-# Matched anywhere in a name, without regard to case.
-LIBRARIES = (
-    CommunicationLibrary("NCCL, RCCL", r"^nccl|^rccl", "nccl: src/device/generate.py"),
-    CommunicationLibrary(
-        "HCCL", r"^hccl|^hcom_|^aiv_(?:all|reduce|broad)", "hccl: src/domain/collective_communication"
-    ),
-    CommunicationLibrary("oneCCL", r"^oneccl|(?:^|[ :])ccl::|^ccl_", "oneCCL: src/coll"),
-    CommunicationLibrary(
-        "DeepEP",
-        r"(?:deep_ep|dpsk::ep|inter_?node|intra_?node|internode_ll)::.*(?:dispatch|combine|notify|barrier|clean_low_latency)",
-        "DeepEP: csrc/kernels/{intranode,internode,internode_ll}.cu",
-    ),
-    CommunicationLibrary("NVSHMEM", r"nvshmemx?i?_|nvshmem::", "nvshmem: src/device"),
-    CommunicationLibrary(
-        "symmetric memory of PyTorch",
-        r"multimem_(?:all_reduce|one_shot|all_gather)|(?:one|two)_shot_all_reduce|multimem_",
-        "pytorch: torch/csrc/distributed/c10d/cuda/CUDASymmetricMemoryOps.cu",
-    ),
-    CommunicationLibrary(
-        "custom all-reduce of vLLM, SGLang, TensorRT-LLM, AITER",
-        r"cross_device_reduce_[12]stage|(?:all_?reduce|reduce_?scatter|all_?gather)_?(?:fusion_kernel|one_?shot|two_?shot|lamport|"
-        r"prototype|kernel)|quickreduce::|mscclpp|userbuffers_fp16_sum",
-        "vllm: csrc/custom_all_reduce.cuh, csrc/quickreduce; sglang: sgl-kernel/csrc/allreduce; TensorRT-LLM: "
-        "cpp/tensorrt_llm/kernels/communicationKernels",
-    ),
-    CommunicationLibrary(
-        "expert parallelism on Ascend",
-        r"MoeDistribute(?:Dispatch|Combine)|^(?:aclnn)?AllToAll(?:v|vc)?(?:_|V|$)",
-        "vllm-ascend: MC2 operators; CANN: aclnnMoeDistributeDispatchV2",
-    ),
+_LIBRARIES = (
+    # NCCL, RCCL (nccl: src/device/generate.py).
+    r"^nccl|^rccl",
+    # HCCL (hccl: src/domain/collective_communication).
+    r"^hccl|^hcom_|^aiv_(?:all|reduce|broad)",
+    # oneCCL (oneCCL: src/coll).
+    r"^oneccl|(?:^|[ :])ccl::|^ccl_",
+    # DeepEP (DeepEP: csrc/kernels/{intranode,internode,internode_ll}.cu).
+    r"(?:deep_ep|dpsk::ep|inter_?node|intra_?node|internode_ll)::.*(?:dispatch|combine|notify|barrier|clean_low_latency)",
+    # NVSHMEM (nvshmem: src/device).
+    r"nvshmemx?i?_|nvshmem::",
+    # Symmetric memory of PyTorch (pytorch: torch/csrc/distributed/c10d/cuda/CUDASymmetricMemoryOps.cu).
+    r"multimem_(?:all_reduce|one_shot|all_gather)|(?:one|two)_shot_all_reduce|multimem_",
+    # Custom all-reduce of vLLM, SGLang, TensorRT-LLM, AITER (vllm: csrc/custom_all_reduce.cuh, csrc/quickreduce; sglang:
+    # sgl-kernel/csrc/allreduce; TensorRT-LLM: cpp/tensorrt_llm/kernels/communicationKernels).
+    r"cross_device_reduce_[12]stage|(?:all_?reduce|reduce_?scatter|all_?gather)_?(?:fusion_kernel|one_?shot|two_?shot|lamport|"
+    r"prototype|kernel)|quickreduce::|mscclpp|userbuffers_fp16_sum",
+    # Expert parallelism on Ascend (vllm-ascend: MC2 operators; CANN: aclnnMoeDistributeDispatchV2).
+    r"MoeDistribute(?:Dispatch|Combine)|^(?:aclnn)?AllToAll(?:v|vc)?(?:_|V|$)",
 )
 _ADDED: ContextVar[tuple[str, ...]] = ContextVar("added_communication", default=())
 
@@ -117,6 +90,3 @@ def _kind(name: str, added: tuple[str, ...]) -> KernelKind:
 @lru_cache(maxsize=16)
 def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
-
-
-_LIBRARIES, _FUSED = (tuple(one.pattern for one in table) for table in (LIBRARIES, FUSED))

@@ -18,6 +18,7 @@ from perfgate.trace.model.readings import CORE_CLOCK, Readings
 from perfgate.trace.model.stacks import StackKeeper
 
 Shapes = tuple[tuple[int, ...], ...]
+CollectiveKind = Literal["collective", "p2p"]
 
 
 class Kernel(NamedTuple):
@@ -79,6 +80,10 @@ class ProfilerStep(NamedTuple):
     kernel hides, ``preparing_ns`` before the first kernel, and ``free_ns``, in which the device did nothing after that.
     ``fused_ns`` is that of kernels that compute and communicate at once while nothing else computed. ``communication_ns``
     is all communication, hidden or not. If copies were not recorded, their time is in ``preparing_ns`` and ``free_ns``.
+    ``bubble_ns`` is the exposed communication that was receiving from another rank: waiting for a stage of the pipeline.
+
+    A mark of the host, for a step or a call, has only its number and its times. A row of the profiler's own table of steps
+    has the parts as written, ``preparing_ns`` perhaps below zero.
     """
 
     number: int | None
@@ -91,6 +96,7 @@ class ProfilerStep(NamedTuple):
     preparing_ns: int | None = None
     free_ns: int | None = None
     fused_ns: int = 0
+    bubble_ns: int | None = None
 
     @property
     def length_ns(self) -> int | None:
@@ -102,20 +108,11 @@ class ProfilerStep(NamedTuple):
         kernels = self.computing_ns + self.fused_ns + self.exposed_communication_ns
         return kernels + (self.exposed_copies_ns or 0) + self.preparing_ns + self.free_ns
 
-
-class TabledStep(NamedTuple):
-    """A row of the profiler's own table of steps, as written: nanoseconds, ``preparing_ns`` perhaps below zero.
-
-    ``bubble_ns`` is the exposed communication that was receiving from another rank: waiting for a stage of the pipeline.
-    """
-
-    number: int | None
-    computing_ns: int | None = None
-    communication_ns: int | None = None
-    exposed_communication_ns: int | None = None
-    free_ns: int | None = None
-    preparing_ns: int | None = None
-    bubble_ns: int | None = None
+    @property
+    def own_ns(self) -> int | None:
+        """The length without the parts that may wait for other ranks: exposed communication and fused kernels."""
+        length = self.length_ns
+        return None if length is None else length - (self.exposed_communication_ns or 0) - self.fused_ns
 
 
 class Packets(NamedTuple):
@@ -143,7 +140,7 @@ class Collective(NamedTuple):
     """One collective or point-to-point operation of one rank; ``group`` is the communicator's name."""
 
     name: str
-    kind: Literal["collective", "p2p"]
+    kind: CollectiveKind
     group: str | None
     step: int | None
     start_ns: int | None
@@ -175,12 +172,12 @@ class CollectiveKernel(NamedTuple):
 class RankLink(NamedTuple):
     """The transfers of a rank to another in collectives of one sort (``allreduce-total``): bytes, nanoseconds, bytes a second.
 
-    ``source`` and ``target`` are positions in the group, which older versions of CANN number as all ranks are. The source is
-    the rank that was recorded.
+    ``source`` and ``target`` are positions in the group, which older versions of CANN number as all ranks are; global ranks
+    if the group is None. The source is the rank that was recorded. ``step`` is None for all steps together.
     """
 
     operation: str
-    kind: Literal["collective", "p2p"]
+    kind: CollectiveKind
     group: str | None
     step: int | None
     source: int
@@ -233,7 +230,7 @@ class Timeline:
     events: EventTable
     kernels: Sequence[Kernel] | None = None
     steps: Sequence[ProfilerStep] | None = None
-    step_table: tuple[TabledStep, ...] | None = None
+    step_table: tuple[ProfilerStep, ...] | None = None
     collectives: tuple[Collective, ...] | None = None
     collective_kernels: tuple[CollectiveKernel, ...] | None = None
     memory: Mapping[str, float] = field(default_factory=dict)  # peak bytes by component, e.g. PTA.allocated

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
-from typing import NamedTuple, overload
+from functools import cache
+from typing import overload
 
 import numpy as np
 
@@ -17,20 +17,12 @@ from perfgate.trace.model.arithmetic import Codes, Covered, IntColumn, Intervals
 from perfgate.trace.model.events import DEVICE_KINDS, KERNEL_KINDS, EventKind, EventTable
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.packed import NO_NUMBER
-from perfgate.trace.model.recording import Kernel, ProfilerStep, TabledStep
+from perfgate.trace.model.recording import Kernel, ProfilerStep
 from perfgate.trace.model.spans import OUTSIDE, span_of
 
 # The name that torch.profiler and torch_npu.profiler give the span between two calls of step().
 STEP_NAME = re.compile(r"ProfilerStep#(\d{1,18})")
 _LATEST = int(np.iinfo(np.int64).max)
-
-
-class StepMark(NamedTuple):
-    """The host's time in a step or a call, by the recording's clock; ``start_ns`` is None if unknown."""
-
-    number: int | None
-    start_ns: int | None
-    end_ns: int | None = None
 
 
 def step_number(name: str) -> int | None:
@@ -39,16 +31,16 @@ def step_number(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def step_marks(events: EventTable, *kinds: EventKind) -> list[StepMark]:
+def step_marks(events: EventTable, *kinds: EventKind) -> list[ProfilerStep]:
     """The spans ``ProfilerStep#N`` of the host, in time order; annotations unless other kinds are given."""
     marks = events.select(np.flatnonzero(events.is_named(STEP_NAME.fullmatch)))
     marks = marks.of_kind(*(kinds or ("annotation",)))
     rows = zip(marks.name.tolist(), marks.start.tolist(), marks.end.tolist())
-    steps = [StepMark(step_number(marks.names[name]), start, end) for name, start, end in rows]
+    steps = [ProfilerStep(step_number(marks.names[name]), start, end) for name, start, end in rows]
     return sorted(steps, key=lambda mark: mark.start_ns or 0)
 
 
-def profiler_steps(events: EventTable, marks: Sequence[StepMark] | None = None) -> tuple[ProfilerStep, ...] | None:
+def profiler_steps(events: EventTable, marks: Sequence[ProfilerStep] | None = None) -> tuple[ProfilerStep, ...] | None:
     """The steps that the host marked, in time order; None if it marked none.
 
     Work belongs to the step that launched it. If the device shows no work at all, a step has a length and no parts.
@@ -58,7 +50,7 @@ def profiler_steps(events: EventTable, marks: Sequence[StepMark] | None = None) 
         return None
     work = events.of_kind(*DEVICE_KINDS)
     if not len(work):
-        return tuple(ProfilerStep(mark.number, mark.start_ns, mark.end_ns) for mark in marks)
+        return tuple(marks)
     return device_steps(marks, work, span_of(work, windows_of(marks), launches=events.of_kind("runtime")))
 
 
@@ -66,7 +58,7 @@ class LaterSteps(Sequence[ProfilerStep]):
     """So many steps, worked out on access: most questions about a recording need none."""
 
     def __init__(self, count: int, work_out: Callable[[], tuple[ProfilerStep, ...]]) -> None:
-        self._count, self._work_out = count, work_out
+        self._count, self._steps = count, cache(work_out)
 
     def __len__(self) -> int:
         return self._count
@@ -78,17 +70,13 @@ class LaterSteps(Sequence[ProfilerStep]):
     def __getitem__(self, index: slice) -> Sequence[ProfilerStep]: ...
 
     def __getitem__(self, index: int | slice) -> ProfilerStep | Sequence[ProfilerStep]:
-        return self._steps[index]
-
-    @cached_property
-    def _steps(self) -> tuple[ProfilerStep, ...]:
-        return self._work_out()
+        return self._steps()[index]
 
 
 class MarkedSteps(LaterSteps):
     """The steps that the host marked."""
 
-    def __init__(self, events: EventTable, marks: Sequence[StepMark]) -> None:
+    def __init__(self, events: EventTable, marks: Sequence[ProfilerStep]) -> None:
         self.marks = tuple(marks)
         super().__init__(len(self.marks), lambda: profiler_steps(events, self.marks) or ())
 
@@ -99,14 +87,14 @@ class MarkedSteps(LaterSteps):
         return cls(events, marks) if marks else None
 
 
-def windows_of(marks: Iterable[StepMark]) -> Intervals:
+def windows_of(marks: Iterable[ProfilerStep]) -> Intervals:
     """The time of the host in each of some steps with known begin and end."""
     table = np.array([(mark.start_ns, mark.end_ns) for mark in marks], dtype=np.int64).reshape(-1, 2)
     return Intervals(table[:, 0], table[:, 1])
 
 
 def device_steps(
-    marks: Sequence[StepMark], work: EventTable, owners: Codes, *, copies: bool = True
+    marks: Sequence[ProfilerStep], work: EventTable, owners: Codes, *, copies: bool = True
 ) -> tuple[ProfilerStep, ...]:
     """The device's parts of each step; ``owners`` are the positions of the events' steps among the marks.
 
@@ -119,24 +107,30 @@ def device_steps(
         inside = slice(None)  # which copies nothing
     np.minimum.at(first, owners[inside], work.start[inside])
     np.maximum.at(last, owners[inside], work.end[inside])
-    steps: list[StepMark] = []
-    windows: list[StepMark] = []
+    steps: list[ProfilerStep] = []
+    windows: list[ProfilerStep] = []
     for mark, first_ns, last_ns in zip(marks, first.tolist(), last.tolist()):
         start = _start(mark, steps[-1] if steps else None)
         idle = last_ns == -_LATEST
         if idle and (start is None or mark.end_ns is None):
-            steps.append(StepMark(mark.number, None))
+            steps.append(ProfilerStep(mark.number))
             continue
         # If the device had no work, the step is as long as the host's.
         end = mark.end_ns if idle and mark.end_ns is not None else last_ns
-        steps.append(StepMark(mark.number, start, end if start is None else max(end, start)))
-        # The window of a step whose start is not known is that of its work.
-        windows.append(steps[-1] if start is not None else StepMark(mark.number, first_ns, last_ns))
+        steps.append(ProfilerStep(mark.number, start, end if start is None else max(end, start)))
+        # A step without a known start has the window of its work.
+        windows.append(steps[-1] if start is not None else ProfilerStep(mark.number, first_ns, last_ns))
     parts = iter(_parts(work, windows_of(windows), copies=copies))
-    return tuple(ProfilerStep(step.number) if step.end_ns is None else _as_marked(next(parts), step) for step in steps)
+    for place, (number, start_ns, end_ns, *_) in enumerate(steps):
+        if end_ns is not None:
+            own = next(parts)
+            # Without a known start the time before the first kernel is not known either.
+            preparing = None if start_ns is None else own.preparing_ns
+            steps[place] = own._replace(number=number, start_ns=start_ns, end_ns=end_ns, preparing_ns=preparing)
+    return tuple(steps)
 
 
-def _start(mark: StepMark, before: StepMark | None) -> int | None:
+def _start(mark: ProfilerStep, before: ProfilerStep | None) -> int | None:
     """The time between two consecutive steps belongs to the later one."""
     if before is None or before.end_ns is None:
         return mark.start_ns
@@ -198,14 +192,8 @@ def _first_inside(kernels: Intervals, windows: Intervals) -> IntColumn:
     return np.where((place < kernels.start.size) & (begin < windows.end), begin, windows.start)
 
 
-def _as_marked(parts: ProfilerStep, step: StepMark) -> ProfilerStep:
-    """The parts of a step, without the time before its first kernel if its start is not known."""
-    preparing = None if step.start_ns is None else parts.preparing_ns
-    return parts._replace(number=step.number, start_ns=step.start_ns, end_ns=step.end_ns, preparing_ns=preparing)
-
-
 def steps_of_tables(
-    kernels: Sequence[Kernel] | None, work: EventTable, table: Sequence[TabledStep] | None, *, copies: bool
+    kernels: Sequence[Kernel] | None, work: EventTable, table: Sequence[ProfilerStep] | None, *, copies: bool
 ) -> Sequence[ProfilerStep] | None:
     """The steps according to tables, if no timeline marks them; None if the tables have none.
 
@@ -217,7 +205,8 @@ def steps_of_tables(
     known = (table_of_kernels.numbers["step"] != NO_NUMBER) & (table_of_kernels.start != NO_NUMBER)
     owned = table_of_kernels.select(known)
     if not len(owned):
-        return tuple(_as_written(row) for row in rows.values()) or None
+        # The table of steps ascribes the time of copies to the parts that are no kernel's.
+        return tuple(row._replace(preparing_ns=_preparing(row)) for row in rows.values()) or None
     numbers = owned.steps
 
     def work_out() -> tuple[ProfilerStep, ...]:
@@ -227,7 +216,7 @@ def steps_of_tables(
         marks = []
         for step_number, begin in zip(numbers, first.tolist()):
             preparing = _preparing(rows.get(step_number))
-            marks.append(StepMark(step_number, None if preparing is None else begin - preparing))
+            marks.append(ProfilerStep(step_number, None if preparing is None else begin - preparing))
         return device_steps(marks, work, _owners(work, owned.start, step), copies=copies)
 
     return LaterSteps(len(numbers), work_out)
@@ -243,7 +232,7 @@ def shows_copies(events: EventTable) -> bool:
     return len(events) > len(kernels) > 0 or len(events.of_kind("copy")) > 0
 
 
-def _preparing(row: TabledStep | None) -> int | None:
+def _preparing(row: ProfilerStep | None) -> int | None:
     """None for a time below zero, which builds before March 2026 may write, and which is meaningless."""
     return None if row is None or row.preparing_ns is None or row.preparing_ns < 0 else row.preparing_ns
 
@@ -264,15 +253,3 @@ def _owners(work: EventTable, starts: IntColumn, steps: Codes) -> Codes:
     before = np.maximum.accumulate(np.where(is_kernel, np.arange(order.size), -1))
     owners[order] = np.where(before < 0, OUTSIDE, owners[order][before])
     return owners
-
-
-def _as_written(row: TabledStep) -> ProfilerStep:
-    """A row of the table of steps, which ascribes the time of copies to the parts that are no kernel's."""
-    return ProfilerStep(
-        number=row.number,
-        computing_ns=row.computing_ns,
-        communication_ns=row.communication_ns,
-        exposed_communication_ns=row.exposed_communication_ns,
-        free_ns=row.free_ns,
-        preparing_ns=_preparing(row),
-    )

@@ -7,7 +7,7 @@ person viewing a trace wants the rest of it; the gate refuses such a file.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,21 +41,6 @@ class Event(NamedTuple):
     is_whole: bool
 
 
-@dataclass
-class Repair:
-    """The bytes recovered from a damaged file; the number of lost pieces, their bytes, and the offset of the first."""
-
-    size: int = 0
-    pieces: int = 0
-    lost: int = 0
-    first: int | None = None
-
-    def lose(self, event: Event) -> None:
-        self.pieces += 1
-        self.lost += len(event.text)
-        self.first = event.offset if self.first is None else self.first
-
-
 def salvage(path: Path) -> Recording:
     """As ``read``, but recovers the intact events of a damaged file of trace events, with a note on the lost ones.
 
@@ -71,40 +56,35 @@ def salvage(path: Path) -> Recording:
         with tempfile.TemporaryDirectory(prefix="perfgate-salvage-") as folder:
             # Keep the name: readers recognise formats and ranks by it too.
             copy = Path(folder, bare_name(path))
-            repair = _copy_whole_events(path, copy)
-            if repair.lost == repair.size:
+            size, lost, pieces, first = _copy_whole_events(path, copy)
+            if lost == size:
                 raise
             recording = replace(read(copy), path=path)
-        if not repair.pieces:
+        if not pieces:
             return recording
-        note = Message(
-            "notes.salvaged",
-            {
-                "path": str(path),
-                "count": repair.pieces,
-                "share": repair.lost / repair.size,
-                "offset": repair.first or 0,
-            },
-        )
+        note = Message("notes.salvaged", {"path": str(path), "count": pieces, "share": lost / size, "offset": first})
         return replace(recording, notes=(*recording.notes, note))
 
 
-def _copy_whole_events(path: Path, copy: Path) -> Repair:
-    repair = Repair()
+def _copy_whole_events(path: Path, copy: Path) -> tuple[int, int, int, int]:
+    """The bytes of all events, those of the lost pieces, the number of these pieces, and the offset of the first."""
+    size = lost = pieces = first = 0
     with copy.open("wb") as out:
         text = _readable(path)
         header, rest = header_and_rest(path, text)
         out.write(header)
         separator = b""
         for event in _pieces(rest, text, len(header)):
-            repair.size += len(event.text)
+            size += len(event.text)
             if event.is_whole:
                 out.write(separator + event.text)
                 separator = b",\n"
             else:
-                repair.lose(event)
+                first = first if pieces else event.offset
+                pieces += 1
+                lost += len(event.text)
         out.write(b"]" if header.lstrip().startswith(b"[") else b"]}")
-    return repair
+    return size, lost, pieces, first
 
 
 def _readable(path: Path) -> Iterator[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfgate.trace.analysis.delays import delays
 from perfgate.trace.analysis.links import links_between, slow_links
-from perfgate.trace.analysis.rank_table import LinkTraffic, RankTable, reduce_timeline
+from perfgate.trace.analysis.rank_table import RankTable, reduce_timeline
 from perfgate.trace.analysis.ranks import arrivals
 from perfgate.trace.model.events import EventTableBuilder
 from perfgate.trace.model.recording import Kernel, RankLink, Timeline
@@ -25,7 +25,7 @@ def table(
     )
 
 
-def ends(links: list[LinkTraffic]) -> list[tuple[int, int, str | None]]:
+def ends(links: list[RankLink]) -> list[tuple[int, int, str | None]]:
     return [(link.source, link.target, link.group) for link in links]
 
 
@@ -49,7 +49,7 @@ def test_links__other_end_not_recorded__the_lists_of_groups_tell_it_if_they_allo
 def test_links__total_and_its_parts__counted_once() -> None:
     parts = [(f"allreduce-{part}", "58", 0, 1, 300.0, 20.0) for part in ("top1", "middle", "bottom1", "bottom2")]
     (link,) = links_between([table(0, *parts, ("allreduce-total", "58", 0, 1, 751.6, 40)), table(1)])
-    assert link.size == 751.6 * MB
+    assert link.size_bytes == 751.6 * MB
 
 
 def test_slow_links__a_few_bytes__no_link_is_slow_by_them() -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from perfgate.trace.analysis.phases import batches
 from perfgate.trace.model.events import NO_CORRELATION, EventTable, EventTableBuilder
-from perfgate.trace.model.steps import StepMark, profiler_steps
+from perfgate.trace.model.recording import ProfilerStep
+from perfgate.trace.model.steps import profiler_steps
 
 HOST, STREAM = ("python", "1"), ("device 0", "stream 7")
 
@@ -62,8 +63,8 @@ def test_batches__device_alone_recorded__the_outermost_annotation_of_its_streams
         builder.add(at + 1, length - 2, track=track, name="gemm", kind="compute", correlation=NO_CORRELATION)
     found = batches(builder.table())
     assert [(batch.phase, batch.requests, batch.mark) for batch in found] == [
-        ("prefill", 1, StepMark(0, 0, 50)),
-        ("decode", 3, StepMark(1, 60, 80)),
+        ("prefill", 1, ProfilerStep(0, 0, 50)),
+        ("decode", 3, ProfilerStep(1, 60, 80)),
     ]
     steps = profiler_steps(builder.table(), [batch.mark for batch in found])
     assert [step.computing_ns for step in steps or ()] == [48, 18]

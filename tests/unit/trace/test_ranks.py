@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfgate.trace.analysis.rank_table import MOST_STRETCHES, RankTable, Waiting, reduce_timeline
+from perfgate.trace.analysis.rank_table import MOST_STRETCHES, RankTable, reduce_timeline
 from perfgate.trace.analysis.ranks import arrivals, ranks_timeline
 from perfgate.trace.model.events import NO_CORRELATION, EventTableBuilder
 from perfgate.trace.model.recording import Collective, Timeline
@@ -27,12 +27,13 @@ def table(rank: int, *shares: tuple[str, str, int, int]) -> RankTable:
 def test_reduce__parts_of_collectives_that_were_not_recorded__none_and_not_zero() -> None:
     timed = Collective("hcom_allReduce__1_0_1", "collective", None, 1, 0, 100, None, 30, None, None)
 
-    def waiting(*collectives: Collective) -> object:
+    def shares(*collectives: Collective) -> object:
         events = EventTableBuilder().table()
-        return reduce_timeline(Timeline(0, 0, events, collectives=collectives), "folder").waiting
+        found = reduce_timeline(Timeline(0, 0, events, collectives=collectives), "folder")
+        return found.transit_share, found.wait_share, found.idle_share
 
-    assert waiting(timed, timed) == Waiting(elapsed=200, wait=60)
-    assert waiting(timed, timed._replace(wait_ns=None)) == Waiting(elapsed=200)
+    assert shares(timed, timed) == (None, 0.3, None)
+    assert shares(timed, timed._replace(wait_ns=None)) == (None, None, None)
 
 
 @given(data=st.data(), ranks=st.integers(2, 5), count=st.integers(1, 8))

@@ -9,7 +9,7 @@ import pytest
 from perfgate import trace
 from perfgate.trace.model.events import NO_CORRELATION, EventTable, EventTableBuilder
 from perfgate.trace.model.kernel_table import KernelTable
-from perfgate.trace.model.recording import Kernel, ProfilerStep, TabledStep
+from perfgate.trace.model.recording import Kernel, ProfilerStep
 from perfgate.trace.model.steps import profiler_steps, steps_of_tables
 from perfgate.trace.readers.ascend.timeline import events_of_tables
 
@@ -114,7 +114,7 @@ def kernel(step: int | None, start: int, duration: int, core: str = "AI_CORE") -
 
 def test_steps_of_tables__two_steps__the_second_begins_where_the_first_ended() -> None:
     kernels = (kernel(1, 10, 20), kernel(2, 60, 20), kernel(2, 75, 10, core="HCCL"))
-    rows = (TabledStep(1, preparing_ns=10), TabledStep(2, preparing_ns=10))
+    rows = (ProfilerStep(1, preparing_ns=10), ProfilerStep(2, preparing_ns=10))
 
     found = steps_of_tables(kernels, events_of_tables(KernelTable.of(kernels), None), rows, copies=False)
 
@@ -123,8 +123,8 @@ def test_steps_of_tables__two_steps__the_second_begins_where_the_first_ended() -
     assert [parts(one) for one in found or ()] == [(20, 0, None, 10, 0), (20, 5, None, 30, 0)]
 
 
-@pytest.mark.parametrize("rows", [None, (TabledStep(1),), (TabledStep(1, preparing_ns=-5),)])
-def test_steps_of_tables__nothing_says_when_the_host_began__no_length(rows: tuple[TabledStep, ...] | None) -> None:
+@pytest.mark.parametrize("rows", [None, (ProfilerStep(1),), (ProfilerStep(1, preparing_ns=-5),)])
+def test_steps_of_tables__nothing_says_when_the_host_began__no_length(rows: tuple[ProfilerStep, ...] | None) -> None:
     kernels = (kernel(1, 10, 20), kernel(1, 40, 20))
 
     (found,) = steps_of_tables(kernels, events_of_tables(KernelTable.of(kernels), None), rows, copies=False) or ()
@@ -133,7 +133,7 @@ def test_steps_of_tables__nothing_says_when_the_host_began__no_length(rows: tupl
 
 
 def test_steps_of_tables__rows_alone__as_they_are_written() -> None:
-    row = TabledStep(3, computing_ns=5, communication_ns=4, exposed_communication_ns=3, free_ns=2, preparing_ns=1)
+    row = ProfilerStep(3, computing_ns=5, communication_ns=4, exposed_communication_ns=3, free_ns=2, preparing_ns=1)
 
     (found,) = steps_of_tables(None, table(), (row,), copies=False) or ()
 
@@ -224,6 +224,6 @@ def _same_step(found: tuple[ProfilerStep, ...] | None, expected: tuple[ProfilerS
 
 
 def test_steps_of_tables__kernels_that_the_timeline_does_not_show__a_step_without_parts() -> None:
-    found = steps_of_tables((kernel(1, 10, 20),), table(), (TabledStep(1, preparing_ns=5),), copies=False)
+    found = steps_of_tables((kernel(1, 10, 20),), table(), (ProfilerStep(1, preparing_ns=5),), copies=False)
 
     assert tuple(found or ()) == (ProfilerStep(1),)

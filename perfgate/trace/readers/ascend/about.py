@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from perfgate.trace.model.recording import Recording
 from perfgate.trace.readers.ascend.files import decode_file, member, plain_text
 
 _MAX_FILES = 64
@@ -22,19 +23,17 @@ _CORES = {"aic_cores": "ai_core_num", "aiv_cores": "aiv_num", "aic_frequency_mhz
 _INFO = re.compile(r"profiler_info(?:_(\d{1,9}))?\.json$")
 
 
-class RecordingAbout(NamedTuple):
-    """Rank, versions, settings, environment and groups of ranks of one folder; empty values are left out."""
+def read_about(folder: Path) -> tuple[Recording, int | None, dict[str, tuple[int, ...]]]:
+    """The recording of a folder without its timelines, its rank, and the groups of ranks.
 
-    rank: int | None
-    software: dict[str, str]
-    settings: dict[str, str]
-    environment: dict[str, str]
-    groups: dict[str, tuple[int, ...]]
-
-
-def read_about(folder: Path) -> RecordingAbout:
-    """From profiler_info*.json, profiler_metadata.json and the devices' info.json. Each may be missing."""
-    rank, info = _info(folder)
+    From profiler_info*.json, profiler_metadata.json and the devices' info.json. Each may be missing; empty values are left out.
+    """
+    rank, info = None, dict[str, Any]()
+    for path in sorted(folder.glob("profiler_info*.json"))[:_MAX_FILES]:
+        match = _INFO.match(path.name)
+        if match and path.is_file():
+            rank, info = match[1], decode_file(path, dict[str, Any])
+            break
     config = member(info, "config")
     settings = {name: member(config, "experimental_config").get(key) for name, key in _EXPERIMENTAL.items()}
     settings.update((name, member(config, "common_config").get(name)) for name in _COMMON)
@@ -46,18 +45,21 @@ def read_about(folder: Path) -> RecordingAbout:
     # The rank is a number in 2025-01, a text in CANN 8.3; -1 means none.
     ranks = (str(candidate) for candidate in (info.get("rank_id"), rank))
     communicators = [entry for entry in member(metadata, "parallel_group_info").values() if isinstance(entry, dict)]
-    return RecordingAbout(
-        rank=next((int(text) for text in ranks if text.isdecimal() and len(text) < 10), None),
+    groups = {
+        str(entry.get("group_name")): tuple(rank for rank in entry["global_ranks"] if isinstance(rank, int))
+        for entry in communicators
+        if isinstance(entry.get("global_ranks"), list)
+    }
+    recording = Recording(
+        path=folder,
+        format="ascend-pytorch",
+        timelines=(),
         # torch_npu writes "not known" if it finds no CANN.
         software={name: version for name, version in texts(versions).items() if version != "not known"},
         settings={**texts(settings), **read_cores(folder), **texts({"world_size": world_size})},
         environment=texts(member(metadata, "ENV_VARIABLES")),
-        groups={
-            str(entry.get("group_name")): tuple(rank for rank in entry["global_ranks"] if isinstance(rank, int))
-            for entry in communicators
-            if isinstance(entry.get("global_ranks"), list)
-        },
     )
+    return recording, next((int(text) for text in ranks if text.isdecimal() and len(text) < 10), None), groups
 
 
 def texts(values: Mapping[str, object]) -> dict[str, str]:
@@ -73,11 +75,3 @@ def read_cores(folder: Path) -> dict[str, str]:
         if isinstance(devices, list) and devices and isinstance(devices[0], dict):
             return texts({name: devices[0].get(key) for name, key in _CORES.items()})
     return {}
-
-
-def _info(folder: Path) -> tuple[str | None, dict[str, Any]]:
-    for path in sorted(folder.glob("profiler_info*.json"))[:_MAX_FILES]:
-        match = _INFO.match(path.name)
-        if match and path.is_file():
-            return match[1], decode_file(path, dict[str, Any])
-    return None, {}

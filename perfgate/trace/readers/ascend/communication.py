@@ -7,38 +7,28 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from perfgate.errors import DocumentError
 from perfgate.locale import Activity
 from perfgate.trace.model.events import MAX_NS, nanoseconds, nanoseconds_of_milliseconds
-from perfgate.trace.model.recording import Collective, LinkUse, Packets, RankLink, TabledStep
+from perfgate.trace.model.recording import Collective, CollectiveKind, LinkUse, Packets, ProfilerStep, RankLink
 from perfgate.trace.readers.ascend.database import Database, open_database
 from perfgate.trace.readers.ascend.files import Device, decode_file
 
-Kind = Literal["collective", "p2p"]
-_KINDS: tuple[Kind, ...] = ("collective", "p2p")
+_KINDS: tuple[CollectiveKind, ...] = ("collective", "p2p")
 # Decimal units: 2064384 bytes of a task are 2.064384 MB here, unlike in the tables of memory.
 _MEGABYTE, _GIGABYTE = 1e6, 1e9
 _MICROSECOND, _MILLISECOND = 1e3, 1e6
 _COUNT_AND_TIME = 2
+_PARTS = ("Elapse", "Transit", "Wait", "Synchronization", "Idle")
 _TOTAL = "Total Op Info"
 _STEP = re.compile(r"(?:step)?(\d{1,18})$")
 _PAIR = re.compile(r"(\d{1,9})-(\d{1,9})$")
 _Entry = TypeVar("_Entry")
 _File = dict[str, dict[str, dict[str, _Entry]]]
-
-
-class _Times(msgspec.Struct):
-    # Text, so that a time since 1970 does not pass through a float.
-    start: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Start Timestamp(us)")
-    elapsed: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Elapse Time(ms)")
-    transit: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Transit Time(ms)")
-    wait: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Wait Time(ms)")
-    synchronization: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Synchronization Time(ms)")
-    idle: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Idle Time(ms)")
 
 
 class _Link(msgspec.Struct):
@@ -51,7 +41,8 @@ class _Link(msgspec.Struct):
 
 
 class _Operation(msgspec.Struct):
-    times: _Times = msgspec.field(default_factory=_Times, name="Communication Time Info")
+    # Text, so that a time since 1970 does not pass through a float.
+    times: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict, name="Communication Time Info")
     links: dict[str, _Link] = msgspec.field(default_factory=dict, name="Communication Bandwidth Info")
 
 
@@ -60,8 +51,11 @@ def read_collectives(path: Path) -> tuple[Collective, ...]:
     collectives = []
     for step, kind, name, operation in _entries(decode_file(path, _File[_Operation])):
         plain, _, group = name.partition("@")
-        times = operation.times
+        start = operation.times.get("Start Timestamp(us)")
         with _named(path, name):
+            elapsed, transit, wait, synchronization, idle = (
+                _duration(operation.times.get(f"{part} Time(ms)")) for part in _PARTS
+            )
             uses = [_link_use(link, use) for link, use in operation.links.items()]
             collectives.append(
                 Collective(
@@ -69,12 +63,12 @@ def read_collectives(path: Path) -> tuple[Collective, ...]:
                     kind=kind,
                     group=group or None,
                     step=step,
-                    start_ns=nanoseconds(bytes(times.start)) if times.start else None,
-                    elapsed_ns=_duration(times.elapsed),
-                    transit_ns=_duration(times.transit),
-                    wait_ns=_duration(times.wait),
-                    synchronization_ns=_duration(times.synchronization),
-                    idle_ns=_duration(times.idle),
+                    start_ns=nanoseconds(bytes(start)) if start else None,
+                    elapsed_ns=elapsed,
+                    transit_ns=transit,
+                    wait_ns=wait,
+                    synchronization_ns=synchronization,
+                    idle_ns=idle,
                     links=tuple(use for use in uses if use.size_bytes or use.transit_ns),
                 )
             )
@@ -96,7 +90,7 @@ def read_rank_links(path: Path) -> tuple[RankLink, ...]:
     return tuple(links)
 
 
-def read_database_steps(path: Path) -> Iterator[tuple[Device, TabledStep]]:
+def read_database_steps(path: Path) -> Iterator[tuple[Device, ProfilerStep]]:
     """The steps of analysis.db.
 
     Huawei's description specifies milliseconds, but the recorded values are microseconds: 8903.431 for kernels of the same
@@ -114,8 +108,21 @@ def read_database_steps(path: Path) -> Iterator[tuple[Device, TabledStep]]:
     )
     with open_database(path) as database:
         for device, step, *times in database.rows("StepTraceTime", columns):
-            parts = (_time(database, time, _MICROSECOND) for time in times)
-            yield database.whole(device), TabledStep(_step(step), *parts)
+            computing, communication, exposed, free, preparing, bubble = (
+                _time(database, time, _MICROSECOND) for time in times
+            )
+            yield (
+                database.whole(device),
+                ProfilerStep(
+                    _step(step),
+                    computing_ns=computing,
+                    communication_ns=communication,
+                    exposed_communication_ns=exposed,
+                    preparing_ns=preparing,
+                    free_ns=free,
+                    bubble_ns=bubble,
+                ),
+            )
 
 
 def read_database_collectives(path: Path) -> tuple[Collective, ...] | None:
@@ -152,7 +159,7 @@ def read_database_collectives(path: Path) -> tuple[Collective, ...] | None:
         return tuple(collectives)
 
 
-def _entries(steps: _File[_Entry]) -> Iterator[tuple[int | None, Kind, str, _Entry]]:
+def _entries(steps: _File[_Entry]) -> Iterator[tuple[int | None, CollectiveKind, str, _Entry]]:
     for name, kinds in steps.items():
         for kind in _KINDS:
             for operation, entry in kinds.get(kind, {}).items():
@@ -187,7 +194,7 @@ def _packets(megabytes: float, number: float, milliseconds: float) -> Packets:
     return Packets(round(megabytes * _MEGABYTE, 3), round(number), round(milliseconds * _MILLISECOND))
 
 
-def _duration(raw: msgspec.Raw) -> int | None:
+def _duration(raw: msgspec.Raw | None) -> int | None:
     return nanoseconds_of_milliseconds(bytes(raw)) if raw and bytes(raw) != b"null" else None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -26,9 +26,9 @@ from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, EventKind, E
 from perfgate.trace.model.kernel_names import type_by_name
 from perfgate.trace.model.kernel_table import KernelTable, joined_tables, kernel_table
 from perfgate.trace.model.packed import NO_NUMBER, Columns, Packed, PackedReals, distinct_rows
-from perfgate.trace.model.recording import AllocationTotal, Shapes, Timeline
+from perfgate.trace.model.recording import AllocationTotal, ProfilerStep, Shapes, Timeline
 from perfgate.trace.model.spans import OUTSIDE, span_of
-from perfgate.trace.model.steps import StepMark, profiler_steps, step_marks, windows_of
+from perfgate.trace.model.steps import profiler_steps, step_marks, windows_of
 from perfgate.trace.readers.ascend.about import texts
 from perfgate.trace.readers.ascend.columns import NO_TEXT, TableColumns, flag_of, shapes_of, words_of
 from perfgate.trace.readers.ascend.database import Database, open_database, open_unchanged
@@ -63,6 +63,10 @@ _BLOCKS, _MIX_BLOCKS = ("blockDim", "blockNum", "block_dim"), ("mixBlockDim", "m
 _COMMUNICATION = "COMMUNICATION"
 
 _Value = TypeVar("_Value", bound=Hashable)
+# Name, group and kind of an event.
+_Verdict = tuple[str, str, EventKind]
+# Columns of EventTable from one table; names and tracks index those of the export.
+_Events = Mapping[str, Packed]
 
 
 def read_export(path: Path) -> tuple[list[Timeline], dict[str, str], dict[str, str]]:
@@ -76,26 +80,6 @@ def read_export(path: Path) -> tuple[list[Timeline], dict[str, str], dict[str, s
                 Activity("has no tables STRING_IDS and TASK or PYTORCH_API; it is no export of Ascend's profilers")
             )
         return _Export(path, database).read()
-
-
-class _Verdict(NamedTuple):
-    """The classification of an event by its names."""
-
-    name: str
-    group: str
-    kind: EventKind
-
-
-class _Events(NamedTuple):
-    """Events of one table: columns of EventTable; names and tracks index those of the export."""
-
-    start: Packed
-    duration: Packed
-    track: Packed
-    name: Packed
-    kind: Packed
-    correlation: Packed
-    group: Packed
 
 
 class _Export:
@@ -133,18 +117,17 @@ class _Export:
         computing = self._computing.select(row) if self._computing.rows else TableColumns((), tasks.rows, {}, ())
         launched = [columns.wholes("connectionId") for columns in (tasks, collectives)]
         device_events = [self._of_tasks(tasks, computing, row >= 0), self._of_collectives(collectives)]
-        events = _joined(
-            [*device_events, self._cann_calls(np.concatenate(launched)), *python], self._names, self._tracks
-        )
+        parts = [*device_events, self._cann_calls(np.concatenate(launched)), *python]
+        column = {name: np.concatenate([part[name].unpacked() for part in parts]) for name in parts[0]}
+        column |= {name: constant(name, NO_TEXT, column["start"].size) for name in ("request", "shape")}
+        events = EventTable(**column, names=tuple(self._names), tracks=tuple(self._tracks))
+        del parts, column  # the table has its own: free their memory first
         marks = self._marks() or step_marks(events)
         kernels = None
         if self._database.has("COMPUTE_TASK_INFO"):
             work = events.select(np.concatenate([of_kernels, tasks.rows + np.arange(collectives.rows)]))
-            parts = (
-                self._computed(tasks.select(of_kernels), computing.select(of_kernels)),
-                self._communicated(collectives),
-            )
-            kernels = _with_steps(joined_tables(parts), work, events, marks)
+            computed = self._computed(tasks.select(of_kernels), computing.select(of_kernels))
+            kernels = _with_steps(joined_tables((computed, self._communicated(collectives))), work, events, marks)
         return Timeline(
             rank=rank if rank is not None and rank >= 0 else None,
             device=device,
@@ -166,10 +149,10 @@ class _Export:
         def judge(place: int, kind: int, is_kernel: int) -> _Verdict:
             title = self._words.text(place)
             if is_kernel:
-                return _Verdict(title, self._type(kind) or type_by_name(title), kernel_kind(title))
+                return title, self._type(kind) or type_by_name(title), kernel_kind(title)
             # Parts of a kernel are tasks of their own: only tasks in the table of kernels are kernels.
             plain = task_kind(title, title)
-            return _Verdict(title, title, "other" if plain == "compute" and self._computing.rows else plain)
+            return title, title, "other" if plain == "compute" and self._computing.rows else plain
 
         named, typed = (computing.place(column).unpacked() for column in ("name", "opType"))
         keys = (
@@ -183,7 +166,7 @@ class _Export:
     def _of_collectives(self, collectives: TableColumns) -> _Events:
         def judge(place: int, kind: int) -> _Verdict:
             title = self._words.text(place)
-            return _Verdict(title, self._type(kind) or type_by_name(title), "comm")
+            return title, self._type(kind) or type_by_name(title), "comm"
 
         keys = collectives.place("opName"), collectives.place("opType")
         group = "", lambda _: ("Communication", "Group")
@@ -194,7 +177,7 @@ class _Export:
 
         def judge(place: int, level: int) -> _Verdict:
             title = f"{_LEVELS.get(level, 'CANN')}@{self._words.text(place)}"
-            return _Verdict(title, title, "runtime")
+            return title, title, "runtime"
 
         columns = ("startNs", "endNs", "globalTid", "name", "type", "connectionId")
         calls = self._tables.read("CANN_API", columns, named=("name",))
@@ -211,7 +194,7 @@ class _Export:
             title = self._words.text(place)
             inputs = bool(has_inputs) or title in queued
             kind = python_kind(_CATEGORIES.get(level, "cpu_op"), title, has_inputs=inputs)
-            return _Verdict(title, title, "annotation" if level == _MSTX else kind)
+            return title, title, "annotation" if level == _MSTX else kind
 
         columns = ("startNs", "endNs", "globalTid", "name", "type", "inputShapes")
         calls = self._tables.read("PYTORCH_API", columns, named=("name",))
@@ -224,7 +207,7 @@ class _Export:
 
         def judge(place: int) -> _Verdict:
             title = self._words.text(place)
-            return _Verdict(title, title, "annotation")
+            return title, title, "annotation"
 
         ranges = self._tables.read("MSTX_EVENTS", ("startNs", "endNs", "globalTid", "message"), named=("message",))
         keys = (ranges.place("message"),)
@@ -247,15 +230,15 @@ class _Export:
         tracks = [track[1](value) for value in place.select(first_of).unpacked().tolist()]
         connection = constant("correlation", NO_CORRELATION, columns.rows) if correlation is None else correlation
         joins = (connection >= 0) & (connection != _NO_CONNECTION)
-        return _Events(
-            start=start,
-            duration=duration,
-            track=_numbered(self._tracks, tracks, stream),
-            name=_numbered(self._names, [verdict.name for verdict in verdicts], number),
-            kind=_numbered(KIND_CODES, [verdict.kind for verdict in verdicts], number),
-            correlation=Packed.of(np.where(joins, connection, NO_CORRELATION)),
-            group=_numbered(self._names, [verdict.group for verdict in verdicts], number),
-        )
+        return {
+            "start": start,
+            "duration": duration,
+            "track": _numbered(self._tracks, tracks, stream),
+            "name": _numbered(self._names, [name for name, _, _ in verdicts], number),
+            "kind": _numbered(KIND_CODES, [kind for _, _, kind in verdicts], number),
+            "correlation": Packed.of(np.where(joins, connection, NO_CORRELATION)),
+            "group": _numbered(self._names, [group for _, group, _ in verdicts], number),
+        }
 
     def _spans(self, columns: TableColumns) -> tuple[Packed, Packed]:
         """Start and length; a mark may have no end."""
@@ -319,12 +302,12 @@ class _Export:
                 Activity("{cell!r} is no list of shapes; export the profile again", cell=cell)
             ) from None
 
-    def _marks(self) -> list[StepMark]:
+    def _marks(self) -> list[ProfilerStep]:
         steps = self._database.columns("STEP_TIME", ("id", "startNs", "endNs"))
         start, duration = self._spans(steps)
         ends = (start.unpacked() + duration.unpacked()).tolist()
         numbers = (None if number == NO_NUMBER else number for number in steps.wholes("id").tolist())
-        marks = [StepMark(*row) for row in zip(numbers, start.unpacked().tolist(), ends)]
+        marks = [ProfilerStep(*row) for row in zip(numbers, start.unpacked().tolist(), ends)]
         return sorted(marks, key=lambda mark: mark.start_ns or 0)
 
     def _peaks(self, device: Device) -> dict[str, float]:
@@ -404,20 +387,15 @@ class _TaskCounters:
         return {number: _counter(self._words.text(place)) for number, place in zip(numbers, places)}
 
 
-def _joined(parts: Sequence[_Events], names: Mapping[str, int], tracks: Mapping[tuple[str, str], int]) -> EventTable:
-    """The events of all parts, concatenated."""
-    columns = {name: np.concatenate([getattr(part, name).unpacked() for part in parts]) for name in _Events._fields}
-    columns |= {name: constant(name, NO_TEXT, columns["start"].size) for name in ("request", "shape")}
-    return EventTable(**columns, names=tuple(names), tracks=tuple(tracks))
-
-
 def _numbered(numbers: dict[_Value, int], values: Sequence[_Value], rows: Codes) -> Packed:
     """The number of each row's value; new values are added to ``numbers``."""
     codes = np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int64)
     return Packed.of(codes[rows])
 
 
-def _with_steps(kernels: KernelTable, work: EventTable, events: EventTable, marks: Sequence[StepMark]) -> KernelTable:
+def _with_steps(
+    kernels: KernelTable, work: EventTable, events: EventTable, marks: Sequence[ProfilerStep]
+) -> KernelTable:
     """Kernels by their start, each with the step that launched it: a column that only the CSV tables have."""
     owners = span_of(work, windows_of(marks), launches=events.of_kind("runtime"))
     numbers = [NO_NUMBER if mark.number is None else mark.number for mark in marks]

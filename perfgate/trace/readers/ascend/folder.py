@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from perfgate.document.message import Message
-from perfgate.trace.model.events import EventTable
 from perfgate.trace.model.kernel_table import KernelTable, joined_tables
 from perfgate.trace.model.recording import Recording, Timeline
-from perfgate.trace.readers.ascend.about import RecordingAbout, read_about
+from perfgate.trace.readers.ascend.about import read_about
 from perfgate.trace.readers.ascend.communication import (
     read_collectives,
     read_database_collectives,
@@ -27,18 +26,16 @@ from perfgate.trace.readers.ascend.view import read_view
 _Item = TypeVar("_Item")
 
 
-_FORMAT = "ascend-pytorch"
-
-
 def read_rank(output: Path, *, tables_suffice: bool = False) -> Recording:
     """The tables and the timeline of one folder. Raises DocumentError for a damaged one.
 
     With ``tables_suffice``, a timeline is skipped if tables hold its kernels and steps: the events of the device are then
     known, those of the host are not.
     """
-    about = read_about(output.parent if output.name == OUTPUT else output)
+    about, rank, groups = read_about(output.parent if output.name == OUTPUT else output)
+    recording = replace(about, path=output)
     tables = Tables(lambda stem: _files(output, f"{stem}.csv"), kernels="kernel_details")
-    tables.groups = about.groups
+    tables.groups = groups
     analysis = output / "analysis.db"
     if (output / "communication.json").is_file():
         tables.collectives = read_collectives(output / "communication.json")
@@ -52,22 +49,22 @@ def read_rank(output: Path, *, tables_suffice: bool = False) -> Recording:
         tables.add_steps(read_database_steps(analysis))
     databases = sorted(output.glob("ascend_pytorch_profiler*.db"))
     if databases:
-        return _rank_of_export(output, about, tables, databases[0])
+        return _rank_of_export(recording, rank, tables, databases[0])
     views = _files(output, *TRACE_VIEWS)
     if not views:
         tables.absent["host"] = Message("notes.no-trace-view")
     if tables_suffice and tables.has_kernels_and_steps:
         views = []
-    return rank_of(output, _FORMAT, about, tables, views[:1])
+    return rank_of(recording, rank, tables, views[:1])
 
 
-def rank_of(output: Path, kind: str, about: RecordingAbout, tables: Tables, views: Sequence[Path]) -> Recording:
-    """Tables and timelines of one rank combined."""
+def rank_of(recording: Recording, rank: int | None, tables: Tables, views: Sequence[Path]) -> Recording:
+    """The recording of one rank with its tables and timelines combined."""
     devices = _devices(views, tables)
     if len(devices) > 1 and None in tables.kernels:
         tables.absent["kernels"] = Message("notes.devices-unknown", {"devices": len(devices)})
-    timelines = tuple(tables.timeline(about.rank, device, alone=len(devices) == 1) for device in devices)
-    return Recording(output, kind, timelines, about.software, about.settings, about.environment, tables.absent)
+    timelines = tuple(tables.timeline(rank, device, alone=len(devices) == 1) for device in devices)
+    return replace(recording, timelines=timelines, absent=tables.absent)
 
 
 def recording_of(path: Path, names: Sequence[str], ranks: Sequence[Recording]) -> Recording:
@@ -93,13 +90,12 @@ def _files(output: Path, *names: str) -> list[Path]:
     return [output / name for name in names if (output / name).is_file()]
 
 
-def _rank_of_export(output: Path, about: RecordingAbout, tables: Tables, database: Path) -> Recording:
+def _rank_of_export(recording: Recording, rank: int | None, tables: Tables, database: Path) -> Recording:
     """The database, which has exact times, with the tables for values it lacks."""
     exported, environment, settings = read_export(database)
     timelines = []
     for own in exported:
-        rank = own.rank if about.rank is None else about.rank
-        tabled = tables.timeline(rank, own, alone=len(exported) == 1)
+        tabled = tables.timeline(own.rank if rank is None else rank, own, alone=len(exported) == 1)
         timelines.append(
             replace(
                 tabled,
@@ -118,9 +114,13 @@ def _rank_of_export(output: Path, about: RecordingAbout, tables: Tables, databas
     }
     for name in (name for name, table in tables_of.items() if table):
         tables.absent.pop(name, None)
-    settings = {**settings, **about.settings}
-    environment = about.environment or environment
-    return Recording(output, _FORMAT, tuple(timelines), about.software, settings, environment, tables.absent)
+    return replace(
+        recording,
+        timelines=tuple(timelines),
+        settings={**settings, **recording.settings},
+        environment=recording.environment or environment,
+        absent=tables.absent,
+    )
 
 
 def _devices(views: Sequence[Path], tables: Tables) -> list[Timeline]:
@@ -132,19 +132,16 @@ def _devices(views: Sequence[Path], tables: Tables) -> list[Timeline]:
     numbers = tables.devices()
     if not devices:
         present = {*tables.kernels, *tables.tasks} - {None} or numbers or {None}
-        return [
-            Timeline(None, number, _events_of_tables(tables, number))
-            for number in sorted(present, key=lambda number: number or 0)
-        ]
+        timelines = []
+        for number in sorted(present, key=lambda number: number or 0):
+            # A table that names no device belongs to the only one.
+            own = tables.kernels.get(number) or tables.kernels.get(None) or KernelTable.of(())
+            tasks = tables.tasks.get(number, tables.tasks.get(None))
+            timelines.append(Timeline(None, number, events_of_tables(own, tasks)))
+        return timelines
     if len(devices) == 1 and devices[0].device is None and len(numbers) == 1:
         return [replace(devices[0], device=next(iter(numbers)))]
     return devices
-
-
-def _events_of_tables(tables: Tables, device: int | None) -> EventTable:
-    """The events of a device's tables; a table that names no device belongs to the only one."""
-    kernels = tables.kernels.get(device) or tables.kernels.get(None) or KernelTable.of(())
-    return events_of_tables(kernels, tables.tasks.get(device, tables.tasks.get(None)))
 
 
 def _merged(ranks: Iterable[Mapping[str, str]]) -> dict[str, str]:

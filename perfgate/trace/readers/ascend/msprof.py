@@ -7,7 +7,7 @@ from pathlib import Path
 
 from perfgate.document.message import Message
 from perfgate.trace.model.recording import Recording
-from perfgate.trace.readers.ascend.about import RecordingAbout, read_cores
+from perfgate.trace.readers.ascend.about import read_cores
 from perfgate.trace.readers.ascend.folder import rank_of, recording_of
 from perfgate.trace.readers.ascend.layout import MAX_FOLDERS, MSPROF_OUTPUT, msprof_outputs
 from perfgate.trace.readers.ascend.tables import Tables
@@ -40,7 +40,7 @@ def _read_output(output: Path) -> Recording:
 
 
 def _rank(output: Path, tables: Tables, settings: dict[str, str], views: list[Path]) -> Recording:
-    rank = rank_of(output, "msprof", RecordingAbout(None, {}, settings, {}, {}), tables, views)
+    rank = rank_of(Recording(output, "msprof", (), settings=settings), None, tables, views)
     # msprof never writes the other parts that torch_npu has, so their absence needs no reason.
     absent = {name: reason for name, reason in rank.absent.items() if name in _TABLES}
     return replace(rank, absent=absent if views else {**absent, "host": Message("notes.no-msprof-timeline")})

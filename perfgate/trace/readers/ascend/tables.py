@@ -23,7 +23,6 @@ from perfgate.trace.model.recording import (
     NamedTotal,
     ProfilerStep,
     RankLink,
-    TabledStep,
     Timeline,
 )
 from perfgate.trace.model.steps import profiler_steps, shows_copies, steps_of_tables
@@ -94,7 +93,7 @@ class Tables:
         kernels = [kernel for rows in self.kernels.values() if len(rows) for kernel in rows[:1]]
         return bool(self._steps and kernels) and all(kernel.start_ns is not None for kernel in kernels)
 
-    def add_steps(self, steps: Iterable[tuple[Device, TabledStep]]) -> None:
+    def add_steps(self, steps: Iterable[tuple[Device, ProfilerStep]]) -> None:
         """Use the steps of analysis.db if there is no step_trace_time.csv."""
         if not self._steps:
             self._steps = by_device(steps)
@@ -181,7 +180,7 @@ def _of(table: Mapping[Device, _Item], device: Device, alone: bool) -> _Item | N
 
 
 def _steps(
-    events: EventTable, kernels: Sequence[Kernel] | None, table: Sequence[TabledStep] | None
+    events: EventTable, kernels: Sequence[Kernel] | None, table: Sequence[ProfilerStep] | None
 ) -> Sequence[ProfilerStep] | None:
     """The steps from the timeline if it shows work of the device in them, else from the tables."""
     marked = profiler_steps(events)
@@ -190,11 +189,11 @@ def _steps(
     return steps_of_tables(kernels, events.of_kind(*DEVICE_KINDS), table, copies=shows_copies(events)) or marked
 
 
-def read_steps(path: Path) -> Iterator[tuple[Device, TabledStep]]:
+def read_steps(path: Path) -> Iterator[tuple[Device, ProfilerStep]]:
     """step_trace_time.csv; a device of -1 means none (torch_npu writes it if the rank is unknown)."""
     for row in rows_of(path, limit=MAX_ROWS):
         device = row.whole("device_id")
-        step = TabledStep(
+        step = ProfilerStep(
             number=row.whole("step"),
             computing_ns=row.time("computing"),
             communication_ns=row.time("communication"),
@@ -283,8 +282,9 @@ def read_peaks(path: Path) -> Mapping[Device, dict[str, float]]:
 
 
 def read_held(path: Path) -> Iterator[tuple[Device, tuple[str, Readings]]]:
-    """What each component held on a device over time, by memory_record.csv; rows whose times a spreadsheet has rounded are
-    left out.
+    """The memory that each component held on a device over time, by memory_record.csv.
+
+    Rows with times that a spreadsheet has rounded are left out.
     """
     sizes = {column: part for column, part in _PARTS.items() if part in ("allocated", "reserved")}
     columns = columns_of(

@@ -126,7 +126,13 @@ def _read_file(path: Path) -> Recording:
             timeline,
             groups=header.groups,
             collective_kernels=spans.collective_kernels.get(timeline.device),
-            readings=_readings_of(spans.readings, timeline.device, devices),
+            # Those of the device, and all that belong to none: a process of the host has a number too.
+            readings={
+                name: recorded
+                for owner, own in spans.readings.items()
+                if owner == timeline.device or owner not in devices
+                for name, recorded in own.items()
+            },
         )
         for timeline in timelines
     )
@@ -158,7 +164,10 @@ def _spans(path: Path) -> _Spans:
         numbers=(_CORRELATION, *_EXTERNALS, _GROUP_SIZE, _ELEMENTS, _DEVICE_TYPE, _DEVICE_ID, *_HELD.values()),
         texts=(_DEVICE, _STREAM, _SHAPES, _REQUEST, _TYPE, _GROUP, _GROUP_RANKS, _OPERATION, _DTYPE, COUNTER_ARGUMENTS),
     )
-    allocations = _allocations(others)
+    is_allocation = others.is_phase("i")
+    is_allocation[is_allocation] = others.of.flagged(others.name[is_allocation], _ALLOCATION.__eq__)
+    allocations = others.select(is_allocation)
+    allocations = replace(allocations, duration=np.zeros(len(allocations), dtype=np.int64))
     spans = spans.with_others(allocations)
     by_category = texts.judged(
         spans.category,
@@ -221,14 +230,6 @@ def _readings(allocations: ScannedEvents, counters: Sequence[CounterSeries]) -> 
     return readings
 
 
-def _readings_of(
-    readings: dict[int, dict[str, Readings]], device: int | None, devices: Collection[int]
-) -> dict[str, Readings]:
-    """Those of a device, and all that belong to none of ``devices``: a process of the host has a number too."""
-    chosen = [own for owner, own in readings.items() if owner == device or owner not in devices]
-    return {name: recorded for own in chosen for name, recorded in own.items()}
-
-
 def _collective_kernels(
     events: EventTable, spans: ScannedEvents, devices: IntColumn
 ) -> dict[int | None, tuple[CollectiveKernel, ...]]:
@@ -275,14 +276,6 @@ def _rank_list(text: str) -> tuple[int, ...]:
         return tuple(msgspec.json.decode(text, type=list[int]))
     except (msgspec.MsgspecError, UnicodeEncodeError):
         return ()
-
-
-def _allocations(others: ScannedEvents) -> ScannedEvents:
-    """The allocations as spans of zero duration."""
-    chosen = others.is_phase("i")
-    chosen[chosen] = others.of.flagged(others.name[chosen], _ALLOCATION.__eq__)
-    allocations = others.select(chosen)
-    return replace(allocations, duration=np.zeros(len(allocations), dtype=np.int64))
 
 
 _OTHER = KIND_CODES["other"]
@@ -429,26 +422,21 @@ def _give_shapes(table: EventTable, spans: ScannedEvents) -> None:
     operators = np.flatnonzero(shaped)
     if not operators.size or not bare.size:
         return
-    external = _externals(spans)
+    today, former = _EXTERNALS
+    external = _limited(spans.numbers(today))
+    if spans.arguments[former].rows.size:
+        external = np.where(external == NO_CORRELATION, _limited(spans.numbers(former)), external)
     operators = operators[external[operators] != NO_CORRELATION]
     launching = first_positions(external[bare], external[operators])
     launched = launching != NOT_RECORDED
     table.shape[bare[launched]] = table.shape[operators[launching[launched]]]
 
 
-def _externals(spans: ScannedEvents) -> Codes:
-    """The external id that each event shares with its operator."""
-    today, former = _EXTERNALS
-    external = _limited(spans.numbers(today))
-    if not spans.arguments[former].rows.size:
-        return external
-    return np.where(external == NO_CORRELATION, _limited(spans.numbers(former)), external)
-
-
 # The rank in a file's name, for headers without it (sampled_rank-0.json.gz, rank3_trace.json).
 _RANK_IN_NAME = lazy_pattern(r"(?:^|[^a-z])rank[-_]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _SETTINGS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 _VERSION = "_version"
+_DISTRIBUTED = "distributedInfo"
 _MAX_RANK = 1 << 31
 
 
@@ -456,13 +444,6 @@ class _ProcessGroup(msgspec.Struct):
     pg_name: str = ""
     pg_desc: str = ""
     ranks: list[int] = []
-
-
-class _Distributed(msgspec.Struct):
-    rank: int | None = None
-    world_size: int | None = None
-    backend: str | None = None
-    nccl_version: str | None = None
 
 
 # mesh_pp of a DeviceMesh, PIPELINE_MODEL_PARALLEL_GROUP of Megatron.
@@ -484,20 +465,20 @@ class KinetoHeader:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             members = {}  # a bare list, or a damaged end: the events themselves were read
         self._members = members
-        self._distributed = self._member("distributedInfo", _Distributed) or _Distributed()
 
     @property
     def rank(self) -> int | None:
         """The rank of the process, by the header, else by the file's name, else None."""
-        if self._distributed.rank is not None and 0 <= self._distributed.rank < _MAX_RANK:
-            return self._distributed.rank
+        rank: int | None = self._member(_DISTRIBUTED, int, field="rank")
+        if rank is not None and 0 <= rank < _MAX_RANK:
+            return rank
         match = _RANK_IN_NAME.search(self._path.name)
         return int(match[1]) if match else None
 
     @property
     def groups(self) -> dict[str, tuple[int, ...]]:
         """The ranks of each process group by name; the pipeline's group is also under ``pp``."""
-        groups: list[_ProcessGroup] = self._member("distributedInfo", list[_ProcessGroup], field="pg_config") or []
+        groups: list[_ProcessGroup] = self._member(_DISTRIBUTED, list[_ProcessGroup], field="pg_config") or []
         named = {group.pg_name: tuple(group.ranks) for group in groups if group.ranks}
         own = [group for group in groups if self.rank in group.ranks and _PIPELINE.search(group.pg_desc)]
         return {**named, **({"pp": tuple(own[0].ranks)} if own else {})}
@@ -505,18 +486,23 @@ class KinetoHeader:
     @property
     def software(self) -> dict[str, str]:
         """Versions by name: ``kineto.schema``, ``nccl``, ``cuda_runtime`` and any other key that ends in ``_version``."""
-        versions = {"kineto.schema": self._scalar("schemaVersion"), "nccl": self._distributed.nccl_version}
+        nccl: str | None = self._member(_DISTRIBUTED, str, field="nccl_version")
+        versions = {"kineto.schema": self._scalar("schemaVersion"), "nccl": nccl}
         for name in self._members:
             if name.endswith(_VERSION):
-                versions[name[: -len(_VERSION)]] = _version(name, self._scalar(name))
+                version = self._scalar(name)
+                if version and name.startswith("cuda_") and re.fullmatch(r"\d{4,6}", version):
+                    # 12.4 for CUDA's 12040 (cuda.h: 1000 x major + 10 x minor).
+                    version = f"{int(version) // 1000}.{int(version) % 1000 // 10}"
+                versions[name[: -len(_VERSION)]] = version
         return {name: version for name, version in versions.items() if version}
 
     def settings(self, devices: Collection[int]) -> dict[str, str]:
         """The profiler's settings and hardware: shapes, stacks, world size, the names of these devices."""
         settings = {name: self._scalar(name) for name in _SETTINGS}
-        settings["backend"] = self._distributed.backend
-        if self._distributed.world_size is not None:
-            settings["world_size"] = str(self._distributed.world_size)
+        settings["backend"] = self._member(_DISTRIBUTED, str, field="backend")
+        if (world_size := self._member(_DISTRIBUTED, int, field="world_size")) is not None:
+            settings["world_size"] = str(world_size)
         for properties in self._member("deviceProperties", list[_Properties]) or []:
             if properties.id in devices:
                 settings[f"device.{properties.id}"] = properties.name
@@ -534,10 +520,3 @@ class KinetoHeader:
     def _scalar(self, name: str) -> str | None:
         value = self._member(name, int | str)
         return None if value is None else str(value)
-
-
-def _version(name: str, text: str | None) -> str | None:
-    """``12.4`` for CUDA's 12040 (cuda.h: 1000 x major + 10 x minor)."""
-    if text is None or not name.startswith("cuda_") or not re.fullmatch(r"\d{4,6}", text):
-        return text
-    return f"{int(text) // 1000}.{int(text) % 1000 // 10}"
