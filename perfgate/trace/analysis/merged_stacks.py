@@ -95,15 +95,6 @@ def _in_order(nodes: TreeNodes, roots: int, of_event: CodeColumn, own: npt.NDArr
     return MergedStacks(parent, nodes.kind[places], nodes.label[places], roots, number[of_event], own)
 
 
-def _by_depth(stacks: Stacks, event: CodeColumn) -> list[CodeColumn]:
-    """The rows by the depth of their events, the outermost last."""
-    depth = levels(stacks.called_by)[event]
-    if stacks.called_by is not stacks.around:
-        of_thread = np.flatnonzero(~stacks.on_device)
-        depth[of_thread] = levels(stacks.around)[of_thread]
-    return rows_by(depth)[::-1]
-
-
 def _with_calls_above(stacks: Stacks) -> tuple[CodeColumn, CodeColumn]:
     """The event and the parent of each row of a tree.
 
@@ -146,7 +137,12 @@ def by_levels(stacks: Stacks, labels: Codes) -> MergedStacks:
     """The same one level after the other, all rows of it at once."""
     events = stacks.events
     event_of, parent = _with_calls_above(stacks)
-    rows = _by_depth(stacks, event_of)
+    depths = levels(stacks.called_by)[event_of]
+    if stacks.called_by is not stacks.around:
+        of_thread = np.flatnonzero(~stacks.on_device)
+        depths[of_thread] = levels(stacks.around)[of_thread]
+    rows = rows_by(depths)[::-1]
+    del depths
     tracks, kinds_of_tracks = _roots(stacks)
     columns: list[tuple[Codes, Codes, Codes]] = [(np.full(tracks.size, NONE), kinds_of_tracks, tracks)]
     node, size, own_frame = np.empty_like(event_of), tracks.size, np.ones(len(events), dtype=bool)

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from perfgate.document.trace import TopKind
-from perfgate.trace.model.arithmetic import CodeColumn, IntColumn, rows_by, self_times
+from perfgate.trace.model.arithmetic import rows_by, self_times
 from perfgate.trace.model.events import KINDS, EventTable
 from perfgate.trace.model.patterns import lazy_pattern
 
@@ -55,24 +55,16 @@ def operator_totals(events: EventTable, *, calls: int) -> list[OperatorTotal]:
     (never seen) would count as the kind that comes first in the table.
     """
     own = self_times(events.start, events.duration, events.track)
-    rows = [
-        OperatorTotal(
-            name=events.names[events.group[chosen[0]]],
-            kind=row_kind(int(events.kind[chosen[0]])),
-            typical_ns=_typical(events, own, chosen, calls),
-            count=chosen.size,
-        )
-        for chosen in rows_by(events.group)
-    ]
+    rows = []
+    for chosen in rows_by(events.group):
+        name, kind = events.names[events.group[chosen[0]]], row_kind(int(events.kind[chosen[0]]))
+        if chosen.size % calls:
+            typical = float(own[chosen].sum()) / calls  # calls without equally many events have no median
+        else:
+            in_order = chosen[np.argsort(events.start[chosen], kind="stable")]
+            typical = float(np.median(own[in_order].reshape(calls, -1).sum(axis=1)))
+        rows.append(OperatorTotal(name, kind, typical, chosen.size))
     return sorted(rows, key=lambda row: (-row.typical_ns, row.name))
-
-
-def _typical(events: EventTable, own: IntColumn, chosen: CodeColumn, calls: int) -> float:
-    """The median over the calls; the mean if the calls do not have equally many events."""
-    if chosen.size % calls:
-        return float(own[chosen].sum()) / calls
-    in_order = chosen[np.argsort(events.start[chosen], kind="stable")]
-    return float(np.median(own[in_order].reshape(calls, -1).sum(axis=1)))
 
 
 def op_class(name: str) -> OpClass:

@@ -124,7 +124,12 @@ def _top_of_device(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top
     kernels = timeline.kernels or ()
     # On Ascend only the table of kernels has the shapes; it has no copies.
     if kernels and (not len(work) or (by == "shape" and (KernelTable.of(kernels).codes["inputs"] != NO_TEXT).any())):
-        return Top("device", _busy_of_kernels(kernels), _top_rows_of_kernels(kernels, by, longer_ns))
+        table = KernelTable.of(kernels)
+        untimed = (table.start == NO_NUMBER).any()
+        busy = (
+            int(table.duration.sum()) if untimed else union_length(Intervals(table.start, table.start + table.duration))
+        )
+        return Top("device", busy, _top_rows_of_kernels(table, by, longer_ns))
     if len(work):
         return Top("device", union_length(work.intervals), _top_rows(work, work.duration, by, longer_ns))
     if by == "type" and timeline.types:
@@ -203,8 +208,7 @@ def _top_rows(events: EventTable, time: IntColumn, by: TopKey, longer_ns: int | 
     return _most_time_first(rows)
 
 
-def _top_rows_of_kernels(kernels: Sequence[Kernel], by: TopKey, longer_ns: int | None) -> tuple[TopOperator, ...]:
-    table = KernelTable.of(kernels)
+def _top_rows_of_kernels(table: KernelTable, by: TopKey, longer_ns: int | None) -> tuple[TopOperator, ...]:
     if by == "shape" and (table.codes["inputs"] == NO_TEXT).all():
         raise _no_shapes()
     name = table.codes["name"] if by == "name" else table.group
@@ -221,14 +225,6 @@ def _top_rows_of_kernels(kernels: Sequence[Kernel], by: TopKey, longer_ns: int |
             for first, count, total in _added_up(table, name, inputs, longer_ns)
         ]
     )
-
-
-def _busy_of_kernels(kernels: Sequence[Kernel]) -> int:
-    """Nanoseconds in which any kernel ran; the sum of all durations if the table has no start times."""
-    table = KernelTable.of(kernels)
-    if (table.start == NO_NUMBER).any():
-        return int(table.duration.sum())
-    return union_length(Intervals(table.start, table.start + table.duration))
 
 
 def _added_up(

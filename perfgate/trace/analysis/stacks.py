@@ -89,7 +89,11 @@ def stacks_of(events: EventTable, *, whole: bool = False) -> Stacks:
     Work of a device belongs to the unit in which it was launched, and lies under the call that launched it.
     """
     spans, unit = (None, "whole recording") if whole else _units(events)
-    rows = _of_units(events, spans)
+    calls = _CALL_KINDS if events.is_kind(*_CALL_KINDS).any() else ("other",)
+    real = events.is_kind(*calls, *DEVICE_KINDS)
+    if spans is not None:
+        real &= span_of(events, spans, launches=events.of_kind("runtime")) != OUTSIDE
+    rows = None if real.all() else np.flatnonzero(real).astype(np.int32)
     chosen = selected(events, rows)
     device = chosen.is_kind(*DEVICE_KINDS)
     track = np.where(device, chosen.track, _threads(chosen)[chosen.track])
@@ -197,14 +201,6 @@ def _units(events: EventTable) -> tuple[Intervals | None, FlameUnit]:
 def _in_order(marks: EventTable) -> Intervals:
     order = np.argsort(marks.start, kind="stable")
     return Intervals(marks.start[order], marks.end[order])
-
-
-def _of_units(events: EventTable, spans: Intervals | None) -> CodeColumn | None:
-    calls = _CALL_KINDS if events.is_kind(*_CALL_KINDS).any() else ("other",)
-    real = events.is_kind(*calls, *DEVICE_KINDS)
-    if spans is not None:
-        real &= span_of(events, spans, launches=events.of_kind("runtime")) != OUTSIDE
-    return None if real.all() else np.flatnonzero(real).astype(np.int32)
 
 
 def _threads(events: EventTable) -> Codes:

@@ -41,10 +41,10 @@ def kept_answer(
     *,
     clock: Callable[[], int] = time.time_ns,
 ) -> _Answer:
-    """The answer to a question about recordings: what was kept of it, else what ``work_out`` returns, which is kept.
+    """The answer to a question about recordings: the kept one, else the result of ``work_out``, which is then kept.
 
-    ``details`` are all that the answer depends on besides the recordings. Only answers about recordings whose columns are kept
-    are kept too. Raises what ``work_out`` raises.
+    ``details`` are all that the answer depends on besides the recordings. An answer is kept only if the columns of all its
+    recordings are. Raises the errors of ``work_out``.
     """
     folder = cache_folder()
     if folder is None:

@@ -108,7 +108,7 @@ class ColumnFile:
 
 
 def content_of(path: Path) -> bytes:
-    """The content of a file of columns, whose columns are not checked. Raises OSError, and DamagedColumnsError."""
+    """The content of a file of columns; the columns themselves are not checked. Raises OSError, and DamagedColumnsError."""
     with path.open("rb") as file:
         try:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as written:

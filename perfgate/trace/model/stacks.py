@@ -1,4 +1,4 @@
-"""The call stacks of a timeline as columns, and who keeps them for the next question."""
+"""The call stacks of a timeline as columns, and the keeper that stores them for the next question."""
 
 from __future__ import annotations
 

@@ -124,7 +124,11 @@ def event_lists(
     while True:
         guess = _guessed(buffer, decoder, first=not count) if may_guess else None
         try:
-            events, end, is_last = guess or _whole_members(buffer, decoder, path, first=not count)
+            if guess is None:
+                end, is_last = _cut(buffer, path)
+                events = decoder.decode(_members(buffer, end, first=not count)) if end else []
+            else:
+                events, end, is_last = guess
         except _NOT_EVENTS as error:
             raise DocumentError(
                 "{path}: events after number {count} are not trace events: {error}; {advice}",
@@ -313,12 +317,6 @@ def _guessed(buffer: bytes, decoder: Any, *, first: bool) -> tuple[list[Any], in
         return None
 
 
-def _whole_members(buffer: bytes, decoder: Any, path: Path, *, first: bool) -> tuple[list[Any], int, bool]:
-    """Cut at the end of the last complete member, found by counting brackets."""
-    end, is_last = _cut(buffer, path)
-    return (decoder.decode(_members(buffer, end, first=first)) if end else []), end, is_last
-
-
 def _members(buffer: bytes, end: int, *, first: bool) -> bytes:
     """The members up to an end as a list; before all but the first of a file stands a comma."""
     start = 0
@@ -334,8 +332,9 @@ def _cut(buffer: bytes, path: Path) -> tuple[int, bool]:
     opens = np.isin(text, _OPEN) & outside
     closes = np.isin(text, _CLOSE) & outside
     depth = np.cumsum(opens.astype(np.int8) - closes.astype(np.int8), dtype=np.int32)
-    list_ends = _first(closes & (depth < 0))
-    if list_ends is not None:
+    ends_list = closes & (depth < 0)
+    if ends_list.any():
+        list_ends = int(np.argmax(ends_list))
         if buffer[list_ends : list_ends + 1] != b"]":
             raise DocumentError(
                 "{path}: the list of events ends with a brace; the file is damaged, record it again", path=path
@@ -357,8 +356,3 @@ def _in_string(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
         quotes[odd[odd < text.size]] = False
     inside: npt.NDArray[np.bool_] = np.cumsum(quotes, dtype=np.uint8) & 1 == 1
     return inside
-
-
-def _first(mask: npt.NDArray[np.bool_]) -> int | None:
-    index = int(np.argmax(mask)) if mask.size else 0
-    return index if mask.size and mask[index] else None

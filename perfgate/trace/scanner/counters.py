@@ -1,4 +1,4 @@
-"""The counters of a trace file: events of phase C, whose arguments are the values of one or several series."""
+"""The counters of a trace file: events of phase C, with the values of one or several series as arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perfgate.trace.scanner.scanned import ODD_TIME, Mask, ScannedEvents
 
 # No counter reaches this; a larger value, or one that is not a number, is damage.
 MOST = 1e15
-# Of a damaged file, whose keys may be anything.
+# A damaged file may have any keys.
 _MOST_SERIES = 500
 # Ascend's keys: Read(MB/s), Hit Rate(%), MHz, KB. Other writers call a single series value, or by the counter's own name.
 _UNIT_IN_KEY = lazy_pattern(r"(.*?)\s*\(([^()]+)\)")

@@ -73,7 +73,10 @@ class _Collector:
         columns["start"].append(self._time("start", bytes(event.ts)))
         columns["duration"].append(self._time("duration", bytes(event.dur)))
         if event.id:
-            rows.flows.put(row, _flow_number(bytes(event.id)))
+            # The id of an arrow is a number or a text, and never the same twice, so no text is kept.
+            text = bytes(event.id)
+            number = _whole_number(text[1:-1] if text.startswith(b'"') else text)
+            rows.flows.put(row, hash(text) >> 2 | -(1 << 62) if number == NO_NUMBER else number)
         arguments = bytes(event.args)
         values = iter(self._values_of(arguments))
         for key, is_number in self._keys.items():
@@ -147,9 +150,3 @@ _TYPE_CODES = {np.uint8: "B", np.int32: "i", np.int64: "q"}
 
 def _whole_number(text: bytes) -> int:
     return int(text) if text.isdigit() and len(text) <= _NUMBER_DIGITS else NO_NUMBER
-
-
-def _flow_number(text: bytes) -> int:
-    """The number of an arrow; its id is a number or a text, and never the same twice, so no text is kept."""
-    number = _whole_number(text[1:-1] if text.startswith(b'"') else text)
-    return hash(text) >> 2 | -(1 << 62) if number == NO_NUMBER else number

@@ -14,7 +14,7 @@ from perfgate.trace import loops
 from perfgate.trace.loops import Codes, Column
 
 MOST_ARGUMENTS = 20
-# Instead of the key of an argument: all arguments of a counter (phase C), whose keys may be anything, as one text.
+# Instead of the key of an argument: all arguments of a counter (phase C), as one text: its keys may be anything.
 COUNTER_ARGUMENTS = ""
 _READ_ONLY = 0x100  # PyBUF_READ
 STOPPED, CLOSED, WANTING, ODD, FULL = 0, 1, -1, -2, -3

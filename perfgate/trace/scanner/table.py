@@ -53,7 +53,9 @@ def scan_table(path: Path, kinds: Sequence[CellKind], *, skip: int, most_rows: i
     plain, or has more rows: the csv module then reads it. Raises OSError if the file cannot be read.
     """
     library = load()
-    if library is None or not 0 < len(kinds) <= _MOST_COLUMNS or _version(library) != _VERSION:
+    if library is None or not 0 < len(kinds) <= _MOST_COLUMNS:
+        return None
+    if not hasattr(library, "table_version") or library.table_version() != _VERSION:
         return None
     new, take, free = library.table_new, library.table_take, library.table_free
     new.restype, take.restype = ctypes.POINTER(_Table), ctypes.c_int64
@@ -79,10 +81,6 @@ def scan_table(path: Path, kinds: Sequence[CellKind], *, skip: int, most_rows: i
         return None if window.size or columns.rows > most_rows else columns.all(table.contents.texts)
     finally:
         free(table)
-
-
-def _version(library: ctypes.CDLL) -> int:
-    return int(library.table_version()) if hasattr(library, "table_version") else 0
 
 
 class _Window:

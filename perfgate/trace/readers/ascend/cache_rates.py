@@ -28,7 +28,7 @@ _RATES = {"l2_hit_rate": "hit rate", "l2_victim_rate": "victim rate"}
 
 
 def with_cache_rates(kernels: KernelTable, paths: Sequence[Path]) -> KernelTable:
-    """Add the rates to the counters of kernels whose stream, task and name match exactly one row."""
+    """Add the rates to the counters of each kernel that matches exactly one row by stream, task and name."""
     tables = [columns_of(path, _COLUMNS) for path in paths]
     names = {text: code for code, text in enumerate(kernels.texts)}
     keys = [[kernels.numbers.packed["stream"], kernels.numbers.packed["task"], kernels.codes.packed["name"]]]

@@ -45,7 +45,12 @@ class Database:
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
         # The declared type of each column.
         self._columns = {
-            str(name): self._columns_of(str(name))
+            str(name): {
+                str(row[1]): str(row[2])
+                for row in self._run(f'PRAGMA table_xinfo("{name}")')
+                # The last field of a column (hidden) is 0 unless it is generated.
+                if row[-1] == 0
+            }
             for name, sql in self._run("SELECT name, sql FROM sqlite_master WHERE type = 'table'")
             if str(sql).upper().startswith("CREATE TABLE") and str(name).isidentifier()
         }
@@ -134,10 +139,6 @@ class Database:
             Activity("table {table} has more than {limit} rows; profile fewer steps", table=table, limit=MAX_TABLE_ROWS)
         )
 
-    def _columns_of(self, table: str) -> dict[str, str]:
-        # The last field of a column (hidden) is 0 unless it is generated.
-        return {str(row[1]): str(row[2]) for row in self._run(f'PRAGMA table_xinfo("{table}")') if row[-1] == 0}
-
     def _cell(self, column: str, declared: str, *, whole: bool) -> str:
         """SQL for a cell; NULL is NO_NUMBER, and infinite if real numbers are wanted."""
         if not whole:
@@ -156,7 +157,12 @@ class Database:
             judged = (self._judged(cell, whole=whole) for row in self._run(query) for cell in row)
             parts = list(self._batches(judged, width, whole=whole))
         if whole:
-            return [self._joined([part[position] for part in parts]) for position in range(width)]
+            nothing = [[Packed.of(np.empty(0, dtype=np.int64))] * width]
+            joined = [joined_columns(columns) for columns in zip(*(parts or nothing))]
+            for column in joined:
+                if column.low < -MAX_NS or column.high > MAX_NS:
+                    self.whole(column.high if column.high > MAX_NS else column.low)
+            return joined
         finite = (([np.where(np.isfinite(column), column, np.nan) for column in part]) for part in parts)
         return [PackedReals(*columns) for columns in zip(*finite)] or [PackedReals()] * width
 
@@ -172,12 +178,6 @@ class Database:
         number = self.whole(cell) if whole else self.number(cell)
         assert number is not None, "NULL is a number here"
         return number
-
-    def _joined(self, parts: list[Packed]) -> Packed:
-        column = joined_columns(parts or [Packed.of(np.empty(0, dtype=np.int64))])
-        if column.low < -MAX_NS or column.high > MAX_NS:
-            self.whole(column.high if column.high > MAX_NS else column.low)
-        return column
 
     def _run(self, statement: str) -> Iterator[tuple[Any, ...]]:
         with self._naming_damage():

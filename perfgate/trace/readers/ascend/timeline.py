@@ -267,15 +267,11 @@ def _calls_of_arrows(view: View, on_host: _Mask) -> IntColumn:
             same = [key[1] == view.keys[number][1] for key in view.keys]
             spans = np.flatnonzero((np.array(same, dtype=bool) & on_host)[events.track])
         arrows = np.flatnonzero(track == number)
-        calls[arrows] = _innermost(events, spans, time[arrows])
+        # The innermost of the nested spans around each arrow.
+        spans = spans[np.lexsort((-events.duration[spans], events.start[spans]))]
+        begun = np.searchsorted(events.start[spans], time[arrows], side="right")
+        calls[arrows] = np.append(spans, -1)[last_until(events.end[spans], begun, time[arrows])]
     return calls
-
-
-def _innermost(events: EventTable, spans: IntColumn, times: IntColumn) -> IntColumn:
-    """The innermost of some nested spans around each time, -1 if there is none."""
-    spans = spans[np.lexsort((-events.duration[spans], events.start[spans]))]
-    begun = np.searchsorted(events.start[spans], times, side="right")
-    return np.append(spans, -1)[last_until(events.end[spans], begun, times)]
 
 
 def _track_names(view: View) -> tuple[tuple[str, str], ...]:

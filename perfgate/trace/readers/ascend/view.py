@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +24,7 @@ _FLOW = "HostToDevice"
 _FREQUENCY = "AI Core Freq"
 # HBM 0/Read, HBM 3/Write: one of the memories, every 20 ms (sample msinsight-910B-alexnet-2501). Its MB are MiB: every
 # value is a whole number of bytes divided by 2 ** 20.
-_MEMORY = re.compile(r"HBM \d+/(Read|Write)$")
+_MEMORY = {access: re.compile(rf"HBM \d+/{access}$") for access in ("Read", "Write")}
 _MEBIBYTE = 1 << 20
 # Written as a share under the unit %: 0.785 where the database of the same run has 78.5 (sample msinsight-910B-alexnet-2501).
 _SHARE = re.compile(r"LLC \d+ \w+/Hit Rate$")
@@ -154,7 +154,7 @@ def _readings(counters: ScannedEvents) -> dict[str, dict[str, Readings]]:
         readings.setdefault(pid, {})[CORE_CLOCK] = Readings.of(time, _numbers(clocks, _MEGAHERTZ) * 1e6, "Hz")
     read = np.zeros(len(counters), dtype=bool)
     for access, (name, argument) in _RATES.items():
-        chosen = flagged(counters.name, lambda text, access=access: _is_memory(text, access))  # type: ignore[misc]
+        chosen = flagged(counters.name, _MEMORY[access].match)
         read |= chosen & (counters.argument(argument) != NO_TEXT)
         for pid, traffic in _by_process(counters, chosen, argument):
             time, _ = traffic.times(durations=False)
@@ -162,30 +162,19 @@ def _readings(counters: ScannedEvents) -> dict[str, dict[str, Readings]]:
             readings.setdefault(pid, {})[name] = Readings.summed(time, rates, traffic.name.astype(np.int64), "B/s")
     left = ~(clock & (counters.argument(_MEGAHERTZ) != NO_TEXT) | read)
     for pid, name, recorded in read_counters(counters.select(left))[0]:
-        readings.setdefault(pid, {}).setdefault(name, _with_unit(name, recorded))
+        # The file does not name the unit; these are those that a database has.
+        value, unit = recorded.value, recorded.unit
+        if _SHARE.match(name):
+            value = value * 100
+        elif _PCIE.fullmatch(name):
+            value, unit = value * _MEBIBYTE, "B/s"
+        readings.setdefault(pid, {}).setdefault(name, replace(recorded, value=value, unit=unit))
     for of_process in readings.values():
-        of_process.update(dict(_to_host(of_process)))
+        for way, direction in _WAYS.items():
+            kinds = [own for name, own in of_process.items() if (match := _PCIE.fullmatch(name)) and match[1] == way]
+            if len(kinds) == _PCIE_KINDS:  # every kind of transfer was counted
+                of_process[link_traffic("PCIe", direction)] = Readings.total(kinds)
     return readings
-
-
-def _with_unit(name: str, recorded: Readings) -> Readings:
-    """A counter whose unit the file does not name, in the unit that a database has."""
-    if _SHARE.match(name):
-        return replace(recorded, value=recorded.value * 100)
-    return replace(recorded, value=recorded.value * _MEBIBYTE, unit="B/s") if _PCIE.fullmatch(name) else recorded
-
-
-def _to_host(readings: Mapping[str, Readings]) -> Iterator[tuple[str, Readings]]:
-    """All that went over PCIe in each direction, if every kind of transfer was counted."""
-    for way, direction in _WAYS.items():
-        kinds = [own for name, own in readings.items() if (match := _PCIE.fullmatch(name)) and match[1] == way]
-        if len(kinds) == _PCIE_KINDS:
-            yield link_traffic("PCIe", direction), Readings.total(kinds)
-
-
-def _is_memory(name: str, access: str) -> bool:
-    match = _MEMORY.match(name)
-    return match is not None and match[1] == access
 
 
 def _by_process(counters: ScannedEvents, chosen: Mask, argument: str) -> Iterator[tuple[str, ScannedEvents]]:

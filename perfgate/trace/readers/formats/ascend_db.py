@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+from contextlib import suppress
 from pathlib import Path
 
 from perfgate.document.message import Message
@@ -15,17 +16,12 @@ _MAGIC = b"SQLite format 3\0"
 
 def recognises(path: Path) -> bool:
     """Whether a file is a SQLite database; ``read`` checks that it is a profiler's."""
-    return path.is_file() and (
-        _is_database(path) or (path.name.startswith(("ascend_pytorch_profiler", "msprof_")) and path.suffix == ".db")
-    )
-
-
-def _is_database(path: Path) -> bool:
-    try:
-        with path.open("rb") as stream:
-            return stream.read(len(_MAGIC)) == _MAGIC
-    except OSError:
+    if not path.is_file():
         return False
+    begin = b""
+    with suppress(OSError), path.open("rb") as stream:
+        begin = stream.read(len(_MAGIC))
+    return begin == _MAGIC or (path.name.startswith(("ascend_pytorch_profiler", "msprof_")) and path.suffix == ".db")
 
 
 def files(path: Path) -> list[Path]:
