@@ -42,8 +42,7 @@ class ShareColumns(NamedTuple):
 
     ``key`` is the same on every rank of a collective; ``name`` is a position in the table's names, ``ranks`` the size of the
     group. ``own`` is the time since the rank left its last communication (the first: since its steps began), ``computed`` the
-    part of that in which it computed. ``step`` is the number of the step, ``sent`` the bytes the rank contributed. NO_NUMBER
-    if unknown.
+    part of that in which it computed. ``step`` is the number of the step. NO_NUMBER if unknown.
     """
 
     key: IntColumn
@@ -54,7 +53,6 @@ class ShareColumns(NamedTuple):
     own: IntColumn
     computed: IntColumn
     step: IntColumn
-    sent: IntColumn
 
 
 class RankTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,7 +187,6 @@ class _Share(NamedTuple):
     start: int
     elapsed: int
     step: int | None = None
-    sent: int | None = None
 
 
 def _communication(timeline: Timeline) -> Iterator[_Share]:
@@ -208,7 +205,7 @@ def _communication(timeline: Timeline) -> Iterator[_Share]:
             pairwise = kernel.operation.lower() in _PAIRWISE
             identity = None if pairwise else f"{kernel.group} {ranks} {kernel.operation}"
             label, size = type_by_name(kernel.name), len(ranks) or kernel.size or None
-            yield _Share(identity, label, size, kernel.start_ns, kernel.elapsed_ns, sent=kernel.sent)
+            yield _Share(identity, label, size, kernel.start_ns, kernel.elapsed_ns)
         yield from _of_events(timeline, {(one.start_ns, one.name) for one in timeline.collective_kernels})
     else:
         yield from _of_events(timeline, set())
@@ -253,8 +250,8 @@ def _shares(timeline: Timeline, busy: Intervals) -> tuple[list[str], list[bytes]
         again = f"{one.identity} {seen[one.identity]}"
         seen[one.identity] += 1
         key = int.from_bytes(hashlib.blake2b(again.encode(), digest_size=8).digest(), "little", signed=True)
-        ranks, step, sent = (NO_NUMBER if known is None else known for known in (one.ranks, one.step, one.sent))
-        rows.append((key, names.setdefault(one.label, len(names)), ranks, one.start, one.elapsed, own, 0, step, sent))
+        ranks, step = (NO_NUMBER if known is None else known for known in (one.ranks, one.step))
+        rows.append((key, names.setdefault(one.label, len(names)), ranks, one.start, one.elapsed, own, 0, step))
     columns = ShareColumns(*np.array(rows, dtype=np.int64).reshape(-1, len(ShareColumns._fields)).T)
     since = np.maximum(columns.own, 0)
     columns = columns._replace(
