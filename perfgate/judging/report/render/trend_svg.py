@@ -61,8 +61,8 @@ def series_plot(
         anchor = "start" if at == 0 else "end" if at == len(points) - 1 else "middle"
         parts.append(shape("text", text=day(points[at].started_at), x=x(at), y=_HEIGHT - 28, text_anchor=anchor))
     for at in borders:
-        edge, title = x(at - 0.5), say("another testbed")
-        parts.append(shape("line", "border", title=title, x1=edge, x2=edge, y1=_TOP, y2=_HEIGHT - _BOTTOM))
+        edge, until = x(at - 0.5), _HEIGHT - _BOTTOM
+        parts.append(shape("line", "border", title=say("another testbed"), x1=edge, x2=edge, y1=_TOP, y2=until))
     for at, point in enumerate(points):
         if point.interval is not None and None not in point.interval:
             least, most = (y(float(end or 0.0)) for end in point.interval)
@@ -78,8 +78,8 @@ def series_plot(
             # The table below the picture has the same links, so that a keyboard need not go through hundreds of points.
             dot = Markup('<a href="{}" tabindex="-1" aria-label="{}">{}</a>').format(address, title, dot)
         parts.append(dot)
-    title = say("history of {metric}", metric=name)
-    return picture("plot history", _WIDTH, _HEIGHT, title, parts, role="group" if link else "img")
+    history = say("history of {metric}", metric=name)
+    return picture("plot history", _WIDTH, _HEIGHT, history, parts, role="group" if link else "img")
 
 
 def small_plot(series: TrendSeries) -> Markup:

@@ -28,7 +28,8 @@ def read_about(folder: Path) -> tuple[Recording, int | None, dict[str, tuple[int
 
     From profiler_info*.json, profiler_metadata.json and the devices' info.json. Each may be missing; empty values are left out.
     """
-    rank, info = None, dict[str, Any]()
+    rank: str | None = None
+    info: dict[str, Any] = {}
     for path in sorted(folder.glob("profiler_info*.json"))[:_MAX_FILES]:
         match = _INFO.match(path.name)
         if match and path.is_file():
