@@ -23,7 +23,13 @@ LOCAL = "LOCAL"  # a rank's copies to itself
 
 def links_between(tables: Sequence[RankTable]) -> list[RankLink]:
     """All links between different ranks with traffic, positions in groups replaced by global ranks if those are known."""
-    members = _members(tables)
+    told: dict[tuple[str | None, int], set[int]] = defaultdict(set)
+    for table in tables:
+        if table.rank is not None:
+            for link in table.links:
+                told[link.group, link.source].add(table.rank)
+    # Recordings that contradict each other give no member.
+    members = {place: next(iter(ranks)) for place, ranks in told.items() if len(ranks) == 1}
     found = []
     for table in tables:
         for link in table.links:
@@ -37,16 +43,6 @@ def links_between(tables: Sequence[RankTable]) -> list[RankLink]:
                 group = None if known else link.group
                 found.append(link._replace(source=ends[0], target=ends[1], group=group))
     return found
-
-
-def _members(tables: Iterable[RankTable]) -> dict[tuple[str | None, int], int]:
-    """The global rank at each position of a group, from the ranks' own recordings; empty if they contradict each other."""
-    told: dict[tuple[str | None, int], set[int]] = defaultdict(set)
-    for table in tables:
-        if table.rank is not None:
-            for link in table.links:
-                told[link.group, link.source].add(table.rank)
-    return {place: next(iter(ranks)) for place, ranks in told.items() if len(ranks) == 1}
 
 
 def _by_lists(table: RankTable, link: RankLink) -> int | None:

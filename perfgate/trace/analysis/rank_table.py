@@ -125,11 +125,14 @@ def reduce_timeline(timeline: Timeline, path: str, *, world: int | None = None) 
     collectives = [one for one in timeline.collectives or () if one.elapsed_ns is not None]
     elapsed = sum(one.elapsed_ns or 0 for one in collectives)
     pipeline = timeline.groups.get("pp", ())
+    # Only the profiler's own table has the bubble of a step.
+    bubbles = {step.number: step.bubble_ns for step in timeline.step_table or ()}
+    known = [step for step in timeline.steps or () if step.computing_ns is not None and step.length_ns is not None]
     return RankTable(
         path=path,
         rank=timeline.rank,
         device=timeline.device,
-        steps=list(_steps(timeline)),
+        steps=[step._replace(bubble_ns=bubbles.get(step.number)) for step in known if step.number is not None],
         transit_share=_share_of(elapsed, [one.transit_ns for one in collectives]),
         wait_share=_share_of(elapsed, [one.wait_ns for one in collectives]),
         idle_share=_share_of(elapsed, [one.idle_ns for one in collectives]),
@@ -142,14 +145,6 @@ def reduce_timeline(timeline: Timeline, path: str, *, world: int | None = None) 
         stage=pipeline.index(timeline.rank) if len(pipeline) > 1 and timeline.rank in pipeline else None,
         experts=_experts(timeline),
     )
-
-
-def _steps(timeline: Timeline) -> Iterator[ProfilerStep]:
-    """The steps with known parts, and the bubble of each, which only the profiler's own table has."""
-    bubbles = {step.number: step.bubble_ns for step in timeline.step_table or ()}
-    for step in timeline.steps or ():
-        if step.number is not None and step.length_ns is not None and step.computing_ns is not None:
-            yield step._replace(bubble_ns=bubbles.get(step.number))
 
 
 def _share_of(elapsed: int, parts: Sequence[int | None]) -> float | None:
