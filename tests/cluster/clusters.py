@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -32,13 +33,16 @@ _RAY_LIMITS = {
     "RAY_health_check_timeout_ms": "60000",
 }
 # The agents of a node choose their ports by default, and the raylet aborts if it does not learn one of them within 15 seconds,
-# which no setting changes (ray-project/ray, issue 65983). It waits for none that it is given.
+# which no setting changes (ray-project/ray, issue 65983). It waits for none that it is given. `ray start` keeps that of the
+# dashboard's agent from it, so the file in which the agent would tell it is written for it (ray/_private/services.py,
+# start_raylet; ray/dashboard/agent.py, persist_port).
 _RAY_PORTS = (
     "dashboard-agent-grpc-port",
     "dashboard-agent-listen-port",
     "runtime-env-agent-port",
     "metrics-export-port",
 )
+_RAY_SESSIONS, _RAY_PORT_FILE = Path("/tmp/ray"), "dashboard_agent_listen_port_{node}"
 # As `ray start` reports success.
 _RAY_IS_UP = "Ray runtime started"
 _RAY_STARTS = 2
@@ -121,24 +125,39 @@ def running_ray(folder: Path, environment: Mapping[str, str]) -> Iterator[Runnin
     head = ["--head", f"--port={port}", f"--ray-client-server-port={client}", "--include-dashboard=false"]
     environment = {**environment, **_RAY_LIMITS, "PYTHONUNBUFFERED": "1"}
     with ExitStack() as stack:
-        _start_ray(stack, [*head, "--node-ip-address=127.0.0.1"], folder / "head.log", environment)
+        session = _start_ray(stack, [*head, "--node-ip-address=127.0.0.1"], folder / "head.log", environment)
         wait_until(lambda: _accepts(client), _SECONDS)
-        _start_ray(stack, [f"--address=127.0.0.1:{port}"], folder / "node.log", environment)
+        _start_ray(stack, [f"--address=127.0.0.1:{port}"], folder / "node.log", environment, session)
         yield RunningCluster(f"ray://127.0.0.1:{client}", _RAY_LIMITS)
 
 
-def _start_ray(stack: ExitStack, options: list[str], log: Path, environment: Mapping[str, str]) -> None:
-    """Start a node of Ray, and once more if it gave up. ``ray start --block`` ends all that it started when it is ended."""
+def _start_ray(
+    stack: ExitStack, options: list[str], log: Path, environment: Mapping[str, str], session: str = ""
+) -> str:
+    """Start a node of Ray, and once more if it gave up. ``ray start --block`` ends all that it started when it is ended.
+
+    ``session`` is a pattern of the folder of the head's session, which a head returns.
+    """
     command = [str(Path(sys.executable).with_name("ray")), "start", "--block", "--disable-usage-stats", "--num-cpus=2"]
     # Room for few objects, and sockets below a short path (unix(7): 108 bytes).
     command += ["--object-store-memory=80000000", *options]
     for _ in range(_RAY_STARTS):
         ports = [f"--{name}={_free_port()}" for name in _RAY_PORTS]
-        process = _start(stack, [*command, *ports], log, environment)
-        wait_until(lambda: _RAY_IS_UP in log.read_text() or process.poll() is not None, _SECONDS)  # noqa: B023 - at once
+        node = secrets.token_hex(28)
+        process = _start(stack, [*command, *ports], log, {**environment, "RAY_OVERRIDE_NODE_ID_FOR_TESTING": node})
+        sessions = session or f"session_*_{process.pid}"
+        wait_until(partial(_has_decided, process, log, sessions, node), _SECONDS)
         if process.poll() is None:
-            return
+            return sessions
     raise AssertionError(log.read_text())
+
+
+def _has_decided(process: subprocess.Popen[bytes], log: Path, sessions: str, node: str) -> bool:
+    """Whether a node of Ray is up or gave up; its raylet is told the port that it waits for."""
+    for folder in _RAY_SESSIONS.glob(sessions):
+        with suppress(FileExistsError), (folder / _RAY_PORT_FILE.format(node=node)).open("x") as file:
+            file.write("-1")  # as the agent of an installation without the dashboard does
+    return _RAY_IS_UP in log.read_text() or process.poll() is not None
 
 
 @contextmanager
