@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from perfgate.system.garbage import quiet
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.fakes.postgres import PostgresServer
 
 # The same examples every time, and no limit on what one of them takes: a test that fails today and not tomorrow proves nothing.
-settings.register_profile("perfgate", derandomize=True, deadline=None)
+settings.register_profile("perfgate", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("perfgate")
 
 # What perfgate, git and pytest's own output obey, and what a CI host tells its jobs.

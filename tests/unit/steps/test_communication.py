@@ -248,10 +248,12 @@ def test_run_job__ranks_that_hold_the_interpreter__ended_all_the_same(
     endless: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job, "_RANKS", "tests.fakes.stuck_rank")
-    with pytest.raises(MeasuringError, match="did not end in time"):
-        run_job(endless, ranks=2, folder=tmp_path, limit_seconds=12.0)
-
-    assert left_in_the_end(lambda: processes_of(tmp_path)) == []
+    for limit_seconds in (12.0, 60.0, 300.0):  # on a busy machine the ranks have not begun by then
+        with pytest.raises(MeasuringError, match="did not end in time"):
+            run_job(endless, ranks=2, folder=tmp_path, limit_seconds=limit_seconds)
+        assert left_in_the_end(lambda: processes_of(tmp_path)) == []
+        if (tmp_path / "stuck").exists():
+            break
     assert (tmp_path / "stuck").exists()
 
 

@@ -15,7 +15,9 @@ from perfgate.errors import DocumentError
 
 from .test_ascend_view import arrow, hardware, process, span
 
-CHECKED = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+CHECKED = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 KERNELS = (
     b"Step Id,Device_id,Model ID,Task ID,Stream ID,Name,Type,Accelerator Core,Start Time(us),Duration(us),Wait Time(us),"
     b"Block Dim,HF32 Eligible,Input Shapes,Input Data Types,Input Formats,aic_mac_ratio\n"
