@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# The library of the scanner, whose ``packing.c`` has these loops.
+# The library of the scanner; its ``packing.c`` has these loops.
 FILE = Path(__file__).with_name("scanner") / "_scanner.so"
 _VERSION = 14
 _MOST_LEB128_BYTES = 10  # of a number of 64 bits

@@ -10,7 +10,7 @@ from perfgate.errors import UsageError
 
 
 class Place(NamedTuple):
-    """A path, and the node of a cluster on whose own disk it is; without one, every worker sees the path."""
+    """A path, and the node of a cluster if it is on a disk of that node alone; without one, every worker sees the path."""
 
     path: Path
     host: str | None = None

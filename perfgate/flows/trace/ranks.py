@@ -1,4 +1,4 @@
-"""``perfgate trace ranks``: who delays the others, by the small tables that all recordings are reduced to."""
+"""``perfgate trace ranks``: the ranks that delay the others, by the small tables that all recordings are reduced to."""
 
 from __future__ import annotations
 

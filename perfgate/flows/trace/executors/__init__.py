@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from perfgate.errors import UsageError
 
-# A task whose workers died so often is given up: its file is more likely the cause than the machine.
+# A task that lost so many workers is given up: its file is more likely the cause than the machine.
 MOST_DEATHS = 2
 
 
@@ -35,14 +35,14 @@ class Executor(Protocol):
     """Runs tasks side by side."""
 
     def submit(self, task: Task) -> None:
-        """Accept a task. One whose worker died may be submitted again, also while the outcomes are read."""
+        """Accept a task. If its worker died, it may be submitted again, also while the outcomes are read."""
 
     def outcomes(self) -> Iterator[Outcome]:
         """The outcomes of all submitted tasks as they end. Raises ClusterRefusedError if the cluster cannot run them."""
 
 
 class Cluster(NamedTuple):
-    """Whose workers run the tasks; ``address`` is HOST:PORT, and empty for Slurm, which the machine itself knows."""
+    """The cluster with the workers; ``address`` is HOST:PORT, and empty for Slurm, which the machine itself knows."""
 
     engine: Literal["ray", "dask", "slurm"]
     address: str = ""
