@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
+from perfgate.stats import error_control
 from perfgate.stats.error_control import false_discovery, holm, log_e_of_p, log_e_value, nominal_level, sequential_p
 
 LOOKS = (8, 12, 16, 24, 32, 44)
@@ -27,6 +28,20 @@ EQUAL = (10, 20, 30, 40, 50)
 def test_nominal_level__five_equal_groups__published_constants(alpha: float, shape: float, constant: float) -> None:
     last = -float(ndtri(nominal_level(alpha, EQUAL, 50, shape=shape)))
     assert last == pytest.approx(constant, abs=0.003)
+
+
+@pytest.mark.parametrize("looks", [(8, 16, 32, 64, 128), LOOKS, tuple(range(8, 41, 4))])
+def test_nominal_level__half_as_many_nodes__the_same(looks: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The integrals have converged: of fewer nodes a level differs by less than any decision shows."""
+    levels = [nominal_level(alpha, looks, looks[1], shape=0.5) for alpha in (1e-6, 0.006, 0.05)]
+    monkeypatch.setattr(error_control, "_NODES_PER_DEVIATION", error_control._NODES_PER_DEVIATION / 2)
+    monkeypatch.setattr(error_control, "_FEWEST_NODES", error_control._FEWEST_NODES // 2)
+    for cached in (error_control._crossing, error_control._constant):
+        cached.cache_clear()
+    fewer = [nominal_level(alpha, looks, looks[1], shape=0.5) for alpha in (1e-6, 0.006, 0.05)]
+    for cached in (error_control._crossing, error_control._constant):
+        cached.cache_clear()
+    assert fewer == pytest.approx(levels, rel=1e-6)
 
 
 def test_nominal_level__one_look__alpha_itself() -> None:
