@@ -21,21 +21,36 @@ EXACT_UP_TO = 50
 _LARGEST_SHIFT = 10.0  # standard deviations, beyond which every difference has one sign
 _BISECTIONS = 40
 
+# Of so many differences the indices of all pairs are kept: those of 128, as many pairs as a gate measures, take 130 kB.
+_KEPT_UP_TO = 128
+
 Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
 
 
 def walsh_averages(differences: Floats, weights: Floats | None = None) -> Floats:
     """All (w_i d_i + w_j d_j)/(w_i + w_j) with i <= j, sorted; shape n(n+1)/2."""
-    rows, columns = np.triu_indices(differences.size)
+    return np.sort(_averages(differences, weights))
+
+
+def _averages(differences: Floats, weights: Floats | None) -> Floats:
+    """The Walsh averages in no order: to sort them takes longer than to make them."""
+    rows, columns = (_index_pairs if differences.size <= _KEPT_UP_TO else np.triu_indices)(differences.size)
     if weights is None:
-        return np.sort((differences[rows] + differences[columns]) / 2)
+        return (differences[rows] + differences[columns]) / 2
     weighted = differences * weights
-    return np.sort((weighted[rows] + weighted[columns]) / (weights[rows] + weights[columns]))
+    return (weighted[rows] + weighted[columns]) / (weights[rows] + weights[columns])
+
+
+@lru_cache(maxsize=32)
+def _index_pairs(count: int) -> tuple[Indices, Indices]:
+    """The indices i <= j of all pairs."""
+    return np.triu_indices(count)
 
 
 def estimate(differences: Floats, weights: Floats | None = None) -> float:
     """The Hodges-Lehmann estimate of the effect: the median of the Walsh averages."""
-    return float(np.median(walsh_averages(differences, weights)))
+    return float(np.median(_averages(differences, weights)))
 
 
 def p_above(differences: Floats, margin: float, weights: Floats | None = None) -> float:
@@ -44,7 +59,7 @@ def p_above(differences: Floats, margin: float, weights: Floats | None = None) -
     The statistic is the number of Walsh averages above the margin, which is the signed-rank statistic without its trouble
     with ties; ties count for the null hypothesis.
     """
-    count = int(np.count_nonzero(walsh_averages(differences, weights) > margin))
+    count = int(np.count_nonzero(_averages(differences, weights) > margin))
     return _upper_tail(differences.size, count)
 
 

@@ -25,6 +25,7 @@ _BATCHES = 20
 
 _WILD = 2.5  # beyond so many standard deviations a value is cut before its correlation with neighbours is taken
 _MAD = 1.4826  # standard deviation over median absolute deviation, of normal values
+_FEW = 2048  # values that are sorted sooner than numpy has looked at its arguments
 _LOW_QUANTILES = (0.02, 0.04, 0.06, 0.08, 0.10)
 
 Samples = npt.NDArray[np.generic]
@@ -113,6 +114,18 @@ def _dependence(above: npt.NDArray[np.bool_]) -> float:
         return 1.0
     means = above[: _BATCHES * length].reshape(_BATCHES, length).mean(axis=1)
     return max(1.0, float(means.var(ddof=1)) * length / (share * (1 - share)))
+
+
+def linear_quantile(values: npt.NDArray[np.float64], probability: float) -> float:
+    """As ``np.quantile``, to the last bit, but in a tenth of the time if the values are few; none of them is NaN."""
+    if values.size > _FEW:
+        return float(np.quantile(values, probability))
+    ordered = np.sort(values)
+    place = (ordered.size - 1) * probability
+    index = int(place)
+    share = place - index
+    low, high = float(ordered[index]), float(ordered[min(index + 1, ordered.size - 1)])
+    return low + (high - low) * share if share < 0.5 else high - (high - low) * (1 - share)
 
 
 def low_location(samples: Samples) -> float:

@@ -45,6 +45,7 @@ from perfgate.judging.gate.clean import LEAST_CLEAN, clean_pair, waited_share
 from perfgate.judging.gate.comparison import ShapePlace, rounded
 from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.rule import Differences
+from perfgate.stats.summary import linear_quantile
 
 # The processor's counts of a block, by metric.
 HARDWARE: dict[str, Literal["instructions", "cycles", "cache_misses"]] = {
@@ -180,8 +181,8 @@ class ProcessFastPath(NamedTuple):
 def fast_path(quads: Sequence[Floats]) -> ProcessFastPath:
     """Locate the calls of a process, given as seconds above 0 for every quad in the order of measuring."""
     return ProcessFastPath(
-        p10=float(np.log(np.quantile(np.concatenate(quads), QUANTILE))),
-        low=np.array([np.log(np.quantile(quad, QUANTILE)) for quad in quads]),
+        p10=float(np.log(linear_quantile(np.concatenate(quads), QUANTILE))),
+        low=np.array([np.log(linear_quantile(quad, QUANTILE)) for quad in quads]),
         fastest=np.array([np.log(quad.min()) for quad in quads]),
     )
 
@@ -238,13 +239,14 @@ def statistics(blocks: BlockColumns, quads: frozenset[int] | None = None, *, clo
     }
     turnaround = None
     if block_seconds is not None:
-        turnaround = float(np.mean(np.log(np.quantile(block_seconds, TURNAROUND_QUANTILES))))
+        low_seconds = [linear_quantile(block_seconds, share) for share in TURNAROUND_QUANTILES]
+        turnaround = float(np.mean(np.log(low_seconds)))
     return Statistics(
         fast_path=fast_path(_by_quad(times, quad_of_call)) if clock in CPU_CLOCKS else wall_path,
         wall_path=wall_path,
-        p50=float(np.log(np.quantile(times, 0.5))),
+        p50=float(np.log(linear_quantile(times, 0.5))),
         cpu=cpu,
-        gap=float(np.quantile((spans - sums) / calls, GAP_QUANTILE)),
+        gap=linear_quantile((spans - sums) / calls, GAP_QUANTILE),
         turnaround=turnaround,
         hardware={metric: float(np.log(np.median(per_call))) for metric, per_call in counts.items()},
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -89,7 +90,7 @@ class Differences:
     def size(self) -> int:
         return int(self.values.size)
 
-    @property
+    @cached_property
     def estimate(self) -> float:
         """The Hodges-Lehmann estimate of the effect."""
         return estimate(self.values, self.weights)

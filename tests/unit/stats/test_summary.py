@@ -15,11 +15,19 @@ from scipy.special import bdtr
 from perfgate.stats.summary import (
     P99_FLOOR,
     interval_ranks,
+    linear_quantile,
     low_location,
     median_deviation,
     quantile,
     standard_deviation,
 )
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 10, 21, 100, 2048, 2049])
+def test_linear_quantile__any_count__that_of_numpy_to_the_last_bit(count: int) -> None:
+    values = np.random.default_rng(count).lognormal(-7.0, 0.3, count)
+    for probability in (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 0.99, 1.0):
+        assert linear_quantile(values, probability) == np.quantile(values, probability)
 
 
 def test_p99_floor__the_second_largest_lies_above_the_true_p99_in_99_of_100_cases() -> None:
