@@ -51,12 +51,20 @@ def with_causes(
     """
     found = _Causes(decision, base, head)
     causes = found.ranked()
+    by_place: dict[_Place, dict[int, Cause]] = defaultdict(dict)
+    for number, cause in enumerate(causes):
+        by_place[cause.place][number] = cause
     comparisons = []
     for comparison in decision.comparisons:
-        cause = found.of(comparison, causes) if _is_worse(comparison) else None
-        if cause is not None and cause not in causes:
-            causes.append(cause)
-        comparisons.append(replace(comparison, cause=None if cause is None else causes.index(cause)))
+        at_place = by_place[comparison.place]
+        explained = found.of(comparison, list(at_place.values())) if _is_worse(comparison) else None
+        number = None
+        if explained is not None:
+            number = next((known for known, cause in at_place.items() if cause == explained), len(causes))
+            if number == len(causes):
+                causes.append(explained)
+                at_place[number] = explained
+        comparisons.append(replace(comparison, cause=number))
     return replace(decision, comparisons=_with_calls(comparisons), causes=found.grouped(causes))
 
 
@@ -94,6 +102,9 @@ class _Causes:
             lambda: ChangedCode(changes), {place: ChangedCode(changes, called) for place, called in functions.items()}
         )
         self._text = _text_of_lines(head)
+        self._operators: dict[_Place, list[OperatorDelta]] = defaultdict(list)
+        for operator in decision.operators:
+            self._operators[operator.place].append(operator)
 
     def ranked(self) -> list[Cause]:
         """Per place the operators that got worse, the likeliest cause first.
@@ -116,17 +127,20 @@ class _Causes:
         others = (self._with_origin(cause) for cause in _on_other_inputs(self._decision, worse))
         return [*(cause for _, cause in sorted(ordered, key=lambda entry: entry[0])), *others]
 
-    def of(self, comparison: Comparison, causes: Sequence[Cause]) -> Cause | None:
-        """The main cause of one comparison that got worse, by itself or by its explanation."""
-        cause = self._called_by_ranks(comparison, causes) or _cause_of(comparison, causes)
-        tested = None if cause is not None and cause.rank is not None else _tested(comparison, self._decision)
+    def of(self, comparison: Comparison, at_place: Sequence[Cause]) -> Cause | None:
+        """The main cause of one comparison that got worse, by itself or by its explanation; ``at_place`` are those there."""
+        cause = self._called_by_ranks(comparison, at_place) or _cause_of(comparison, at_place)
+        is_ranked = cause is not None and cause.rank is not None
+        tested = None if is_ranked else _tested(comparison, self._operators[comparison.place])
         if tested is None or (cause is not None and (cause.more_time or 0.0) >= (tested.more_time or 0.0)):
             return cause
         tested = self._with_origin(tested)
         return self._function_of(tested, [tested]) or tested
 
-    def _called_by_ranks(self, comparison: Comparison, causes: Sequence[Cause]) -> Cause | None:
+    def _called_by_ranks(self, comparison: Comparison, at_place: Iterable[Cause]) -> Cause | None:
         """The calls that ranks make more often: an exact count, so it precedes any evidence from noisy times."""
+        if comparison.method != "turns":
+            return None
         place = comparison.place
         more = {
             (part.name, part.ranks)
@@ -135,8 +149,7 @@ class _Causes:
             for part in other.parts
             if part.ranks and part.head > part.base and metric(other.metric).fails_alone
         }
-        is_led = comparison.method == "turns" and more
-        return next((c for c in causes if is_led and c.place == place and (c.op, c.ranks) in more), None)
+        return next((cause for cause in at_place if (cause.op, cause.ranks) in more), None)
 
     def grouped(self, causes: Sequence[Cause]) -> list[Cause]:
         """The causes with the text of their lines; each refers to the first of its group and the first of the same effect."""
@@ -403,14 +416,13 @@ def _with_aspects(merged: Mapping[_Key, Cause]) -> dict[_Key, Cause]:
 # --- of one comparison
 
 
-def _cause_of(comparison: Comparison, causes: Iterable[Cause]) -> Cause | None:
+def _cause_of(comparison: Comparison, at_place: Sequence[Cause]) -> Cause | None:
     """The main cause of one comparison: for a counter its likeliest part, for a time the first of its explanation.
 
     A graph break or recompilation explains all that follows from it. Without an explanation, the candidates are the operators
     that run more often and those tested by themselves; the one that added more time is the cause.
     """
     parts = {(part.name, part.aspect, part.ranks) for part in comparison.parts if part.head > part.base}
-    at_place = [cause for cause in causes if cause.place == comparison.place]
     if parts:
         amount = metric(comparison.metric).amount
         matches = [
@@ -428,11 +440,10 @@ def _cause_of(comparison: Comparison, causes: Iterable[Cause]) -> Cause | None:
     return next(candidates, None)
 
 
-def _tested(comparison: Comparison, decision: DecisionDocument) -> Cause | None:
+def _tested(comparison: Comparison, at_place: Iterable[OperatorDelta]) -> Cause | None:
     """The operator that lost most time in the pairs, if that explains a good part of a slower call."""
     if comparison.method != "paired" or comparison.unit != "s" or comparison.outcome != "regressed":
         return None
-    at_place = [t for t in decision.operators if t.place == comparison.place]
     slower = [test for test in at_place if test.outcome == "regressed"]
     most = max(slower, key=lambda test: test.seconds, default=None)
     if most is None or comparison.base is None or comparison.head is None:

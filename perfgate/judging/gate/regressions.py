@@ -103,6 +103,7 @@ class _Regressions:
     def __init__(self, decision: DecisionDocument, regressed: Sequence[Comparison]) -> None:
         self._decision = decision
         self._numbers = {id(c): number for number, c in enumerate(decision.comparisons)}
+        self._fast_paths = [c for c in decision.comparisons if c.metric == LATENCY and c.method == "paired"]
         members: dict[tuple[object, ...], list[Comparison]] = {}
         for comparison in regressed:
             members.setdefault(self._key(comparison), []).append(comparison)
@@ -150,24 +151,20 @@ class _Regressions:
 
     def _costs(self, group: _Group) -> list[Comparison]:
         """The fast paths of its places that certainly slowed down, in too few pairs for an alarm, the worst first."""
-        found = [c for c in self._fast_paths(group) if c.outcome == "inconclusive"]
+        found = [c for c in self._fast_paths_of(group) if c.outcome == "inconclusive"]
         slower = [c for c in found if c.excludes_no_change and (c.delta or 0.0) > 0.0]
         return sorted(slower, key=lambda c: c.delta or 0.0, reverse=True)
 
     def _at_most(self, group: _Group) -> float | None:
         """The largest slowdown of a fast path that the intervals of its places allow; None if times prove nothing."""
-        timed = self._fast_paths(group)
+        timed = self._fast_paths_of(group)
         if any(c.outcome == "not_comparable" for c in timed):
             return None
         ends = [c.interval[1] for c in timed if c.interval]
         return max(0.0, *ends) if ends else None
 
-    def _fast_paths(self, group: _Group) -> list[Comparison]:
-        return [
-            c
-            for c in self._decision.comparisons
-            if c.metric == LATENCY and c.method == "paired" and c.place in group.places
-        ]
+    def _fast_paths_of(self, group: _Group) -> list[Comparison]:
+        return [c for c in self._fast_paths if c.place in group.places]
 
     def _accepts(self, group: _Group) -> list[str]:
         """The metrics to accept exactly this, with places if others would be accepted too; empty if nothing can be accepted."""

@@ -62,7 +62,7 @@ class ComparisonRow:
 
 def row(comparison: Comparison, summary: Summary, block: int | None = None) -> ComparisonRow:
     cause = summary.cause_of(comparison)
-    changed = any(other.place == comparison.place for other in summary.decision.causes)
+    changed = comparison.place in summary.changed_places
     # A time, or a count without parts, does not show its own composition.
     is_whole = comparison.unit == "s" or (comparison.method == "exact" and not comparison.parts)
     return ComparisonRow(

@@ -130,6 +130,11 @@ class Summary:
         return None if comparison.cause is None else self.decision.causes[comparison.cause]
 
     @cached_property
+    def changed_places(self) -> frozenset[tuple[str, str]]:
+        """The places in which a cause was found."""
+        return frozenset(cause.place for cause in self.decision.causes)
+
+    @cached_property
     def causes(self) -> list[tuple[Cause, tuple[str, ...]]]:
         """The causes, each once, with all places of the same effect.
 
