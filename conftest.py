@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from perfgate.system.garbage import quiet
+from tests.exit_code import ExitCode
 
 if TYPE_CHECKING:
     from tests.fakes.postgres import PostgresServer
@@ -54,6 +56,13 @@ def pytest_configure() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
+
+
+def pytest_assertrepr_compare(left: object, right: object) -> None:
+    """Print what an unexpected exit code of a command has to explain; pytest would cut an explanation off after eight lines."""
+    for value in (left, right, *(left if isinstance(left, tuple) else ())):
+        if isinstance(value, ExitCode):
+            sys.stdout.write(value.explanation())
 
 
 def pytest_collectstart() -> None:

@@ -13,13 +13,15 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
 
 from perfgate.conductor.workers.environment import find_secrets
+from tests.exit_code import ExitCode
 
 COMMAND = (sys.executable, "-m", "perfgate.cli.main")
 SERVER = Path(__file__).with_name("command_server.py")
@@ -31,8 +33,16 @@ _OF_PYTHON = ("PYTHON", "LD_", "TZ", "PATH", "GIT_PYTHON_")
 def run_perfgate(
     *arguments: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None, timeout: float = 600
 ) -> subprocess.CompletedProcess[str]:
-    """Run `perfgate` to its end, as ``subprocess.run`` would with ``capture_output`` and ``text``."""
-    environment = dict(os.environ if environment is None else environment)
+    """Run `perfgate` to its end, as ``subprocess.run`` would with ``capture_output`` and ``text``; its code is an ExitCode."""
+    started, folder = time.time(), cwd or Path.cwd()
+    done = _run(arguments, folder, dict(os.environ if environment is None else environment), timeout)
+    done.returncode = ExitCode.of(done, folder, started)
+    return done
+
+
+def _run(
+    arguments: Sequence[str], cwd: Path, environment: dict[str, str], timeout: float
+) -> subprocess.CompletedProcess[str]:
     drops_tokens = _MEASURING & set(arguments[:1]) and find_secrets(environment).names
     if drops_tokens or _starts_python_otherwise(environment):
         return subprocess.run(
@@ -44,7 +54,7 @@ def run_perfgate(
             timeout=timeout,
             check=False,
         )
-    order = json.dumps({"arguments": arguments, "cwd": str(cwd or Path.cwd()), "environment": environment})
+    order = json.dumps({"arguments": arguments, "cwd": str(cwd), "environment": environment})
     reply, theirs = socket.socketpair()
     with reply, theirs, TemporaryFile() as stdout, TemporaryFile() as stderr, Path(os.devnull).open("rb") as stdin:
         descriptors = [theirs.fileno(), stdin.fileno(), stdout.fileno(), stderr.fileno()]
