@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
@@ -80,18 +82,29 @@ def texts_of(decision: DecisionDocument) -> dict[str, str]:
     }
 
 
+@cache
+def texts_of_case(name: str) -> dict[str, str]:
+    return texts_of(CASES[name])
+
+
+@cache
+def measured_decision(name: str) -> DecisionDocument:
+    with TemporaryDirectory() as folder:
+        return measured(SITUATIONS[name](), Path(folder))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_counts__every_place_that_gives_one__the_same(name: str) -> None:
     found: dict[str, dict[int, list[str]]] = {}
-    for place, text in texts_of(CASES[name]).items():
+    for place, text in texts_of_case(name).items():
         for kind, number in counts_in(text):
             found.setdefault(kind, {}).setdefault(number, []).append(place)
     assert {kind: numbers for kind, numbers in found.items() if len(numbers) > 1} == {}
 
 
-def assert_one_number_of_regressions(decision: DecisionDocument) -> None:
+def assert_one_number_of_regressions(decision: DecisionDocument, texts: dict[str, str]) -> None:
     expected = sum(c.outcome == "regressed" for c in Summary(decision, CommentContext(marker="")).metrics)
-    for place, text in texts_of(decision).items():
+    for place, text in texts.items():
         numbers = [number for kind, number in counts_in(text) if kind == "regressed"]
         # The comment gives it above the table and where it says how it was compared; that nothing regressed, nobody says.
         assert set(numbers) <= {expected}, place
@@ -101,12 +114,13 @@ def assert_one_number_of_regressions(decision: DecisionDocument) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_counts__regressions__one_number_in_status_fold_facts_terminal_and_report(name: str) -> None:
-    assert_one_number_of_regressions(CASES[name])
+    assert_one_number_of_regressions(CASES[name], texts_of_case(name))
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_counts__regressions_that_were_measured__one_number_everywhere(name: str, tmp_path: Path) -> None:
-    assert_one_number_of_regressions(measured(SITUATIONS[name](), tmp_path))
+def test_counts__regressions_that_were_measured__one_number_everywhere(name: str) -> None:
+    decision = measured_decision(name)
+    assert_one_number_of_regressions(decision, texts_of(decision))
 
 
 MOST_FOLDS = 5
@@ -114,12 +128,12 @@ MOST_FOLDS = 5
 
 @pytest.mark.parametrize("name", CASES)
 def test_folds__of_every_decision__are_few(name: str) -> None:
-    assert texts_of(CASES[name])["comment"].count("<details>") <= MOST_FOLDS
+    assert texts_of_case(name)["comment"].count("<details>") <= MOST_FOLDS
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_folds__of_what_was_measured__are_few(name: str, tmp_path: Path) -> None:
-    assert texts_of(measured(SITUATIONS[name](), tmp_path))["comment"].count("<details>") <= MOST_FOLDS
+def test_folds__of_what_was_measured__are_few(name: str) -> None:
+    assert texts_of(measured_decision(name))["comment"].count("<details>") <= MOST_FOLDS
 
 
 def test_folds__all_that_there_can_be__are_few_and_hold_each_section_once() -> None:
