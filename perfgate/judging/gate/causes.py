@@ -52,15 +52,15 @@ def with_causes(
     found = _Causes(decision, base, head)
     causes = found.ranked()
     by_place: dict[_Place, dict[int, Cause]] = defaultdict(dict)
-    for number, cause in enumerate(causes):
-        by_place[cause.place][number] = cause
+    for at, cause in enumerate(causes):
+        by_place[cause.place][at] = cause
     comparisons = []
     for comparison in decision.comparisons:
         at_place = by_place[comparison.place]
         explained = found.of(comparison, list(at_place.values())) if _is_worse(comparison) else None
-        number = None
+        number: int | None = None
         if explained is not None:
-            number = next((known for known, cause in at_place.items() if cause == explained), len(causes))
+            number = next((at for at, cause in at_place.items() if cause == explained), len(causes))
             if number == len(causes):
                 causes.append(explained)
                 at_place[number] = explained
