@@ -257,6 +257,14 @@ def test_run_job__ranks_that_hold_the_interpreter__ended_all_the_same(
     assert (tmp_path / "stuck").exists()
 
 
+def test_run__rank_that_outlives_its_launcher__what_was_printed_until_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "_END_SECONDS", 0.3)
+    ended = job._run(["sh", "-c", "echo begun; setsid sleep 20 & wait"], os.environ, 5.0, folder=tmp_path)
+    assert (ended.words(), ended.output) == ("did not end in time", b"begun\n")
+
+
 STARTER = """
 import sys
 from pathlib import Path
