@@ -130,15 +130,14 @@ def _read(artifact: Path | bytes, names: tuple[str, ...]) -> dict[str, bytes]:
         ) from None
     try:
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            return {name: _of_folder(descriptor, name) for name in names}
+            documents = {}
+            for name in names:
+                with open_below(descriptor, name) as file:
+                    documents[name] = _regular(file, name, MAX_DOCUMENT_BYTES)
+            return documents
         return _of_archive(_regular(descriptor, "the archive", MAX_ARCHIVE_BYTES), names)
     finally:
         os.close(descriptor)
-
-
-def _of_folder(root: int, name: str) -> bytes:
-    with open_below(root, name) as descriptor:
-        return _regular(descriptor, name, MAX_DOCUMENT_BYTES)
 
 
 @contextmanager

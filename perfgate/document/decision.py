@@ -16,7 +16,7 @@ from perfgate.document.explanation import (
     Replacement,
 )
 from perfgate.document.message import Message
-from perfgate.document.run import ErrorDetail, Evidence, Finding, Severity
+from perfgate.document.run import Artifact, ErrorDetail, Evidence, Finding, Severity
 from perfgate.document.shape import ShapeEntry
 
 DECISION_SCHEMA: Literal["perfgate/decision"] = "perfgate/decision"
@@ -449,15 +449,6 @@ class Procedure(msgspec.Struct, frozen=True, kw_only=True):
     quantiles: list[float]
 
 
-class ArtifactLink(msgspec.Struct, frozen=True, kw_only=True):
-    """A kept file: which side it belongs to, its kind, its path in the check folder."""
-
-    side: Literal["base", "head"]
-    kind: str
-    path: str
-    bytes: int
-
-
 class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The gate's decision. It is fully determined by the run documents, the policy and the history.
 
@@ -470,6 +461,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     group the worse comparisons by cause, the most important first. ``operators`` are those with a changed count, by weight;
     then those that were tested, the largest loss first; then the others that the pairs profiled. ``replaced`` are operators
     that took the place of others, whether or not that costs anything.
+    ``links`` are the kept files, by their paths in the check folder.
     ``unmoved`` are the workloads with weights and inputs in one place in all quads of a pair.
     ``waited`` is the share of the measured time in which workers, or else threads of jobs, waited for a CPU; None if the
     kernel does not count it. ``recorded`` is set if both sides were made from a profiler's recording: times of kernels are
@@ -507,7 +499,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     suggestions: list[Suggestion] = []
     steps: list[StepSummary] = []
     failures: list[Failure] = []
-    links: list[ArtifactLink] = []
+    links: list[Artifact] = []
     warnings: list[Message] = []
     pairs: int = 0
     rounds: int = 1

@@ -68,7 +68,7 @@ class FlameTree(msgspec.Struct, frozen=True, kw_only=True):
     come first. A side that was not recorded is None.
 
     For the two sides of a check, ``call`` is the pairs' result for the call, and ``by_counts`` the reason why times cannot show
-    the change, if they cannot; ``marks`` are the operators that the decision names or whose times the pairs decided.
+    the change, if they cannot; ``marks`` are the operators that the decision names or that the pairs decided by time.
     """
 
     label: str

@@ -36,20 +36,12 @@ class GateRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.judged_at
 
 
-class FailedGate(msgspec.Struct, frozen=True, kw_only=True):
-    """A commit that the gate failed, and that was neither accepted nor withdrawn; a person may have given it a state."""
-
-    commit: str
-    change: int
-    judged_at: str
-    triage: Triage | None = None
-
-
 class GateHistory(msgspec.Struct, frozen=True, kw_only=True):
     """What a gate would have blocked so far: of ``gates`` commits ``failed`` would have failed.
 
     ``accepted`` regressions were accepted by a person; a failure is ``withdrawn`` if a later commit of the same change request
-    no longer fails. ``standing`` are the others, newest first. The gate is ``proven`` after ``needed`` gates without one.
+    no longer fails. ``standing`` are the newest verdicts on the others, newest first, and ``triages`` the states that people
+    gave these commits. The gate is ``proven`` after ``needed`` gates without one.
     """
 
     gates: int
@@ -59,4 +51,5 @@ class GateHistory(msgspec.Struct, frozen=True, kw_only=True):
     undecided: int
     needed: int
     proven: bool
-    standing: list[FailedGate] = []
+    standing: list[GateRecord] = []
+    triages: list[Triage] = []

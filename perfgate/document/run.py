@@ -439,9 +439,9 @@ class Advisory(msgspec.Struct, frozen=True, kw_only=True):
 class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     """One pass of the checklist over the workloads of a project on one testbed.
 
-    ``earlier_sessions`` are the jobs whose pairs this one added to, oldest first; ``session`` is the latest. ``environment``
-    and ``harness`` are present if base and head differ in them, ``environment`` also for a run of the checklist alone, and
-    ``seal`` if they were measured side by side.
+    ``earlier_sessions`` are the jobs that measured pairs before this one added more, oldest first; ``session`` is the latest.
+    ``environment`` and ``harness`` are present if base and head differ in them, ``environment`` also for a run of the
+    checklist alone, and ``seal`` if they were measured side by side.
     ``files_read`` are the files of the commit that were read while it was measured, or with access times that perfgate
     could not follow, relative to the repository; None if the file system keeps no access times.
     """

@@ -36,9 +36,9 @@ class SiteContent(msgspec.Struct, frozen=True, kw_only=True):
 class BesideLevel(msgspec.Struct, frozen=True, kw_only=True):
     """One number of a stored run beside main's level; None if the run does not have it.
 
-    ``before`` is the number of the earlier of two runs, whose level it then is. They were not measured side by side, so there
-    is no difference. ``interval`` is the prediction interval for one more version of that level, of which ``versions`` are
-    known, at level ``confidence``; None if they are too few. ``typical`` is their median.
+    ``before`` is the number of the earlier of two runs; the level is then that run's. They were not measured side by side, so
+    there is no difference. ``interval`` is the prediction interval for one more version of that level, of which ``versions``
+    are known, at level ``confidence``; None if they are too few. ``typical`` is their median.
     """
 
     series: TrendSeries

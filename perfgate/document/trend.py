@@ -221,13 +221,6 @@ class RunHealth(msgspec.Struct, frozen=True, kw_only=True):
     queued: float | None = None
 
 
-class Week(msgspec.Struct, frozen=True, kw_only=True):
-    """How many runs of main began in the week from Monday ``monday`` (ISO date)."""
-
-    monday: str
-    runs: int
-
-
 class NotLookedAt(msgspec.Struct, frozen=True, kw_only=True):
     """A number of series in which no change could be found, with the reason."""
 
@@ -242,8 +235,9 @@ class TrendDocument(msgspec.Struct, frozen=True, kw_only=True):
     ``looked_at`` series with ``values`` points were searched, ``new_values`` of them from runs after ``since``, or from the
     last weeks if this is the first report: the more there are, the more is found by chance. ``versions_needed`` is the
     minimum for a noisy series. ``causes`` group the changes of ``series`` by the commits between which they began, the most
-    urgent first. ``uplifts`` are the changes of testbed, newest first. ``expired`` are the acceptances that ended of late, or
-    whose regression is open, newest first. ``gates`` are the verdicts on changes, None if none was kept.
+    urgent first. ``uplifts`` are the changes of testbed, newest first. ``weeks`` are how many runs began in each week, by its
+    Monday (ISO date). ``expired`` are the acceptances that ended of late, or of an open regression, newest first. ``gates``
+    are the verdicts on changes, None if none was kept.
     """
 
     schema: Literal["perfgate/trend"] = TREND_SCHEMA
@@ -263,7 +257,7 @@ class TrendDocument(msgspec.Struct, frozen=True, kw_only=True):
     testbeds: list[TestbedSpan] = []
     uplifts: list[Uplift] = []
     health: list[RunHealth] = []
-    weeks: list[Week] = []
+    weeks: dict[str, int] = {}
     gone: list[str] = []
     expired: list[Acceptance] = []
     not_looked_at: list[NotLookedAt] = []

@@ -62,7 +62,7 @@ def shifts(series: Floats, *, min_effect: float = MIN_EFFECT) -> list[LevelShift
        that of the others is tried as well.
     2. Segmentation: the levels that make sum of min((x - level)^2 / noise^2, CAP^2) + PENALTY log(n) (shifts) least, found
        by dynamic programming over (value, level), the levels being observed values. Source: the biweight loss of Fearnhead &
-       Rigaill, Changepoint Detection in the Presence of Outliers, JASA 114 (2019), whose K is ``CAP``; they let levels be any.
+       Rigaill, Changepoint Detection in the Presence of Outliers, JASA 114 (2019), with K as ``CAP``; they let levels be any.
     3. Errors: those of medians of normal values, wider where neighbours are alike (``_error_factor``), because values that
        wander together are fewer than they seem.
     4. Merging: of the shifts beside a segment of fewer than ``MIN_VALUES`` (``MIN_LAST`` where it is the last), smaller than
@@ -125,7 +125,9 @@ def _spread(differences: Floats) -> float:
 
 def _segment(series: Floats, scale: float, price: float) -> list[int]:
     """The starts of the segments of least cost, 0 first (Viterbi over levels; the price is the same for every shift)."""
-    levels = _levels(series)
+    levels = np.unique(series)
+    if levels.size > _MAX_LEVELS:
+        levels = levels[np.linspace(0, levels.size - 1, _MAX_LEVELS).round().astype(np.intp)]
     cost = np.zeros(levels.size)
     changed = np.zeros((series.size, levels.size), dtype=bool)
     came_from = np.zeros(series.size, dtype=np.intp)
@@ -143,13 +145,6 @@ def _segment(series: Floats, scale: float, price: float) -> list[int]:
             begins.append(index)
             level = int(came_from[index])
     return [0, *reversed(begins)]
-
-
-def _levels(series: Floats) -> Floats:
-    values = np.unique(series)
-    if values.size <= _MAX_LEVELS:
-        return values
-    return values[np.linspace(0, values.size - 1, _MAX_LEVELS).round().astype(np.intp)]
 
 
 def _merge(series: Floats, scale: float, begins: list[int], min_effect: float) -> list[LevelShift]:

@@ -38,17 +38,6 @@ class Culprits(NamedTuple):
         return frozenset(change for block in self.blocks for change in block)
 
 
-class Edge(NamedTuple):
-    """The first ``fast`` changes are not slow, and the first ``slow`` ones are; the cause lies between them.
-
-    ``undecided`` if a further answer would have been needed.
-    """
-
-    fast: int
-    slow: int
-    undecided: bool = False
-
-
 def find_culprits(count: int, trial: Trial, *, cumulative: bool = False) -> Culprits:
     """Find the culprits among ``count`` changes. The empty set, the old state, is never tried.
 
@@ -67,14 +56,14 @@ def find_culprits(count: int, trial: Trial, *, cumulative: bool = False) -> Culp
     before = count
     alone: Answer = "fast"
     while alone != "slow":
-        edge = Edge(0, before, undecided=True) if alone == "undecided" else _edge(before, found.changes, ask, alone)
-        block = tuple(range(edge.fast, edge.slow))
-        if edge.undecided:
+        fast, slow, is_open = (0, before, True) if alone == "undecided" else _edge(before, found.changes, ask, alone)
+        block = tuple(range(fast, slow))
+        if is_open:
             return found._replace(outcome="undecided", suspects=block)
         found = found._replace(blocks=(*found.blocks, block))
         if cumulative:
             break
-        before, alone = edge.fast, ask(found.changes)
+        before, alone = fast, ask(found.changes)
     return found
 
 
@@ -97,9 +86,10 @@ class _Answers:
         return self(changes)
 
 
-def _edge(count: int, always: frozenset[int], ask: _Answers, alone: Answer) -> Edge:
+def _edge(count: int, always: frozenset[int], ask: _Answers, alone: Answer) -> tuple[int, int, bool]:
     """Halve the first ``count`` changes, which are slow with those that are ``always`` applied, and those ``alone`` are not.
 
+    Of the answer, that many first changes are not slow, so many are, and whether a further answer would have been needed.
     If those alone are impossible, they need some of the others, and a set without them is impossible too. An undecided set is
     passed over like one that cannot be tried, and tried anew once if nothing else is left: its neighbours may tell enough.
     """
@@ -127,14 +117,15 @@ def _edge(count: int, always: frozenset[int], ask: _Answers, alone: Answer) -> E
             slow = middle
         else:
             fast = middle
-    return Edge(fast, slow, undecided=len(undecided) > _MOST_UNDECIDED or any(fast < size < slow for size in undecided))
+    is_open = len(undecided) > _MOST_UNDECIDED or any(fast < size < slow for size in undecided)
+    return fast, slow, is_open
 
 
 def _next(fast: int, slow: int, impossible: Iterable[int]) -> int | None:
     """The number of changes to try next; None where no other is worth it.
 
     Far from the middle halves badly, but what cannot be tried has neighbours: a commit that does not build is followed by
-    others until somebody repairs it. So a quarter of what is left is given up rather than trying one after the other. After
+    others until it is repaired. So a quarter of what is left is given up rather than trying one after the other. After
     three the ends of the row are searched, and where it fills all that is left, the rest of it is not tried.
     """
     inside = sorted(size for size in impossible if fast < size < slow)

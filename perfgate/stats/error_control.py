@@ -43,7 +43,7 @@ def nominal_level(alpha: float, looks: Sequence[int], count: int, *, shape: floa
 
 
 def sequential_p(p: float, looks: Sequence[int], count: int, *, shape: float) -> float:
-    """The smallest alpha whose boundary a test with p-value ``p`` after ``count`` observations reaches.
+    """The smallest alpha with a boundary that a test with p-value ``p`` after ``count`` observations reaches.
 
     It is a p-value that stays true over all looks, and can be corrected for other tests, by Holm for instance.
     """

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from perfgate.document.decision import (
-    ArtifactLink,
     Comparison,
     DecisionDocument,
     Failure,
@@ -27,6 +26,7 @@ from perfgate.document.decision import (
 from perfgate.document.explanation import OperatorDelta, Part
 from perfgate.document.message import quote
 from perfgate.document.run import (
+    Artifact,
     CodeChange,
     CounterSet,
     ErrorDetail,
@@ -291,11 +291,15 @@ def suggestions() -> list[Suggestion]:
     ]
 
 
-def traces() -> list[ArtifactLink]:
+def kept_file(path: str, size: int, kind: Literal["trace", "flamegraph"] = "trace") -> Artifact:
+    return Artifact(name=path.rpartition("/")[2], kind=kind, path=path, bytes=size, sha256="c" * 64)
+
+
+def traces() -> list[Artifact]:
     """Return the kept traces of both sides."""
     return [
-        ArtifactLink(side="base", kind="trace", path="base/encoder-long.trace.json.gz", bytes=1_258_291),
-        ArtifactLink(side="head", kind="trace", path="head/encoder-long.trace.json.gz", bytes=1_363_148),
+        kept_file("base/encoder-long.trace.json.gz", 1_258_291),
+        kept_file("head/encoder-long.trace.json.gz", 1_363_148),
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from perfgate.document.decision import TestbedDifference
-from perfgate.document.gates import FailedGate, GateHistory
+from perfgate.document.gates import GateHistory, GateRecord
 from perfgate.document.history import Acceptance, Confirmation, Triage
 from perfgate.document.message import quote
 from perfgate.document.trend import (
@@ -21,7 +21,6 @@ from perfgate.document.trend import (
     TrendPoint,
     TrendSeries,
     Uplift,
-    Week,
 )
 from perfgate.judging.trend.causes import causes
 from tests.fakes.history import START, commit_of
@@ -106,7 +105,7 @@ def make_trend(*series: TrendSeries, **fields: Any) -> TrendDocument:
         "causes": causes(series),
         "testbeds": [make_testbed("f" * 64)],
         "health": [health],
-        "weeks": [Week(monday="2026-05-04", runs=7), Week(monday="2026-05-11", runs=0)],
+        "weeks": {"2026-05-04": 7, "2026-05-11": 0},
     }
     return TrendDocument(**{**values, **fields})
 
@@ -160,9 +159,18 @@ def make_uplift(**fields: Any) -> Uplift:
 
 def make_gates(**gate: Any) -> GateHistory:
     """Return two gates, one of which failed on a commit that was merged."""
-    failed = FailedGate(**{"commit": commit_of(7), "change": 412, "judged_at": BEGAN, **gate})
+    triage = gate.pop("triage", None)
+    values: dict[str, Any] = {"gate": "main", "commit": commit_of(7), "change": 412, "judged_at": BEGAN, **gate}
     return GateHistory(
-        gates=2, failed=1, accepted=0, withdrawn=0, undecided=0, needed=20, proven=False, standing=[failed]
+        gates=2,
+        failed=1,
+        accepted=0,
+        withdrawn=0,
+        undecided=0,
+        needed=20,
+        proven=False,
+        standing=[GateRecord(verdict="FAIL", **values)],
+        triages=[msgspec.structs.replace(triage, commit=values["commit"])] if triage else [],
     )
 
 

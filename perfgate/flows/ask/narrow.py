@@ -36,7 +36,7 @@ def narrowed(trend: TrendDocument, causes: Sequence[TrendCause], *, most: int | 
             for cause in causes
         ],
         health=[run for run in trend.health if run.run_id in shown],
-        weeks=[],
+        weeks={},
     )
 
 

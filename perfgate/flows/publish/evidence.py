@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from perfgate.document.decision import ArtifactLink
+from perfgate.document.run import Artifact
 from perfgate.errors import ForgeError
 from perfgate.flows.shared.ci_artifact import newest
 from perfgate.judging.forge.forge import CiEvent, Forge
@@ -16,7 +16,7 @@ _FOLDER = "perfgate-out"
 _PLAIN_PATH = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._/-]*")
 
 
-def evidence_pages(forge: Forge, event: CiEvent, key: str, links: Iterable[ArtifactLink]) -> Mapping[str, str]:
+def evidence_pages(forge: Forge, event: CiEvent, key: str, links: Iterable[Artifact]) -> Mapping[str, str]:
     """The URL of every stored file that has one, by path; empty if the forge lists nothing.
 
     A forge that stores an archive file by file has a URL for each. On the others a flame graph is a separate artifact, which

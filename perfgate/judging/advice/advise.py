@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -24,7 +24,9 @@ _SEVERITIES = {"severe": 0, "warning": 1, "info": 2}
 
 
 def suggestions(run: RunDocument) -> list[Suggestion]:
-    return _ranked([*_on_findings(run), *on_advisories(run)])
+    found = [(step, finding) for step in run.steps for finding in step.findings if finding.rule in RULE_ADVICE]
+    on_findings = (_suggestion(run, step, finding, RULE_ADVICE[finding.rule]) for step, finding in found)
+    return _ranked([*filter(None, on_findings), *on_advisories(run)])
 
 
 def advised(decision: DecisionDocument, base: RunDocument, head: RunDocument) -> DecisionDocument:
@@ -84,15 +86,6 @@ def _rank(suggestion: Suggestion) -> tuple[int, float, int, bool, str, str]:
         suggestion.workload,
         suggestion.rule,
     )
-
-
-def _on_findings(run: RunDocument) -> Iterator[Suggestion]:
-    for step in run.steps:
-        for finding in step.findings:
-            advice = RULE_ADVICE.get(finding.rule)
-            suggestion = _suggestion(run, step, finding, advice) if advice else None
-            if suggestion is not None:
-                yield suggestion
 
 
 def _is_new(suggestion: Suggestion, base: RunDocument) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from perfgate.catalogue.lookup import CHANGE_ADVICE, metric
 from perfgate.catalogue.names import (
@@ -27,27 +28,16 @@ _OTHER_INPUTS = {"shape": "larger-inputs", "dtype": "other-dtype", "layout": "ot
 _SAME = {"other-dtype": {"dropped-precision", "dtype-round-trip"}, "other-layout": {"layout-copy"}}
 
 
-class _Advised(NamedTuple):
-    """A rule with the evidence that triggered it, before it is put into words."""
-
-    rule: str
-    workload: str
-    shape: str
-    op: str = ""
-    line: str | None = None
-    base: float = 0.0
-    head: float = 0.0
-    before: str = ""
-    after: str = ""
+# A rule with the operator that triggered it, before it is put into words.
+_Advised = tuple[str, OperatorDelta]
 
 
 def on_changes(decision: DecisionDocument) -> list[Suggestion]:
-    advice: dict[tuple[str, str], _Advised] = {}
-    for advised in (*_on_comparisons(decision.comparisons), *_on_explanations(decision.explanations)):
-        same = _SAME.get(advised.rule, set())
-        if not any((advised.workload, rule) in advice for rule in same):
-            advice.setdefault((advised.workload, advised.rule), advised)
-    return [_suggestion(advised, decision) for advised in advice.values()]
+    advice: dict[tuple[str, str], OperatorDelta] = {}
+    for rule, delta in (*_on_comparisons(decision.comparisons), *_on_explanations(decision.explanations)):
+        if not any((delta.workload, same) in advice for same in _SAME.get(rule, ())):
+            advice.setdefault((delta.workload, rule), delta)
+    return [_suggestion(rule, delta, decision) for (_, rule), delta in advice.items()]
 
 
 def _on_comparisons(comparisons: Sequence[Comparison]) -> Iterator[_Advised]:
@@ -95,16 +85,16 @@ def _on_explanations(explanations: Sequence[Explanation]) -> Iterator[_Advised]:
         for number, part in enumerate(explained.contributions):
             rule = _rule_of(part, first=number == 0) if part.seconds >= _TELLS * measured > 0 else None
             if rule is not None:
-                yield _Advised(
+                yield (
                     rule,
-                    explained.workload,
-                    explained.shape,
-                    op=(part.function if rule == "slower-python" else None) or part.op,
-                    line=part.line,
-                    base=part.base_count or 0.0,
-                    head=part.head_count or 0.0,
-                    before=part.base_inputs or "?",
-                    after=part.head_inputs or "?",
+                    msgspec.structs.replace(
+                        part,
+                        workload=explained.workload,
+                        shape=explained.shape,
+                        op=(part.function if rule == "slower-python" else None) or part.op,
+                        base_inputs=part.base_inputs or "?",
+                        head_inputs=part.head_inputs or "?",
+                    ),
                 )
 
 
@@ -139,31 +129,36 @@ def _located(rises: Sequence[Part]) -> Part | None:
 
 
 def _of(comparison: Comparison, rule: str, part: Part | None) -> _Advised:
-    if part is None:
-        # The operator is unknown, so the counts are those of the whole call.
-        before, after = comparison.base or 0.0, comparison.head or 0.0
-        return _Advised(rule, comparison.workload, comparison.shape, base=before, head=after)
-    return _Advised(rule, comparison.workload, comparison.shape, part.name, part.line, part.base, part.head)
+    # Of an unknown operator the counts are those of the whole call.
+    counted = part or Part(base=comparison.base or 0.0, head=comparison.head or 0.0)
+    return rule, OperatorDelta(
+        workload=comparison.workload,
+        shape=comparison.shape,
+        op=counted.name,
+        line=counted.line,
+        base_count=counted.base,
+        head_count=counted.head,
+    )
 
 
-def _suggestion(advised: _Advised, decision: DecisionDocument) -> Suggestion:
-    advice = CHANGE_ADVICE[advised.rule]
+def _suggestion(rule: str, advised: OperatorDelta, decision: DecisionDocument) -> Suggestion:
+    advice = CHANGE_ADVICE[rule]
     seconds, gain = _share_of_call(advised, decision)
-    counts = {"base": advised.base, "head": advised.head}
+    counts = {"base": advised.base_count or 0.0, "head": advised.head_count or 0.0}
     evidence: dict[str, Evidence] = {
         side: int(count) if float(count).is_integer() else count for side, count in counts.items()
     }
     if advised.op:
         evidence["op"] = advised.op
-    if advised.before or advised.after:
-        evidence.update(before=advised.before, after=advised.after)
+    if advised.base_inputs and advised.head_inputs:
+        evidence.update(before=advised.base_inputs, after=advised.head_inputs)
     if seconds:
         evidence["more seconds a call"] = seconds
     return Suggestion(
-        rule=advised.rule,
+        rule=rule,
         workload=advised.workload,
         shape=advised.shape,
-        message=message_from(f"advice.{advised.rule}", {"op": Message("advice.an-operator"), **evidence}),
+        message=message_from(f"advice.{rule}", {"op": Message("advice.an-operator"), **evidence}),
         severity="warning",
         line=advised.line,
         evidence=evidence,
@@ -174,10 +169,10 @@ def _suggestion(advised: _Advised, decision: DecisionDocument) -> Suggestion:
     )
 
 
-def _share_of_call(advised: _Advised, decision: DecisionDocument) -> tuple[float, Gain | None]:
+def _share_of_call(advised: OperatorDelta, decision: DecisionDocument) -> tuple[float, Gain | None]:
     """The seconds that the operator, or everything on its line, adds to a slower call, and the gain from undoing it."""
     for explained in decision.explanations:
-        if explained.place != (advised.workload, advised.shape) or not explained.metric:
+        if explained.place != advised.place or not explained.metric:
             continue
         key = (explained.workload, explained.shape, explained.metric, "paired")
         paired = (c for c in decision.comparisons if (c.workload, c.shape, c.metric, c.method) == key)
@@ -194,7 +189,7 @@ def at_most(share: float) -> Gain | None:
     return Gain(kind="estimated", speedup=1 / (1 - share), share=share)
 
 
-def _seconds(advised: _Advised, contributions: Sequence[OperatorDelta]) -> float:
+def _seconds(advised: OperatorDelta, contributions: Sequence[OperatorDelta]) -> float:
     def is_of(part: OperatorDelta) -> bool:
         if advised.line is not None and part.line is not None:
             return part.line == advised.line

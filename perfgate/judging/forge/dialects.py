@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from perfgate.errors import ForgeSettingError
 from perfgate.judging.forge.forge import CiEvent, Comment, CommitStatus
-from perfgate.judging.forge.http import ForgeSession, Ignored
+from perfgate.judging.forge.http import ForgeSession
 from perfgate.judging.forge.payloads import PostedComment, User
 
 
@@ -59,7 +59,7 @@ class DialectForge:
         if status.url:
             body["target_url"] = status.url
         path = f"{self._path}/statuses/{quote(status.sha, safe='')}"
-        self._session.send("POST", path, body, Ignored, expect=201, repeatable=True)
+        self._session.send("POST", path, body, dict, expect=201, repeatable=True)
 
     @cached_property
     def _login(self) -> str:

@@ -61,10 +61,6 @@ class HttpAnswer:
     location: str = ""
 
 
-class Ignored(msgspec.Struct):
-    """An answer with an ignored body; only the status counts."""
-
-
 class _Request(NamedTuple):
     """A request to send. ``where`` names it in errors; ``repeatable`` means idempotent."""
 
@@ -292,11 +288,15 @@ class ForgeSession:
         moved = self._auth.scrub(response.headers.get("Location", ""))
         text = "".join(c if c.isprintable() else " " for c in body[:2000].decode(errors="replace"))
         words = self._auth.scrub(" ".join(text.split())[:300])
-        raise kind(
-            "{where}: {why}",
-            where=self._auth.scrub(request.where),
-            why=_moved(status, moved) if 300 <= status < 400 else _explain(status, words, self._rights),
-        )
+        why = _explain(status, words, self._rights)
+        if 300 <= status < 400:
+            why = Activity(
+                "HTTP {status}, a redirect to {address}, is not followed, because the token would go along; was the "
+                "repository renamed, or is the API address wrong?",
+                status=status,
+                address=shown(moved),
+            )
+        raise kind("{where}: {why}", where=self._auth.scrub(request.where), why=why)
 
     def _decode(self, body: bytes, kind: type[T], path: str, field: str | None = None) -> T:
         try:
@@ -323,15 +323,6 @@ def _bounded(body: Mapping[str, Any], path: str) -> bytes:
             most_bytes=MAX_REQUEST_BYTES,
         )
     return data
-
-
-def _moved(status: int, address: str) -> Activity:
-    return Activity(
-        "HTTP {status}, a redirect to {address}, is not followed, because the token would go along; was the repository "
-        "renamed, or is the API address wrong?",
-        status=status,
-        address=shown(address),
-    )
 
 
 def _explain(status: int, words: str, rights: str) -> Activity:

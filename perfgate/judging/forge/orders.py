@@ -119,7 +119,7 @@ class OrderForge(Protocol):
 
 @runtime_checkable
 class CommentForge(Protocol):
-    """The additional operation of a forge whose job knows the place of a comment alone."""
+    """The additional operation of a forge with jobs that know only the place of a comment."""
 
     def ordered_comment(self, place: CommentPlace) -> CommentEvent | None:
         """The comment as it is now; None if it was deleted."""
@@ -128,7 +128,7 @@ class CommentForge(Protocol):
 
 @runtime_checkable
 class PipelineForge(Protocol):
-    """The additional operation of a forge whose job for a comment cannot measure: its pipeline has the main branch's rights."""
+    """The additional operation of a forge that must not measure in the job of a comment, which has the main branch's rights."""
 
     def start_pipeline(self, branch: str, variables: Mapping[str, str]) -> str:
         """Start a pipeline of a branch with these variables, and return its page. Raises ForgeError if the forge refuses."""
@@ -199,7 +199,7 @@ def _bisect_order(head: str | None, rest: Sequence[str]) -> BisectOrder:
 def _without_end(words: list[str]) -> tuple[list[str], date | None]:
     """The words of an acceptance without ``until DATE`` at their end, and the date.
 
-    Raises OrderDateError for another word there: who writes "until Friday" means no acceptance for ever.
+    Raises OrderDateError for another word there: "until Friday" means no acceptance for ever.
     """
     if len(words) < 2 or words[-2].lower() != "until":
         return words, None

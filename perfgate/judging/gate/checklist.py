@@ -6,13 +6,13 @@ A difference is shown only for numbers measured side by side, in pairs or in tur
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable
 
 import msgspec
 
 from perfgate.catalogue.lookup import LIMITS, METRICS, judged_by
 from perfgate.catalogue.names import BATCH_KNEE
+from perfgate.catalogue.records import JudgedValue
 from perfgate.document.decision import Comparison, Invalid, Policy, StepComparison
 from perfgate.document.message import Message
 from perfgate.document.run import Value
@@ -41,7 +41,8 @@ def compare_checklist(
     decided = list(comparisons)
     paired = {(c.workload, c.shape, c.metric): c for c in decided if c.method in ("paired", "repeated")}
     before, after = evidence.base.leading, evidence.head.leading
-    bounds = _bounds(decided, policy)
+    budgets = {(c.metric, c.workload, c.shape): c for c in decided if c.method == "budget" and c.base is not None}
+    limits = _limits(policy)
     rows = []
     for number in sorted({**before, **after}, key=lambda number: number.step):
         row = _as_measured(number, before.get(number), after.get(number))
@@ -49,7 +50,8 @@ def compare_checklist(
         if pairs is not None and pairs.outcome != "not_comparable":
             row = _from_comparison(row, pairs)
         elif METRICS[number.metric].kind == "exact":
-            row = _from_counts(row)
+            if row.base is not None and row.head is not None:
+                row = msgspec.structs.replace(row, method="exact", delta=relative_change(row.base, row.head))
         elif (number.workload, number.shape) in set_aside:
             pass
         elif number.metric == BATCH_KNEE:
@@ -57,7 +59,7 @@ def compare_checklist(
         elif not isinstance(found := evidence.numbers.get(number), Message) and found.differences.size > 1:
             row = _from_turns(row, found, policy)
         if row.base is not None or row.head is not None:
-            rows.append(_with_bound(row, bounds))
+            rows.append(_with_bound(row, budgets.get((row.metric, row.workload, row.shape)), limits.get(row.metric)))
     return _with_leading(rows)
 
 
@@ -94,12 +96,6 @@ def _as_measured(number: ChecklistNumber, before: Value | None, after: Value | N
         base=None if base is None else rounded(base),
         head=None if head is None else rounded(head),
     )
-
-
-def _from_counts(row: StepComparison) -> StepComparison:
-    if row.base is None or row.head is None:
-        return row
-    return msgspec.structs.replace(row, method="exact", delta=relative_change(row.base, row.head))
 
 
 def _from_turns(row: StepComparison, number: PairedEffect, policy: Policy) -> StepComparison:
@@ -165,29 +161,22 @@ def _from_comparison(row: StepComparison, pairs: Comparison) -> StepComparison:
     )
 
 
-class _Bound(NamedTuple):
-    bound: float
-    at_most: bool
-    labels: Mapping[str, str] = {}
-
-
-def _bounds(comparisons: Iterable[Comparison], policy: Policy) -> dict[tuple[str, ...], _Bound]:
-    """The bound of each number: a budget by metric and place, or a limit of the checklist by metric alone."""
-    bounds: dict[tuple[str, ...], _Bound] = {}
+def _limits(policy: Policy) -> dict[str, tuple[float, JudgedValue]]:
+    """The limit of the checklist on each metric, and the value that it bounds."""
+    limits: dict[str, tuple[float, JudgedValue]] = {}
     # If several limits bound a number, the table shows the one that gates, else the one that warns.
     by_severity = [name for end in (".info", ".severe", ".warning") for name in LIMITS if name.endswith(end)]
     for name in (*by_severity, *policy.limits):
         if (judged := judged_by(name)) is not None:
-            number = policy.limits.get(name, float(LIMITS[name].default))
-            bounds[(judged.metric,)] = _Bound(number, judged.at_most, judged.labels)
-    for c in comparisons:
-        if c.method == "budget" and c.base is not None:
-            bounds[c.metric, c.workload, c.shape] = _Bound(c.base, c.better == "lower")
-    return bounds
+            limits[judged.metric] = policy.limits.get(name, float(LIMITS[name].default)), judged
+    return limits
 
 
-def _with_bound(row: StepComparison, bounds: Mapping[tuple[str, ...], _Bound]) -> StepComparison:
-    bound = bounds.get((row.metric, row.workload, row.shape)) or bounds.get((row.metric,))
-    if bound is None or not bound.labels.items() <= row.labels.items():
+def _with_bound(
+    row: StepComparison, budget: Comparison | None, limit: tuple[float, JudgedValue] | None
+) -> StepComparison:
+    if budget is not None:
+        return msgspec.structs.replace(row, bound=budget.base, at_most=budget.better == "lower")
+    if limit is None or not limit[1].labels.items() <= row.labels.items():
         return row
-    return msgspec.structs.replace(row, bound=bound.bound, at_most=bound.at_most)
+    return msgspec.structs.replace(row, bound=limit[0], at_most=limit[1].at_most)

@@ -157,7 +157,7 @@ class _Shape:
             parts.append(self._of_outside(outside, before=float(np.median(around)) if around else None))
         parts = _without_profiler(parts, measured, at_most=self._cost_of_an_event(pairs, clocked))
         large = [part for part in parts if abs(part.seconds) >= abs(measured) * MIN_PART]
-        # Operators whose exact count changed; others only do work for these.
+        # Operators with a changed exact count; others only do work for these.
         sign = 1 if measured > 0 else -1
         counted = {
             part.name

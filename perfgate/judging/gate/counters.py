@@ -292,17 +292,16 @@ def _by_op(counters: CounterSet) -> dict[str, OpCount]:
 
 def _sites(counters: CounterSet, metric: str) -> dict[str, list[CounterSite]]:
     sites: dict[str, list[CounterSite]] = {}
-    for site in counters.sites or _sites_of_ops(counters.ops):
+    # A document may hold for its operators only their counts and the line that runs each most often.
+    of_ops = (
+        CounterSite(metric=FRAMEWORK_OPS, name=op.op, count=op.count, line=op.line)
+        for op in counters.ops
+        if not op.view
+    )
+    for site in counters.sites or of_ops:
         if site.metric == metric:
             sites.setdefault(site.name, []).append(site)
     return sites
-
-
-def _sites_of_ops(ops: Iterable[OpCount]) -> Iterator[CounterSite]:
-    """A document may hold for its operators only their counts and the line that runs each most often."""
-    for op in ops:
-        if not op.view:
-            yield CounterSite(metric=FRAMEWORK_OPS, name=op.op, count=op.count, line=op.line)
 
 
 def _total(sites: Iterable[CounterSite]) -> int:

@@ -15,7 +15,6 @@ from perfgate.catalogue.lookup import CARDS, MUST_DECIDE
 from perfgate.document.budget import judges_subroutines
 from perfgate.document.decision import (
     RULE_METHODS,
-    ArtifactLink,
     Comparing,
     Comparison,
     DecisionDocument,
@@ -33,7 +32,7 @@ from perfgate.document.decision import (
 from perfgate.document.files import content_sha256, read_decision, read_run
 from perfgate.document.history import History, read_history
 from perfgate.document.message import Message
-from perfgate.document.run import FROM_PROFILE, ErrorDetail, RunDocument, Side, Source
+from perfgate.document.run import FROM_PROFILE, Artifact, ErrorDetail, RunDocument, Side, Source
 from perfgate.document.testbed import Environment
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.causes import with_causes
@@ -154,7 +153,13 @@ def decide(
             missing,
             comparing,
             not_timed=not_timed,
-            uncounted=_uncounted(base, head),
+            # Why nothing was counted in a recording, by side.
+            uncounted=[
+                Message("verdict.about", {"place": side, "what": note})
+                for side, run in (("head", head), ("base", base))
+                for note in run.warnings
+                if note.code == "notes.nothing-counted"
+            ],
         )
     )
     waited = waited_share(columns for run in (base, head) for r in run.replicates for _, columns in r.lanes)
@@ -219,6 +224,9 @@ def _document(
     failures: list[Failure],
 ) -> DecisionDocument:
     """The decision about a single run without a base."""
+    commit = head.source.commit
+    under_review = head.session.ci.head_sha if head.session.ci and commit else None
+    reviewed = under_review if under_review != commit else None
     return DecisionDocument(
         perfgate_version=__version__,
         project=head.project,
@@ -226,7 +234,7 @@ def _document(
         verdict=verdict,
         reasons=reasons,
         base=SideSummary(),
-        head=msgspec.structs.replace(side_of(head.source, sha256=content_sha256(head)), reviewed=_reviewed(head)),
+        head=msgspec.structs.replace(side_of(head.source, sha256=content_sha256(head)), reviewed=reviewed),
         device=head.testbed.comparable.get("device.name", head.testbed.device_kind),
         policy=policy,
         procedure=Procedure(name=PROCEDURE_ALONE, version=1, seed=head.session.seed, quantiles=[]),
@@ -452,25 +460,10 @@ def _warnings(base: RunDocument, head: RunDocument) -> list[Message]:
     ]
 
 
-def _uncounted(base: RunDocument, head: RunDocument) -> list[Message]:
-    """Why nothing was counted in a recording, by side."""
-    return [
-        Message("verdict.about", {"place": side, "what": note})
-        for side, run in (("head", head), ("base", base))
-        for note in run.warnings
-        if note.code == "notes.nothing-counted"
-    ]
-
-
 def side_of(source: Source, chosen_because: Message | None = None, *, sha256: str | None = None) -> SideSummary:
     """One side of a decision; ``sha256`` is that of the run document's content, if it was measured."""
     side = msgspec.convert(source, SideSummary, from_attributes=True)
     return msgspec.structs.replace(side, chosen_because=chosen_because, sha256=sha256)
-
-
-def _reviewed(head: RunDocument) -> str | None:
-    measured, commit = head.source.commit, head.session.ci.head_sha if head.session.ci else None
-    return commit if measured and commit != measured else None
 
 
 def _failures(run: RunDocument, side: Side, deciding: Set[int]) -> list[Failure]:
@@ -488,11 +481,9 @@ def _failures(run: RunDocument, side: Side, deciding: Set[int]) -> list[Failure]
     return [Failure(side=side, workload=workload, what=what, error=error) for workload, what, error in errors]
 
 
-def _links(run: RunDocument, side: Side) -> list[ArtifactLink]:
-    return [
-        ArtifactLink(side=side, kind=artifact.kind, path=f"{side}/{artifact.path}", bytes=artifact.bytes)
-        for artifact in run.artifacts
-    ]
+def _links(run: RunDocument, side: Side) -> list[Artifact]:
+    """The kept files of a side, by their paths in the check folder."""
+    return [msgspec.structs.replace(file, path=f"{side}/{file.path}") for file in run.artifacts]
 
 
 def _duration(head: RunDocument) -> float:

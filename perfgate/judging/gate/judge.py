@@ -102,6 +102,8 @@ def judge(tested: Tested, errors: Errors, *, p_adjusted: float | None, tests: in
         return msgspec.structs.replace(compared, reason=Message(code))
     bounds = interval(worse, errors)
     tolerated = math.log1p(tested.tolerance)
+    # The few pairs of base against base are a rough estimate of their spread.
+    floor_doubt = 1 + FLOOR_DOUBT / math.sqrt(max(1, tested.floor.pairs)) if tested.floor else 1.0
     # Answered for the margin ``sought`` or, if that is inconclusive, for the sufficient one.
     for margin in tested.margins:
         outcome = answer(worse, Limits(tolerated, math.log1p(margin)), errors, p_adjusted=p_adjusted)
@@ -109,7 +111,7 @@ def judge(tested: Tested, errors: Errors, *, p_adjusted: float | None, tests: in
         if outcome == "inconclusive":
             needed = math.ceil(pairs_to_decide(worse, excluded=math.log1p(margin)) * pairs / worse.size)
             reason = _undecided_because(bounds, margin, pairs=pairs)
-        elif outcome == "unchanged" and tested.floor and _is_above(tested.floor, margin):
+        elif outcome == "unchanged" and tested.floor and tested.floor.floor > margin * floor_doubt:
             # A limit below the noise floor is not a limit this job can judge by.
             outcome, floor = "inconclusive", tested.floor.floor
             needed = min(MOST_PAIRS, math.ceil(pairs * (floor / margin) ** 2)) if margin > 0 else MOST_PAIRS
@@ -147,8 +149,3 @@ def _undecided_because(bounds: Interval | None, margin: float, *, pairs: int) ->
         values = {"bound": rounded(change_of(bounds.high)), "confidence": rounded((1 + bounds.confidence) / 2)}
         shown = Message("gate.upper-bound", values)
     return Message("gate.slowdown-possible", {"size": rounded(margin), "shown": shown})
-
-
-def _is_above(floor: NoiseFloor, limit: float) -> bool:
-    """Whether base against base certainly spreads too much for a limit; its few pairs are a rough estimate."""
-    return floor.floor > limit * (1 + FLOOR_DOUBT / math.sqrt(max(1, floor.pairs)))

@@ -64,7 +64,7 @@ class _Cell(NamedTuple):
 def compare_operators(evidence: Evidence, *, invalid: Iterable[Invalid] = ()) -> list[OperatorDelta]:
     """Test every operator that both sides run equally often in enough pairs; those that lost most seconds come first.
 
-    Shapes whose times are ``invalid`` are left out. An operator that one side runs more often is left to the exact counters,
+    Shapes with ``invalid`` times are left out. An operator that one side runs more often is left to the exact counters,
     and its cost to the explanation. An operator is named if its change is above ``SMALLEST_CHANGE`` and its
     false-discovery-adjusted p-value, over all operators of all shapes, at most ``FALSE_DISCOVERIES``: the false-discovery rate
     is at most that among those named slower, and among those named faster.

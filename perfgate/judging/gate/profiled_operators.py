@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from perfgate.document.explanation import OperatorDelta, PartKind
 from perfgate.document.profile import JobProfile, ProfiledOperator
@@ -30,36 +29,15 @@ COLLECTIVE = "c10d::"
 _Key = tuple[str, str, str]
 
 
-class OperatorGrowth(NamedTuple):
-    """An operator that takes ``seconds`` longer in a unit; base's calls are scaled to as many batches as head's."""
-
-    operator: ProfiledOperator
-    base_calls: float
-    seconds: float
-    line: str | None
-
-    @property
-    def function(self) -> tuple[str, str]:
-        return self.operator.line.rpartition(":")[0], self.operator.function
-
-    def contribution(self, line: str | None = None) -> OperatorDelta:
-        kind: PartKind = "slower"
-        if not self.base_calls:
-            kind = "added"
-        elif self.operator.calls > (1 + _SAME_COUNT) * self.base_calls:
-            kind = "more"
-        return OperatorDelta(
-            op=self.operator.name,
-            kind=kind,
-            seconds=rounded(self.seconds),
-            base_count=None if kind == "slower" else rounded(self.base_calls),
-            head_count=None if kind == "slower" else rounded(self.operator.calls),
-            line=line or self.line,
-        )
+# An operator of the head, and how much longer it takes in a unit.
+GrownOperator = tuple[ProfiledOperator, OperatorDelta]
 
 
-def grown_operators(base: JobProfile, head: JobProfile, changes: Sequence[CodeChange]) -> list[OperatorGrowth]:
-    """The operators that take longer beyond the spread of their calls, most first; between equals those of the change."""
+def grown_operators(base: JobProfile, head: JobProfile, changes: Sequence[CodeChange]) -> list[GrownOperator]:
+    """The operators that take longer beyond the spread of their calls, most first; between equals those of the change.
+
+    Base's calls are scaled to as many batches as head's.
+    """
     if not base.operator_units or not head.operator_units:
         return []
     before, after = _by_key(base.operators), _by_key(head.operators)
@@ -75,10 +53,24 @@ def grown_operators(base: JobProfile, head: JobProfile, changes: Sequence[CodeCh
         whole = base.seconds if operator.on_device else min(base.cpu, base.seconds)
         counts = operator.calls * head.operator_units >= _FEWEST_CALLS and seconds >= _LEAST_SHARE * whole
         if counts and seconds > (_SURE_OF_CHANGED if is_changed else _SURE) * error:
-            grown.append((is_changed, OperatorGrowth(operator, old.calls * pace if old else 0.0, seconds, line)))
-    most = max((growth.seconds for _, growth in grown), default=0.0)
+            base_calls = old.calls * pace if old else 0.0
+            kind: PartKind = "slower"
+            if not base_calls:
+                kind = "added"
+            elif operator.calls > (1 + _SAME_COUNT) * base_calls:
+                kind = "more"
+            delta = OperatorDelta(
+                op=operator.name,
+                kind=kind,
+                seconds=rounded(seconds),
+                base_count=None if kind == "slower" else rounded(base_calls),
+                head_count=None if kind == "slower" else rounded(operator.calls),
+                line=line,
+            )
+            grown.append((is_changed, (operator, delta)))
+    most = max((delta.seconds for _, (_, delta) in grown), default=0.0)
     # Half of the largest is considered equal: a trace is of one turn.
-    grown.sort(key=lambda entry: (not (entry[0] and entry[1].seconds >= most / 2), -entry[1].seconds))
+    grown.sort(key=lambda entry: (not (entry[0] and entry[1][1].seconds >= most / 2), -entry[1][1].seconds))
     return [growth for _, growth in grown]
 
 

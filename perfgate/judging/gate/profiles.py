@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from perfgate.document.decision import SIDE_BY_SIDE, Comparison
 from perfgate.document.explanation import Explanation, OperatorDelta
 from perfgate.document.message import Message
@@ -19,7 +21,7 @@ from perfgate.judging.gate.changed_code import ChangedCode
 from perfgate.judging.gate.comparison import rounded
 from perfgate.judging.gate.contributions import EXPLAINS
 from perfgate.judging.gate.evidence import Evidence
-from perfgate.judging.gate.profiled_operators import OperatorGrowth, grown_operators
+from perfgate.judging.gate.profiled_operators import GrownOperator, grown_operators
 
 # A function is believed to take longer if its growth is so many standard errors of its samples: with hundreds of functions
 # chance names one in a hundred profiles.
@@ -110,23 +112,27 @@ def _explain(base: JobProfile, head: JobProfile, changes: Sequence[CodeChange]) 
     ]
 
 
-def _parts(functions: Sequence[_Growth], operators: Sequence[OperatorGrowth]) -> list[OperatorDelta]:
+def _parts(functions: Sequence[_Growth], operators: Sequence[GrownOperator]) -> list[OperatorDelta]:
     """The functions that take longer, each with its slower operators; else the operators, of whatever function.
 
     Operators of a device come first: the function that waits for the device takes longer too, and is not to blame.
     """
-    total = math.fsum(growth.seconds for growth in operators)
-    leading = [growth for growth in operators if growth.seconds >= EXPLAINS * total]
-    on_device = [growth.contribution() for growth in leading if growth.operator.on_device]
+    total = math.fsum(delta.seconds for _, delta in operators)
+    leading = [(operator, delta) for operator, delta in operators if delta.seconds >= EXPLAINS * total]
+    on_device = [delta for operator, delta in leading if operator.on_device]
     if not functions or on_device:
-        return (on_device or [growth.contribution() for growth in leading])[:_MOST_FUNCTIONS]
+        return (on_device or [delta for _, delta in leading])[:_MOST_FUNCTIONS]
     parts = []
     for function, seconds, line in functions:
         name = function[1]
         parts.append(OperatorDelta(op=name, kind="slower", seconds=rounded(seconds), function=name, line=line))
-        called = [growth for growth in operators if growth.function == function]
-        of_function = math.fsum(growth.seconds for growth in called)
-        parts += [growth.contribution(line) for growth in called if growth.seconds >= EXPLAINS * of_function]
+        called = [delta for op, delta in operators if (op.line.rpartition(":")[0], op.function) == function]
+        of_function = math.fsum(delta.seconds for delta in called)
+        parts += [
+            msgspec.structs.replace(delta, line=line or delta.line)
+            for delta in called
+            if delta.seconds >= EXPLAINS * of_function
+        ]
     return parts
 
 
@@ -167,7 +173,7 @@ def _is_changed(lines: Iterable[ProfiledLine], changes: Iterable[CodeChange]) ->
 
 
 def _line(base: Sequence[ProfiledLine], head: Sequence[ProfiledLine], stretch: float) -> str:
-    """The line whose text lost most time."""
+    """The line with the text that lost most time."""
     before: dict[str, _Time] = {}
     for line in base:
         before[line.code] = _sum([line], before.get(line.code, _Time()))

@@ -121,6 +121,11 @@ def compare_counts(
         total = [sum(side.values()) for side in (before[0], after[0])]
         tolerated = configured_tolerance(policy, name, *place) or 0.0
         has_grown = total[1] > total[0] * (1 + tolerated)
+        parts: list[Part] = []
+        if name == RANKS_OPERATORS:
+            parts = _operator_parts(sides)
+        elif name in (RANKS_COLLECTIVES, RANKS_SYNCS):  # for elements the sum is enough
+            parts = _differing(before[0], after[0])
         yield comparison(
             place,
             name,
@@ -133,9 +138,7 @@ def compare_counts(
             tolerance=tolerated,
             parts=[
                 msgspec.structs.replace(part, line=lines.get(part.name) if part.head > part.base else None)
-                for part in (
-                    _operator_parts(sides) if name == RANKS_OPERATORS else _parts_of(name, before[0], after[0])
-                )
+                for part in parts
             ],
         )
     for name, of in ((RANKS_EXPOSED, _exposed), (RANKS_SKEW, _skew)):
@@ -158,11 +161,6 @@ def _unsteady(
             delta=relative_change(*usual),
             reason=Message("gate.starts-disagree"),
         )
-
-
-def _parts_of(name: str, base: _Counts, head: _Counts) -> list[Part]:
-    """The parts of a count of calls, by name; a count of elements has none, as its sum is enough."""
-    return _differing(base, head) if name in (RANKS_COLLECTIVES, RANKS_SYNCS) else []
 
 
 def _differing(base: _Counts, head: _Counts) -> list[Part]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from functools import cached_property
 
 import msgspec
@@ -107,7 +107,10 @@ class _Regressions:
         members: dict[tuple[object, ...], list[Comparison]] = {}
         for comparison in regressed:
             members.setdefault(self._key(comparison), []).append(comparison)
-        groups = [_Group(self._causes(comparisons), comparisons) for comparisons in members.values()]
+        groups = []
+        for comparisons in members.values():
+            numbers = sorted({c.cause for c in comparisons if c.cause is not None})
+            groups.append(_Group({number: decision.causes[number] for number in numbers}, comparisons))
         self._groups = sorted(groups, key=self._order)
         self._slower = Counter(place for group in groups if group.slower for place in group.places)
         self._timed = Counter(place for group in groups if group.slower or group.more_time for place in group.places)
@@ -123,10 +126,6 @@ class _Regressions:
         if _is_timed(comparison):
             return "time", comparison.workload, comparison.shape
         return comparison.method, comparison.metric, comparison.limit
-
-    def _causes(self, comparisons: Iterable[Comparison]) -> dict[int, Cause]:
-        numbers = sorted({c.cause for c in comparisons if c.cause is not None})
-        return {number: self._decision.causes[number] for number in numbers}
 
     def _order(self, group: _Group) -> tuple[float, ...]:
         return (

@@ -123,13 +123,10 @@ class _WorkloadEvidence:
         }
         # Main's newest stored run that measured this workload by the file that both sides were measured by.
         files = {record.sha256 for record in self._records.values() if record}
-        stored = (RunIndex(run) for run in required.stored if self._is_measured_by(run, files))
-        self._stored = next(stored, None)
+        stored = ((run, _record(run, name)) for run in ([] if self._recorded else required.stored))
+        alike = (run for run, record in stored if record and not record.error and {record.sha256} == files)
+        self._stored = next(map(RunIndex, alike), None)
         self._stored_record = _record(self._stored.run, name) if self._stored else None
-
-    def _is_measured_by(self, run: RunDocument, files: set[str]) -> bool:
-        record = _record(run, self._name)
-        return not self._recorded and record is not None and record.error is None and {record.sha256} == files
 
     def missing(self, *, timed: bool) -> list[Missing]:
         name = self._name

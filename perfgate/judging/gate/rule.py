@@ -39,8 +39,8 @@ LEANING = 0.5
 # So few pairs reach no level in use (8 pairs at best 1/256; the level of a look is 0.0016).
 FEWEST_TO_ALARM = 10
 # Successive pairs may be correlated, by their server or by other processes. Fewer than a dozen are too few to estimate the
-# correlation, so neighbours are assumed to be correlated by this much. More is never assumed for "unchanged", whose error is
-# larger: nothing would be decided then.
+# correlation, so neighbours are assumed to be correlated by this much. More is never assumed for "unchanged" with its
+# larger error: nothing would be decided then.
 ASSUMED_ALIKE = 0.65
 FEWEST_TO_TELL = 12
 MOST_ALIKE = 0.75

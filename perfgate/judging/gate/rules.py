@@ -220,7 +220,7 @@ def bounded_metrics(policy: Policy) -> set[str]:
 
 
 def deciding_steps(policy: Policy) -> frozenset[int]:
-    """The steps whose failure is one of the whole job: the first ones, and those with a rule about them. The others inform."""
+    """The steps that fail the whole job: the first ones, and those with a rule about them. The others inform."""
     return DECIDING_STEPS.union(measuring_step(name) for name in (*bounded_metrics(policy), *repeated_metrics(policy)))
 
 

@@ -21,6 +21,11 @@ from perfgate.judging.gate.stored import LEVEL, MIN_RUNS, prediction_interval
 def beside_level(series: TrendSeries, value: float | None, level: Sequence[float]) -> BesideLevel:
     """A number of a run beside the level that the run is on; ``level`` are its versions without the run's own."""
     interval = prediction_interval(level, series.metric)
+    position: Position = "unknown"
+    if value is not None and interval is not None:
+        position = "below" if value < interval[0] else "above" if value > interval[1] else "inside"
+    elif value is not None and len(level) >= MIN_RUNS:
+        position = "no_spread"
     return BesideLevel(
         series=series,
         value=value,
@@ -28,7 +33,7 @@ def beside_level(series: TrendSeries, value: float | None, level: Sequence[float
         typical=rounded(median(level, series.metric)) if level else None,
         interval=interval,
         confidence=rounded(2 * LEVEL - 1) if interval else None,
-        position=_within(value, interval, len(level)),
+        position=position,
     )
 
 
@@ -43,9 +48,3 @@ def run_to_run(series: TrendSeries, before: float | None, value: float | None, l
     if known and level and series.kind == "exact":
         position = "same" if before == value else "differs"
     return msgspec.structs.replace(placed, before=before, position=position)
-
-
-def _within(value: float | None, interval: tuple[float, float] | None, versions: int) -> Position:
-    if value is None or interval is None:
-        return "no_spread" if value is not None and versions >= MIN_RUNS else "unknown"
-    return "below" if value < interval[0] else "above" if value > interval[1] else "inside"

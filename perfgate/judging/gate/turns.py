@@ -106,9 +106,9 @@ def compare_turns(
         trusted = numbers.get(record.name, TrustedNumbers(record.numbers))
         job = msgspec.structs.replace(record, numbers=trusted.numbers)
         measured = quads_of(evidence, job.name)
-        different = _other_work(ShapePlace(job.name, ""), measured)
-        rows += different or _other_output(ShapePlace(job.name, ""), measured, policy)
         place = ShapePlace(job.name, "")
+        different = _other_work(place, measured)
+        rows += different or _other_output(place, measured, policy)
         if (compared := compare_answers(*evidence.turns(job.name))) is not None:
             answers[place] = compared
         if not different:
@@ -118,8 +118,10 @@ def compare_turns(
                 for cell in _cells(job, number, measured, policy)
             ]
             cells += _halves(job, measured)
-            cells += _stall_cells(job, measured, policy)
-        rows += compare_counters_of_servers(ShapePlace(job.name, ""), *turns_of(measured.values()))
+            stalls = stalls_of(place, measured, policy) if job.kind == "server" else None
+            if stalls is not None:
+                cells.append(_Cell(stalls, "1", looks_of(job.kind, job.fits), parts=[], only_worse=True))
+        rows += compare_counters_of_servers(place, *turns_of(measured.values()))
         if job.kind == "command":
             of_stacks = evidence.head.run.session.command == "upgrade"
             rows += compare_lines(place, *evidence.turns(job.name), policy, of_stacks=of_stacks)
@@ -165,12 +167,6 @@ def _cells(job: JobRecord, number: JobNumber, measured: Mapping[int, Quad], poli
     is_tail = number.metric == TTFT_P99 and not number.gating
     looks = looks_of(job.kind, job.fits)
     yield _Cell(tested, number.unit, looks, _parts(number.metric, quads_of_job), only_worse=is_tail)
-
-
-def _stall_cells(job: JobRecord, measured: Mapping[int, Quad], policy: Policy) -> Iterator[_Cell]:
-    tested = stalls_of(ShapePlace(job.name, ""), measured, policy) if job.kind == "server" else None
-    if tested is not None:
-        yield _Cell(tested, "1", looks_of(job.kind, job.fits), parts=[], only_worse=True)
 
 
 def _halves(job: JobRecord, measured: Mapping[int, Quad]) -> Iterator[_Cell]:

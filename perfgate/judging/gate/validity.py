@@ -98,7 +98,9 @@ def misconduct(evidence: Evidence) -> Iterator[Invalid]:
     for side, run in sides:
         for replicate in run.replicates:
             yield from _more_cpus(replicate, side)
-            yield from _stopped(replicate, side)
+            if replicate.settings.get(STOPPED, "0") != "0":
+                message = Message("gate.was-stopped", {"side": side, "pair": replicate.pair})
+                yield from _every_shape(replicate, "stopped", message)
     for pairs in evidence.pairs.values():
         yield from _changed_settings(pairs)
         yield from _out_of_turn(pairs)
@@ -158,12 +160,6 @@ def _more_cpus(replicate: Replicate, side: str) -> Iterator[Invalid]:
             "granted": granted,
         }
         yield from _every_shape(replicate, "worker_changed", Message("gate.too-many-cpus", values))
-
-
-def _stopped(replicate: Replicate, side: str) -> Iterator[Invalid]:
-    if replicate.settings.get(STOPPED, "0") != "0":
-        message = Message("gate.was-stopped", {"side": side, "pair": replicate.pair})
-        yield from _every_shape(replicate, "stopped", message)
 
 
 def _changed_settings(pairs: list[Pair]) -> Iterator[Invalid]:

@@ -18,7 +18,6 @@ from urllib.parse import quote
 import msgspec
 
 from perfgate.document.kept import MAX_SET_BYTES, ArtifactSet, KeptLink, parse_set
-from perfgate.document.run import Artifact
 from perfgate.errors import DocumentError, StoreError
 from perfgate.judging.store.layout import project_key
 from perfgate.judging.store.objects import ObjectPlace
@@ -63,7 +62,9 @@ class ArtifactStore:
         sent, sent_bytes = 0, 0
         for number, file in enumerate(artifacts.files, 1):
             path = _file_path(artifacts, file.path)
-            if self._place.size(path) == file.bytes and _is_the_same(file, before):
+            # Under one name and of one size, all but a report page have the same bytes for ever.
+            is_known = file.kind != "report" or (before is not None and before.file(file.path) == file)
+            if is_known and self._place.size(path) == file.bytes:
                 continue
             sending(file.path, number, len(artifacts.files))
             self._place.put(path, folder / file.path)
@@ -132,11 +133,6 @@ class ArtifactStore:
             return parse_set(data, name=self._place.url(path))
         except DocumentError as error:
             raise StoreError("{error}", error=error) from error
-
-
-def _is_the_same(file: Artifact, before: ArtifactSet | None) -> bool:
-    """Whether a file of this size under this name has these bytes."""
-    return file.kind != "report" or (before is not None and before.file(file.path) == file)
 
 
 def _set_path(project: str, set_id: str) -> str:

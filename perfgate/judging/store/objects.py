@@ -130,7 +130,9 @@ class ObjectPlace:
             try:
                 found = self._system.files.ls(self._at(folder), detail=False)
             except FileNotFoundError:
-                self._refuse_missing_bucket()
+                bucket = self._system.root.lstrip("/").partition("/")[0]
+                if self._protocol in _OBJECT_STORES and not self._system.files.exists(bucket):
+                    raise FileNotFoundError(errno.ENOENT, "there is no such bucket", bucket) from None
                 return []
         names = (str(path).rstrip("/").rpartition("/")[2] for path in found)
         return sorted(name for name in names if not name.endswith(_UNFINISHED))
@@ -156,11 +158,6 @@ class ObjectPlace:
 
     def _at(self, path: str) -> str:
         return f"{self._system.root.rstrip('/')}/{path}"
-
-    def _refuse_missing_bucket(self) -> None:
-        bucket = self._system.root.lstrip("/").partition("/")[0]
-        if self._protocol in _OBJECT_STORES and not self._system.files.exists(bucket):
-            raise FileNotFoundError(errno.ENOENT, "there is no such bucket", bucket)
 
     @contextmanager
     def _refusals(self, path: str) -> Iterator[None]:
@@ -211,5 +208,5 @@ class ObjectPlace:
 
 
 def _is_about_credentials(error: Exception) -> bool:
-    """By the names that botocore, google-auth and azure-core give such errors, whose packages are not ours to import."""
+    """By the names that botocore, google-auth and azure-core give such errors; those packages are not ours to import."""
     return any(word in type(error).__name__ for word in ("Credential", "Authentication", "TokenRetrieval", "SSO"))

@@ -201,19 +201,18 @@ def clear_errors(name: str) -> Iterator[None]:
         # Of an error from the server its own words; psycopg adds the statement.
         words = original.diag.message_primary if state and hasattr(original, "diag") else None
         text = " ".join((words or str(original)).split())[:LONGEST_TEXT]
-        found = next((trouble for trouble in _troubles() if _is_of(trouble, state, text)), None)
+        fitting = (
+            trouble
+            for trouble in _troubles()
+            if (state.startswith(trouble.states) if state else any(word in text for word in trouble.words))
+        )
+        found = next(fitting, None)
         kind = StoreRefusedError if found and found.is_refusal else StoreError
         raise kind(
             "{why}; {remedy}",
             why=Activity("the store {place} cannot be used: {text}", place=name, text=text),
             remedy=found.remedy if found else Activity("if it happens again, please report it"),
         ) from error
-
-
-def _is_of(trouble: DatabaseTrouble, state: str, text: str) -> bool:
-    if state:
-        return state.startswith(trouble.states)
-    return any(word in text for word in trouble.words)
 
 
 def _leave_inherited(engine: sa.Engine) -> None:

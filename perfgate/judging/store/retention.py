@@ -19,8 +19,8 @@ def expired_sets(
 ) -> tuple[list[ArtifactSet], int, int]:
     """Of ``sets``, oldest first, those that may go; how many others are retained; and by how many bytes the rest is too large.
 
-    Sets may go above an age, and above so many bytes of the project; None is no limit. ``retained_runs`` are the ids of runs of
-    main whose sets stay.
+    Sets may go above an age, and above so many bytes of the project; None is no limit. The sets of
+    ``retained_runs``, ids of runs of main, stay.
     """
     # A check that found a regression holds the traces of its base too.
     free = [one for one in sets if one.verdict != "FAIL" and one.id not in retained_runs]

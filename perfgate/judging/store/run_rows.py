@@ -39,8 +39,11 @@ def insert_run(connection: sa.Connection, database: StoreDatabase, entry: RunEnt
         if rows:
             connection.execute(_insert_absent(database.insert, table), rows)
 
+    names = [column.name for column in LISTED if column.name in StoredRun.__struct_fields__]
+    row = {name: getattr(run, name) for name in names}
+    row |= {"commit_id": run.commit, "started": entry.started, "workloads": json.dumps(run.workloads)}
     # A writer of the same session waits here for the end of the other's transaction.
-    inserted = connection.execute(_insert_absent(database.insert, RUNS), _row(run, entry.started))
+    inserted = connection.execute(_insert_absent(database.insert, RUNS), row)
     if inserted.rowcount != 1:
         kept = connection.execute(_OF_SESSION, {"project": run.project, "session": run.session}).scalar_one()
         if kept != run.id:
@@ -53,7 +56,7 @@ def insert_run(connection: sa.Connection, database: StoreDatabase, entry: RunEnt
         insert(CONDITIONS, [{"run": number, "conditions": msgspec.json.encode(entry.conditions).decode()}])
     series = _series_of(connection, run)
     places = [value.place(run.fingerprint) for value in entry.values]
-    # In one order: two writers who add the same ones never wait for each other in a circle.
+    # In one order: two writers that add the same ones never wait for each other in a circle.
     if missing := sorted(set(places) - series.keys()):
         shared = {"project": run.project, "device_kind": run.device_kind}
         insert(SERIES, [{**shared, **place._asdict()} for place in missing])
@@ -83,15 +86,6 @@ def stored_run(row: sa.RowMapping) -> StoredRun:
         dirty=row["dirty"],
         workloads=json.loads(row["workloads"]),
     )
-
-
-def _row(run: StoredRun, started: float) -> dict[str, Any]:
-    return {
-        **{column.name: getattr(run, column.name) for column in LISTED if column.name in StoredRun.__struct_fields__},
-        "commit_id": run.commit,
-        "started": started,
-        "workloads": json.dumps(run.workloads),
-    }
 
 
 def _series_of(connection: sa.Connection, run: StoredRun) -> dict[SeriesPlace, int]:

@@ -32,7 +32,7 @@ STORE_VARIABLE = "PERFGATE_STORE"
 SERVICE_SCHEMES = ("https://", "http://")
 # The user information of an address, up to its last @, and the secrets in its query.
 _USER = re.compile(r"(?<=//).*@")
-# What stands for a port and is none: a password whose address lacks the @ and the host.
+# What stands for a port and is none: a password in an address without the @ and the host.
 _NO_PORT = re.compile(r"(?<=://)[^/@?\[\]]*:(?=[^/@?]*[^0-9/@?])[^/@?]*")
 _SECRET = re.compile(r"(?i)(password|token|secret)=[^&]*")
 # Limit on how far the clock of a measuring machine may be ahead: a trend omits runs dated later.
@@ -258,7 +258,7 @@ class Store(Protocol):
         """How far the store's own clock is ahead of this machine's, by its last answer; 0 for a store without one."""
 
     def acting_as(self, actor: str) -> Store:
-        """The same store, in whose audit log ``actor`` is the writer."""
+        """The same store, with ``actor`` as the writer in its audit log."""
 
 
 def utc_now() -> datetime:
@@ -364,7 +364,7 @@ def stored_values(run: RunDocument) -> list[StoredValue]:
 
 
 def recent_values(histories: Iterable[Iterable[tuple[RecentRun, float]]]) -> RecentValues:
-    """Series whose values stand beside their runs, with each run once."""
+    """Series of values that stand beside their runs, with each run once."""
     runs: dict[str, RecentRun] = {}
     at: dict[str, int] = {}
     values: list[list[tuple[int, float]]] = []

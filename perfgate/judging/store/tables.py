@@ -35,7 +35,7 @@ RUNS = sa.Table(
     sqlite_autoincrement=True,
 )
 
-# Apart from the runs, whose lists would otherwise be spread over the pages of all documents.
+# Apart from the runs: their lists would otherwise be spread over the pages of all documents.
 DOCUMENTS = sa.Table(
     "run_documents",
     METADATA,
@@ -156,7 +156,7 @@ GATES = sa.Table(
 # Version of the tables above, and of the newest script in migrations/. After a release, a change of the tables needs a new
 # version and a script that brings old stores to it.
 STORE_VERSION = 1
-# Alembic's own table of the version (alembic/runtime/migration.py), under a name that says whose it is. It is no part of the
+# Alembic's own table of the version (alembic/runtime/migration.py), under a name of our own. It is no part of the
 # metadata: Alembic compares that with everything else in the database.
 VERSION = sa.Table("perfgate_store", sa.MetaData(), sa.Column("version_num", sa.String(32), nullable=False))
 VERSION.append_constraint(sa.PrimaryKeyConstraint("version_num", name=f"{VERSION.name}_pkc"))
@@ -202,7 +202,7 @@ def stored_version(connection: sa.Connection, place: str) -> int | None:
     Raises StoreError for a newer version, for tables of something else, and for those of a perfgate before its first release.
     """
     inspector = sa.inspect(connection)
-    names = inspector.get_table_names()  # in one query, so that others who create them show all or none
+    names = inspector.get_table_names()  # in one query, so that a concurrent creation shows all or none
     if VERSION.name not in names:
         if names:
             raise StoreError(

@@ -6,15 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.trend import Direction, Standing, TrendCause, TrendChange, TrendPlace, TrendSeries
-from perfgate.judging.trend.find import Levels, scaled_levels
+from perfgate.judging.trend.find import losses
 from perfgate.judging.trend.near import NEAR
-from perfgate.stats.changes import CAP
 
-# A shift lies, with 80 % confidence, at one of the places whose 2 log likelihood ratio stays below this:
+# A shift lies, with 80 % confidence, at one of the places with a 2 log likelihood ratio below this:
 # (1 - exp(-x / 2))^2 = 0.80. Source: Eo & Morley, Likelihood-ratio-based confidence sets for the timing of structural breaks,
 # Quantitative Economics 6 (2015), for a shift of a mean that is small against the noise. Of shifts of 3 % in noise of 1.2 %,
 # 95 % are aligned with the counter of their own commit, 75 % without alignment; if only the next commit moved a counter, half
@@ -99,12 +97,12 @@ def _moved(series: TrendSeries, at: int, anchors: Sequence[_Where]) -> TrendChan
     change = series.changes[at]
     earliest = series.changes[at - 1].at + 1 if at else 1
     latest = series.changes[at + 1].at - 1 if at + 1 < len(series.changes) else len(series.points) - 1
-    levels = scaled_levels(series, change)
-    possible = []
-    for place in range(max(earliest, change.at - NEAR), min(latest, change.at + NEAR) + 1):
-        where = (series.points[place - 1].commit, series.points[place].commit)
-        if where in anchors:
-            possible.append((_worse_by(levels, change.at, place), abs(place - change.at), place))
+    places = [
+        place
+        for place in range(max(earliest, change.at - NEAR), min(latest, change.at + NEAR) + 1)
+        if (series.points[place - 1].commit, series.points[place].commit) in anchors
+    ]
+    possible = [(loss, abs(place - change.at), place) for place, loss in losses(series, change, places).items()]
     if not possible or min(possible)[0] > _LOCATION_80:
         return change
     place = min(possible)[2]
@@ -112,15 +110,6 @@ def _moved(series: TrendSeries, at: int, anchors: Sequence[_Where]) -> TrendChan
     return msgspec.structs.replace(
         change, at=place, last_good=good.commit, first_bad=bad.commit, first_seen=bad.started_at
     )
-
-
-def _worse_by(levels: Levels, at: int, place: int) -> float:
-    """The loss in 2 log likelihood with the shift at another place; an outlier costs as much as in the search."""
-    between = levels.values[min(at, place) : max(at, place)]
-    before, after = (
-        np.minimum(((between - level) / levels.noise) ** 2, CAP**2) for level in (levels.before, levels.after)
-    )
-    return float((before - after).sum() if place > at else (after - before).sum())
 
 
 def _cause(members: Sequence[_Member]) -> TrendCause:

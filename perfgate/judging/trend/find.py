@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,7 +13,7 @@ import numpy.typing as npt
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.terms import Better
 from perfgate.document.trend import Direction, TrendChange, TrendPoint, TrendSeries
-from perfgate.stats.changes import ENOUGH_VALUES, LevelShift, noise, shifts, steps
+from perfgate.stats.changes import CAP, ENOUGH_VALUES, LevelShift, noise, shifts, steps
 
 Floats = npt.NDArray[np.float64]
 
@@ -63,19 +62,17 @@ def noise_of(series: TrendSeries) -> float | None:
     return float(noise(np.log(values)))
 
 
-class Levels(NamedTuple):
-    """A series on its search scale: the values, the levels on both sides of a change, and the noise of one value."""
-
-    values: Floats
-    before: float
-    after: float
-    noise: float
-
-
-def scaled_levels(series: TrendSeries, change: TrendChange) -> Levels:
+def losses(series: TrendSeries, change: TrendChange, places: Iterable[int]) -> dict[int, float]:
+    """The loss in 2 log likelihood with the shift at each of these places; an outlier costs as much as in the search."""
     values, unit = _scaled(np.array([point.value for point in series.points], dtype=np.float64))
-    before, after = (math.log(level) if unit is None else level / unit for level in (change.before, change.after))
-    return Levels(values, before, after, max(series.noise or 0.0, 1e-9))
+    levels = (math.log(level) if unit is None else level / unit for level in (change.before, change.after))
+    # What every value costs with the level before the shift, and what more than with the level after it.
+    before, after = (np.minimum(((values - level) / max(series.noise or 0.0, 1e-9)) ** 2, CAP**2) for level in levels)
+    more = before - after
+    return {
+        place: float(more[change.at : place].sum() if place > change.at else -more[place : change.at].sum())
+        for place in places
+    }
 
 
 def _scaled(values: Floats) -> tuple[Floats, float | None]:

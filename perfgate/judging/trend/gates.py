@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from perfgate.document.decision import Verdict
-from perfgate.document.gates import FailedGate, GateHistory, GateRecord
+from perfgate.document.gates import GateHistory, GateRecord
 from perfgate.document.history import Acceptance, Triage
 
 # So many gates show what a team's changes are like; `perfgate init` recommends advisory mode for as long.
@@ -63,15 +63,8 @@ def gate_history(
         undecided=sum(gate.is_undecided for gate in gates),
         needed=GATES_NEEDED,
         proven=len(gates) >= GATES_NEEDED and not open_ones,
-        standing=[
-            FailedGate(
-                commit=gate.newest.commit,
-                change=gate.newest.change,
-                judged_at=gate.newest.judged_at,
-                triage=states.get(gate.newest.commit),
-            )
-            for gate in newest_first
-        ],
+        standing=[gate.newest for gate in newest_first],
+        triages=[states[gate.newest.commit] for gate in newest_first if gate.newest.commit in states],
     )
 
 

@@ -13,7 +13,7 @@ from perfgate.document.decision import TestbedDifference
 from perfgate.document.history import moment
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import Replicate, unpack
-from perfgate.document.trend import RunHealth, TestbedSpan, Week
+from perfgate.document.trend import RunHealth, TestbedSpan
 from perfgate.stats.summary import low_location
 
 # Of several workloads the worst status counts; an unavailable measurement is worse than no finding.
@@ -22,6 +22,11 @@ _MOST_DIFFERENCES = 12
 
 
 def run_health(run_id: str, run: RunDocument, recorded_at: str) -> RunHealth:
+    failed = [workload.name for workload in run.workloads if workload.error]
+    failed += [f"{step.workload}: step {step.number}" for step in run.steps if step.status == "error"]
+    failed += [f"{check.workload}: output" for check in run.correctness if check.status in ("failed", "error")]
+    pairs = len({(replicate.workload, replicate.arm, replicate.pair) for replicate in run.replicates})
+    pairs += len(run.failed_pairs)
     return RunHealth(
         run_id=run_id,
         commit=run.source.commit,
@@ -29,10 +34,10 @@ def run_health(run_id: str, run: RunDocument, recorded_at: str) -> RunHealth:
         started_at=run.session.started_at,
         fingerprint=run.testbed.fingerprint,
         steps=_steps(run),
-        failed=_failed(run),
+        failed=failed,
         warnings=[*run.warnings, *clock_notes(run, recorded_at)],
         noise_floor=_noise_floor(run.replicates),
-        discarded=_discarded(run),
+        discarded=len(run.failed_pairs) / pairs if pairs else None,
         temperature=_highest(run, "thermal.temperature"),
         throttled=_highest(run, "thermal.throttled"),
         clock=min(_values(run, "thermal.clock"), default=None),
@@ -66,15 +71,15 @@ def spans_of_testbeds(
     return spans
 
 
-def weeks(starts: Iterable[str]) -> list[Week]:
-    """How many runs began in each week, from the first to the last, weeks without a run too."""
+def weeks(starts: Iterable[str]) -> dict[str, int]:
+    """How many runs began in each week, by its Monday, from the first to the last, weeks without a run too."""
     days = sorted(moment(start).date() for start in starts)
     if not days:
-        return []
+        return {}
     counted = Counter(_monday(day) for day in days)
     first, last = _monday(days[0]), _monday(days[-1])
     mondays = [first + timedelta(weeks=index) for index in range((last - first).days // 7 + 1)]
-    return [Week(monday=monday.isoformat(), runs=counted[monday]) for monday in mondays]
+    return {monday.isoformat(): counted[monday] for monday in mondays}
 
 
 def _monday(day: date) -> date:
@@ -89,12 +94,6 @@ def _steps(run: RunDocument) -> dict[str, str]:
     return statuses
 
 
-def _failed(run: RunDocument) -> list[str]:
-    failed = [workload.name for workload in run.workloads if workload.error]
-    failed += [f"{step.workload}: step {step.number}" for step in run.steps if step.status == "error"]
-    return failed + [f"{check.workload}: output" for check in run.correctness if check.status in ("failed", "error")]
-
-
 def _highest(run: RunDocument, metric: str) -> float | None:
     return max(_values(run, metric), default=None)
 
@@ -102,13 +101,6 @@ def _highest(run: RunDocument, metric: str) -> float | None:
 def _values(run: RunDocument, metric: str) -> list[float]:
     values = (value.value for step in run.steps for value in step.values if value.metric == metric)
     return [value for value in values if value is not None]
-
-
-def _discarded(run: RunDocument) -> float | None:
-    """The share of the pairs that gave no samples; None for a run without pairs."""
-    measured = len({(replicate.workload, replicate.arm, replicate.pair) for replicate in run.replicates})
-    failed = len(run.failed_pairs)
-    return failed / (measured + failed) if measured + failed else None
 
 
 def _noise_floor(replicates: Sequence[Replicate]) -> float | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from fnmatch import fnmatchcase
-from typing import NamedTuple
 
 import msgspec
 
@@ -22,25 +21,26 @@ LEFT_OVER = 0.5
 _OUTCOMES = {"worse": "regressed", "better": "improved"}
 
 
-class Standings(NamedTuple):
-    """All that decides the evidence and the standing of changes: measurements, what people said, and the last report.
+def judged(
+    series: TrendSeries,
+    *,
+    confirmations: Sequence[Confirmation],
+    accepted: Sequence[Acceptance],
+    triaged: TriagedChanges,
+    before: TrendState | None,
+    newest: str,
+) -> TrendSeries:
+    """A series with the evidence and the standing of its changes, by measurements, statements of people and the last report.
 
     ``accepted`` are the acceptances that count, ``newest`` is the start of the newest run.
     """
-
-    confirmations: Sequence[Confirmation]
-    accepted: Sequence[Acceptance]
-    triaged: TriagedChanges
-    before: TrendState | None
-    newest: str
-
-
-def judged(series: TrendSeries, known: Standings) -> TrendSeries:
-    """A series with the evidence and the standing of its changes."""
-    sure = [_with_evidence(change, series, known.confirmations) for change in series.changes]
+    sure = [_with_evidence(change, series, confirmations) for change in series.changes]
     real = [change for change in sure if change.evidence != "refuted"]
-    stood = [_standing(change, [later for later in real if later.at > change.at], series, known) for change in sure]
-    changes = [_told_before(change, series, known.before, known.newest) for change in stood]
+    changes = []
+    for change in sure:
+        later = [other for other in real if other.at > change.at]
+        stood = _standing(change, later, series, accepted, triaged)
+        changes.append(_told_before(stood, series, before, newest))
     return msgspec.structs.replace(series, changes=changes)
 
 
@@ -48,7 +48,12 @@ def state_of(series: Sequence[TrendSeries], newest: str) -> TrendState:
     """The state that the next report needs from this one; if there is more than fits, informing metrics are dropped first."""
     rank = ("open", "new", "accepted", "refuted", "resolved")
     changes = [
-        (change.direction == "changed", rank.index(change.standing), -abs(change.delta or 1.0), _known(change, one))
+        (
+            change.direction == "changed",
+            rank.index(change.standing),
+            -abs(change.delta or 1.0),
+            KnownChange(one.key, change.first_bad[:12], change.direction, change.standing, name_of(one)),
+        )
         for one in series
         for change in one.changes
         if change.first_bad and one.current
@@ -79,10 +84,6 @@ def is_recent(when: str, newest: str) -> bool:
 
 def name_of(series: TrendSeries) -> str:
     return f"{series.metric} · {place_of(series.workload, series.shape, series.labels)}"[:80]
-
-
-def _known(change: TrendChange, series: TrendSeries) -> KnownChange:
-    return KnownChange(series.key, (change.first_bad or "")[:12], change.direction, change.standing, name_of(series))
 
 
 def _is_same(earlier: KnownChange, change: TrendChange, series: TrendSeries) -> bool:
@@ -127,17 +128,23 @@ def _evidence(confirmation: Confirmation, change: TrendChange) -> Evidence:
     return "suspected" if low <= change.delta <= high else "refuted"
 
 
-def _standing(change: TrendChange, later: Sequence[TrendChange], series: TrendSeries, known: Standings) -> TrendChange:
+def _standing(
+    change: TrendChange,
+    later: Sequence[TrendChange],
+    series: TrendSeries,
+    accepted: Sequence[Acceptance],
+    triaged: TriagedChanges,
+) -> TrendChange:
     if change.evidence == "refuted":
         return msgspec.structs.replace(change, standing="refuted")
     back = _back_at(change, later)
     if back is not None:
         return msgspec.structs.replace(change, standing="resolved", resolved_by=back.first_bad)
-    word = next((acceptance for acceptance in known.accepted if _accepts(acceptance, change, series)), None)
+    word = next((acceptance for acceptance in accepted if _accepts(acceptance, change, series)), None)
     if word is not None:
         reason = f"{word.accepted_by}: {word.reason}"
         return msgspec.structs.replace(change, standing="accepted", accepted=reason, accepted_until=word.until)
-    state = known.triaged.of(change, series)
+    state = triaged.of(change, series)
     if state is not None and state.state == "expected":
         return msgspec.structs.replace(change, standing="accepted", accepted=f"{state.author}: {state.reason}")
     return change

@@ -18,7 +18,7 @@ RECENT = timedelta(weeks=4)
 class TriagedChanges:
     """The states of changes. A state is about the changes that name its commit as the first bad one or a candidate.
 
-    Further runs may move a change by a version or two; a state whose commit no change names any more stays with the nearest
+    Further runs may move a change by a version or two; a state of a commit that no change names any more stays with the nearest
     change of a series.
     """
 

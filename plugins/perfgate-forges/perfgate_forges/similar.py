@@ -17,7 +17,7 @@ import msgspec
 from perfgate.errors import ForgeError, ForgeHasNoArtifactsError, ForgeHasNoStatusesError
 from perfgate.judging.forge.dialects import Dialect, DialectForge
 from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Clock, Comment, CommitStatus, ForgeArtifact, Sleep
-from perfgate.judging.forge.http import MAX_PAGES, ForgeSession, Ignored, Query
+from perfgate.judging.forge.http import MAX_PAGES, ForgeSession, Query
 from perfgate.judging.forge.orders import CommentEvent, CommentPlace, OrderedChange
 from perfgate.judging.forge.payloads import User
 
@@ -134,7 +134,7 @@ class SimilarForge(DialectForge):
     def add_comment(self, number: int, body: str) -> None:
         """Write a new comment. The id in the answer is ignored: on GitCode it may be that of a discussion."""
         path = f"{self._talk}/{number}/comments"
-        self._session.send("POST", path, {"body": body}, Ignored, expect=(201, 200), repeatable=False)
+        self._session.send("POST", path, {"body": body}, dict, expect=(201, 200), repeatable=False)
 
     def set_status(self, status: CommitStatus) -> None:
         if not self._dialect.has_statuses:

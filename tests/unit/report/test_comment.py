@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from perfgate.document.decision import ArtifactLink, Failure, Invalid, Missing, Procedure, SideSummary, StepSummary
+from perfgate.document.decision import Failure, Invalid, Missing, Procedure, SideSummary, StepSummary
 from perfgate.document.explanation import OperatorDelta, Part
 from perfgate.document.message import Message, quote
 from perfgate.document.run import TIME_SPENT, TOO_SLOW, ErrorDetail
@@ -15,6 +15,7 @@ from perfgate.judging.forge.comment import MAX_CHARACTERS, TEXT_BUDGET, CommentS
 from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.fakes.documents import (
+    kept_file,
     make_comparison,
     make_counter,
     make_decision,
@@ -151,7 +152,7 @@ def test_end__nothing_was_measured__promises_no_report() -> None:
 
 
 def test_trace__flame_graph_kept__named_before_the_traces() -> None:
-    page = ArtifactLink(side="head", kind="flamegraph", path="head/flame.html", bytes=40_960)
+    page = kept_file("head/flame.html", 40_960, "flamegraph")
     text = render_comment(failing(links=[*traces(), page]), CONTEXT)
     assert "Flame graph** `head/flame.html` · **Trace** `base/encoder-long.trace.json.gz`" in text
 

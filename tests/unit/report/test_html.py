@@ -10,13 +10,14 @@ from pathlib import Path
 from msgspec.structs import replace
 
 import perfgate
-from perfgate.document.decision import ArtifactLink, Missing, NoiseFloor
+from perfgate.document.decision import Missing, NoiseFloor
 from perfgate.document.explanation import OperatorDelta
 from perfgate.document.run import OperatorRow, RunDocument, Side
 from perfgate.judging.report.render.html import render_html
 from perfgate.judging.report.text import svg
 from perfgate.judging.report.view.page_tables import paired_samples
 from tests.fakes.documents import (
+    kept_file,
     make_comparison,
     make_decision,
     make_difference,
@@ -151,7 +152,7 @@ def test_pictures__of_all_pages__drawn_by_one_file_alone() -> None:
 
 def test_render_html__flame_graph__only_our_own_page_opens_by_a_click() -> None:
     paths = ["head/flame.html", "javascript:alert(1)", "head/../../flame.html"]
-    links = [ArtifactLink(side="head", kind="flamegraph", path=path, bytes=10) for path in paths]
+    links = [kept_file(path, 10, "flamegraph") for path in paths]
     page = render_html(make_decision(links=links), None, make_run())
     assert re.findall(r'<a href="([^"]*)">', page) == ["head/flame.html"]
     assert "javascript:alert(1)" in page

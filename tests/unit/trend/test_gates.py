@@ -85,7 +85,7 @@ def test_gate_history__triaged_commits__expected_is_accepted_and_others_keep_the
     history = gate_history([record(1, "FAIL"), record(2, "FAIL")], [], states)
     assert history is not None
     assert (history.failed, history.accepted) == (2, 1)
-    assert [one.triage for one in history.standing] == states[1:]
+    assert history.triages == states[1:]
 
 
 def test_gates_line__few_gates__names_how_many_it_takes() -> None:

@@ -8,7 +8,7 @@ import pytest
 from perfgate.document.history import Acceptance, Confirmation
 from perfgate.document.trend import MOST_KNOWN, CommitLabel, KnownChange, TrendSeries, TrendState
 from perfgate.judging.trend.find import with_changes
-from perfgate.judging.trend.standing import Standings, gone, judged, state_of
+from perfgate.judging.trend.standing import gone, judged, state_of
 from perfgate.judging.trend.triage import TriagedChanges
 from tests.fakes.history import commit_of
 from tests.unit.trend.test_find import START, noisy, series
@@ -17,13 +17,13 @@ GOOD, BAD = commit_of(29), commit_of(30)
 NEWEST = (START.replace(month=7, day=10)).isoformat()
 
 
-def standings(**known: Any) -> Standings:
+def stand(found: TrendSeries, **known: Any) -> TrendSeries:
     values: dict[str, Any] = {"confirmations": [], "accepted": [], "before": None, "newest": NEWEST}
-    return Standings(**{**values, "triaged": TriagedChanges([], []), **known})
+    return judged(found, **{**values, "triaged": TriagedChanges([], []), **known})
 
 
 def stood(found: TrendSeries, **known: Any) -> Any:
-    judged_series = judged(found, standings(**known))
+    judged_series = stand(found, **known)
     return judged_series.changes[0] if judged_series.changes else None
 
 
@@ -144,7 +144,7 @@ def test_judged__slower_back_slower_and_back__resolved_by_the_last_return() -> N
 
 
 def test_judged__told_last_week__open_and_no_news() -> None:
-    before = state_of([judged(slower(), standings())], NEWEST)
+    before = state_of([stand(slower())], NEWEST)
     change = stood(slower(), before=before)
     assert (change.standing, change.news) == ("open", False)
 
@@ -156,10 +156,10 @@ def test_judged__told_at_a_neighbouring_commit__the_same_change() -> None:
 
 
 def test_judged__accepted_since_last_week__that_is_news() -> None:
-    before = state_of([judged(slower(), standings())], NEWEST)
+    before = state_of([stand(slower())], NEWEST)
     change = stood(slower(), before=before, accepted=[acceptance()])
     assert (change.standing, change.news) == ("accepted", True)
-    again = state_of([judged(slower(), standings(accepted=[acceptance()], before=before))], NEWEST)
+    again = state_of([stand(slower(), accepted=[acceptance()], before=before)], NEWEST)
     assert stood(slower(), before=again, accepted=[acceptance()]).news is False
 
 
@@ -167,7 +167,7 @@ def test_judged__slower_long_before_the_first_report__new_and_told_once() -> Non
     newest = "2026-12-01T00:00:00+00:00"
     change = stood(slower(), newest=newest)
     assert (change.standing, change.news) == ("new", True)
-    before = state_of([judged(slower(), standings(newest=newest))], newest)
+    before = state_of([stand(slower(), newest=newest)], newest)
     assert stood(slower(), newest=newest, before=before).standing == "open"
 
 
@@ -178,7 +178,7 @@ def test_judged__faster_long_before_the_first_report__past_and_no_news() -> None
 
 def test_gone__open_last_week_and_seen_no_more__named() -> None:
     found = slower()
-    before = state_of([judged(found, standings())], NEWEST)
+    before = state_of([stand(found)], NEWEST)
     assert gone(before, [found]) == []
     assert gone(before, [with_changes(series(noisy(factor=1.0)))]) == ["latency.p50 · encoder/long"]
     assert gone(None, [found]) == []
@@ -188,8 +188,8 @@ def test_gone__open_last_week_and_seen_no_more__named() -> None:
 
 def test_state_of__very_many_changes__the_open_ones_are_kept() -> None:
     found = (with_changes(series(noisy(), workload=f"w{index}")) for index in range(MOST_KNOWN + 20))
-    many = [judged(entry, standings()) for entry in found]
-    refuted = judged(slower(), standings(confirmations=[confirmation("unchanged", 0.0, 0.001)]))
+    many = [stand(entry) for entry in found]
+    refuted = stand(slower(), confirmations=[confirmation("unchanged", 0.0, 0.001)])
     state = state_of([refuted, *many], NEWEST)
     assert len(state.known) == MOST_KNOWN
     assert {known.standing for known in state.known} == {"new"}

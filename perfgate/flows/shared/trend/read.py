@@ -32,7 +32,7 @@ from perfgate.judging.store.store import HistoryValue, Series, Store
 from perfgate.judging.trend.causes import align, causes
 from perfgate.judging.trend.find import VERSIONS_NEEDED, is_long_enough, one_a_version, with_changes
 from perfgate.judging.trend.health import run_health, spans_of_testbeds, weeks
-from perfgate.judging.trend.standing import RECENT_DAYS, Standings, gone, is_recent, judged
+from perfgate.judging.trend.standing import RECENT_DAYS, gone, is_recent, judged
 from perfgate.judging.trend.triage import TriagedChanges, expired, with_triage
 from perfgate.judging.trend.uplifts import uplifts, with_differences
 from perfgate.locale import Activity, sentence
@@ -145,8 +145,11 @@ def find_trend(
         for entry in stored.series
     ]
     triaged = TriagedChanges(store.triages(config.project), named)
-    standing = Standings(confirmations, [one for one in acceptances if one.counts_on(today)], triaged, before, newest)
-    series = [judged(entry, standing) for entry in named]
+    accepted = [one for one in acceptances if one.counts_on(today)]
+    series = [
+        judged(entry, confirmations=confirmations, accepted=accepted, triaged=triaged, before=before, newest=newest)
+        for entry in named
+    ]
     found = [
         with_differences(with_operators(with_triage(cause, series, triaged), series, documents), series, documents)
         for cause in causes(series)

@@ -12,7 +12,7 @@ import msgspec
 from perfgate.errors import ForgeError
 from perfgate.judging.forge.dialects import Dialect, DialectForge
 from perfgate.judging.forge.forge import ACCOUNT_VARIABLE, ChangeRequest, CiEvent, Clock, ForgeArtifact, Sleep
-from perfgate.judging.forge.http import ForgeSession, Ignored, Query
+from perfgate.judging.forge.http import ForgeSession, Query
 from perfgate.judging.forge.issues import Issue
 from perfgate.judging.forge.orders import OrderedChange
 from perfgate.judging.forge.payloads import Commit, ForgeRepository, PostedComment, PostedIssue, User
@@ -184,7 +184,7 @@ class GitHub(DialectForge):
 
     def edit_issue(self, number: int, body: str, state: Literal["open", "closed"] | None = None) -> None:
         sent = {"body": body, **({"state": state} if state else {})}
-        self._session.send("PATCH", f"{self._path}/issues/{number}", sent, Ignored, expect=200, repeatable=True)
+        self._session.send("PATCH", f"{self._path}/issues/{number}", sent, dict, expect=200, repeatable=True)
 
     def comment_issue(self, number: int, body: str) -> None:
         """Write a comment; GitHub stores comments on issues and on pull requests together."""

@@ -21,7 +21,7 @@ from perfgate.judging.forge.forge import (
     Sleep,
     StatusState,
 )
-from perfgate.judging.forge.http import ForgeSession, Ignored, Query
+from perfgate.judging.forge.http import ForgeSession, Query
 from perfgate.judging.forge.issues import Issue
 from perfgate.judging.forge.orders import CommentEvent, CommentPlace, OrderedChange
 
@@ -72,17 +72,13 @@ class _Issue(msgspec.Struct):
     description: str | None = None
 
 
-class _DiffRefs(msgspec.Struct):
-    base_sha: str | None = None
-
-
 class _MergeRequest(msgspec.Struct):
     iid: int
     state: str
     target_branch: str
     source_branch: str
     sha: str | None = None
-    diff_refs: _DiffRefs | None = None
+    diff_refs: dict[str, str | None] | None = None
     changes_count: str | None = None
     author: _User | None = None
     source_project_id: int | None = None
@@ -118,12 +114,11 @@ class GitLab:
         if number is None:
             return None
         request = self._merge_request(number)
-        base = request.diff_refs.base_sha if request.diff_refs else None
         return ChangeRequest(
             number=request.iid,
             head_sha=request.sha or "",
             target=request.target_branch,
-            base_sha=base or None,
+            base_sha=(request.diff_refs or {}).get("base_sha") or None,
         )
 
     def changed_files(self, number: int) -> list[str] | None:
@@ -180,7 +175,7 @@ class GitLab:
         return [Comment(note.id, note.body, own=note.author.id == self._user_id) for note in notes if not note.system]
 
     def add_comment(self, number: int, body: str) -> None:
-        self._session.send("POST", self._notes(number), {"body": body}, Ignored, expect=201, repeatable=False)
+        self._session.send("POST", self._notes(number), {"body": body}, dict, expect=201, repeatable=False)
 
     def edit_comment(self, number: int, comment_id: int, body: str) -> None:
         self._session.replace("PUT", f"{self._notes(number)}/{comment_id}", {"body": body})
@@ -216,17 +211,17 @@ class GitLab:
     def add_issue(self, title: str, body: str, label: str) -> None:
         """Open a new issue; GitLab creates a missing label."""
         sent = {"title": title, "description": body, "labels": label}
-        self._session.send("POST", f"{self._path}/issues", sent, Ignored, expect=201, repeatable=False)
+        self._session.send("POST", f"{self._path}/issues", sent, dict, expect=201, repeatable=False)
 
     def edit_issue(self, number: int, body: str, state: Literal["open", "closed"] | None = None) -> None:
         event = {"open": {"state_event": "reopen"}, "closed": {"state_event": "close"}, None: {}}[state]
         sent = {"description": body, **event}
-        self._session.send("PUT", f"{self._path}/issues/{number}", sent, Ignored, expect=200, repeatable=True)
+        self._session.send("PUT", f"{self._path}/issues/{number}", sent, dict, expect=200, repeatable=True)
 
     def comment_issue(self, number: int, body: str) -> None:
         """Write a note below an issue (docs.gitlab.com, Notes API, "Create an issue note")."""
         path = f"{self._path}/issues/{number}/notes"
-        self._session.send("POST", path, {"body": body}, Ignored, expect=201, repeatable=False)
+        self._session.send("POST", path, {"body": body}, dict, expect=201, repeatable=False)
 
     def ordered_comment(self, place: CommentPlace) -> CommentEvent | None:
         """A note of a merge request as it is now, whatever started the pipeline claims of it; None if it was deleted."""
@@ -248,7 +243,7 @@ class GitLab:
         return OrderedChange(
             number=request.iid,
             head_sha=request.sha or "",
-            base_sha=(request.diff_refs.base_sha if request.diff_refs else None) or "",
+            base_sha=(request.diff_refs or {}).get("base_sha") or "",
             is_open=request.state == "opened",
             from_fork=request.source_project_id is None or request.source_project_id != request.target_project_id,
             author=request.author.username if request.author else None,

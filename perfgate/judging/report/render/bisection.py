@@ -17,7 +17,7 @@ from perfgate.judging.report.view.bisection import BisectionWords
 from perfgate.locale import Language, speaking
 
 _STYLES = {"slow": "yellow", "fast": "green", "undecided": "yellow", "impossible": "dim"}
-# More than any search has; the document of a job that nobody trusts may list thousands.
+# More than any search has; the document of an untrusted job may list thousands.
 _MOST_TRIALS = 40
 _CODES = {"none": EXIT_PASS, "found": EXIT_PASS, "undecided": EXIT_INCONCLUSIVE, "impossible": EXIT_MEASURING}
 

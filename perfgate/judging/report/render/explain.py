@@ -155,14 +155,14 @@ def _explain_metric(metric: Metric, limits: _Settings) -> str:
             "step": card.number,
             "step_title": translated(card.title),
             "tolerance": None if metric.tolerance is None else numbers.setting(metric.tolerance),
-            "limits": [_limit(limit, limits) for limit in card.limits if _is_limit_of(metric, limit)],
+            "limits": [
+                _limit(limit, limits)
+                for limit in card.limits
+                if limit.name.startswith(f"{metric.name}.")
+                or ((judged := judged_by(limit.name)) and judged.metric == metric.name)
+            ],
         },
     )
-
-
-def _is_limit_of(metric: Metric, limit: Limit) -> bool:
-    judged = judged_by(limit.name)
-    return limit.name.startswith(f"{metric.name}.") or (judged is not None and judged.metric == metric.name)
 
 
 def _explain_rule(name: str, limits: _Settings) -> str:

@@ -11,8 +11,8 @@ import itertools
 import re
 import xml.etree.ElementTree as ET
 
-from perfgate.document.decision import Comparison, DecisionDocument, Failure
-from perfgate.document.run import RunDocument, StepResult
+from perfgate.document.decision import Comparison, DecisionDocument
+from perfgate.document.run import RunDocument
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.escape import MAX_PROSE, clean
 from perfgate.judging.report.text.messages import word
@@ -38,14 +38,25 @@ def junit(decision: DecisionDocument, language: Language = "en") -> str:
     with speaking(language):
         listed = [*summary.metrics, *(one for one in summary.regressed if one not in summary.metrics)]
         cases = [_verdict_case(summary)]
-        cases += [_failure_case(failure) for failure in decision.failures if failure.side != "pair"]
+        for failure in decision.failures:
+            if failure.side != "pair":
+                words = worded_failure(failure)
+                text = render("ci/junit_error.txt.j2", "plain", {"failure": words})
+                name = f"{failure.what} ({failure.side})"
+                cases.append(_case(failure.workload, name, "error", words["message"], text))
         cases += [_metric_case(comparison, summary) for comparison in listed]
     return _document(_with_own_names(cases))
 
 
 def junit_of_run(run: RunDocument, language: Language = "en") -> str:
     with speaking(language):
-        return _document(_with_own_names([_step_case(step) for step in run.steps]))
+        cases = []
+        for step in run.steps:
+            kind = "error" if step.status == "error" else None if step.status in ("ok", "attention") else "skipped"
+            worded = step_row(step)
+            name = f"{step.number} {step.slug}"
+            cases.append(_case(step.workload, name, kind, worded.status, "\n".join(worded.notes)))
+        return _document(_with_own_names(cases))
 
 
 def junit_without_verdict(why: str) -> str:
@@ -59,18 +70,6 @@ def _verdict_case(summary: Summary) -> ET.Element:
     kinds = {"FAIL": "failure", "INCONCLUSIVE": "error", "SKIPPED": "skipped"}
     kind = None if told_by_others else kinds.get(summary.verdict)
     return _case(SUITE, VERDICT, kind, summary.verdict, words)
-
-
-def _failure_case(failure: Failure) -> ET.Element:
-    words = worded_failure(failure)
-    text = render("ci/junit_error.txt.j2", "plain", {"failure": words})
-    return _case(failure.workload, f"{failure.what} ({failure.side})", "error", words["message"], text)
-
-
-def _step_case(step: StepResult) -> ET.Element:
-    kind = "error" if step.status == "error" else None if step.status in ("ok", "attention") else "skipped"
-    worded = step_row(step)
-    return _case(step.workload, f"{step.number} {step.slug}", kind, worded.status, "\n".join(worded.notes))
 
 
 def _metric_case(comparison: Comparison, summary: Summary) -> ET.Element:

@@ -30,7 +30,7 @@ _LABEL = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
 _OTHER = re.compile(r"[^a-zA-Z0-9_]")
 
 _Labels = tuple[tuple[str, str], ...]
-# A run whose values carry further labels, such as its project.
+# A run with values that carry further labels, such as its project.
 LabelledRun = tuple[Mapping[str, str], RunDocument]
 
 

@@ -89,7 +89,11 @@ def render_first_suggestions(
 
 def _print_decision(decision: DecisionDocument, console: Console, folder: str | None) -> None:
     summary = Summary(decision, CommentContext(marker="", folder=folder), _SHOWN)
-    title = Text(_title(summary), "bold")
+    words = headline(summary, "plain")
+    if (cause := worst_cause(summary)) is not None:
+        in_short = line("shared/cause_in_short.j2", "plain", {"cause": cause})
+        words = say("{title}: {cause}", title=words, cause=in_short)
+    title = Text(words, "bold")
     title.stylize(_VERDICT_STYLES.get(decision.verdict, "bold"), 0, len(decision.verdict))  # the verdict comes first
     console.print(title)
     if summary.is_measured:
@@ -108,15 +112,6 @@ def _print_decision(decision: DecisionDocument, console: Console, folder: str | 
     _print_failures(summary, console)
     _print_lines("", remedy_lines(summary, "plain"), console)
     _print_stored(summary, console)
-
-
-def _title(summary: Summary) -> Words:
-    """The title of the comment: verdict, moved metrics, and the cause."""
-    cause = worst_cause(summary)
-    title = headline(summary, "plain")
-    if cause is None:
-        return title
-    return say("{title}: {cause}", title=title, cause=line("shared/cause_in_short.j2", "plain", {"cause": cause}))
 
 
 def _print_notes(summary: Summary, console: Console) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from perfgate.document.decision import RULE_METHODS, Comparison, DecisionDocument, Verdict
+from perfgate.document.decision import RULE_METHODS, DecisionDocument, Verdict
 from perfgate.judging.report.render.comment import render_section, tidied
 from perfgate.judging.report.sections.verdict import SIGNS, title_values
 from perfgate.judging.report.text import format as formats
@@ -47,7 +47,16 @@ def render_column(name: str, decision: DecisionDocument, context: CommentContext
     summary = Summary(decision, context)
     with speaking(context.language):
         decide = {id(comparison) for comparison in deciding_times(summary)}
-        cells = {_number(one): _cell(one, summary, decides=id(one) in decide) for one in reversed(summary.metrics)}
+        cells: dict[_Number, Values] = {}
+        for one in reversed(summary.metrics):
+            cells[title_of(one), place(one.workload, one.shape), one.method in RULE_METHODS] = {
+                # None if the change says it all.
+                "label": None if one.outcome == "unchanged" else label(one, summary),
+                "change": formats.change(one),
+                "moved": one.outcome in ("regressed", "improved"),
+                # A time that decides a verdict.
+                "decides": id(one) in decide,
+            }
         return MatrixColumn(
             name=Words(name),
             verdict=decision.verdict,
@@ -76,7 +85,10 @@ def render_joint_comment(
 
 
 def _joint_comment(columns: Sequence[MatrixColumn], verdict: Verdict, context: CommentContext, most_rows: int) -> str:
-    numbers = _numbers(columns)
+    # The metrics that moved on any testbed, in the reading order of the testbeds; without any, those that decide.
+    cells = [entry for column in _ordered(columns) for entry in column.cells.items()]
+    moved = [number for number, cell in cells if cell["moved"]]
+    numbers = list(dict.fromkeys(moved or [number for number, cell in cells if cell["decides"]]))
     values = {
         "sign": Words(SIGNS[verdict]),
         "title": _title(columns, verdict),
@@ -111,25 +123,3 @@ def _title(columns: Sequence[MatrixColumn], verdict: Verdict) -> Words:
 
 def _ordered(columns: Sequence[MatrixColumn]) -> list[MatrixColumn]:
     return sorted(columns, key=lambda column: _READING_ORDER.index(column.verdict))
-
-
-def _numbers(columns: Sequence[MatrixColumn]) -> list[_Number]:
-    """The metrics that moved on any testbed, in the reading order of the testbeds; without any, those that decide."""
-    cells = [entry for column in _ordered(columns) for entry in column.cells.items()]
-    moved = [number for number, cell in cells if cell["moved"]]
-    return list(dict.fromkeys(moved or [number for number, cell in cells if cell["decides"]]))
-
-
-def _number(comparison: Comparison) -> _Number:
-    where = place(comparison.workload, comparison.shape)
-    return title_of(comparison), where, comparison.method in RULE_METHODS
-
-
-def _cell(comparison: Comparison, summary: Summary, *, decides: bool) -> Values:
-    """A metric on one testbed. ``moved`` marks a regressed or improved one, ``decides`` a time that decides a verdict.
-
-    ``label`` is None if the change says it all.
-    """
-    named = None if comparison.outcome == "unchanged" else label(comparison, summary)
-    moved = comparison.outcome in ("regressed", "improved")
-    return {"label": named, "change": formats.change(comparison), "moved": moved, "decides": decides}

@@ -63,14 +63,12 @@ def render_ranks(document: RanksDocument, console: TerminalOutput, *, shown: int
     for row in by_own[:shown]:
         times = (time_of(value) for value in (row.own, row.computing, row.free, row.exposed))
         cells = [rank_name(row.rank, row.device), *times, _share(row.wait_share), time_of(row.late)]
-        cells += [_cell(name, getattr(row, name)) for name in optional]
+        for name in optional:
+            value = getattr(row, name)
+            cells.append(("–" if value is None else str(value)) if name == "stage" else time_of(value))
         table.add_row(*map(Text, cells))
     console.print(table)
     print_rest(len(document.ranks) - len(by_own[:shown]), "more rank", console)
-
-
-def _cell(name: str, value: float | None) -> str:
-    return ("–" if value is None else str(value)) if name == "stage" else time_of(value)
 
 
 def _share(value: float | None) -> str:

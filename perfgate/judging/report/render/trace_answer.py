@@ -210,7 +210,14 @@ def _changes(timeline: DiffTimeline, base: str) -> Iterator[str]:
         yield translate(_NOTHING_CHANGED).format(base=base, rows=counted(timeline.same, "row"))
         return
     yield translate(_CHANGED).format(base=base, unit=translate(timeline.unit))
-    yield sentence(", ").join(_sums(timeline))
+    sides = [
+        (name, getattr(timeline.base, name), getattr(timeline.head, name)) for name in DiffTotals.__struct_fields__
+    ]
+    yield sentence(", ").join(
+        f"{translate(name)} {signed(head - base)}"
+        for name, base, head in sides
+        if base is not None and head is not None
+    )
     costs = [row.head or row.base for row in timeline.rows]
     alike = Counter((row.name, cost and cost.line) for row, cost in zip(timeline.rows, costs))
     for row, cost in zip(timeline.rows, costs):
@@ -221,10 +228,3 @@ def _changes(timeline: DiffTimeline, base: str) -> Iterator[str]:
         title = sentence("{name}: ", name=f"{translate(row.change)} {changed_name(row, 2 * _NAME)}")
         what = f"{title}{difference(row)}"
         yield translate(_FROM).format(what=what, where=where) if where else what
-
-
-def _sums(timeline: DiffTimeline) -> Iterator[str]:
-    for field in DiffTotals.__struct_fields__:
-        base, head = getattr(timeline.base, field), getattr(timeline.head, field)
-        if base is not None and head is not None:
-            yield f"{translate(field)} {signed(head - base)}"

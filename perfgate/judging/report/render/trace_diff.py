@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from perfgate.document.trace import DiffDocument, DiffRow, DiffTimeline, DiffTotals
 from perfgate.judging.report.render.plain import Table, TerminalOutput, Text
 from perfgate.judging.report.render.trace import grid, print_notes, print_rest, print_title, time_of
@@ -48,7 +46,11 @@ def changed_name(row: DiffRow, limit: int) -> str:
     """The name of a row; for replaced kernels the heaviest before and the heaviest after."""
     if row.change != "replaced":
         return clean(row.name if row.kind == "host" else kernel_name(row.name, limit=limit), limit=limit)
-    return " → ".join(_short_names(names, limit // 2) for names in (row.before, row.after))
+    half = limit // 2
+    return " → ".join(
+        clean(kernel_name(names[0], limit=half), limit=half) + (f" +{len(names) - 1}" if len(names) > 1 else "")
+        for names in (row.before, row.after)
+    )
 
 
 def difference(row: DiffRow) -> str:
@@ -64,11 +66,6 @@ def _ranged(ends: tuple[float, float] | None) -> str:
     if ends is None:
         return ""
     return sentence(" ({low} to {high})", low=signed(ends[0]), high=signed(ends[1]))
-
-
-def _short_names(names: Sequence[str], limit: int) -> str:
-    more = f" +{len(names) - 1}" if len(names) > 1 else ""
-    return clean(kernel_name(names[0], limit=limit), limit=limit) + more
 
 
 def _totals_table(timeline: DiffTimeline) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from perfgate.document.conditions import BUSY
 from perfgate.document.trend import TrendCause, TrendDocument
@@ -104,7 +104,11 @@ def _values(
         "gone": document.gone[:rows],
         "uplifts": [uplift_row(one, document, most=_MOST_OTHERS) for one in recent_uplifts(document)][:rows],
         "expired": [expired_row(entry) for entry in document.expired[:rows]],
-        "ranges": list(_ranges([*causes.new_worse, *causes.still_open], document, rows)),
+        # The candidate commits of every cause that has several.
+        "ranges": [
+            {**cause_row(cause, document, most=0)["lead"], "more": cause.commit_count - len(cause.commits)}
+            for cause in [one for one in (*causes.new_worse, *causes.still_open) if one.commit_count > 1][:rows]
+        ],
         "folds": folds,
         "looked_at": document.looked_at,
         "searched": searched(document),
@@ -126,24 +130,19 @@ def _values(
     }
 
 
-def _ranges(causes: list[TrendCause], document: TrendDocument, rows: int) -> Iterator[Mapping[str, object]]:
-    """Yield the candidate commits of every cause that has several."""
-    for cause in [cause for cause in causes if cause.commit_count > 1][:rows]:
-        yield {**cause_row(cause, document, most=0)["lead"], "more": cause.commit_count - len(cause.commits)}
-
-
 def runner_facts(document: TrendDocument) -> Mapping[str, object]:
     """How the newest runs went: failures, findings, noise floor, temperature, warnings, and a new testbed."""
     newest = document.health[-1] if document.health else None
+    last = document.testbeds[-1] if len(document.testbeds) > 1 else None
     failed = [run for run in document.health if run.failed]
     floors = [run.noise_floor for run in document.health if run.noise_floor is not None]
     hot = [run.temperature for run in document.health if run.temperature is not None]
     waits = [run.waited for run in document.health if run.waited is not None and run.waited >= BUSY]
     throttled = [run.throttled for run in document.health if run.throttled]
     return {
-        "weeks": [{"monday": Words(week.monday), "runs": week.runs} for week in document.weeks[-4:]],
+        "weeks": [{"monday": Words(monday), "runs": runs} for monday, runs in list(document.weeks.items())[-4:]],
         "testbeds": len(document.testbeds),
-        "new_testbed": _new_testbed(document),
+        "new_testbed": {"since": day(last.first_seen), "differences": last.differences[:6]} if last else {},
         "opened": len(document.health),
         "failed": [
             {"when": day(run.started_at), "commit": short(run.commit), "what": run.failed[:4]} for run in failed[-6:]
@@ -158,10 +157,3 @@ def runner_facts(document: TrendDocument) -> Mapping[str, object]:
         "throttled": numbers.percent(max(throttled)) if throttled else Words(""),
         "warnings": newest.warnings[:6] if newest else [],
     }
-
-
-def _new_testbed(document: TrendDocument) -> Mapping[str, object]:
-    if len(document.testbeds) < 2:
-        return {}
-    last = document.testbeds[-1]
-    return {"since": day(last.first_seen), "differences": last.differences[:6]}

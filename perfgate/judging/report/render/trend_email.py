@@ -98,7 +98,12 @@ def _cause(cause: TrendCause, document: TrendDocument) -> Mapping[str, object]:
 
 def _leading(document: TrendDocument) -> list[TrendSeries]:
     """The numbers that lead the steps of the checklist, cold start and compile time among them, in the order of the steps."""
-    known = [series for series in document.series if series.current and series.points and _leads(series)]
+    cards = [(series, metric(series.metric)) for series in document.series if series.current and series.points]
+    known = [
+        series
+        for series, card in cards
+        if card.leading or card.trend or card.followed or series.metric.startswith(NUMBER)
+    ]
     order = {name: place for place, name in enumerate(METRICS)}
 
     def place(series: TrendSeries) -> tuple[object, ...]:
@@ -106,11 +111,6 @@ def _leading(document: TrendDocument) -> list[TrendSeries]:
         return metric(series.metric).step, order.get(series.metric, len(order)), series.workload, series.shape, labels
 
     return sorted(known, key=place)
-
-
-def _leads(series: TrendSeries) -> bool:
-    card = metric(series.metric)
-    return card.leading or card.trend or card.followed or series.metric.startswith(NUMBER)
 
 
 def _number(series: TrendSeries) -> Mapping[str, object]:

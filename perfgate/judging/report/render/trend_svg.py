@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 from markupsafe import Markup
 
-from perfgate.document.trend import RunHealth, TrendChange, TrendPoint, TrendSeries, Week
+from perfgate.document.trend import RunHealth, TrendChange, TrendPoint, TrendSeries
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
@@ -135,22 +135,22 @@ def steps_legend() -> list[Mapping[str, object]]:
     ]
 
 
-def weeks_bars(weeks: Sequence[Week]) -> Markup:
+def weeks_bars(weeks: Mapping[str, int]) -> Markup:
     """Draw how many runs there were each week."""
-    newest = weeks[-52:]
-    most = max((week.runs for week in newest), default=0) or 1
+    newest = list(weeks.items())[-52:]
+    most = max((runs for _, runs in newest), default=0) or 1
     left, step = 34, 12
     width, height = left + max(step * len(newest), 160) + 4, 88
     parts: list[Markup] = []
     for runs, y in ((most, 4), (0, 50)):
         parts.append(shape("line", "grid", x1=left, x2=width, y1=y, y2=y))
         parts.append(shape("text", text=f"{runs:,}", x=left - 6, y=y + 4, text_anchor="end"))
-    for index, week in enumerate(newest):
-        tall = round(week.runs / most * 46, 1)
-        title = f"{week.monday}: {numbers.counted(week.runs, 'run')}"
+    for index, (monday, runs) in enumerate(newest):
+        tall = round(runs / most * 46, 1)
+        title = f"{monday}: {numbers.counted(runs, 'run')}"
         x = left + index * step + 2
         parts.append(shape("rect", "bar", title=title, x=x, y=50 - tall, width=8, height=max(tall, 1)))
-    parts += _ends([week.monday for week in newest], left, width, 66)
+    parts += _ends([monday for monday, _ in newest], left, width, 66)
     below = say("week, by its Monday")
     parts.append(shape("text", "legend", text=below, x=(left + width) / 2, y=84, text_anchor="middle"))
     return picture("weeks", width, height, say("runs a week"), parts)

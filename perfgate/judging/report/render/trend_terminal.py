@@ -51,18 +51,15 @@ def _render(document: TrendDocument, console: Console) -> None:
         console.print(_table(document, rows[:_MOST_ROWS], blocks=24 if console.width >= _WIDE else 10))
     if len(rows) > _MOST_ROWS:
         console.print(say("… {count} more in trend.json", count=len(rows) - _MOST_ROWS))
-    _print_commands([cause for _, cause in rows[:_MOST_ROWS]], document, console)
-    for line in _facts(document):
-        console.print(Text(line, "dim"))
-
-
-def _print_commands(causes: Sequence[TrendCause], document: TrendDocument, console: Console) -> None:
-    """The command that finds the commit of each open regression, one a line and never wrapped, ready to copy."""
-    commands = [command for cause in causes if (command := bisect_command(cause, moved_by(cause, document)[0]))]
+    # The command that finds the commit of each open regression, one a line and never wrapped, ready to copy.
+    causes_shown = (cause for _, cause in rows[:_MOST_ROWS])
+    commands = [cmd for cause in causes_shown if (cmd := bisect_command(cause, moved_by(cause, document)[0]))]
     if commands:
         console.print(say("To find the commit:"))
     for command in dict.fromkeys(commands):
         console.print(Text(f"  {clean(command)}"), soft_wrap=True)
+    for line in _facts(document):
+        console.print(Text(line, "dim"))
 
 
 def _table(document: TrendDocument, rows: Sequence[tuple[str, TrendCause]], *, blocks: int) -> Table:

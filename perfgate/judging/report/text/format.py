@@ -1,6 +1,6 @@
 """Comparisons in words, each with the unit of its metric.
 
-Changes are worded (slower/faster, more/fewer), never shown by a sign whose meaning depends on the metric.
+Changes are worded (slower/faster, more/fewer), never shown by a sign, which would mean another thing for each metric.
 """
 
 from __future__ import annotations
@@ -92,11 +92,16 @@ def change(comparison: Comparison) -> Words:
     if comparison.method == "expect":
         return _expectation(comparison)
     if comparison.method == "check" and not is_count(comparison):
-        return _check_result(comparison)
+        if comparison.metric in _CHANGED:
+            return say(_CHANGED[comparison.metric])
+        return say("check failed") if comparison.outcome == "regressed" else say("check passed")
     if comparison.outcome == "not_comparable" or (comparison.delta is None and not is_count(comparison)):
         return DASH
     if is_count(comparison):
-        return _exact_change(comparison)
+        base, head = comparison.base, comparison.head
+        if base is None or head is None:
+            return DASH
+        return say("{change} (exact)", change=difference(base, head, comparison.unit, metric=comparison.metric))
     assert comparison.delta is not None
     if comparison.interval is None and comparison.method in SIDE_BY_SIDE:
         return say("not resolved")
@@ -190,21 +195,8 @@ def _expectation(comparison: Comparison) -> Words:
     return counted(missing, "missing", "missing") if missing else say("all ran")
 
 
-def _check_result(comparison: Comparison) -> Words:
-    if comparison.metric in _CHANGED:
-        return say(_CHANGED[comparison.metric])
-    return say("check failed") if comparison.outcome == "regressed" else say("check passed")
-
-
 def _passed(value: float | None) -> Words:
     return DASH if value is None else say("passed") if value else say("failed")
-
-
-def _exact_change(comparison: Comparison) -> Words:
-    if comparison.base is None or comparison.head is None:
-        return DASH
-    words = difference(comparison.base, comparison.head, comparison.unit, metric=comparison.metric)
-    return say("{change} (exact)", change=words)
 
 
 def _same_side(ends: tuple[float, float]) -> bool:

@@ -51,13 +51,10 @@ def _outermost(name: str) -> str:
             inside += letter
         else:
             if inside:
-                parts.append(_inside(inside))
+                functor = re.search(_FUNCTOR, inside)
+                is_short = len(inside) <= _LEAST_IN_TEMPLATE
+                parts.append(inside if is_short else f"…{functor[1]}…" if functor else "…")
                 inside = ""
             parts.append(letter)
         depth += letter == "<"
     return "".join(parts) + (inside and "…")
-
-
-def _inside(template: str) -> str:
-    functor = re.search(_FUNCTOR, template)
-    return template if len(template) <= _LEAST_IN_TEMPLATE else f"…{functor[1]}…" if functor else "…"

@@ -23,6 +23,12 @@ ANSWERS = {
     "undecided": phrase("not decided"),
     "impossible": phrase("cannot be tried"),
 }
+# A gate of the culprit against the commit before it, by its answer.
+_CONFIRMED = {
+    "slow": phrase("confirmed by a gate against the commit before it"),
+    "fast": phrase("a gate against the commit before it alone shows no regression: others before it may be needed"),
+}
+_NOT_CONFIRMED = phrase("a gate against the commit before it alone stayed inconclusive")
 _SHOWN = 6
 _ID = 10
 _LONGEST_REASON = 200
@@ -73,13 +79,30 @@ class BisectionWords:
         if stored:
             facts.append(say("{answers} from stored runs", answers=counted(stored, "answer")))
         if skipped:
-            facts.append(say("{states} could not be tried", states=self._counted(skipped)))
+            states = counted(skipped, "environment") if self._is_list else counted(skipped, "stack")
+            states = counted(skipped, "commit") if document.good else states
+            facts.append(say("{states} could not be tried", states=states))
         return Words(" · ".join(facts))
 
     @property
     def certainty(self) -> list[Words]:
         """The followed metrics, the probability of a wrong result, and the gate of the culprit alone, if there are any."""
-        return [line for line in (self._followed(), self._error(), self._confirmed()) if line]
+        document = self.document
+        lines = []
+        if document.followed:
+            listed = Words(", ".join(map(self.quote, document.followed[:_SHOWN])))
+            lines.append(
+                say("decided by the metrics that regress with all changes together: {metrics}", metrics=listed)
+            )
+        if document.followed and document.outcome == "found":
+            if document.error == 0:
+                lines.append(say("exact counts decided: noise had no part in it"))
+            else:
+                error = percent(max(document.error, _LEAST_ERROR))
+                lines.append(say("noise makes this wrong with a probability of {error} at most", error=error))
+        if document.confirmation is not None:
+            lines.append(say(_CONFIRMED.get(document.confirmation.answer, _NOT_CONFIRMED)))
+        return lines
 
     @property
     def state(self) -> Words:
@@ -96,11 +119,6 @@ class BisectionWords:
     @property
     def _is_list(self) -> bool:
         return isinstance(self.document.changes[0], EnvironmentChange)
-
-    def _counted(self, states: int) -> Words:
-        if self.document.good:
-            return counted(states, "commit")
-        return counted(states, "environment") if self._is_list else counted(states, "stack")
 
     def _between(self, good: Words, bad: Words) -> Words | None:
         """The result between two commits or environments; None if the culprit is found."""
@@ -178,29 +196,6 @@ class BisectionWords:
             after=after,
             before=before,
         )
-
-    def _followed(self) -> Words | None:
-        if not self.document.followed:
-            return None
-        listed = Words(", ".join(map(self.quote, self.document.followed[:_SHOWN])))
-        return say("decided by the metrics that regress with all changes together: {metrics}", metrics=listed)
-
-    def _error(self) -> Words | None:
-        if self.document.outcome != "found" or not self.document.followed:
-            return None
-        if self.document.error == 0:
-            return say("exact counts decided: noise had no part in it")
-        error = percent(max(self.document.error, _LEAST_ERROR))
-        return say("noise makes this wrong with a probability of {error} at most", error=error)
-
-    def _confirmed(self) -> Words | None:
-        if self.document.confirmation is None:
-            return None
-        if self.document.confirmation.answer == "slow":
-            return say("confirmed by a gate against the commit before it")
-        if self.document.confirmation.answer != "fast":
-            return say("a gate against the commit before it alone stayed inconclusive")
-        return say("a gate against the commit before it alone shows no regression: others before it may be needed")
 
     def _trial(self, trial: BisectionTrial) -> TrialWords:
         note = Words("")

@@ -67,7 +67,9 @@ def _block(number: int, regression: Regression, summary: Summary) -> Values:
     in_title = any(c is worst for c in comparisons)
     has_slower = bool(set(regression.slower) & set(regression.comparisons))
     tip = None if regression.suggestion is None else decision.suggestions[regression.suggestion]
-    order = summary.context.accept_order
+    order, folder = summary.context.accept_order, summary.context.folder
+    # None for a check in CI, because a CI job's folder is gone by the time it is read.
+    accepts_here = folder is not None and regression.accepts and not decision.in_ci
     return {
         "cause": _short(causes[0], summary) if causes else None,
         "also": _elsewhere(causes, summary),
@@ -88,7 +90,9 @@ def _block(number: int, regression: Regression, summary: Summary) -> Values:
         "suggestion": None if tip is None else _beside(causes, tip),
         "accepted": comparisons[0].accepted,
         "accept": _accept_command(regression.accepts, summary),
-        "accept_here": _accept_here(number, regression.accepts, summary),
+        "accept_here": _accept_command([str(number), *(["--from", folder] if folder else [])], summary)
+        if accepts_here
+        else None,
         "order": order(number, regression.accepts) if regression.accepts and order else None,
     }
 
@@ -161,11 +165,3 @@ def _accept_command(keys: Sequence[str], summary: Summary) -> str | None:
         return None
     named = " ".join(shlex.quote(key) for key in keys)
     return f"perfgate baseline accept {named} --commit {commit[:_COMMIT_LENGTH]} --reason TEXT"
-
-
-def _accept_here(number: int, keys: Sequence[str], summary: Summary) -> str | None:
-    """The command by the cause's number; None for a check in CI, because a CI job's folder is gone by the time it is read."""
-    folder = summary.context.folder
-    if folder is None or not keys or summary.decision.in_ci:
-        return None
-    return _accept_command([str(number), *(["--from", folder] if folder else [])], summary)

@@ -121,7 +121,12 @@ def _notes(step: StepResult) -> list[str]:
     # If there is no room for all values, the step's leading ones are kept.
     by_rank = sorted(present, key=lambda value: value.metric not in METRICS or not METRICS[value.metric].leading)
     listed = {id(value) for value in by_rank[:_SHOWN_VALUES]}
-    notes = [_value_line(value) for value in present if id(value) in listed]
+    notes = []
+    for value in present:
+        if id(value) in listed:
+            unit = METRICS[value.metric].unit if value.metric in METRICS else "1"
+            quantity = formats.quantity(value.value, unit, metric=value.metric)
+            notes.append(f"{_name(value)} {quantity}{_interval(value, unit)}")
     hidden = len(present) - len(notes)
     notes[:0] = [busy] if (busy := busy_machine(step.waited)) else []
     notes += [say("{more} in run.json", more=numbers.counted(hidden, "more value"))] if hidden else []
@@ -141,23 +146,20 @@ def _missing_lines(values: Iterable[Value]) -> list[str]:
         name = _name(value)
         if name not in listed:
             listed.append(name)
-    return [_missing_line(Words(say(", ").join(listed)), reason) for reason, listed in names.items()]
-
-
-def _missing_line(names: Words, reason: str) -> str:
-    if not reason:
-        return say("{names}: not available", names=names)
-    return say("{names}: not available, {reason}", names=names, reason=Words(clean(word(reason))))
+    lines = []
+    for reason, listed in names.items():
+        joined = Words(say(", ").join(listed))
+        lines.append(
+            say("{names}: not available, {reason}", names=joined, reason=Words(clean(word(reason))))
+            if reason
+            else say("{names}: not available", names=joined)
+        )
+    return lines
 
 
 def _name(value: Value) -> str:
     labels = ", ".join(f"{key} {text}" for key, text in sorted(value.labels.items()) if text != "default")
     return clean(metric_name(value.metric) + (f" ({labels})" if labels else ""))
-
-
-def _value_line(value: Value) -> str:
-    unit = METRICS[value.metric].unit if value.metric in METRICS else "1"
-    return f"{_name(value)} {formats.quantity(value.value, unit, metric=value.metric)}{_interval(value, unit)}"
 
 
 def _interval(value: Value, unit: str) -> str:
@@ -234,6 +236,9 @@ def _worded_number(row: StepComparison, main: StoredComparison | None) -> Values
     of_main = [beside.head, beside.typical, *(beside.interval or ())] if beside else []
     values = [row.base, row.head, *ends]
     base, head, *bound = formats.quantities([*values, *of_main], row.unit, metric=row.metric)[: len(values)]
+    limit = numbers.DASH if row.tolerance is None else numbers.setting(row.tolerance)
+    if bound:
+        limit = Words(f"{'≤' if row.at_most else '≥'} {bound[0]}")
     return {
         "step": row.step,
         "workload": row.workload,
@@ -248,7 +253,7 @@ def _worded_number(row: StepComparison, main: StoredComparison | None) -> Values
         "span": numbers.span(base, head),
         "difference": _difference(row),
         "main": stored_row(beside, values) if beside else None,
-        "limit": _limit_words(row, bound),
+        "limit": limit,
         "plot": svg.small_line(beside.values, say("main's stored runs"), {}) if beside else Markup(""),
     }
 
@@ -278,12 +283,6 @@ def _difference(row: StepComparison) -> Words:
     is_paired = row.method == "paired"
     needed = numbers.counted(row.pairs_needed, "pair") if is_paired else numbers.counted(row.pairs_needed, "turn")
     return say("not resolved ({width}; about {needed})", width=numbers.plus_minus(half), needed=needed)
-
-
-def _limit_words(row: StepComparison, bound: list[Words]) -> Words:
-    if bound:
-        return Words(f"{'≤' if row.at_most else '≥'} {bound[0]}")
-    return numbers.DASH if row.tolerance is None else numbers.setting(row.tolerance)
 
 
 def tally(steps: list[StepSummary]) -> list[Words]:

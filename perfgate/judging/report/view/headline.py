@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from statistics import multimode
 
 from perfgate.catalogue.names import (
@@ -136,9 +135,14 @@ def _fast_path(summary: Summary) -> Values | None:
     margins = [c.excluded for _, _, c in timed if c.excluded is not None]
     # The most frequent margin; of calls the largest, because they are one number in several places.
     margin = (min(multimode(margins)) if of_jobs else max(margins)) if margins else summary.decision.excluded
+    wider = [
+        (c.excluded, metric_name(c.metric, c.clock))
+        for _, _, c in timed
+        if c.excluded is not None and c.excluded > margin
+    ]
     return {
         "margin": numbers.setting(margin),
-        "wider": _wider((c for _, _, c in timed), margin),
+        "wider": [(numbers.setting(excluded), name) for excluded, name in dict.fromkeys(wider)],
         "of_jobs": of_jobs,
         "metric": metric_name(worst.metric, worst.clock),
         "place": place(worst.workload, worst.shape),
@@ -146,14 +150,6 @@ def _fast_path(summary: Summary) -> Values | None:
         "change": numbers.signed_percent(delta),
         "at_most": numbers.signed_percent(worst_end),
     }
-
-
-def _wider(timed: Iterable[Comparison], margin: float) -> list[tuple[Words, str]]:
-    """The numbers for which only a slowdown larger than ``margin`` is excluded, each once."""
-    wider = [
-        (c.excluded, metric_name(c.metric, c.clock)) for c in timed if c.excluded is not None and c.excluded > margin
-    ]
-    return [(numbers.setting(excluded), name) for excluded, name in dict.fromkeys(wider)]
 
 
 def missing_values(summary: Summary) -> Values:

@@ -100,7 +100,11 @@ def _operator_table(key: _Key, before: _Rows, after: _Rows, times: _Times) -> Va
     def most(operator: OperatorDelta) -> float:
         return max(operator.base or 0.0, operator.head or 0.0)
 
-    operators = [_side_by_side(op, before, after, times) for op in {*before, *after, *times}]
+    operators = []
+    for op in {*before, *after, *times}:
+        base, head = times.get(op, (None, None))
+        counts = [side[op].count if op in side else None for side in (before, after)]
+        operators.append(OperatorDelta(op=op, base_count=counts[0], head_count=counts[1], base=base, head=head))
     operators.sort(key=lambda operator: (-most(operator), operator.op))
     return {
         "place": place(*key),
@@ -108,12 +112,6 @@ def _operator_table(key: _Key, before: _Rows, after: _Rows, times: _Times) -> Va
         "largest": most(operators[0]) if operators else 0.0,
         "of_head": sum(head or 0.0 for _, head in times.values()),
     }
-
-
-def _side_by_side(op: str, before: _Rows, after: _Rows, times: _Times) -> OperatorDelta:
-    base, head = times.get(op, (None, None))
-    base_count, head_count = (side[op].count if op in side else None for side in (before, after))
-    return OperatorDelta(op=op, base_count=base_count, head_count=head_count, base=base, head=head)
 
 
 def _counters(run: RunDocument | None) -> dict[tuple[str, str, str], float]:

@@ -130,7 +130,10 @@ def worded_cause(
     more = cause.more_count
     at_line = more if first is None else first.head - first.base
     is_counted = cause.base_count or cause.head_count  # a cause known by its time alone has no counts
-    base, head = _sides(cause, unit) if is_counted else (numbers.DASH, numbers.DASH)
+    base, head = numbers.DASH, numbers.DASH
+    if is_counted:
+        counts = (cause.base_count, cause.head_count)
+        base, head = map(numbers.whole, counts) if unit == "1" else formats.quantities(counts, unit)
     base_input, head_input = _changed_input(cause)
     origin = None if cause.origin is None or cause.origin.reach == "line" else cause.origin
     return {
@@ -166,11 +169,6 @@ def worded_cause(
 
 def worded_causes(placed: Iterable[tuple[Cause, tuple[str, ...]]]) -> list[Values]:
     return [worded_cause(cause, places) for cause, places in placed]
-
-
-def _sides(cause: Cause, unit: str) -> Sequence[Words]:
-    counts = (cause.base_count, cause.head_count)
-    return [numbers.whole(count) for count in counts] if unit == "1" else formats.quantities(counts, unit)
 
 
 def _worded_lines(sites: Sequence[Part], unit: str, linked: Callable[[str], str]) -> list[tuple[str, Words]]:

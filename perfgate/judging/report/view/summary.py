@@ -185,7 +185,7 @@ class Summary:
 
     @cached_property
     def too_slow(self) -> list[Failure]:
-        """The workloads whose pairs exceed every budget."""
+        """The workloads with pairs that exceed every budget."""
         codes = [(f, f.error.message) for f in self.decision.failures]
         return [failure for failure, message in codes if isinstance(message, Message) and message.code == TOO_SLOW]
 

@@ -235,13 +235,13 @@ class GitBranchStore:
         return len(removed)
 
     def ledger(self) -> None:
-        """None: everyone who fetches the branch could read it."""
+        """None: everyone with read access to the branch could read it."""
 
     def clock_ahead(self) -> timedelta:
         """Zero: the time of recording is this machine's."""
         return timedelta()
 
-    def acting_as(self, actor: str) -> GitBranchStore:  # noqa: ARG002 - git notes who pushes
+    def acting_as(self, actor: str) -> GitBranchStore:  # noqa: ARG002 - git notes the author of a push
         return self
 
     @cached_property
@@ -265,7 +265,12 @@ class GitBranchStore:
                     write[layout.document_path(file.run.id)] = document
                 elif there != file.run.id:
                     raise kept_already(file.run.session, there)
-            return StoreChange(_record_message([file for file, _ in packed]), write) if write else None
+            if not write:
+                return None
+            first = packed[0][0].run
+            of = f" of {first.commit[:12]}" if first.commit and first.commit.isalnum() else ""
+            one = f"record run {first.id[:12]}{of}"
+            return StoreChange(one if len(packed) == 1 else f"record {len(packed)} runs", write)
 
         if packed:
             self._write(plan)
@@ -284,7 +289,10 @@ class GitBranchStore:
         path = layout.list_path(kind, project)
 
         def plan(scratch: Scratch, tip: Tip) -> StoreChange | None:
-            stored = layout.decode_list(self._list(scratch, tip, path), kind, name=f"{self._link.name}: {path}")
+            data = layout.EMPTY_LIST
+            if path in tip.files:
+                data = scratch.read([tip.files[path]], most=layout.MAX_SMALL_BYTES)[tip.files[path]]
+            stored = layout.decode_list(data, kind, name=f"{self._link.name}: {path}")
             replaced = {statement.key for statement in statements}
             rest: list[Statement] = [statement for statement in stored if statement.key not in replaced]
             by_age = sorted([*rest, *statements], key=lambda statement: statement.stated_at)
@@ -383,11 +391,6 @@ class GitBranchStore:
         contents = scratch.read([tip.files[path] for path in paths], most=layout.MAX_SMALL_BYTES)
         return BranchContents(self._link.name, tip, {path: contents[tip.files[path]] for path in paths})
 
-    def _list(self, scratch: Scratch, tip: Tip, path: str) -> bytes:
-        if path not in tip.files:
-            return layout.EMPTY_LIST
-        return scratch.read([tip.files[path]], most=layout.MAX_SMALL_BYTES)[tip.files[path]]
-
 
 def _files(scratch: Scratch, tip: Tip, find: Callable[[Tip], list[str]]) -> dict[str, bytes]:
     paths = find(tip)
@@ -399,12 +402,6 @@ def _kept(file: RunFile, paths: Iterable[str]) -> str | None:
     """The id of the stored run of a run's session; None if there is none."""
     prefix = layout.session_prefix(file.run.project, file.run.session)
     return next((path[len(prefix) :].partition(".")[0] for path in paths if path.startswith(prefix)), None)
-
-
-def _record_message(files: Sequence[RunFile]) -> str:
-    first = files[0].run
-    of = f" of {first.commit[:12]}" if first.commit and first.commit.isalnum() else ""
-    return f"record run {first.id[:12]}{of}" if len(files) == 1 else f"record {len(files)} runs"
 
 
 def _too_old(files: Iterable[RunFile], keep: int) -> list[RunFile]:

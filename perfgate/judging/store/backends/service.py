@@ -279,7 +279,7 @@ class ServiceStore:
         """How far the service's clock is ahead of this machine's, by its last answer."""
         return self._ahead
 
-    def acting_as(self, actor: str) -> ServiceStore:  # noqa: ARG002 - the service knows who acts by the token
+    def acting_as(self, actor: str) -> ServiceStore:  # noqa: ARG002 - the service knows the actor by the token
         return self
 
     def _read(self, path: str, kind: type[T], query: Mapping[str, str] | None = None) -> T:

@@ -306,7 +306,7 @@ class SqlStore:
         return timedelta()
 
     def acting_as(self, actor: str) -> SqlStore:
-        """The same store, in whose audit log ``actor`` is the writer."""
+        """The same store, with ``actor`` as the writer in its audit log."""
         store = copy(self)
         store._actor = actor
         return store

@@ -79,7 +79,7 @@ class SiteLinks:
 
     ``written`` are the addresses of a site in files, None if every run and every two runs have a page. ``forms`` is whether
     something answers forms, which no file does, and ``triage`` whether regressions can be given a state by one. ``form_key``
-    takes the place of a token in the forms of a reader who may write.
+    takes the place of a token in the forms of a reader with write access.
     """
 
     written: frozenset[str] | None = None

@@ -118,6 +118,10 @@ def level_cells(placed: BesideLevel, links: SiteLinks, root: Words) -> Mapping[s
     series = placed.series
     values = [placed.before, placed.value, placed.typical, *(placed.interval or ())]
     before, value, typical, *ends = formats.quantities(values, series.unit, metric=series.metric)
+    is_too_short = placed.value is not None and placed.interval is None and placed.versions > 0
+    position = say(_POSITIONS[placed.position])
+    if is_too_short and placed.position == "unknown":
+        position = say("too few versions")
     return {
         "metric": metric_name(series.metric),
         "place": place_of(series.workload, series.shape, series.labels),
@@ -127,7 +131,7 @@ def level_cells(placed: BesideLevel, links: SiteLinks, root: Words) -> Mapping[s
         "interval": numbers.reach(*ends) if ends else numbers.DASH,
         "versions": placed.versions,
         "position": Words(placed.position),
-        "position_words": _position(placed),
+        "position_words": position,
         "plot": trend_svg.small_plot(series) if placed.is_apart else Words(""),
         "address": under(root, links.series(series)),
     }
@@ -135,9 +139,3 @@ def level_cells(placed: BesideLevel, links: SiteLinks, root: Words) -> Mapping[s
 
 def interval_count(rows: Sequence[BesideLevel]) -> int:
     return sum(row.interval is not None and row.series.kind == "noisy" for row in rows)
-
-
-def _position(placed: BesideLevel) -> Words:
-    if placed.value is not None and placed.interval is None and placed.position == "unknown" and placed.versions:
-        return say("too few versions")
-    return say(_POSITIONS[placed.position])

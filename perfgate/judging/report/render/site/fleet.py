@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from perfgate.document.clocks import CLOCK_SLACK
 from perfgate.document.conditions import BUSY
-from perfgate.document.history import StoredRun, moment
+from perfgate.document.history import moment
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import RunHealth, TestbedSpan
 from perfgate.judging.report.render import trend_svg
@@ -57,6 +57,7 @@ def _testbed(span: TestbedSpan, content: SiteContent, root: Words) -> Mapping[st
     away = read - moment(span.last_seen)
     floors = [run.noise_floor for run in health if run.noise_floor is not None]
     # What the newest run with a wrong clock shows of it, apart from a clock that is ahead.
+    ahead = max((moment(run.started_at) - moment(run.recorded_at) for run in runs), default=timedelta())
     clock_notes = ([note for note in run.warnings if note.code in _CLOCK_CODES] for run in reversed(health))
     return {
         **testbed_cells(span),
@@ -78,7 +79,8 @@ def _testbed(span: TestbedSpan, content: SiteContent, root: Words) -> Mapping[st
         "temperature": _range([run.temperature for run in health], "Cel"),
         "clock": _range([run.clock for run in health], "1", metric="thermal.clock"),
         "floor": numbers.plus_minus(max(floors)) if floors else numbers.DASH,
-        "clock_ahead": _ahead(runs),
+        # How far the clock of the machine is ahead: its runs were stored before they began.
+        "clock_ahead": numbers.duration(ahead.total_seconds()) if ahead > CLOCK_SLACK else Words(""),
         "clock_notes": next((notes for notes in clock_notes if notes), []),
     }
 
@@ -101,13 +103,6 @@ def _queue(health: Sequence[RunHealth]) -> Words:
         return say("none of the newest {opened}", opened=opened)
     longest = numbers.duration(max(waited))
     return say("{count} of the newest {opened}, {longest} at most", count=len(waited), opened=opened, longest=longest)
-
-
-def _ahead(runs: Sequence[StoredRun]) -> Words:
-    """How far the clock of a machine is ahead: its runs were stored before they began. Empty if it is not."""
-    found = [moment(run.started_at) - moment(run.recorded_at) for run in runs]
-    most = max(found, default=timedelta())
-    return numbers.duration(most.total_seconds()) if most > CLOCK_SLACK else Words("")
 
 
 def _run(run: RunHealth, links: SiteLinks, root: Words) -> Mapping[str, object]:

@@ -41,6 +41,10 @@ def render_gates(content: SiteContent, links: SiteLinks, language: Language) -> 
 
 
 def _row(record: GateRecord, standing: Collection[str], accepted: Collection[str]) -> Mapping[str, object]:
+    settled = Words("")  # of another verdict than a failure
+    if record.verdict == "FAIL" or record.commit in accepted:
+        is_open = record.commit in standing
+        settled = say(_SETTLED["accepted" if record.commit in accepted else "open" if is_open else "withdrawn"])
     return {
         "when": minute(record.judged_at),
         "change": Words(str(record.change or "")),
@@ -50,13 +54,5 @@ def _row(record: GateRecord, standing: Collection[str], accepted: Collection[str
         "testbed": record.testbed,
         "verdict": Words(record.verdict),
         "label": Words(_LABELS.get(record.verdict, "")),
-        "settled": _settled(record, standing, accepted),
+        "settled": settled,
     }
-
-
-def _settled(record: GateRecord, standing: Collection[str], accepted: Collection[str]) -> Words:
-    """What became of a failure; empty for another verdict."""
-    if record.verdict != "FAIL" and record.commit not in accepted:
-        return Words("")
-    what = "accepted" if record.commit in accepted else "open" if record.commit in standing else "withdrawn"
-    return say(_SETTLED[what])

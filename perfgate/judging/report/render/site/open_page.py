@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import date
 
-from perfgate.document.gates import FailedGate
 from perfgate.document.history import Acceptance, Confirmation, moment
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendCause, TrendSeries, place_of
@@ -40,7 +39,7 @@ def render_open(content: SiteContent, links: SiteLinks, language: Language) -> s
         settled = [cause for cause in content.trend.causes if cause.standing in ("accepted", "resolved", "refuted")]
         by_place = {(s.workload, s.shape, s.metric, s.fingerprint): s for s in content.trend.series if not s.labels}
         pictures = [_picture(cause, content, links, root) for cause in causes[:_MAX_CAUSES]]
-        # Regressions whose level is back, which may be marked as fixed.
+        # Regressions that are back at the old level and may be marked as fixed.
         returned = [
             {
                 **_about_commit(cause.first_bad),
@@ -50,15 +49,37 @@ def render_open(content: SiteContent, links: SiteLinks, language: Language) -> s
             for cause in content.trend.causes
             if cause.suggests == "fixed"
         ]
-        failed_gates = [_failed_gate(gate) for gate in (gates.standing if gates else [])[:_MAX_CAUSES]]
-        _anchor_once([*pictures, *returned, *failed_gates])
+        states = {triage.commit: triage for triage in (gates.triages if gates else [])}
+        failed_gates = [
+            {
+                **_about_commit(gate.commit),
+                "when": day(gate.judged_at),
+                "short": short(gate.commit),
+                "change": Words(gate.change or ""),
+                "row": {"triage": triage_view(states.get(gate.commit)), "suggests": None},
+            }
+            for gate in (gates.standing if gates else [])[:_MAX_CAUSES]
+        ]
+        # The place of each commit is the first entry about it: a failed gate may be of the commit of a regression.
+        anchors: set[object] = set()
+        for entry in (*pictures, *returned, *failed_gates):
+            if entry["anchor"] in anchors:
+                entry["anchor"] = Words("")
+            anchors.add(entry["anchor"])
         values = {
             "title": say("Open"),
             "mark": Words("FAIL" if causes else "PASS" if content.trend.looked_at else "SKIPPED"),
             "count": len(causes),
             "pictures": pictures,
             "more": max(0, len(causes) - _MAX_CAUSES),
-            "triage": _triage(links) if links.triage else None,
+            # The values of the form that gives a regression a state.
+            "triage": {
+                "action": Words(TRIAGE),
+                "form_key": Words(links.form_key),
+                "states": [(Words(state), say(words)) for state, words in TRIAGE_STATES.items()],
+            }
+            if links.triage
+            else None,
             "returned": returned[:_MAX_CAUSES],
             "failed_gates": failed_gates,
             "accepted": [_acceptance(entry, today) for entry in content.acceptances[:_MAX_ROWS]],
@@ -90,34 +111,6 @@ def _about_commit(commit: str | None) -> Mapping[str, object]:
     """The full commit that a state is about, empty if it is none, and its place on the page."""
     known = commit if commit and COMMIT_ID.fullmatch(commit) else ""
     return {"commit": known, "anchor": commit_anchor(known) if known else Words("")}
-
-
-def _anchor_once(entries: Iterable[dict[str, object]]) -> None:
-    """Leave the place of each commit to the first entry about it: a failed gate may be of the commit of a regression."""
-    seen: set[object] = set()
-    for entry in entries:
-        if entry["anchor"] in seen:
-            entry["anchor"] = Words("")
-        seen.add(entry["anchor"])
-
-
-def _triage(links: SiteLinks) -> Mapping[str, object]:
-    """The values of the form that gives a regression a state."""
-    return {
-        "action": Words(TRIAGE),
-        "form_key": Words(links.form_key),
-        "states": [(Words(state), say(words)) for state, words in TRIAGE_STATES.items()],
-    }
-
-
-def _failed_gate(gate: FailedGate) -> dict[str, object]:
-    return {
-        **_about_commit(gate.commit),
-        "when": day(gate.judged_at),
-        "short": short(gate.commit),
-        "change": Words(gate.change or ""),
-        "row": {"triage": triage_view(gate.triage), "suggests": None},
-    }
 
 
 def _acceptance(entry: Acceptance, today: date) -> Mapping[str, object]:

@@ -33,10 +33,13 @@ def render_overview(content: SiteContent, links: SiteLinks, language: Language) 
         root = links.root(OVERVIEW)
         causes, better = content.trend.open_regressions, sort_causes(content.trend).new_better
         workloads = _by_workload(content)
+        headline = say("no regression is open") if content.trend.looked_at else say("too few runs to look at yet")
+        if causes:
+            headline = say("{regressions} open", regressions=numbers.counted(len(causes), "regression"))
         values = {
             "title": say("Overview"),
             "mark": Words("FAIL" if causes else "PASS" if content.trend.looked_at else "SKIPPED"),
-            "headline": _headline(content, len(causes)),
+            "headline": headline,
             "runs": content.trend.runs,
             "searched": searched(content.trend),
             "cards": [cause_card(cause, content, links, root) for cause in causes[:_MAX_CARDS]],
@@ -62,12 +65,6 @@ def render_overview(content: SiteContent, links: SiteLinks, language: Language) 
             "notes": content.trend.notes[:_MAX_CARDS],
         }
         return render_page("site/overview.html.j2", OVERVIEW, content, links, values)
-
-
-def _headline(content: SiteContent, count: int) -> Words:
-    if count:
-        return say("{regressions} open", regressions=numbers.counted(count, "regression"))
-    return say("no regression is open") if content.trend.looked_at else say("too few runs to look at yet")
 
 
 def _by_workload(content: SiteContent) -> dict[str, list[TrendSeries]]:
