@@ -146,7 +146,7 @@ def _missing_lines(values: Iterable[Value]) -> list[str]:
         name = _name(value)
         if name not in listed:
             listed.append(name)
-    lines = []
+    lines: list[str] = []
     for reason, listed in names.items():
         joined = Words(say(", ").join(listed))
         lines.append(
