@@ -43,8 +43,8 @@ def render_gates(content: SiteContent, links: SiteLinks, language: Language) -> 
 def _row(record: GateRecord, standing: Collection[str], accepted: Collection[str]) -> Mapping[str, object]:
     settled = Words("")  # of another verdict than a failure
     if record.verdict == "FAIL" or record.commit in accepted:
-        is_open = record.commit in standing
-        settled = say(_SETTLED["accepted" if record.commit in accepted else "open" if is_open else "withdrawn"])
+        end = "accepted" if record.commit in accepted else "open" if record.commit in standing else "withdrawn"
+        settled = say(_SETTLED[end])
     return {
         "when": minute(record.judged_at),
         "change": Words(str(record.change or "")),
