@@ -1,10 +1,12 @@
 """Whatever stands in a file, a reader returns a recording or raises DocumentError, soon and in bounded memory."""
 
 import contextlib
+import re
 import sqlite3
 import time
 import tracemalloc
 import zipfile
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +17,7 @@ from perfgate.errors import DocumentError
 
 from .test_ascend_view import arrow, hardware, process, span
 
+# A busy machine draws slowly; what a reader takes is checked by the CPU's time.
 CHECKED = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
@@ -75,29 +78,59 @@ def flipped(original, turned):
 def read(path):
     """Read within bounds; nothing but DocumentError may be raised."""
     started = time.process_time()
-    tracemalloc.start()
-    try:
-        with contextlib.suppress(DocumentError):
-            recording = trace.read(path)
-            for timeline in recording.timelines:
-                assert timeline.events.duration.min(initial=0) >= 0
-                assert all(isinstance(dict(kernel.counters), dict) for kernel in timeline.kernels or ())
-    finally:
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-    assert peak < 128 << 20
+    with bounded_memory(), contextlib.suppress(DocumentError):
+        recording = trace.read(path)
+        for timeline in recording.timelines:
+            assert timeline.events.duration.min(initial=0) >= 0
+            assert all(isinstance(dict(kernel.counters), dict) for kernel in timeline.kernels or ())
     assert time.process_time() - started < 20
+
+
+@contextlib.contextmanager
+def bounded_memory():
+    """Allow a peak of 128 MiB, by the kernel's own record of it: tracemalloc, needed elsewhere, takes twice as long as to read.
+
+    That record has the memory of C too, but not what is taken of up to 64 MiB that were free before.
+    """
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew (proc(5))
+    except OSError:
+        tracemalloc.start()
+        try:
+            yield
+            assert tracemalloc.get_traced_memory()[1] < 128 << 20
+        finally:
+            tracemalloc.stop()
+        return
+    before = peak_memory()
+    yield
+    assert peak_memory() - before < 64 << 20
+
+
+def peak_memory():
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)[1]) << 10
+
+
+def test_bounded_memory__128_mebibytes_taken_for_a_moment__fails():
+    with pytest.raises(AssertionError), bounded_memory():
+        bytearray(b"x") * (128 << 20)
+
+
+@pytest.fixture
+def tables(tmp_path):
+    for name, text in TABLES.items():
+        (tmp_path / name).write_bytes(text)
+    return tmp_path
 
 
 @pytest.mark.parametrize("name", sorted(TABLES))
 @CHECKED
 @given(data=st.data())
-def test_folder__one_damaged_file__recording_or_document_error(name, data, tmp_path):
-    for other, text in TABLES.items():
-        (tmp_path / other).write_bytes(text)
-    (tmp_path / name).write_bytes(data.draw(changed(TABLES[name])))
+def test_folder__one_damaged_file__recording_or_document_error(name, data, tables):
+    (tables / name).write_bytes(data.draw(changed(TABLES[name])))
 
-    read(tmp_path)
+    read(tables)
 
 
 def timeline():
