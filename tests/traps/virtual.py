@@ -27,12 +27,14 @@ from perfgate.measuring.checklist.steps.s04_top_ops import STEP as TOP_OPS
 from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.worker.worker import WorkerLoop
 from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.measuring.workload.layout import Layout
 from perfgate.measuring.workload.workload import Workload
 from perfgate.protocol import (
     BlockRequest,
     Collected,
     CollectRequest,
     Failed,
+    LayoutMoved,
     Loaded,
     LoadRequest,
     MoveRequest,
@@ -208,7 +210,7 @@ class _WorkerHandle:
 
 
 class _InProcessWorker(WorkerLoop):
-    """The real worker, but for the workload: that is the call of its side, and no file."""
+    """The real worker, but for the workload, which is the call of its side and no file, and for pads in its memory."""
 
     def __init__(self, gate: VirtualGate, device: FakeDevice) -> None:
         super().__init__(connection=None, cpus=[0], counters=gate.counters)  # type: ignore[arg-type]
@@ -226,6 +228,10 @@ class _InProcessWorker(WorkerLoop):
         return Loaded(
             batch=1, shapes=[SHAPE], sla_p99=None, seconds=0.1, capabilities=sorted(self._opened.capabilities)
         )
+
+    def _move(self, _: MoveRequest) -> LayoutMoved:
+        # A fake device has no memory that could lie elsewhere, and to draw the pads takes longer than to measure.
+        return LayoutMoved(movable=Layout(self._loaded).movable)
 
     def _profile(self, request: ProfileRequest) -> Profiled:
         if not self._gate.profiled:
