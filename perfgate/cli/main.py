@@ -70,7 +70,7 @@ def _modules() -> list[str]:
 @click.group(
     cls=CommandFolder,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 PASS, WARN or SKIPPED · 1 FAIL · 2 wrong use or configuration · 3 INCONCLUSIVE · "
+    epilog="Exit codes: 0 PASS, WARN or SKIPPED · 1 FAIL · 2 wrong usage or configuration · 3 INCONCLUSIVE · "
     "4 measuring failed, or a forge or store refused · 5 a bug in perfgate · 130 interrupted",
 )
 @click.version_option(__version__, prog_name="perfgate")

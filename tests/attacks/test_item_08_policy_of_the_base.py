@@ -123,7 +123,7 @@ TWO = 'project = "model"\n[workloads]\nencoder = "perf/workload.py:encoder"\ndec
 
 def test_item_8__change_stops_measuring_what_the_base_names__is_said(github: Job) -> None:
     _base(github, perfgate__toml=TWO)
-    left_out = "`decoder` was not measured, and the base's perfgate.toml asks for it"
+    left_out = "`decoder` was not measured, although the base's perfgate.toml requires it"
     github.measure()
     assert github.publish().returncode == 3
     assert f"INCONCLUSIVE – {left_out}" in github.comment()

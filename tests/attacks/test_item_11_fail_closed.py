@@ -19,7 +19,7 @@ def _inconclusive(job: Job, words: str, **request: Any) -> None:
     done = job.download(**request)
     assert done.returncode == 3, done.stderr
     body = job.comment()
-    assert " perfgate: INCONCLUSIVE – the measuring job left nothing that can be judged" in body
+    assert " perfgate: INCONCLUSIVE – the measuring job left no usable results" in body
     assert words in body
     assert "counts as not measured" in body
     assert job.statuses() == job.marked("error")

@@ -77,7 +77,7 @@ def _assert_steps_without_turns_are_named(decision: dict[str, Any], comment: str
     (note,) = [one for one in map(json.dumps, decision["warnings"]) if "notes.not-in-turns" in one]
     assert re.search(r"17 memory \(\d+ s\)", note)
     assert {row.get("delta") for row in decision["checklist"] if row["step"] == 17} == {None}
-    assert "measured once a side" in comment
+    assert "measured once per side" in comment
     steps = r"4 `top_ops` \(\d+ s\), 17 memory \(\d+ s\)"
     assert re.search(rf"Not compared for lack of time: {steps}; a `checklist_budget` of \d+ s", comment)
     assert "> **Note:**" not in comment

@@ -295,7 +295,7 @@ def test_gate__recordings_of_torch_profiler__what_the_change_added_is_named(perf
 
     # Nothing of a CPU's operators repeats between two recordings but their counts.
     assert same.returncode == 3, same.stdout
-    assert same.stdout.startswith("INCONCLUSIVE – the recordings hold no time that could be compared\n")
+    assert same.stdout.startswith("INCONCLUSIVE – the recordings contain no comparable times\n")
     assert changed.returncode == 1, changed.stdout
     assert "aten::clone in profile/all: 2 more calls (0 → 2)" in changed.stdout
 

@@ -48,7 +48,7 @@ def test_hook__no_time_for_a_pair__undecided_and_pushed(pushing: Pushing) -> Non
     done = pushing.push()
     assert done.returncode == 0, done.stderr
     assert "perfgate: INCONCLUSIVE" in done.stdout
-    assert "(undecided, so the push goes on; --strict would stop it)" in done.stdout
+    assert "(undecided, so the push proceeds; --strict would block it)" in done.stdout
 
 
 def test_hook__machine_is_busy__undecided_in_time(pushing: Pushing, tmp_path: Path) -> None:

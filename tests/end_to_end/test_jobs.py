@@ -274,7 +274,7 @@ print("correct" if all("wrong" not in answer for answer in answers) else "wrong"
     ("word", "codes", "words"),
     [
         pytest.param("other", (0, 3), "", marks=pytest.mark.slow),
-        ("wrong", (1,), "FAIL – chat gives another output on the head"),
+        ("wrong", (1,), "FAIL – chat produces a different output on head"),
         pytest.param(
             "broken",
             (4,),
@@ -342,7 +342,7 @@ def test_server__of_the_head_writes_more_tokens__is_not_the_same_work(perfgate: 
     done = check(perfgate, clone)
     assert (done.returncode, decision(clone)["verdict"]) == (1, "FAIL"), done.stdout + done.stderr
     told = " ".join(done.stdout.split())
-    assert "FAIL – chat does not do the same work on both sides: output_tokens of base 16, of head 20" in told
+    assert "FAIL – chat does different work on base and head: output_tokens of base 16, of head 20" in told
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ def test_local__work_tree_is_main__says_so_and_measures_nothing(perfgate: Perfga
     done = perfgate("local", "--json", cwd=clone.root)
     assert done.returncode == 0, done.stderr
     assert f"SKIPPED – the work tree is the same as {main[:12]}: there is nothing to compare" in done.stderr
-    assert "To do: change something first, or measure the work tree against itself with" in done.stderr
+    assert "To do: make a change first, or measure the work tree against itself with" in done.stderr
     assert json.loads(done.stdout) == decision_in(clone)
     assert not (clone.root / ".perfgate" / "local" / "head").exists()
 

@@ -86,7 +86,7 @@ def test_publish__a_testbed_left_nothing__is_named_and_inconclusive(github: Job,
     assert done.returncode == 3, done.stderr
     body = github.comment()
     assert "## ❔ perfgate: INCONCLUSIVE – on 1 of 3 testbeds: a3" in body
-    assert "\n- **a3**: INCONCLUSIVE – the measuring job left nothing that can be judged" in body
+    assert "\n- **a3**: INCONCLUSIVE – the measuring job left no usable results" in body
     assert ("was cancelled or exceeded its time limit" in body) == (how == "cancelled")
     assert str(github.folder) not in body
     assert github.statuses() == [(github.project.head, "error")]

@@ -152,7 +152,7 @@ def test_report__nothing_was_written__empty_verdict_and_the_reason_everywhere(st
     assert done.returncode == 0
     assert step.read_outputs() == {"verdict": "", "exit-code": "2", "decision": "", "comment": "", "report": ""}
     why = "perfgate has no verdict: there is no decision.json, and no run.json"
-    end = "The command that measured ended with exit code 2, wrong use or configuration: see its log."
+    end = "The measuring command exited with code 2 (wrong usage or configuration); see its log."
     assert command_of(done.stdout.rstrip("\n")) == ("error", {"title": "perfgate"}, f"{why}. {end}")
     assert end in step.summary.read_text()
     assert ET.fromstring(junit.read_text()).find(".//error") is not None

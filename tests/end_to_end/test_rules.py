@@ -46,12 +46,12 @@ def recorded(perfgate: Perfgate, tmp_path: Path) -> Path:
         (
             KERNEL_TIME.replace("0.0002", "0.05") + '[expect]\nkernels = ["nccl*"]\n',
             0,
-            "PASS – 2 rules of perfgate.toml kept",
+            "PASS – 2 rules of perfgate.toml met",
         ),
         (
             '[limits]\n"memory.faults.warning" = { gating = true }\n',
             3,
-            "INCONCLUSIVE – page faults on the host per call of profile/rank 0 could not be held to perfgate.toml",
+            "INCONCLUSIVE – page faults on the host per call of profile/rank 0 could not be checked against perfgate.toml",
         ),
     ],
 )
@@ -110,7 +110,7 @@ def test_run__rules__exit_code_last_line_decision_and_what_ci_hosts_show(
 
     (root / "perfgate.toml").write_text((root / "perfgate.toml").read_text().replace("no_such_operator", "*"))
     kept = perfgate("run", "--quick", "--steps", "4", cwd=root)
-    assert (kept.returncode, kept.stdout.splitlines()[-1]) == (0, "perfgate: PASS – 1 rule of perfgate.toml kept")
+    assert (kept.returncode, kept.stdout.splitlines()[-1]) == (0, "perfgate: PASS – 1 rule of perfgate.toml met")
     left_out = perfgate("run", "--quick", "--steps", "2", cwd=root)
     assert left_out.returncode == 3
     assert "step 4 kept no names of kernels; name the step with --steps" in left_out.stdout.splitlines()[-1]

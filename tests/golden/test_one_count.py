@@ -163,7 +163,7 @@ def test_folds__all_that_there_can_be__are_few_and_hold_each_section_once() -> N
     parts = (
         "5 regressions · 1 improvement",
         "1 number missing",
-        "Operators behind it",
+        "Contributing operators",
         "1 operator slower",
         "1 more suggestion",
         "Checklist:",
@@ -190,7 +190,7 @@ def test_counts__metrics_that_moved__are_the_decisions() -> None:
 def test_counts__operators_alone_moved__no_metric_is_said_to_have() -> None:
     comment = render_comment(OTHERS["an operator alone"], CommentContext(marker="<!-- m -->"))
     assert "regression" not in comment
-    assert "<summary>1 operator moved</summary>" in comment
+    assert "<summary>1 operator changed</summary>" in comment
 
 
 def terminal(decision: DecisionDocument) -> str:
@@ -203,7 +203,7 @@ def terminal(decision: DecisionDocument) -> str:
 def counts_in(text: str) -> Iterator[tuple[str, int]]:
     """Yield every count in a text and what it counts."""
     plain = re.sub(r"</?(?:strong|b|span)[^>]*>", "", text)
-    for number, total, outcome in re.findall(r"(\d+) of (\d+) metrics? (moved|regressed)", plain):
+    for number, total, outcome in re.findall(r"(\d+) of (\d+) metrics? (changed|regressed)", plain):
         yield outcome, int(number)
         yield "total", int(total)
     for number in re.findall(r"(?:· |<summary>)(\d+) regressions?\b", plain):

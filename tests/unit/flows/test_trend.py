@@ -152,7 +152,7 @@ def test_trend__quiet_main__nothing_and_how_much_was_looked_at(project: Project)
     project.record(main_runs(40, shapes=("long",)))
     document = project.trend()
     assert [change for series in document.series for change in series.changes] == []
-    assert document.looked_at == 12  # of the counters, the times and the leading numbers of the checklist
+    assert document.looked_at == 12  # of the counters, the times and the key metrics of the checklist
     assert document.values == 480
     assert not has_open_regression(document)
 

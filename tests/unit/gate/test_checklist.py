@@ -65,7 +65,7 @@ def test_checklist__number_that_each_side_measured_once__no_difference_however_l
     decision = judged([before], [after], number=15, slug="cache")
     row = row_of(decision, "cache.sensitivity")
     assert (row.base, row.head, row.delta, row.interval, row.method) == (1.0, 4.0, None, None, None)
-    assert "| 1.00 → 4.00 | measured once a side |" in rendered(decision)
+    assert "| 1.00 → 4.00 | measured once per side |" in rendered(decision)
 
 
 def test_checklist__six_turns__their_difference_and_interval() -> None:
@@ -174,7 +174,7 @@ def test_checklist__several_numbers_of_a_step__the_largest_resolved_difference_l
     ]
     comment = rendered(decision)
     assert comment.count("\n| 15 | ") == 1
-    assert "1 more number with 1 resolved difference: see `report.html`." in comment
+    assert "1 more number (1 resolved difference) in `report.html`." in comment
 
 
 def test_checklist__nothing_resolved__number_with_the_narrowest_interval_leads() -> None:

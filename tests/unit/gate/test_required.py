@@ -136,9 +136,9 @@ def test_comment__evidence_left_out__at_most_eight_names_and_how_many_more(ratio
     )
     assert f"- the check of the output of `{EVERYWHERE}` is missing in the head" not in english  # the last
     assert "- `used_ns` of `encoder/long` is missing in the head" in english
-    assert "- and 5 more numbers, see `decision.json`" in english
+    assert "- 5 more numbers in `decision.json`" in english
     assert "- head 缺少 `encoder/long` `used_ns`" in chinese
-    assert ("13 numbers missing: they may have got worse too</summary>" in english) == (decision.verdict == "FAIL")
+    assert ("13 numbers missing, possibly regressed</summary>" in english) == (decision.verdict == "FAIL")
 
 
 def test_decide__twins_left_out_where_the_base_asks_for_them__inconclusive() -> None:
@@ -150,7 +150,7 @@ def test_decide__twins_left_out_where_the_base_asks_for_them__inconclusive() -> 
 def test_decide__workload_of_the_base_config_not_measured__inconclusive_by_its_name() -> None:
     decision = judged(*sides(NO_CHANGE), Required(workloads=(WORKLOAD, "tagger")))
     assert worded(decision.reasons) == ["missing: tagger (both)"]
-    assert "INCONCLUSIVE – `tagger` was not measured, and the base's perfgate.toml asks for it" in render_comment(
+    assert "INCONCLUSIVE – `tagger` was not measured, although the base's perfgate.toml requires it" in render_comment(
         decision, CommentContext(marker="<!-- perfgate:v1:demo -->")
     )
 

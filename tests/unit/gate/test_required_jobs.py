@@ -231,7 +231,7 @@ def test_job__direction_turned_round_on_both_sides__is_judged_as_the_trusted_sid
     assert all(entry.differs and entry.named_by == "configuration" for entry in equal.missing)
     assert f"{reference.must_gate[0]}.better" in lacking(equal)
     comment = render_comment(equal, CommentContext(marker="<!-- perfgate -->"))
-    assert "is not what the base's perfgate.toml says" in comment
+    assert "does not match the base's perfgate.toml" in comment
 
 
 @pytest.mark.parametrize("kind", KINDS)

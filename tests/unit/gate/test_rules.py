@@ -69,7 +69,7 @@ def test_limit__kept__passes() -> None:
     assert beside(base, with_ops(head), KERNEL_TIME).verdict == "PASS"
     decision = alone(with_ops(head), KERNEL_TIME)
     assert (decision.verdict, exit_code(decision)) == ("PASS", 0)
-    assert title(decision) == "## ✅ perfgate: PASS – 1 rule of perfgate.toml kept"
+    assert title(decision) == "## ✅ perfgate: PASS – 1 rule of perfgate.toml met"
 
 
 def test_limit__base_beyond_it_too__warns_beside_it_and_fails_alone() -> None:
@@ -92,7 +92,7 @@ def test_limit__value_is_missing__inconclusive_by_name(damaged: Any) -> None:
     for decision in (beside(base, head, KERNEL_TIME), alone(head, KERNEL_TIME)):
         assert (decision.verdict, exit_code(decision)) == ("INCONCLUSIVE", 3)
         assert worded(decision.reasons) == ["not judged: encoder/long ops.kernel_time.warning"]
-        assert "could not be held to perfgate.toml (`ops.kernel_time.warning`)" in title(decision)
+        assert "could not be checked against perfgate.toml (`ops.kernel_time.warning`)" in title(decision)
 
 
 def test_limit__share_of_one_class__takes_the_values_of_that_class_alone() -> None:

@@ -98,7 +98,7 @@ def test_comment__number_outside_mains_range_that_does_not_lead__named_below_the
         base, msgspec.structs.replace(head, steps=steps), policy=Policy(), history=History(series=[stored])
     )
     expected = "first call · `encoder/long` (1.00 s (3 runs); **head 5.00 s, above 0.445 s to 2.23 s**)"
-    assert f"Outside main's range too: {expected}" in comment(decision)
+    assert f"Also outside main's range: {expected}" in comment(decision)
 
 
 # Six sessions within one percent: the prediction interval for a seventh ends some 3 % above them.

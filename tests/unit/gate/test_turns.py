@@ -353,7 +353,7 @@ def test_server__times_left_open_on_a_busy_host__cpu_time_decides_where_it_is_fa
             "threads waited 33 % of the time that they wanted to compute; CPU time per output token decides" in comment
         )
         assert (
-            "the workers waited 33.3 % of the measured time for a CPU that other processes had; CPU time decides"
+            "workers spent 33.3 % of the measured time waiting for a CPU that other processes were using; the verdict is based on CPU time"
             in comment
         )
 
@@ -547,7 +547,7 @@ def test_ranks__times_under_the_profiler__inform_until_there_are_starts_to_test_
     assert (row.outcome, row.gating, row.interval is None) == (outcome, False, outcome == "informs")
     comment = render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
     # No rank waits longer than the other, and nothing has no ratio.
-    assert ("2 informing" if outcome == "informs" else "1 informing") in comment
+    assert ("2 informational" if outcome == "informs" else "1 informational") in comment
 
 
 def _with_exposed(run: RunDocument, seconds: list[float]) -> RunDocument:

@@ -58,7 +58,7 @@ def test_blocks__counter_where_times_are_unchanged__no_slowdown_and_how_much_is_
     (block,) = shown(UNCHANGED, counted("counters.syncs", 0, 1, "aten::item", "model.py:9"))
     assert block["at_most"] == "0.9 %"
     text = render_comment(made(UNCHANGED, counted("counters.syncs", 0, 1, "aten::item", "model.py:9")), CONTEXT)
-    assert "\n- Costs: no slowdown shown, at most 0.9 %\n- If" in text
+    assert "\n- Cost: no slowdown detected (at most 0.9 %)\n- If" in text
 
 
 def test_blocks__counter_where_times_prove_nothing__no_bound_on_its_cost() -> None:
@@ -70,7 +70,7 @@ def test_blocks__counter_where_times_prove_nothing__no_bound_on_its_cost() -> No
 def test_blocks__counter_where_pairs_are_too_few_for_an_alarm__costs_what_the_interval_says() -> None:
     undecided = msgspec.structs.replace(SLOWER, outcome="inconclusive")
     counter = counted("counters.syncs", 0, 1, "aten::item", "model.py:9")
-    assert "- Costs: fast-path latency 6.8 % slower (5.9 to 7.7 %)" in render_comment(made(undecided, counter), CONTEXT)
+    assert "- Cost: fast-path latency 6.8 % slower (5.9 to 7.7 %)" in render_comment(made(undecided, counter), CONTEXT)
     for interval in ((-0.01, 0.15), (-0.08, -0.05)):
         unknown = msgspec.structs.replace(undecided, interval=interval, delta=sum(interval) / 2)
         (block,) = shown(unknown, counter)
@@ -83,7 +83,7 @@ def test_blocks__slower_call_that_nothing_explains__says_so_and_leads() -> None:
     assert second["at_most"] is None
     text = render_comment(made(SLOWER), CONTEXT)
     assert (
-        "**1. Nothing that was counted or profiled explains it**\n- Costs: fast-path latency 5.9 to 7.7 % (99 % CI)\n"
+        "**1. Cause unknown: no counter or profile explains it**\n- Cost: fast-path latency 5.9 to 7.7 % (99 % CI)\n"
         in text
     )
 
@@ -253,7 +253,7 @@ def test_blocks__one_chain__one_block_with_its_other_lines() -> None:
     (block,) = shown(*comparisons, changes=[change])
     assert [(cause["op"], cause["line"]) for cause in block["also"]] == [("aten::_softmax", "model.py:26")]
     text = render_comment(made(*comparisons, changes=[change]), CONTEXT)
-    assert "\n- On other lines: 4.00 KiB more held by `aten::_softmax` at `model.py:26`\n" in text
+    assert "\n- Also on other lines: 4.00 KiB more held by `aten::_softmax` at `model.py:26`\n" in text
     assert text.count("| see 1 |") == 2
 
 

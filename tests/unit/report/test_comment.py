@@ -90,7 +90,7 @@ def test_pass__nothing_moved__is_one_line_and_folds() -> None:
     assert outside == [
         "<!-- perfgate:v1:demo -->",
         "## ✅ perfgate: PASS – no slowdown above 2 %: fast-path latency +0.2 %, at most +0.9 %",
-        "<sub>Everything else: `report.html` and decision.json of this check</sub>",
+        "<sub>Full results: `report.html` and `decision.json` of this check</sub>",
     ]
 
 
@@ -187,9 +187,9 @@ def test_inconclusive__noise_larger_than_limit__says_how_many_pairs_would_decide
     noisy = make_comparison(outcome="inconclusive", interval=(-0.012, 0.041), delta=0.013, pairs_needed=44)
     text = render_comment(make_decision("INCONCLUSIVE", comparisons=[noisy]), CONTEXT)
     assert title(text).endswith("undecided: 1.2 % faster to 4.1 % slower after 14 pairs")
-    assert "about 44 pairs would decide, this job measured" in text
+    assert "about 44 pairs would settle it; this job measured" in text
     assert (
-        "Run `perfgate check --append`: it adds to these. To measure more in one job, raise `budget` under `[gate]`"
+        "Run `perfgate check --append` to add to these. To measure more in one job, raise `budget` under `[gate]`"
         in text
     )
 
@@ -203,14 +203,14 @@ def test_inconclusive__more_undecided_than_made_the_verdict__asks_for_the_pairs_
     ]
     assert {c.metric for c in comparisons if c.must_decide} == {"latency.low"}
     text = render_comment(make_decision("INCONCLUSIVE", comparisons=comparisons, pairs=64), CONTEXT)
-    assert "**To do:** about 37 pairs would decide, this job measured 20." in text
+    assert "**To do:** about 37 pairs would settle it; this job measured 20." in text
     assert title(text).startswith("## ❔ perfgate: INCONCLUSIVE – fast-path latency undecided")
 
 
 def test_inconclusive__measured_by_a_ci_job__is_to_be_run_again() -> None:
     noisy = make_comparison(outcome="inconclusive", interval=(-0.012, 0.041), delta=0.013, pairs_needed=44)
     text = render_comment(make_decision("INCONCLUSIVE", comparisons=[noisy], in_ci=True), CONTEXT)
-    assert "about 44 pairs would decide, this job measured 14. Re-run the job: it adds to these." in text
+    assert "about 44 pairs would settle it; this job measured 14. Re-run the job to add to these." in text
     assert "--append" not in text
 
 
@@ -218,7 +218,7 @@ def test_inconclusive__turns_of_a_step__no_job_is_promised_to_add_to_them() -> N
     speedup = make_comparison(metric="graph.speedup", method="repeated", outcome="inconclusive", pairs_needed=30)
     text = render_comment(make_decision("INCONCLUSIVE", comparisons=[speedup], in_ci=True), CONTEXT)
     assert (
-        "about 30 turns would decide, this job measured 14. To measure more in one job, raise `budget` under `[gate]`"
+        "about 30 turns would settle it; this job measured 14. To measure more in one job, raise `budget` under `[gate]`"
         in text
     )
 
@@ -234,7 +234,7 @@ def test_inconclusive__uncommitted_changes__no_pairs_are_promised_to_add_to_thes
     head = SideSummary(commit="b" * 40, dirty=True)
     text = render_comment(make_decision("INCONCLUSIVE", comparisons=[noisy], head=head), CONTEXT)
     assert (
-        "about 44 pairs would decide, this job measured 14. To measure more in one job, raise `budget` under `[gate]` in "
+        "about 44 pairs would settle it; this job measured 14. To measure more in one job, raise `budget` under `[gate]` in "
         "`perfgate.toml`." in text
     )
     assert "--append" not in text
@@ -243,7 +243,7 @@ def test_inconclusive__uncommitted_changes__no_pairs_are_promised_to_add_to_thes
 def test_inconclusive__more_pairs_wanted_than_jobs_give__asks_for_a_quieter_machine() -> None:
     noisy = make_comparison(outcome="inconclusive", interval=(-0.021, 0.144), delta=0.016, pairs_needed=485)
     text = render_comment(make_decision("INCONCLUSIVE", comparisons=[noisy]), CONTEXT)
-    assert "measure on a quieter machine: here about 485 pairs would be needed, and this job measured 14" in text
+    assert "measure on a quieter machine: this one would need about 485 pairs, and this job measured 14" in text
     assert "--append" not in text
 
 
@@ -280,7 +280,7 @@ def test_inconclusive__time_budget_spent_before_a_pair__asks_for_more_of_it() ->
         side="pair", workload="encoder", what="pair 0", error=ErrorDetail(kind="timeout", message=TIME_SPENT)
     )
     text = render_comment(make_decision("INCONCLUSIVE", comparisons=[], failures=[spent]), CONTEXT)
-    assert "**To do:** the time budget was spent before base and head were compared. Give `--time-budget` more" in text
+    assert "**To do:** the time budget ran out before base and head were compared. Raise `--time-budget` or" in text
     assert "neither counters nor pairs" not in text
 
 
@@ -347,7 +347,7 @@ def test_budget__too_small_for_the_folds__they_go_from_the_bottom_and_are_named(
     text = render_comment(
         failing(comparisons=regressed_counters() + unchanged_comparisons()[:2]), CONTEXT, budget=len(whole) - 10
     )
-    assert "Left out for size: environment and samples." in text
+    assert "Omitted to fit the size limit: environment and samples." in text
     assert "<summary>2 unchanged metrics</summary>" in text
     assert len(text) <= len(whole) - 10
 
@@ -358,7 +358,7 @@ def test_budget__thousands_of_failing_rows__the_worst_stay_and_the_rest_is_count
     shown = len(re.findall(r"^\| \*\*FAIL\*\*", text, re.MULTILINE))
     assert len(text) <= 60_000
     assert shown == 120
-    assert "1,880 more rows of this table: see `decision.json`." in text
+    assert "1,880 more rows of this table in `decision.json`." in text
     assert "workload-1999" in text.split("| **FAIL** |")[1]
 
 
@@ -404,7 +404,7 @@ def test_causes__part_of_a_call_that_is_judged__its_time_with_what_it_calls_unle
 
 
 @pytest.mark.parametrize(
-    ("clock", "decides"), [("cpu", "; CPU time decides"), ("device", "; the device's own time decides")]
+    ("clock", "decides"), [("cpu", "; the verdict is based on CPU time"), ("device", "; the verdict is based on device time")]
 )
 @pytest.mark.parametrize("verdict", ["PASS", "INCONCLUSIVE"])
 def test_facts__workers_waited_for_cpus__the_comment_begins_with_it(verdict: str, clock: str, decides: str) -> None:
@@ -414,7 +414,7 @@ def test_facts__workers_waited_for_cpus__the_comment_begins_with_it(verdict: str
     at = next(number for number, line in enumerate(lines) if line.startswith("> **Busy machine:**"))
     assert [line for line in lines[:at] if line][-1].startswith("## ")
     assert lines[at] == (
-        "> **Busy machine:** the workers waited 25.9 % of the measured time for a CPU that other processes had"
+        "> **Busy machine:** workers spent 25.9 % of the measured time waiting for a CPU that other processes were using"
         + decides
     )
     assert lines[at + 1] == ""

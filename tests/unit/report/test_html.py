@@ -73,7 +73,7 @@ def test_render_html__numbers_missing_beside_a_regression__all_are_listed_by_nam
 
     page = render_html(decision, make_run("base"), make_run("head", slowdown=0.07))
 
-    assert "30 numbers missing: they may have got worse too" in page
+    assert "30 numbers missing, possibly regressed" in page
     assert all(f"<code>encoder/s{number}</code> is missing in the head" in page for number in range(30))
 
 
@@ -111,7 +111,7 @@ def test_render_html__no_base_run__head_alone_is_shown() -> None:
 def test_render_html__nothing_measured__still_a_page() -> None:
     empty = make_run(steps=[], operators=[], counters=[], replicates=[])
     page = render_html(make_decision("INCONCLUSIVE", comparisons=[], steps=[], noise_floors=[]), None, empty)
-    assert "no number could be compared" in page
+    assert "no metric could be compared" in page
 
 
 def test_render_html__testbed_differs__the_field_is_marked() -> None:

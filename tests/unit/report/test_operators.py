@@ -21,7 +21,7 @@ HEADING = "slower (of"
 
 def test_comment__operator_slower_while_the_gate_passes__named_with_interval_share_and_the_whole_call() -> None:
     text = render_comment(make_decision(operator_tests=operator_tests()), CONTEXT)
-    assert "<summary>1 operator slower (of 4 tested over 12 pairs; this informs and fails nothing)</summary>" in text
+    assert "<summary>1 operator slower (of 4 tested over 12 pairs; informational, cannot fail the gate)</summary>" in text
     assert (
         "- `aten::mm` in `encoder/long` at `model.py:41`: 9.8 % slower (8.3 to 11.2 %), 3.1 % of the call; "
         "end to end 0.2 % slower"
@@ -63,7 +63,7 @@ def test_comment__many_slower_operators__three_and_how_many_more() -> None:
     assert "<summary>5 operators slower (of" in text
     assert "`aten::op2`" in text
     assert "`aten::op3`" not in text
-    assert "- and 2 more operators, see `report.html`" in text
+    assert "- 2 more operators in `report.html`" in text
 
 
 def test_comment__hostile_operator_name__stays_one_code_span() -> None:

@@ -53,7 +53,7 @@ def printed(*suggestions: Suggestion, language: Any = "en") -> str:
         ),
         (
             {"gain": Gain(kind="estimated", speedup=1.25, share=0.2)},
-            "compile the model; estimate: a call at most 1.25 times as fast, were these 20.0 % gone",
+            "compile the model; estimate: a call at most 1.25 times as fast without these 20.0 %",
         ),
         (
             {"code": "torch.compile(model)", "command": "perfgate run --steps 9"},
@@ -81,7 +81,7 @@ def test_comment__advice_on_what_was_there_before__is_not_the_changes_business()
 
 def test_comment__seven_suggestions__five_and_where_the_rest_is() -> None:
     found = bullets(*(suggestion(f"advice {number}") for number in range(7)))
-    assert found == [*(f"advice {number}" for number in range(5)), "and 2 more suggestions, see `report.html`"]
+    assert found == [*(f"advice {number}" for number in range(5)), "2 more suggestions in `report.html`"]
 
 
 def test_comment__one_advice_on_two_workloads__said_once() -> None:

@@ -48,7 +48,7 @@ def why(made: DecisionDocument) -> list[str]:
     first = next(
         number
         for number, line in enumerate(lines)
-        if line == "**Operators behind it**" or "<summary>Operators behind it" in line
+        if line == "**Contributing operators**" or "<summary>Contributing operators" in line
     )
     return [line for line in lines[first + 1 : lines.index("</details>", first)] if line]
 
@@ -64,22 +64,22 @@ def cell(made: DecisionDocument) -> str:
     [
         (
             [part("aten::mm", "slower", 392)],
-            "takes 400 µs longer (fast-path latency): 392 µs were added, which explains 98.0 %",
+            "takes 400 µs longer (fast-path latency): 392 µs added, which explains 98.0 %",
         ),
         (
             [part("aten::mm", "slower", 300)],
             "takes 400 µs longer (fast-path latency): "
-            "300 µs were added, which explains 75.0 % and leaves 100 µs unexplained, in changes too small to "
+            "300 µs added, which explains 75.0 %; the remaining 100 µs is spread over changes too small to "
             "distinguish from noise",
         ),
         (
             [part("aten::mm", "added", 700), part("aten::sdpa", "removed", -300)],
-            "takes 400 µs longer (fast-path latency): 700 µs were added and 300 µs saved, which explains 100 %",
+            "takes 400 µs longer (fast-path latency): 700 µs added, 300 µs saved, which explains 100 %",
         ),
         (
             [part("aten::mm", "added", 500)],
             "takes 400 µs longer (fast-path latency): "
-            "500 µs were added, 100 µs above what was measured, because the profiler slows operators",
+            "500 µs added, 100 µs more than was measured, because the profiler slows operators down",
         ),
     ],
 )
@@ -90,8 +90,8 @@ def test_why__parts_and_measured__add_up_in_words(parts: list[OperatorDelta], sa
 @pytest.mark.parametrize(
     ("base", "head", "said"),
     [
-        ("memory", "memory", "; it is bound by memory, as the base is"),
-        ("compute", "scheduling", "; it is bound by the host (scheduling), the base by computing"),
+        ("memory", "memory", "; like the base, it is bound by memory"),
+        ("compute", "scheduling", "; it is bound by the host (scheduling), the base by compute"),
         (None, "memory", None),
     ],
 )
@@ -128,7 +128,7 @@ def test_why__what_holds_the_call_up__is_said_of_both_sides(base: str, head: str
         ),
         (
             part("outside operators", "launching", 300, base_count=40, head_count=90),
-            "- between the operators, of which there are more, in `encoder/long`, 300 µs more",
+            "- between operators, because there are more of them, in `encoder/long`, 300 µs more",
             "`outside operators` takes 300 µs longer",
         ),
     ],
@@ -185,7 +185,7 @@ def test_why__bytes_left_behind_in_python__how_many_and_the_line() -> None:
         ("memory.kept", Part(name="aten::add", aspect="kept", base=0, head=1, line="model.py:44"),
          "1 more `aten::add` at `model.py:44`, whose result is kept", 1),
         ("counters.repeat_saves", Part(name="aten::add", aspect="saved", base=0, head=1, line="model.py:44"),
-         "1 more `aten::add` at `model.py:44`, which a repeated input saves", 1),
+         "1 more `aten::add` at `model.py:44`, skipped on a repeated input", 1),
         ("memory.kept", Part(name="aten::add", aspect="kept", base=0, head=1, line="model.py:9"),
          "1 more `aten::add` at `model.py:44`", 2),
     ],
@@ -225,7 +225,7 @@ def test_table__count_without_parts__refers_to_what_changed() -> None:
     text = render(make_decision("FAIL", comparisons=[blind, counted], operator_changes=[]))
     assert text.splitlines()[2].endswith("(exact): 63 more `aten::add` at `model.py:43`")
     rows = [line for line in text.splitlines() if line.startswith("| **FAIL**")]
-    assert ["framework ops" in rows[0], rows[1].endswith("| operators changed, listed below |")] == [True, True]
+    assert ["framework ops" in rows[0], rows[1].endswith("| changed operators are listed below |")] == [True, True]
 
 
 def test_page__slower_call__says_how_the_parts_add_up() -> None:

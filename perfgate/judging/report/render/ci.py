@@ -123,8 +123,8 @@ def _joined(messages: Sequence[str]) -> str:
 
 # Why there is no verdict, by the exit code of the command that measured.
 _ENDS = {
-    2: phrase("wrong use or configuration"),
-    4: phrase("the measuring itself failed"),
+    2: phrase("wrong usage or configuration"),
+    4: phrase("the measurement failed"),
     5: phrase("a bug in perfgate"),
     130: phrase("interrupted"),
 }

@@ -35,7 +35,7 @@ from perfgate.locale import Language, speaking
 _VERDICT_STYLES = {"PASS": "bold green", "FAIL": "bold red", "WARN": "bold yellow", "INCONCLUSIVE": "bold yellow"}
 _LABEL_STYLES = {"FAIL": "red", "WARN": "yellow", phrase("worse"): "yellow", phrase("better"): "green"}
 _STATUS_STYLES = {"ok": "green", "attention": "yellow", "error": "bold red", "invalid": "red"}
-LET_THROUGH = phrase("undecided, so the push goes on; --strict would stop it")
+LET_THROUGH = phrase("undecided, so the push proceeds; --strict would block it")
 _SHOWN = 12
 _SHOWN_RECORDED = 8
 _SHOWN_STORED = 4
@@ -72,7 +72,7 @@ def render_suggestions(suggestions: Sequence[Suggestion], console: Console, lang
     with speaking(language):
         _print_suggestions(suggestions, console)
         if not suggestions:
-            console.print(say("Nothing to try: no step noticed anything that there is advice on."))
+            console.print(say("No suggestions: no step has a finding that perfgate has advice for."))
 
 
 def render_first_suggestions(
@@ -105,7 +105,7 @@ def _print_decision(decision: DecisionDocument, console: Console, folder: str | 
     if summary.verdict in {"FAIL", "WARN"}:
         operators = worded_causes(summary.causes[:6])
         behind = [line("shared/cause.j2", "plain", {"cause": cause}) for cause in operators]
-        _print_lines(say("Operators behind it"), behind, console)
+        _print_lines(say("Contributing operators"), behind, console)
     _print_findings(summary, console)
     _print_recorded(summary, console)
     _print_suggestions(introduced(decision.suggestions)[:_SHOWN], console)
@@ -164,7 +164,7 @@ def _print_moved(summary: Summary, console: Console) -> None:
     for words in listed:
         one, label = words.comparison, words.label
         name = Words(clean(title_of(one)))
-        metric = Text(say("calls of {metric}", metric=name) if one.is_of_operator else name)
+        metric = Text(say("calls to {metric}", metric=name) if one.is_of_operator else name)
         metric.append("\n").append(line("shared/places.j2", "plain", {"places": words.places}), "dim")
         style = next((style for word, style in _LABEL_STYLES.items() if label == say(word)), "dim")
         table.add_row(Text(label, style), metric, *map(Text, (*formats.sides(one), formats.change(one))))
@@ -185,11 +185,11 @@ def _print_causes(summary: Summary, console: Console) -> None:
             line(f"shared/{part}.j2", "plain", {"block": block, "most": _SHOWN_COUNTS})
             for part in ("block_cost", "block_counts", "also")
         )
-        moves = say("Also moved:") if block["in_title"] else say("Moved:")
+        moves = say("Also changed:") if block["in_title"] else say("Changed:")
         labelled = [
-            (say("Costs:"), cost),
+            (say("Cost:"), cost),
             (moves, moved if block["cause"] or block["slower"] else ""),
-            (say("On other lines:"), also),
+            (say("Also on other lines:"), also),
             (say("If intended:"), block["accept_here"] or block["accept"]),
         ]
         lines = [f"{label} {text}" for label, text in labelled if text]
@@ -209,7 +209,7 @@ def _print_findings(summary: Summary, console: Console) -> None:
 
 def _print_recorded(summary: Summary, console: Console) -> None:
     """Print the longest recorded times; the comment and the page have the rest."""
-    title = say("Recorded, not compared: measure with perfgate check")
+    title = say("Recorded, not compared; to compare, measure with perfgate check")
     rows = [comparison for comparison in summary.recorded if comparison.unit == "s"]
     _print_lines(title, [line("shared/recorded.j2", "plain", {"row": row}) for row in rows[:_SHOWN_RECORDED]], console)
     if len(rows) > _SHOWN_RECORDED:

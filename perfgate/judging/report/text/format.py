@@ -25,7 +25,7 @@ _HIGHER_LOWER = (phrase("{size} higher"), phrase("{size} lower"))
 _LARGER_SMALLER = (phrase("{size} larger"), phrase("{size} smaller"))
 _BOUNDS = {"budget": phrase("the budget"), "limit": phrase("the limit")}
 # Checks that compare both sides: a difference is not a failure of the head alone.
-_CHANGED = {SIGNATURE: phrase("output changed"), JOB_OUTPUT: phrase("output changed"), JOB_WORK: phrase("other work")}
+_CHANGED = {SIGNATURE: phrase("output changed"), JOB_OUTPUT: phrase("output changed"), JOB_WORK: phrase("different work")}
 
 
 def is_share(metric: str) -> bool:
@@ -178,7 +178,7 @@ def _distance(comparison: Comparison) -> Words:
     """How far a value is from its bound; for a bound of 0 this cannot be a share."""
     bound = say("the SLA") if comparison.metric.startswith("sla.") else say(_BOUNDS[comparison.method])
     if comparison.head is None:
-        return say("not shown to be kept")
+        return say("not shown to be met")
     if comparison.head == comparison.base:
         return say("at {bound}", bound=bound)
     is_above = comparison.head > (comparison.base or 0.0)
@@ -190,7 +190,7 @@ def _distance(comparison: Comparison) -> Words:
 
 def _expectation(comparison: Comparison) -> Words:
     if comparison.base is None or comparison.head is None:
-        return say("not shown to be kept")
+        return say("not shown to be met")
     missing = int(comparison.base - comparison.head)
     return counted(missing, "missing", "missing") if missing else say("all ran")
 

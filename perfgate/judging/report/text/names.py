@@ -16,11 +16,11 @@ _PARTS = {
     "correctness": phrase("the check of the output"),
     "replicates.aa": phrase("base against base"),
     "job.settings": phrase("the table of settings"),
-    "job.numbers": phrase("the list of numbers"),
+    "job.numbers": phrase("the list of metrics"),
     "job.turns": phrase("turns"),
     "job.fits": phrase("`fits`"),
     "job.requests": phrase("the load"),
-    "seal": phrase("the proof that the measured code stayed the same"),
+    "seal": phrase("the proof that the measured code did not change"),
 }
 
 

@@ -32,7 +32,7 @@ STATUS_NAMES = {
     "ok": phrase("ok"),
     "not_applicable": phrase("not applicable"),
     "unavailable": phrase("unavailable"),
-    "attention": phrase("to look at"),
+    "attention": phrase("attention"),
     "invalid": phrase("invalid"),
     "error": phrase("error"),
 }
@@ -269,7 +269,7 @@ def _difference(row: StepComparison) -> Words:
             return formats.difference(row.base, row.head, row.unit, metric=row.metric)
         return formats.directed_percent(row.delta, unit, metric=row.metric)
     if row.interval is None or row.delta is None:
-        return say("measured once a side") if row.method is None else say("too few turns")
+        return say("measured once per side") if row.method is None else say("too few turns")
     if row.is_resolved:
         ends = formats.bounds(row.interval, unit, metric=row.metric)
         return Words(f"{formats.directed_percent(row.delta, unit, metric=row.metric)} ({ends})")
@@ -338,5 +338,7 @@ def busy_machine(waited: float | None) -> Words | None:
         return None
     share = numbers.percent(waited)
     return say(
-        "measured on a busy machine: the worker waited {share} of the time for a CPU that others had", share=share
+        "measured on a busy machine: the worker spent {share} of the time waiting for a CPU that other processes "
+        "were using",
+        share=share,
     )

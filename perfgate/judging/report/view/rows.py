@@ -31,12 +31,12 @@ _OUTCOME_LABELS = {
     "unchanged": phrase("same"),
     "inconclusive": phrase("undecided"),
     "not_comparable": phrase("not compared"),
-    "informs": phrase("informs"),
+    "informs": phrase("informational"),
 }
 # Share of the measured difference; a smaller remainder is not reported.
 _NOTABLE = 0.05
 _BOUNDS: Mapping[Bottleneck, str] = {
-    "compute": phrase("computing"),
+    "compute": phrase("compute"),
     "memory": phrase("memory"),
     "scheduling": phrase("the host (scheduling)"),
     "synchronisation": phrase("synchronisation"),
@@ -96,7 +96,7 @@ def is_one_sided(comparison: Comparison) -> bool:
 def label(comparison: Comparison, summary: Summary) -> Words:
     """The row's first word: FAIL only if it fails the gate, ``worse`` if it is merely noted."""
     if comparison.method in RULE_METHODS and comparison.outcome == "unchanged":
-        return say("kept")
+        return say("met")
     if is_one_sided(comparison):
         return say("not slower") if comparison.unit == "s" else say("not worse")
     if comparison.outcome != "regressed":
