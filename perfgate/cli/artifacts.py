@@ -29,7 +29,7 @@ def age(_: click.Context, __: click.Parameter, text: str | None) -> timedelta | 
     found = _AGE.fullmatch(text.lower())
     if found is None:
         raise click.BadParameter(
-            sentence("{value} is no age; write days, weeks or years as in 90d, 12w or 1y", value=repr(text))
+            sentence("{value} is not an age; write days, weeks or years, as in 90d, 12w or 1y", value=repr(text))
         )
     return timedelta(days=int(found[1]) * _DAYS[found[2]])
 
@@ -40,7 +40,7 @@ def size(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
         return None
     found = _SIZE.fullmatch(text.lower())
     if found is None:
-        raise click.BadParameter(sentence("{value} is no size; write it as in 20GB, 500MB or 1.5TB", value=repr(text)))
+        raise click.BadParameter(sentence("{value} is not a size; write e.g. 20GB, 500MB or 1.5TB", value=repr(text)))
     return int(float(found[1]) * _BYTES[found[2]])
 
 

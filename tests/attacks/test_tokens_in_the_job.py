@@ -135,7 +135,7 @@ def test_drop_secrets__in_ci__names_and_no_values() -> None:
     kept = drop_secrets(environ, find_secrets(environ))
     assert kept == {**CI, "PATH": "/bin", "PERFGATE_SCRUBBED": "GITHUB_TOKEN,CI_JOB_TOKEN"}
     assert list(map(word, token_notes(kept))) == [
-        "measured with a token in the job's environment (GITHUB_TOKEN), by --allow-token-in-env"
+        "measured with a token in the job's environment (GITHUB_TOKEN), as --allow-token-in-env permits"
     ]
     assert token_notes({"PERFGATE_SCRUBBED": "CI_JOB_TOKEN"}) == []
 
@@ -227,7 +227,7 @@ def test_run__token_allowed__worker_of_an_ordinary_user_reads_none_of_it_nor_any
         assert sum(line.startswith(f"REFUSED {file} of") and "cli.main" in line for line in ours) >= 1, lines
         assert sum(line.startswith(f"REFUSED {file} of") and "measuring.worker" in line for line in ours) >= 1, lines
     document = json.loads((project / "out" / "run.json").read_text())
-    assert "measured with a token in the job's environment (GITHUB_TOKEN), by --allow-token-in-env" in map(
+    assert "measured with a token in the job's environment (GITHUB_TOKEN), as --allow-token-in-env permits" in map(
         worded, document["warnings"]
     )
     assert "removed from the environment before anything is measured: GITHUB_TOKEN" in done.stderr
@@ -242,7 +242,7 @@ def test_run__job_token_of_gitlab__not_refused_and_not_in_our_processes_even_for
     assert _of_perfgate(_looked(project), "STOLEN") == []
     assert done.stderr.count("CI_JOB_TOKEN") == 1
     assert list(map(worded, json.loads((project / "out" / "run.json").read_text())["warnings"])) == [
-        "thief: nothing checks the output; give the workload a `check`, so that a wrong model cannot pass"
+        "thief: its output is not checked; give the workload a `check`, so that a wrong model cannot pass"
     ]
 
 

@@ -103,7 +103,7 @@ PLANTS = (
         "smaller batch",
         "batch",
         ("BATCH = 16  # here",),
-        ("the batch was 64 and is 16",),
+        ("the batch changed from 64 to 16",),
         file="perf.py",
         whole=True,
     ),

@@ -29,7 +29,7 @@ def test_fork__measured_when_a_maintainer_names_its_head_and_not_before(hub: Hub
     older = hub.change("harmless", owner="mallory")
     head = hub.change("slower", owner="mallory", model=SLOWER)
     assert _refused(hub, "mallory", f"/perfgate run {head}") == (
-        "perfgate does nothing: for a pull request from a fork someone other than its author has to ask\n"
+        "perfgate did nothing: for a pull request from a fork, someone other than its author has to ask\n"
     )
     answer = _refused(hub, "ann", f"/perfgate run {older}")
     assert older in answer
@@ -58,9 +58,9 @@ def test_bisect__commits_of_a_pull_request__the_slower_one_named_in_the_answer(h
     assert done.jobs == {"command": "succeeded", "measure": "succeeded", "answer": "succeeded"}, done.log
     assert "no token to be seen" in done.of("measure")
     started, answer = hub.comments()
-    assert started.startswith("perfgate looks for the commit up to ")
+    assert started.startswith("perfgate is bisecting up to ")
     assert answer.startswith(f"**Slower since `{slower[:10]}`, by `someone`: `slower`**\n")
-    assert "exact counts decided: noise had no part in it" in answer
+    assert "decided by exact counts, so noise played no part" in answer
     assert hub.job_page(hub.last) in answer
     # It is an answer and no verdict.
     assert hub.statuses() == []

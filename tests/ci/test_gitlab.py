@@ -219,7 +219,7 @@ def test_bisect__ordered_in_a_note__the_branchs_pipeline_names_the_slower_commit
     done = project.note("ann", "/perfgate bisect counters.framework_ops@small")
     assert done.jobs == {"perfgate-command": 0}, done.log
     (answer,) = project.notes()
-    assert answer.startswith("perfgate looks for the commit up to ")
+    assert answer.startswith("perfgate is bisecting up to ")
     done = project.started()
     assert done.jobs == {"perfgate-bisect": 0, "perfgate-answer": 0}, done.log
     _, answer = project.notes()

@@ -103,7 +103,7 @@ def test_comment__on_a_forge_that_reads_orders__its_order_accepts(github: Job) -
     Order(github, "ann", order).obey()
     comment, reply = github.comments()
     assert " perfgate: WARN" in comment
-    assert reply.endswith("is accepted; the verdict of perfgate is now WARN\n")
+    assert reply.endswith("; perfgate's verdict is now WARN\n")
 
 
 def test_comment__on_a_forge_that_reads_no_orders__has_none(gitlab: Job) -> None:

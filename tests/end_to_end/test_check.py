@@ -42,7 +42,7 @@ def test_check__same_model_other_workload_file__no_fail_the_heads_file_on_both_s
     decision = _decision(out)
     assert json.loads(done.stdout) == decision
     assert (done.returncode, decision["verdict"]) in ((0, "WARN"), *UNDECIDED), done.stderr
-    assert [worded(change["message"]) for change in decision["harness_changes"]] == ["the batch was 8 and is 16"]
+    assert [worded(change["message"]) for change in decision["harness_changes"]] == ["the batch changed from 8 to 16"]
     assert not any(method == "counter" for method in _outcomes(decision, "regressed").values())
     assert _files(out) == [
         "base/run.json",
@@ -66,7 +66,7 @@ def test_check__same_model_other_workload_file__no_fail_the_heads_file_on_both_s
 
     again = perfgate("gate", str(out), "--out", str(tmp_path / "again"), "--json", cwd=tmp_path)
     assert json.loads(again.stdout) == decision
-    assert "the batch was 8 and is 16" in again.stderr
+    assert "the batch changed from 8 to 16" in again.stderr
     assert _exit_code_without_a_reader(perfgate, "gate", str(out), cwd=tmp_path) == done.returncode
     assert again.returncode == done.returncode, again.stderr
     assert (tmp_path / "again" / "decision.json").read_bytes() == (out / "decision.json").read_bytes()
@@ -79,7 +79,7 @@ def _assert_steps_without_turns_are_named(decision: dict[str, Any], comment: str
     assert {row.get("delta") for row in decision["checklist"] if row["step"] == 17} == {None}
     assert "measured once per side" in comment
     steps = r"4 `top_ops` \(\d+ s\), 17 memory \(\d+ s\)"
-    assert re.search(rf"Not compared for lack of time: {steps}; a `checklist_budget` of \d+ s", comment)
+    assert re.search(rf"{steps}: not compared side by side for lack of time; to compare all steps, set `checklist_budget` to \d+ s", comment)
     assert "> **Note:**" not in comment
 
 
@@ -126,7 +126,7 @@ def test_check__ops_in_a_loop_and_a_copy__fail_that_names_the_counter_and_the_op
     done = perfgate("check", "--base", "main", "--out", "out", "--steps", "4", cwd=clone.root)
     assert done.returncode == 1, done.stderr
     # What is counted is said at once, before pairs tell what it costs.
-    before_pairs, said, _ = done.stderr.partition("regressed; pairs now measure the cost")
+    before_pairs, said, _ = done.stderr.partition("regressed; measuring pairs for the cost")
     assert said
     assert "counters.copies" in before_pairs
     assert ": pair 1, " not in before_pairs

@@ -97,7 +97,7 @@ def test_run__who_may_push__tells_the_workflow_and_answers(own: Job, author: str
         "fork": "false",
     }
     job_url = f"{own.fake.url}/team/model/actions/runs/90/attempts/1"
-    expected = f"perfgate measures `encoder` of `{own.project.head[:12]}`: [the job]({job_url})\n"
+    expected = f"perfgate is measuring `encoder` at `{own.project.head[:12]}`: [the job]({job_url})\n"
     assert own.comments() == [expected]
 
 
@@ -146,7 +146,7 @@ def test_fork__its_author_with_a_role__is_refused(fork: Job, body: str) -> None:
     order.obey()
     assert (order.told(), _accepted(fork)) == ({}, [])
     assert fork.comments() == [
-        "perfgate does nothing: for a pull request from a fork someone other than its author has to ask\n"
+        "perfgate did nothing: for a pull request from a fork, someone other than its author has to ask\n"
     ]
 
 
@@ -178,7 +178,7 @@ def test_fork__pushed_since_the_look__is_refused(fork: Job, body: str) -> None:
 def test_order__hostile_words__neither_mention_command_nor_link(own: Job) -> None:
     Order(own, "ann", "/perfgate accept @everyone/x[y](http://evil.example) `/close` #1").obey()
     (reply,) = own.comments()
-    assert reply == "perfgate does nothing: it knows no metric `@everyone/x[y](http://evil.example)`\n"
+    assert reply == "perfgate did nothing: there is no metric `@everyone/x[y](http://evil.example)`\n"
 
 
 def test_order__not_understood__is_told_what_there_is(own: Job) -> None:
@@ -198,7 +198,7 @@ def test_accept__regression_of_the_measured_commit__judged_again_it_warns(own: J
     Order(own, "ann", "/perfgate accept latency.* not this one").obey()
     comment, reply = own.comments()
     assert " perfgate: FAIL" in comment
-    assert reply == f"`latency.*` of `{own.project.head[:12]}` is accepted; the verdict of perfgate is now FAIL\n"
+    assert reply == f"`latency.*` is accepted for `{own.project.head[:12]}`; perfgate's verdict is now FAIL\n"
 
     Order(own, "ann", "/perfgate accept counters.* a wider encoder, `see` @docs").obey()
     kept = _accepted(own)[0]
@@ -210,7 +210,7 @@ def test_accept__regression_of_the_measured_commit__judged_again_it_warns(own: J
     state = read_state(comment)
     assert state is not None
     assert (state.run, state.attempt, state.verdict) == (50, 1, "WARN")
-    accepted = f"`counters.*` of `{own.project.head[:12]}` is accepted; the verdict of perfgate is now WARN\n"
+    accepted = f"`counters.*` is accepted for `{own.project.head[:12]}`; perfgate's verdict is now WARN\n"
     assert replies[-1] == accepted
     assert own.statuses()[-1] == (own.project.head, "success")
 
@@ -252,9 +252,9 @@ def test_accept__numbers_of_a_comment__each_its_metrics_of_the_head_whichever_co
     [
         (
             "1 needed until Friday",
-            "perfgate does nothing: `Friday` is no day; write `until` and a day such as 2027-01-31",
+            "perfgate did nothing: `Friday` is not a date; end the comment with `until` and a date such as 2027-01-31",
         ),
-        ("latency.low needed until 2020-01-31", "perfgate does nothing: 2020-01-31 is in the past; give the last day"),
+        ("latency.low needed until 2020-01-31", "perfgate did nothing: 2020-01-31 is in the past; give the last day"),
     ],
 )
 def test_accept__until_a_day_that_is_none_or_past__nothing_and_why(own: Job, line: str, answer: str) -> None:
@@ -269,7 +269,7 @@ def test_accept__until_a_day__kept_with_it_and_said(own: Job) -> None:
     (kept,) = _accepted(own)
     assert (kept.reason, kept.until) == ("until the fix lands", "2999-01-31")
     (reply,) = own.comments()
-    assert "is accepted until 2999-01-31; it counts as soon as this commit is measured" in reply
+    assert "until 2999-01-31; this takes effect once the commit is measured" in reply
 
 
 def test_accept__both_numbers_at_once__all_their_metrics(own: Job) -> None:
@@ -308,7 +308,7 @@ def test_accept__number_of_a_comment_on_an_earlier_head__is_refused_with_both_co
 def test_accept__number_without_a_comment_of_perfgate__is_refused(own: Job) -> None:
     Order(own, "ann", "/perfgate accept 1 meant").obey()
     assert _accepted(own) == []
-    assert own.comments() == ["perfgate does nothing: no comment of it here has numbered causes; name the metrics\n"]
+    assert own.comments() == ["perfgate did nothing: none of its comments here has numbered causes; name the metrics\n"]
 
 
 def test_accept__number_in_a_comment_that_somebody_else_wrote__is_refused(own: Job) -> None:
@@ -346,7 +346,7 @@ def test_accept__commit_not_measured_yet__is_kept_and_waits(own: Job) -> None:
     Order(own, "ann", "/perfgate accept latency.low meant").obey()
     assert [one.metric for one in _accepted(own)] == ["latency.low"]
     assert own.comments() == [
-        f"`latency.low` of `{own.project.head[:12]}` is accepted; it counts as soon as this commit is measured\n"
+        f"`latency.low` is accepted for `{own.project.head[:12]}`; this takes effect once the commit is measured\n"
     ]
 
 
@@ -363,7 +363,7 @@ def test_accept__comment_is_of_an_earlier_commit__waits(own: Job) -> None:
 def test_accept__metric_misspelt__is_told_the_right_one(own: Job) -> None:
     Order(own, "ann", "/perfgate accept latency.lwo meant").obey()
     assert _accepted(own) == []
-    assert own.comments() == ["perfgate does nothing: it knows no metric `latency.lwo`; did you mean `latency.low`?\n"]
+    assert own.comments() == ["perfgate did nothing: there is no metric `latency.lwo`; did you mean `latency.low`?\n"]
 
 
 def test_order__in_chinese__is_answered_in_chinese(own: Job) -> None:
@@ -402,7 +402,7 @@ def test_bisect__who_may_push__tells_the_workflow_and_answers(own: Job) -> None:
     assert (told["head_sha"], told["base_sha"]) == (own.project.head, own.project.base)
     (reply,) = own.comments()
     head = own.project.head[:12]
-    expected = f"perfgate looks for the commit up to `{head}` that makes `latency.*@encoder` worse: [the job]("
+    expected = f"perfgate is bisecting up to `{head}` for the commit that made `latency.*@encoder` worse: [the job]("
     assert reply.startswith(expected)
 
 
@@ -410,7 +410,7 @@ def test_bisect__metric_misspelt__is_refused_with_the_right_one(own: Job) -> Non
     order = Order(own, "ann", "/perfgate bisect latency.lwo")
     order.obey()
     assert order.told() == {}
-    assert own.comments() == ["perfgate does nothing: it knows no metric `latency.lwo`; did you mean `latency.low`?\n"]
+    assert own.comments() == ["perfgate did nothing: there is no metric `latency.lwo`; did you mean `latency.low`?\n"]
 
 
 def test_bisect__who_may_not_push__is_answered_in_the_log_alone(own: Job) -> None:
@@ -436,7 +436,7 @@ def test_bisect__commits_of_main_on_an_issue__tells_the_workflow_and_answers_the
     assert (told["base_sha"], told["head_sha"]) == (good, bad)
     (reply,) = own.comments(3)
     assert reply.startswith(
-        f"perfgate looks for the commit up to `{bad[:12]}` that makes `latency.low` worse: [the job]("
+        f"perfgate is bisecting up to `{bad[:12]}` for the commit that made `latency.low` worse: [the job]("
     )
 
 
@@ -521,7 +521,7 @@ def test_answer__bisection_of_the_change__names_the_commit_and_nothing_of_it_com
     (reply,) = own.comments()
     first, *_ = reply.splitlines()
     assert first == f"**Slower since `{'c' * 10}`, by `mallory`: `` {HOSTILE} ``**"
-    assert "noise makes this wrong with a probability of 0.3 % at most" in reply
+    assert "the probability that noise makes this wrong is at most 0.3 %" in reply
     assert f"| 1 | `{own.project.head[:10]}` `` {HOSTILE} `` | slower |" in reply
     assert "it changes no verdict and no status. [the job](" in reply
     assert own.statuses() == []
@@ -545,7 +545,9 @@ def test_answer__bisection_that_is_not_one_of_the_change__is_not_shown_and_refus
     with pytest.raises(DocumentError):
         _answer(own, _bisection(own, **fields))
     (reply,) = own.comments()
-    assert reply.startswith("perfgate found no commit: the measuring job left no bisection; its log has the reason.")
+    assert reply.startswith(
+        "perfgate found no commit: the measuring job left no bisection; see its log for the reason."
+    )
 
 
 def test_answer__thousands_of_trials__fits_a_comment(own: Job) -> None:
@@ -560,5 +562,7 @@ def test_answer__thousands_of_trials__fits_a_comment(own: Job) -> None:
 def test_answer__measuring_left_nothing__says_so_with_the_job(own: Job) -> None:
     _answer(own, None)
     (reply,) = own.comments()
-    assert reply.startswith("perfgate found no commit: the measuring job left no bisection; its log has the reason.")
+    assert reply.startswith(
+        "perfgate found no commit: the measuring job left no bisection; see its log for the reason."
+    )
     assert "[the job](" in reply

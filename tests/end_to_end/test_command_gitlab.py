@@ -79,7 +79,7 @@ def test_accept__number_of_a_cause_until_a_day__kept_and_judged_again(own: Job) 
     }
     comment, reply = replies(own)
     assert " perfgate: WARN" in comment
-    assert "is accepted until 2999-01-31; the verdict of perfgate is now WARN" in reply
+    assert "until 2999-01-31; perfgate's verdict is now WARN" in reply
 
 
 @pytest.mark.parametrize("author", ["bob", "nobody"])
@@ -152,7 +152,7 @@ def test_bisect__member_with_the_role__a_pipeline_of_the_branch_has_what_to_sear
         "PERFGATE_METRIC": "latency.*@encoder",
     }
     page = f"{own.fake.url}/team/model/-/pipelines/{pipeline.id}"
-    words = f"perfgate looks for the commit up to `{own.project.head[:12]}` that makes `latency.*@encoder` worse"
+    words = f"perfgate is bisecting up to `{own.project.head[:12]}` for the commit that made `latency.*@encoder` worse"
     assert replies(own) == [f"{words}: [the job]({page})\n"]
 
 
@@ -204,7 +204,9 @@ def test_answer__of_the_branch_s_pipeline__stands_in_the_merge_request(own: Job)
     doors = Doors(environ={**own.environ, **given}, say=lambda _: None, sleep=lambda _: None, clock=lambda: START)
     answer_bisection(PublishRequest(own.root), own.folder, doors)
     (reply,) = replies(own)
-    assert reply.startswith("perfgate found no commit: the measuring job left no bisection; its log has the reason.")
+    assert reply.startswith(
+        "perfgate found no commit: the measuring job left no bisection; see its log for the reason."
+    )
     assert f"[the job]({given['PERFGATE_JOB_URL']})" in reply
 
 
@@ -217,6 +219,4 @@ def test_bisect__member_without_the_role__only_the_log_says_so(own: Job, author:
 
 def test_run__on_gitlab__said_how(own: Job) -> None:
     ordered(own, "/perfgate run")
-    assert replies(own) == [
-        "perfgate measures again if the pipeline of the merge request is run again: choose Run pipeline in it\n"
-    ]
+    assert replies(own) == ["to measure again, re-run the pipeline of the merge request: choose Run pipeline in it\n"]

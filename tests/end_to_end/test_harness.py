@@ -69,7 +69,7 @@ def test_check__module_beside_the_workload_file_changed__warn_that_names_it(perf
     clone.commit("another scale", perf__made=("1", "2"))
     _, decision, _ = gate(perfgate, clone)
     assert [worded(change["message"]) for change in decision["harness_changes"]] == [
-        "other code in perf/workload.py, or in a module beside it, changed"
+        "other code in perf/workload.py or in a module next to it changed"
     ]
     assert decision["verdict"] in ("WARN", "INCONCLUSIVE")
 

@@ -99,7 +99,7 @@ def test_command__its_number_by_name(perfgate: Perfgate, clone: Clone, seconds: 
 @pytest.mark.parametrize(
     ("program", "words"),
     [
-        ("raise SystemExit(3)", "`python bench.py` ended with exit code 3"),
+        ("raise SystemExit(3)", "`python bench.py` exited with code 3"),
         pytest.param(
             "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
             "ended with exit code 139",
@@ -255,7 +255,7 @@ def test_server__asked_by_a_function_of_the_project__whole_requests_are_compared
     broken = check(perfgate, clone)
     assert broken.returncode == 4, broken.stdout + broken.stderr
     said = " ".join(broken.stdout.split())
-    assert "the function `client.py:ask` cannot be called: its process ended with exit code 1" in said
+    assert "the function `client.py:ask` cannot be called: its process exited with code 1" in said
     assert "client.py has no function 'ask'; define ask(url, request)" in said
     assert left_in_the_end(perfgate.processes) == []
 
@@ -278,7 +278,7 @@ print("correct" if all("wrong" not in answer for answer in answers) else "wrong"
         pytest.param(
             "broken",
             (4,),
-            "the check `python check.py` ended with exit code 7 without printing",
+            "the check `python check.py` exited with code 7 without printing",
             marks=pytest.mark.slow,
         ),
     ],
@@ -301,8 +301,8 @@ def test_server__answers_are_checked_by_a_program__what_it_prints_decides(
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        ("exits", "the server ended with exit code 1"),
-        pytest.param("aborts", "the server was ended by SIGABRT", marks=pytest.mark.slow),
+        ("exits", "the server exited with code 1"),
+        pytest.param("aborts", "the server was killed by SIGABRT", marks=pytest.mark.slow),
         pytest.param("never-ready", "the server did not answer /health within 6 s", marks=pytest.mark.slow),
         pytest.param("port", "the server did not answer /health within 6 s", marks=pytest.mark.slow),
         pytest.param("status", "2 of 2 requests failed; the first: HTTP 500", marks=pytest.mark.slow),

@@ -177,7 +177,7 @@ def test_init__pyproject_only__what_it_needs_at_one_version(perfgate: Perfgate, 
     (root / "pyproject.toml").write_text('[project]\nname = "ranker"\ndependencies = ["numpy"]\n')
     done = perfgate("init", "--github", "--action", f"tools/perfgate@{'a' * 40}", cwd=root)
     assert done.returncode == 0, done.stderr
-    assert "tried: the workload loads, runs and passes its check here" in done.stdout
+    assert "tested: the workload loads, runs and passes its check here" in done.stdout
     assert "pip install -r perf/requirements.txt" in (root / ".github" / "workflows" / "perfgate.yml").read_text()
     installed = (root / "perf" / "requirements.txt").read_text()
     assert "\nnumpy==" in installed

@@ -113,7 +113,7 @@ def test_run__rules__exit_code_last_line_decision_and_what_ci_hosts_show(
     assert (kept.returncode, kept.stdout.splitlines()[-1]) == (0, "perfgate: PASS – 1 rule of perfgate.toml met")
     left_out = perfgate("run", "--quick", "--steps", "2", cwd=root)
     assert left_out.returncode == 3
-    assert "step 4 kept no names of kernels; name the step with --steps" in left_out.stdout.splitlines()[-1]
+    assert "step 4 stored no kernel names; select the step with --steps" in left_out.stdout.splitlines()[-1]
 
     (root / "perfgate.toml").write_text((root / "perfgate.toml").read_text().partition("[expect]")[0])
     assert perfgate("run", "--quick", "--steps", "2", cwd=root).returncode == 0

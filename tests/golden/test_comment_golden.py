@@ -279,7 +279,7 @@ def test_render_joint_comment__too_small_a_budget__names_the_testbeds_whose_comm
     text = joint_comment("one-fails", CONTEXT, budget=11_000)
     assert len(text) <= 11_000
     assert "| | 910b | a3 | cpu-x86 |" in text
-    assert "The comment of a3 is too long to stand here: see its `report.html`." in text
+    assert "The comment of a3 is too long to show here: see its `report.html`." in text
 
 
 def test_golden_files__folder__holds_no_file_without_a_decision() -> None:

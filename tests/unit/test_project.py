@@ -123,7 +123,7 @@ def test_local__only_another_project_changed__skipped_and_says_which(
     decision = skips()
     assert decision is not None
     assert (decision.verdict, exit_code(decision)) == ("SKIPPED", 0)
-    assert "the change touches `a/` only, of which this project uses nothing" in render_comment(
+    assert "the change only touches `a/`, which this project does not use" in render_comment(
         decision, CommentContext(marker="<!-- m -->")
     )
 

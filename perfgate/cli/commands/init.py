@@ -99,9 +99,9 @@ def _try(directory: Path, started: Started) -> None:
         with TerminalProgress() as progress:
             packages = try_workloads(directory, progress.status)
     except MeasuringError as error:
-        click.echo(sentence("not tried on this machine: {why}", why=str(error).splitlines()[0]))
+        click.echo(sentence("not tested on this machine: {why}", why=str(error).splitlines()[0]))
         return
-    click.echo(sentence("tried: the workload loads, runs and passes its check here"))
+    click.echo(sentence("tested: the workload loads, runs and passes its check here"))
     if added := freeze_imports(directory, started, packages):
         click.echo(
             sentence(

@@ -77,7 +77,9 @@ def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float |
         return None
     read = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([a-zµ]*)", text)
     if read is None or read[2] not in _UNITS:
-        raise click.BadParameter(sentence("{text!r} is no time; write e.g. 1ms, 500us or 0.002 (seconds)", text=text))
+        raise click.BadParameter(
+            sentence("{text!r} is not a time; write e.g. 1ms, 500us or 0.002 (seconds)", text=text)
+        )
     return float(read[1]) * _UNITS[read[2]]
 
 
@@ -544,7 +546,7 @@ def show_cache(clear: bool) -> None:
 
     folder = cache_folder()
     if folder is None:
-        return click.echo(sentence("nothing is kept: --no-cache, or no home folder"))
+        return click.echo(sentence("nothing is cached: --no-cache, or no home folder"))
     cache = EntryFolder(folder)
     if clear:
         cache.clear()

@@ -41,7 +41,7 @@ _BUDGET_OF_A_TIME = 1.0 + MORE_BUDGET
 _SHARE_OF_FIRST = 0.5
 # The methods of comparing times; a gate that counters decide has none of them.
 _TIMED = frozenset({"paired", "turns"})
-_WORDS = {"slow": "slower", "fast": "not slower", "undecided": "not decided", "impossible": "cannot be tried"}
+_WORDS = {"slow": "slower", "fast": "not slower", "undecided": "undecided", "impossible": "cannot be tried"}
 
 
 class ImpossibleStateError(Exception):

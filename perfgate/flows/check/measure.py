@@ -209,7 +209,7 @@ class _CheckMeasurement:
             more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
             self.progress.note(
                 sentence(
-                    "{name}: {metrics} regressed; pairs now measure the cost",
+                    "{name}: {metrics} regressed; measuring pairs for the cost",
                     name=reference.name,
                     metrics=f"{', '.join(names[:_NAMED])}{more}",
                 )
@@ -369,7 +369,7 @@ def _adding_to(job: Job, testbed: Testbed, options: CheckOptions, progress: Prog
                 why=why,
             )
         progress.note(
-            sentence("the earlier attempt cannot be extended, so everything is measured again: {why}", why=why)
+            sentence("the earlier attempt cannot be extended, so everything will be measured again: {why}", why=why)
         )
         return job._replace(earlier=None)
     return job

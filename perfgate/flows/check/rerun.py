@@ -66,7 +66,7 @@ def find_attempt(
         if not misfit:
             return earlier
         why = f"it {misfit}"
-    say(sentence("the earlier attempt cannot be extended, so everything is measured again: {why}", why=why))
+    say(sentence("the earlier attempt cannot be extended, so everything will be measured again: {why}", why=why))
     return None
 
 

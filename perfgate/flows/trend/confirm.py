@@ -50,7 +50,7 @@ def confirm_suspected(
     """
     pairs = _pairs(document)
     if not pairs:
-        progress.note(sentence("every suspected change is confirmed or refuted already"))
+        progress.note(sentence("every suspected change is already confirmed or refuted"))
         return []
     try:
         Repository(config.root)

@@ -81,7 +81,7 @@ def store_acceptances(
             "give the reason for the regression: --reason TEXT; it is shown in the comment and kept in the store"
         )
     if is_past(until):
-        raise UsageError("{until} is in the past; give the last day on which the acceptance counts", until=until)
+        raise UsageError("{until} is in the past; give the last day of the acceptance", until=until)
     store, accepted_at = open_project_store(config, environ), now()
     acceptances = [
         Acceptance(

@@ -82,7 +82,7 @@ def test_accept__number_of_a_cause__kept_and_counts_when_published_again(job: Gi
     assert kept == {(job.project.head, "a wider encoder", "ann", "2999-01-31")}
     comment, reply = job.comments()
     assert " perfgate: FAIL" in comment
-    assert "accepted until 2999-01-31; it counts as soon as the publishing job of this commit is run again" in reply
+    assert "until 2999-01-31; this takes effect once the publishing job of this commit is re-run" in reply
     assert " perfgate: WARN" in published(job, 2)
 
 

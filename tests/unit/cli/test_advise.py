@@ -51,7 +51,10 @@ def test_advise__chinese_and_json__the_words_on_standard_error_the_document_on_s
 def test_advise__nothing_noticed__says_so(tmp_path: Path) -> None:
     write(tmp_path / "perfgate-out")
     done = advise(cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "No suggestions: no step has a finding that perfgate has advice for.\n")
+    assert (done.returncode, done.stdout) == (
+        0,
+        "No suggestions: no step has a finding that perfgate has advice for.\n",
+    )
 
 
 def test_advise__no_documents_there__exit_2_and_what_to_name(tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ def test_stop__in_the_middle_of_the_loop__nothing_left(make: MakeSide, tmp_path:
     ("step", "message", "kind"),
     [
         ("rank == 1 and step == 8 and os.kill(os.getpid(), 9)", "rank 1 was killed by SIGKILL after 7 steps", "exit"),
-        ("rank == 1 and step == 8 and sys.exit(3)", "rank 1 ended after 7 steps with exit code 3", "exit"),
+        ("rank == 1 and step == 8 and sys.exit(3)", "rank 1 exited after 7 steps with code 3", "exit"),
         ("rank == 0 and step == 8 and sys.exit(0)", "rank 0 left its loop after 7 steps; let the loop run", "exit"),
         ("rank == 1 and step == 8 and time.sleep(60)", "rank 1 did not finish a turn of 3 steps within 2 s", "timeout"),
         (
@@ -230,8 +230,8 @@ def test_turn__rank_fails__says_which_and_how(make: MakeSide, step: str, message
         ),
         ("sys.exit(0)", "the script ended with exit code 0 before all ranks had called perfgate.turn..; 0 of 2 had"),
         ("import nonsense", "the script ended with exit code 1 before all ranks had called"),
-        ("os.environ['RANK'] = '0'", "a process reports itself as rank 0; the ranks are 0 to 1, one process each"),
-        ("os.environ['RANK'] = '7'", "a process reports itself as rank 7"),
+        ("os.environ['RANK'] = '0'", "a process identifies itself as rank 0; the ranks are 0 to 1, one process each"),
+        ("os.environ['RANK'] = '7'", "a process identifies itself as rank 7"),
     ],
 )
 def test_warm_up__ranks_do_not_come__says_how_many(make: MakeSide, before: str, message: str) -> None:

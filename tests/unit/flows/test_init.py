@@ -93,7 +93,7 @@ def test_init__first_commit_made__every_file_and_the_next_step(project: Path, mo
     assert [line for line in done.output.splitlines() if line.startswith("wrote")] == [
         f"wrote {name}" for name in GITHUB
     ]
-    assert "\ntried: the workload loads, runs and passes its check here\n" in done.output
+    assert "\ntested: the workload loads, runs and passes its check here\n" in done.output
     assert f"git add {' '.join(GITHUB)}\n" in done.output
     assert "perfgate local" in done.output
 

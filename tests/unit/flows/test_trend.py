@@ -599,7 +599,7 @@ def test_trend__confirm_outside_a_clone__says_that_it_needs_one(project: Project
 def test_trend__confirm_with_nothing_suspected__measures_nothing(project: Project, tmp_path: Path) -> None:
     project.record(main_runs(20, shapes=("long",)))
     project.trend(confirm=True, out=tmp_path / "out")
-    assert project.progress.notes == ["every suspected change is confirmed or refuted already"]
+    assert project.progress.notes == ["every suspected change is already confirmed or refuted"]
     assert json.loads((tmp_path / "out" / "confirmations.json").read_bytes())["confirmations"] == []
 
 

@@ -61,9 +61,9 @@ def judged(before: list[Harness], after: list[Harness], ratios: list[float] = NO
         (
             {"shapes": {"short": "length=16", "long": "length=64"}},
             "changed",
-            "shape long was length=512 and is length=64",
+            "shape long changed from length=512 to length=64",
         ),
-        ({"batch": 1}, "changed", "the batch was 8 and is 1"),
+        ({"batch": 1}, "changed", "the batch changed from 8 to 1"),
         ({"batch_sizes": [1, 2]}, "changed", "the sizes of the batch sweep changed"),
         ({"functions": {"build": "1", "inputs": "2"}}, "removed", "the head removed check="),
         ({"functions": {"build": "1", "inputs": "2", "check": "9"}}, "changed", "the head changed check="),
@@ -72,9 +72,9 @@ def judged(before: list[Harness], after: list[Harness], ratios: list[float] = NO
             "changed",
             "the head added train_step=",
         ),
-        ({"sla_p99": None}, "removed", "the head removed the SLA of the P99 latency"),
-        ({"sla_p99": 0.5}, "changed", "the SLA of the P99 latency was 0.05 s and is 0.5 s"),
-        ({"file_sha256": "b"}, "changed", "other code in perf/workload.py, or in a module beside it, changed"),
+        ({"sla_p99": None}, "removed", "the head removed the P99 latency SLA"),
+        ({"sla_p99": 0.5}, "changed", "the P99 latency SLA changed from 0.05 s to 0.5 s"),
+        ({"file_sha256": "b"}, "changed", "other code in perf/workload.py or in a module next to it changed"),
     ],
 )
 def test_decide__head_measures_less_or_else__warn_with_the_reason(
@@ -92,7 +92,7 @@ def test_decide__head_measures_less_or_else__warn_with_the_reason(
     [
         ([harness(shapes={"long": "length=512"})], [harness(added=["short"])], "shape short is new"),
         ([harness(functions={"build": "1", "inputs": "2"})], [harness(added=["check"])], "the head added check="),
-        ([harness(sla_p99=None)], [harness(added=["sla_p99"])], "the head added an SLA of the P99 latency"),
+        ([harness(sla_p99=None)], [harness(added=["sla_p99"])], "the head added a P99 latency SLA"),
         ([], [harness(added=[WORKLOAD])], "workload encoder is new"),
     ],
 )
@@ -122,7 +122,7 @@ def test_decide__workload_gone_and_base_file_unreadable__warn_names_both() -> No
 def test_decide__less_measured_and_slower__fail_that_still_names_the_change() -> None:
     decision = judged([harness()], [harness(batch=1)], SLOWER)
     assert decision.verdict == "FAIL"
-    assert [text_of(change.message) for change in decision.harness_changes] == ["the batch was 8 and is 1"]
+    assert [text_of(change.message) for change in decision.harness_changes] == ["the batch changed from 8 to 1"]
 
 
 def broken_base(head_harness: list[Harness], base_harness: list[Harness]) -> tuple[RunDocument, RunDocument]:

@@ -89,7 +89,7 @@ def test_decide__times_of_one_side_left_out__inconclusive_by_name(tmp_path: Path
         ["undecided: profile/rank 0 kernels.time"],
     )
     (time,) = (c for c in decision.comparisons if c.method == "profiled")
-    assert text_of(time.reason) == f"the {side} has no times of kernels"
+    assert text_of(time.reason) == f"the {side} has no kernel times"
 
 
 @pytest.mark.parametrize("side", ["base", "head"])
@@ -125,7 +125,7 @@ def test_decide__two_steps_a_side__too_few_for_a_time(tmp_path: Path) -> None:
     assert decision.verdict == "INCONCLUSIVE"
     assert worded(decision.reasons) == ["undecided: profile/rank 0 kernels.time"]
     (time,) = (c for c in decision.comparisons if c.method == "profiled")
-    assert text_of(time.reason) == "needs 3 steps per side; there are 2 and 2"
+    assert text_of(time.reason) == "needs 3 steps per side, but there are 2 and 2"
 
 
 def test_decide__a_recording_whose_copies_were_not_seen__not_comparable_and_never_worse(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_decide__both_lack_the_same__said_once(tmp_path: Path) -> None:
 
     assert (
         text_of(worded(decision.warnings)[0])
-        == "base and head: made from a recording: counts and kernel times are compared, other times are not"
+        == "base and head: based on a recording: counts and kernel times are compared, other times are not"
     )
     assert len(worded(decision.warnings)) == len(set(worded(decision.warnings)))
 

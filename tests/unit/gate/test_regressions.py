@@ -1,4 +1,4 @@
-"""What got worse, by cause, as decision.json lists it: ranked, with its cost, and derived from the documents alone."""
+"""Regressions by cause, as decision.json lists it: ranked, with its cost, and derived from the documents alone."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def test_server__share_of_equal_answers__may_be_as_small_as_of_base_against_itse
     assert (share.gating, share.interval is not None) == (False, True)
     comment = render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
     said = re.search(
-        r"(\d+) of (\d+) answers differ in text between the two sides, and (\d+) of those of base differ from its own",
+        r"(\d+) of (\d+) answers differ in text between the two sides; (\d+) of base's differ from its own answers",
         comment,
     )
     assert (said is not None) == (verdict == "FAIL")

@@ -219,7 +219,7 @@ def test_server__requests_go_without_something_on_both_sides__is_noted_and_decid
     assert decision.verdict == "PASS"
     assert worded(decision.warnings) == [
         "chat: the server rejects ignore_eos, so requests of both sides omit them",
-        "chat: the server closes connections that it promised to keep open, so every request of both sides uses its own",
+        "chat: the server closes keep-alive connections, so every request of both sides uses its own connection",
         "chat: connections were closed during 2 requests to base and 2 to head, which were sent again; their "
         "times include this",
     ]
@@ -240,8 +240,8 @@ def cached(*shares: float, known: bool = True) -> list[str]:
 def test_server__prompts_are_found_in_its_cache_more_and_more__is_noted() -> None:
     (note,) = cached(0.0, *[0.9] * 7)
     assert note == (
-        "chat: 0% of the prompt tokens were in the server's cache in the first turns of a start, and 84% in later ones: "
-        "repeated prompts take the server less time"
+        "chat: 0% of the prompt tokens were in the server's cache in the first turns of a start and 84% in later ones: "
+        "repeated prompts are faster to serve"
     )
     assert cached(0.6, *[0.65] * 7) == cached(0.9) == cached(0.0, 0.9, known=False) == []
 
@@ -350,7 +350,7 @@ def test_server__times_left_open_on_a_busy_host__cpu_time_decides_where_it_is_fa
         assert row.reason == Message("gate.cpu-decides", {"waited": pytest.approx(1 / 3), "by": CPU})
         comment = render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
         assert (
-            "threads waited 33 % of the time that they wanted to compute; CPU time per output token decides" in comment
+            "runnable threads spent 33 % of their time waiting for a CPU; CPU time per output token decides" in comment
         )
         assert (
             "workers spent 33.3 % of the measured time waiting for a CPU that other processes were using; the verdict is based on CPU time"
@@ -403,7 +403,7 @@ def test_command__lines_of_python__decide_where_they_repeat_though_the_times_are
     comment = render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
     assert "lines of Python of a run" in comment
     if outcome_of_lines == "informs":
-        assert "runs of the same code differ by up to 20 %, so they decide nothing" in comment
+        assert "runs of the same code differ by up to 20 %, so this does not decide" in comment
 
 
 def test_command__more_lines_and_shown_not_to_be_slower__warns() -> None:

@@ -51,11 +51,11 @@ def make_bisection(outcome: Any = "found", **fields: Any) -> BisectionDocument:
         ),
         (
             make_bisection("undecided", suspects=[0, 1]),
-            "Not decided: a gate stayed inconclusive; the culprit is among torch 2.12.0 → 2.13.0, attrs 23.1 → 26.1",
+            "Undecided: a gate stayed inconclusive; the culprit is among torch 2.12.0 → 2.13.0, attrs 23.1 → 26.1",
         ),
         (
             make_bisection("undecided", culprits=[[1]], suspects=[0]),
-            "Not decided: attrs 23.1 → 26.1 makes it slower together with others, and a gate about torch 2.12.0 → 2.13.0 "
+            "Undecided: attrs 23.1 → 26.1 makes it slower together with others, and a gate on torch 2.12.0 → 2.13.0 "
             "stayed inconclusive",
         ),
         (
@@ -74,7 +74,7 @@ def make_bisection(outcome: Any = "found", **fields: Any) -> BisectionDocument:
         (make_bisection("none", changes=TOOLKITS, cumulative=True), "8.2 is not slower than 8.0"),
         (
             make_bisection("undecided", changes=TOOLKITS, cumulative=True, suspects=[0, 1]),
-            "Not decided: a gate stayed inconclusive; the culprit is among 8.1, 8.2",
+            "Undecided: a gate stayed inconclusive; the culprit is among 8.1, 8.2",
         ),
     ],
 )
@@ -103,10 +103,13 @@ def test_render_bisection__tried_stacks__each_with_its_answer_and_nothing_a_term
 @pytest.mark.parametrize(
     ("answer", "line"),
     [
-        ("slow", "confirmed by a gate against the commit before it"),
-        ("fast", "a gate against the commit before it alone shows no regression: others before it may be needed"),
-        ("undecided", "a gate against the commit before it alone stayed inconclusive"),
-        ("impossible", "a gate against the commit before it alone stayed inconclusive"),
+        ("slow", "confirmed by a gate against the preceding commit"),
+        (
+            "fast",
+            "a gate of this commit alone, against the preceding one, shows no regression: earlier commits may be needed as well",
+        ),
+        ("undecided", "a gate of this commit alone, against the preceding one, was inconclusive"),
+        ("impossible", "a gate of this commit alone, against the preceding one, was inconclusive"),
     ],
 )
 def test_certainty__gate_of_the_culprit_alone__an_undecided_one_neither_confirms_nor_denies(

@@ -404,7 +404,8 @@ def test_causes__part_of_a_call_that_is_judged__its_time_with_what_it_calls_unle
 
 
 @pytest.mark.parametrize(
-    ("clock", "decides"), [("cpu", "; the verdict is based on CPU time"), ("device", "; the verdict is based on device time")]
+    ("clock", "decides"),
+    [("cpu", "; the verdict is based on CPU time"), ("device", "; the verdict is based on device time")],
 )
 @pytest.mark.parametrize("verdict", ["PASS", "INCONCLUSIVE"])
 def test_facts__workers_waited_for_cpus__the_comment_begins_with_it(verdict: str, clock: str, decides: str) -> None:

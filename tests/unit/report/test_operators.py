@@ -21,7 +21,9 @@ HEADING = "slower (of"
 
 def test_comment__operator_slower_while_the_gate_passes__named_with_interval_share_and_the_whole_call() -> None:
     text = render_comment(make_decision(operator_tests=operator_tests()), CONTEXT)
-    assert "<summary>1 operator slower (of 4 tested over 12 pairs; informational, cannot fail the gate)</summary>" in text
+    assert (
+        "<summary>1 operator slower (of 4 tested over 12 pairs; informational, cannot fail the gate)</summary>" in text
+    )
     assert (
         "- `aten::mm` in `encoder/long` at `model.py:41`: 9.8 % slower (8.3 to 11.2 %), 3.1 % of the call; "
         "end to end 0.2 % slower"
@@ -77,7 +79,7 @@ def test_comment__hostile_operator_name__stays_one_code_span() -> None:
 def test_page__tested_operators__each_has_a_row_with_its_outcome_and_bar() -> None:
     decision = make_decision(operator_tests=operator_tests())
     page = render_html(decision, make_run("base"), make_run())
-    table = page.partition("Operators, tested one by one")[2].partition("</section>")[0]
+    table = page.partition("Operators tested individually")[2].partition("</section>")[0]
 
     assert [outcome in table for outcome in (">slower<", ">same<", ">undecided<", ">faster<")] == [True] * 4
     assert table.count('<svg class="bar"') == 4

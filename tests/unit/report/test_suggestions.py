@@ -96,7 +96,7 @@ def test_page__suggestions__what_the_change_brought_and_all_the_rest() -> None:
     old = [suggestion(f"old advice {number}", introduced=False, gain=MEASURED) for number in range(50)]
     decision = make_decision("FAIL", comparisons=regressed_counters(), suggestions=[suggestion("new advice"), *old])
     page = render_html(decision, make_run("base"), make_run())
-    brought, found, rest = page.partition("What else may be tried")
+    brought, found, rest = page.partition("Other suggestions")
     assert found
     assert "new advice" in brought
     assert "old advice" not in brought

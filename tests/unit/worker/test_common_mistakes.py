@@ -195,11 +195,11 @@ CASES: dict[str, tuple[Mistake, str]] = {
     ),
     "function returned": (
         workload("", "call=lambda model, inputs: lambda: model(inputs)"),
-        "the call returns the function <lambda>, which was never called; let call= call it and return its result",
+        "the call returns the function <lambda> without calling it; make call= call it and return its result",
     ),
     "nothing returned": (
         workload("", "call=lambda model, inputs: None"),
-        "the call runs no framework operator and returns no value that it could have computed, only None; let "
+        "the call runs no framework operator and returns no computed value, only None; make "
         "call= read the whole output and return its values",
     ),
     "pointer of LFS": (

@@ -25,7 +25,11 @@ _HIGHER_LOWER = (phrase("{size} higher"), phrase("{size} lower"))
 _LARGER_SMALLER = (phrase("{size} larger"), phrase("{size} smaller"))
 _BOUNDS = {"budget": phrase("the budget"), "limit": phrase("the limit")}
 # Checks that compare both sides: a difference is not a failure of the head alone.
-_CHANGED = {SIGNATURE: phrase("output changed"), JOB_OUTPUT: phrase("output changed"), JOB_WORK: phrase("different work")}
+_CHANGED = {
+    SIGNATURE: phrase("output changed"),
+    JOB_OUTPUT: phrase("output changed"),
+    JOB_WORK: phrase("different work"),
+}
 
 
 def is_share(metric: str) -> bool:

@@ -20,15 +20,15 @@ from perfgate.judging.report.text.words import Words, phrase, say
 ANSWERS = {
     "slow": phrase("slower"),
     "fast": phrase("not slower"),
-    "undecided": phrase("not decided"),
+    "undecided": phrase("undecided"),
     "impossible": phrase("cannot be tried"),
 }
 # A gate of the culprit against the commit before it, by its answer.
 _CONFIRMED = {
-    "slow": phrase("confirmed by a gate against the commit before it"),
-    "fast": phrase("a gate against the commit before it alone shows no regression: others before it may be needed"),
+    "slow": phrase("confirmed by a gate against its parent commit"),
+    "fast": phrase("a gate against its parent commit alone shows no regression: earlier commits may be needed as well"),
 }
-_NOT_CONFIRMED = phrase("a gate against the commit before it alone stayed inconclusive")
+_NOT_CONFIRMED = phrase("a gate against its parent commit alone stayed inconclusive")
 _SHOWN = 6
 _ID = 10
 _LONGEST_REASON = 200
@@ -72,7 +72,7 @@ class BisectionWords:
         if document.good:
             searched = counted(len(document.changes) + document.irrelevant, "commit")
             facts.insert(
-                0, say("{commits}, {left} of them change nothing that runs", commits=searched, left=document.irrelevant)
+                0, say("{commits}, of which {left} change nothing that runs", commits=searched, left=document.irrelevant)
             )
         if counted_alone := sum(trial.answered_by == "count" for trial in document.tried):
             facts.append(say("{answers} by counters alone", answers=counted(counted_alone, "answer")))
@@ -96,10 +96,10 @@ class BisectionWords:
             )
         if document.followed and document.outcome == "found":
             if document.error == 0:
-                lines.append(say("exact counts decided: noise had no part in it"))
+                lines.append(say("decided by exact counts, so noise played no part"))
             else:
                 error = percent(max(document.error, _LEAST_ERROR))
-                lines.append(say("noise makes this wrong with a probability of {error} at most", error=error))
+                lines.append(say("the probability that noise makes this wrong is at most {error}", error=error))
         if document.confirmation is not None:
             lines.append(say(_CONFIRMED.get(document.confirmation.answer, _NOT_CONFIRMED)))
         return lines
@@ -132,7 +132,7 @@ class BisectionWords:
 
     def _undecided(self) -> Words:
         left = self._names(self.document.suspects)
-        return say("Not decided: a gate stayed inconclusive; the culprit is among {left}", left=left)
+        return say("Undecided: a gate stayed inconclusive; the culprit is among {left}", left=left)
 
     def _slow_commit(self) -> Words:
         found = [self.document.changes[at] for at in self.document.culprits[0]]
@@ -171,7 +171,7 @@ class BisectionWords:
             if not blocks:
                 return self._undecided()
             return say(
-                "Not decided: {culprit} makes it slower together with others, and a gate about {left} stayed inconclusive",
+                "Undecided: {culprit} makes it slower together with others, and a gate on {left} stayed inconclusive",
                 culprit=blocks[0],
                 left=self._names(document.suspects),
             )

@@ -25,7 +25,7 @@ _OUTCOMES = {
     "regressed": phrase("confirmed: worse"),
     "improved": phrase("confirmed: better"),
     "unchanged": phrase("no change"),
-    "inconclusive": phrase("not decided"),
+    "inconclusive": phrase("undecided"),
     "not_comparable": phrase("not comparable"),
 }
 
