@@ -714,7 +714,7 @@ def _check_lists(parsed: ConfigFile, path: Path) -> None:
             re.compile(pattern)
         except re.error as error:
             raise ConfigError(
-                "{path}: [trace] communication {pattern!r} is no regular expression: {error}",
+                "{path}: [trace] communication {pattern!r} is not a regular expression: {error}",
                 path=path,
                 pattern=pattern,
                 error=error,
@@ -787,7 +787,7 @@ def _check_workloads(parsed: ConfigFile, path: Path) -> None:
         name = parsed.workload.rpartition(":")[2]
         if references.get(name, parsed.workload) != parsed.workload:
             raise ConfigError(
-                "{path}: workload {name!r} stands twice; keep `workload` or the line in [workloads]",
+                "{path}: workload {name!r} is defined twice; keep `workload` or the line in [workloads]",
                 path=path,
                 name=name,
             )

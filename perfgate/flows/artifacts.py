@@ -60,8 +60,8 @@ class PruneRequest:
         larger_than = self.larger_than or (int(gigabytes * 1e9) or None)
         if older_than is None and larger_than is None:
             raise UsageError(
-                "nothing says what may be removed; give --older-than 90d or --larger-than 20GB, or set keep_days or keep_gb "
-                "under [artifacts] in perfgate.toml"
+                "there is no rule for what to remove; give --older-than 90d or --larger-than 20GB, or set "
+                "keep_days or keep_gb under [artifacts] in perfgate.toml"
             )
         return older_than, larger_than
 

@@ -199,8 +199,8 @@ def _find(request: ReportRequest, environ: Mapping[str, str]) -> _Found:
 def _refuse_other_code(code: int, measured: int | None) -> None:
     if measured is not None and code != measured:
         raise DocumentError(
-            "the documents stand for exit code {code}, and the command ended with {measured}: they are an earlier "
-            "job's",
+            "the documents correspond to exit code {code}, but the command exited with {measured}: they are from "
+            "an earlier job",
             code=code,
             measured=measured,
         )

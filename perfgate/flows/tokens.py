@@ -10,7 +10,7 @@ from perfgate.judging.store.store import Store, shown_location
 def create_token(store: Store, location: str, *, name: str, project: str | None, scope: TokenScope) -> NewToken:
     """Create a token for one project, or for all if it is None. Raises UsageError if the name is empty."""
     if not name.strip():
-        raise UsageError("the token needs a name; it stands in the audit log for whoever uses it")
+        raise UsageError("the token needs a name, which identifies its user in the audit log")
     return _ledger(store, location).create_token(name.strip(), project, scope)
 
 

@@ -74,7 +74,7 @@ def serve(
 ) -> None:
     """Serve until interrupted; ``say`` receives the address. Raises UsageError if listening there fails."""
     if request.folder is not None and not request.folder.is_dir():
-        raise UsageError("{path} is no folder; name the one that the recordings lie in", path=request.folder)
+        raise UsageError("{path} is not a folder; name the one that the recordings lie in", path=request.folder)
     token = _token(request)
     served = ServedStore(request.store, request.root, environ) if request.store is not None else None
     authenticator = Authenticator(token, served.store().ledger() if served is not None else None)

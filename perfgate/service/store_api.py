@@ -308,7 +308,7 @@ def _parsed(data: bytes, project: str) -> RunDocument:
             "this is a run of project {project!a}; upload it to that project", project=run.project[:200]
         )
     if canonical is None:
-        raise DocumentError("these are not the bytes that perfgate writes; upload run.json as it is")
+        raise DocumentError("these are not the bytes that perfgate writes; upload run.json unmodified")
     return run
 
 

@@ -59,7 +59,7 @@ class WebhookTarget:
         host = parts.hostname or ""
         if not host or (parts.scheme != "https" and not (parts.scheme == "http" and is_loopback_host(host))):
             raise UsageError(
-                "the webhook {address!a} is no https:// address (http:// is for this machine alone)",
+                "the webhook {address!a} is not an https:// address (http:// is for this machine alone)",
                 address=self.address,
             )
         if len(self.secret) < _SHORTEST_SECRET:

@@ -256,7 +256,9 @@ def test_prepare_out__file_where_a_folder_must_be__refused_by_name(tmp_path: Pat
     path = tmp_path / "out" / planted
     path.parent.mkdir(parents=True)
     path.touch()
-    with pytest.raises(UsageError, match=f"out/{planted} is no folder, and results are written in it; remove it, or"):
+    with pytest.raises(
+        UsageError, match=f"out/{planted} is not a folder, and results are written in it; remove it, or"
+    ):
         prepare_out(tmp_path / "out", {})
 
 

@@ -112,5 +112,5 @@ def test_ranks__node_that_the_cluster_does_not_have__its_nodes_are_named(desk: D
         pytest.skip("sbatch itself refuses an unknown node")
     done = desk.run("ranks", "file://elsewhere/job", "--on", desk.cluster.on)
     assert done.returncode == 2
-    assert "elsewhere is no node of the cluster; its nodes are" in done.stderr
+    assert "elsewhere is not a node of the cluster; its nodes are" in done.stderr
     assert HOST in done.stderr

@@ -79,7 +79,10 @@ def _assert_steps_without_turns_are_named(decision: dict[str, Any], comment: str
     assert {row.get("delta") for row in decision["checklist"] if row["step"] == 17} == {None}
     assert "measured once per side" in comment
     steps = r"4 `top_ops` \(\d+ s\), 17 memory \(\d+ s\)"
-    assert re.search(rf"{steps}: not compared side by side for lack of time; to compare all steps, set `checklist_budget` to \d+ s", comment)
+    assert re.search(
+        rf"{steps}: not compared side by side for lack of time; to compare all steps, set `checklist_budget` to \d+ s",
+        comment,
+    )
     assert "> **Note:**" not in comment
 
 

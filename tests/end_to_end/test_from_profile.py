@@ -326,8 +326,8 @@ def _cut(folder: Path) -> None:
     ("make", "words"),
     [
         (lambda folder: None, "does not exist; name a profiler's output folder or trace file"),
-        (_nothing, "is no profiler output that perfgate can read; it reads: "),
-        (_text, "is no profiler output that perfgate can read; it reads: "),
+        (_nothing, "is not profiler output that perfgate can read; it reads: "),
+        (_text, "is not profiler output that perfgate can read; it reads: "),
         (_raw, "run torch_npu.profiler.profiler.analyse('profile')"),
         (_unfilled, "the recording holds no step, kernel or operator"),
         (_cut, "the file is cut off; record the trace again"),

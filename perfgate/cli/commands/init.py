@@ -146,7 +146,7 @@ def _say(started: Started, directory: Path, example: str) -> None:
     if started.lines and started.forge:
         to_add = sentence("Add to the job that builds a pull request:")
         if started.forge == "gitlab":
-            to_add = sentence(".gitlab-ci.yml exists and was left as it is. Add to it:")
+            to_add = sentence(".gitlab-ci.yml exists and was not changed. Add to it:")
         click.echo(f"\n{to_add}\n\n{started.lines.rstrip()}")
     if not started.files:
         return

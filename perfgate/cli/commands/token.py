@@ -49,12 +49,12 @@ def create(
     as_json: bool,
     directory: Path,
 ) -> None:
-    """Create a token for one project and print it once. NAME says who uses it."""
+    "Create a token for one project and print it once. NAME identifies its user."
     from perfgate.config import load_config
     from perfgate.flows.tokens import create_token
 
     if all_projects and project:
-        raise click.UsageError("--project and --all-projects say two things; give one")
+        raise click.UsageError("--project and --all-projects exclude each other; give one")
     store, place = _open(location, directory)
     project = None if all_projects else project or load_config(directory).project
     made = create_token(store, place, name=name, project=project, scope=cast("TokenScope", scope))

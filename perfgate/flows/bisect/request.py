@@ -110,7 +110,8 @@ def _launched(versions: Sequence[str], lines: str) -> LaunchedVersions:
         )
     if wrong := next((version for version in versions if not _VERSION.fullmatch(version)), None):
         raise UsageError(
-            "--between: {entry!r} is no version for --environment; it takes letters, digits and ./:@+=~_-", entry=wrong
+            "--between: {entry!r} is not a version for --environment; it takes letters, digits and ./:@+=~_-",
+            entry=wrong,
         )
     return LaunchedVersions(versions, lines)
 

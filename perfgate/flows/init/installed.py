@@ -95,7 +95,7 @@ def _checked_out(folder: Path) -> Revision:
     commit = run_git(folder, ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], {})
     if origin.code or commit.code:
         raise UsageError(
-            "perfgate was installed from {folder}, which is no clone of a server's repository, so {remedy}",
+            "perfgate was installed from {folder}, which is not a clone of a server's repository, so {remedy}",
             folder=folder,
             remedy=remedy(),
         )

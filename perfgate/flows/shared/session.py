@@ -59,7 +59,7 @@ def prepare_out(out: Path, environ: Mapping[str, str] = os.environ) -> Path:
         )
     if in_the_way := [path for path in (out / name for name in _FOLDERS) if path.exists() and not path.is_dir()]:
         raise UsageError(
-            "{in_the_way} is no folder, and results are written in it; remove it, or choose another with --out",
+            "{in_the_way} is not a folder, and results are written in it; remove it, or choose another with --out",
             in_the_way=in_the_way[0],
         )
     # In CI the folder is uploaded; elsewhere it may be any folder of the user's, with links of the user's own.

@@ -40,7 +40,7 @@ def artifact_path(document: Path, name: str) -> Path:
     path = document.parent / name
     if folder not in path.resolve().parents:
         raise UsageError(
-            "{document}: its trace {name!r} lies outside of the run's folder; name the file itself",
+            "{document}: its trace {name!r} lies outside the run's folder; name the file itself",
             document=document,
             name=name,
         )

@@ -84,7 +84,7 @@ def trace_steps(path: Path, choice: Choice, *, step_by: str | None = None) -> St
         re.compile(step_by or "")
     except re.error as error:
         raise UsageError(
-            "--step-by {step_by!r} is no regular expression: {error}",
+            "--step-by {step_by!r} is not a regular expression: {error}",
             step_by=step_by,
             error=error,
         ) from error

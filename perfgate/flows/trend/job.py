@@ -65,7 +65,9 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
     # Find unwritable folders and unreachable forges before an hour of measuring, not after it.
     out = prepare_out(request.out) if request.out else None
     if request.email is not None and not request.email.parent.is_dir():
-        raise UsageError("{folder} is no folder; create it, or write the e-mail elsewhere", folder=request.email.parent)
+        raise UsageError(
+            "{folder} is not a folder; create it, or write the e-mail elsewhere", folder=request.email.parent
+        )
     issue = find_issue(request.key, request.token_variable, doors) if request.post else None
     before = _state_before(issue, out)
     store = open_project_store(config, doors.environ)

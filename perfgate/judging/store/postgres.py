@@ -124,7 +124,8 @@ def _troubles() -> tuple[DatabaseTrouble, ...]:
     return (
         DatabaseTrouble(
             Activity(
-                "check user and password of the address, or set PGPASSWORD; the server's pg_hba.conf says who may enter"
+                "check the user and password in the address, or set PGPASSWORD; the server's pg_hba.conf defines "
+                "who may connect"
             ),
             states=("28",),
             words=("password authentication failed", "no password supplied", "pg_hba.conf", 'role "'),
@@ -152,7 +153,8 @@ def _troubles() -> tuple[DatabaseTrouble, ...]:
         ),
         DatabaseTrouble(
             Activity(
-                "others use the database; run the command again, and let the server accept more connections if it stays so"
+                "the database is in use by others; run the command again, and if this persists, raise the "
+                "server's connection limit"
             ),
             states=("533", "55P03", "40", "57014"),
             words=("too many clients", "remaining connection slots", "QueuePool limit"),

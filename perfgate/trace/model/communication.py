@@ -63,7 +63,9 @@ def add_communication(patterns: Iterable[str]) -> None:
         try:
             re.compile(pattern)
         except re.error as error:
-            raise UsageError("{pattern!r} is no regular expression: {error}", pattern=pattern, error=error) from error
+            raise UsageError(
+                "{pattern!r} is not a regular expression: {error}", pattern=pattern, error=error
+            ) from error
     _ADDED.set(tuple(dict.fromkeys((*_ADDED.get(), *patterns))))
 
 

@@ -238,12 +238,12 @@ def _nanoseconds_of_any(text: bytes, *, unit_ns: int = 1000) -> int:
     """Take signs, more decimals, exponents and quotes, as older torch_npu writes them."""
     plain = text.strip(b'" ').decode("ascii", errors="replace")
     if len(plain) > _MAX_NUMBER_TEXT:
-        raise ValueError(Activity("time {text!r}... is no number", text=plain[:20]))
+        raise ValueError(Activity("time {text!r}... is not a number", text=plain[:20]))
     try:
         exact = Decimal(plain)
     except InvalidOperation:
-        raise ValueError(Activity("time {text!r} is no number", text=plain)) from None
+        raise ValueError(Activity("time {text!r} is not a number", text=plain)) from None
     # The bound comes first: an exponent of a billion must not become digits.
     if not exact.is_finite() or not -MAX_NS // unit_ns <= exact <= MAX_NS // unit_ns:
-        raise ValueError(Activity("time {text!r} lies outside of 146 years", text=plain))
+        raise ValueError(Activity("time {text!r} is outside the range of 146 years", text=plain))
     return int((exact * unit_ns).to_integral_value())

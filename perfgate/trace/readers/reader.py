@@ -61,7 +61,7 @@ def reader_of(path: Path) -> Reader:
             return reader
     formats = "; ".join(reader.READS for reader in members)
     raise DocumentError(
-        "{path} is no profiler output that perfgate can read; it reads: {formats}",
+        "{path} is not profiler output that perfgate can read; it reads: {formats}",
         path=path,
         formats=formats,
     )

@@ -160,7 +160,7 @@ def event_lists(
         may_guess = bool(block)
         if len(buffer) > MAX_EVENT_BYTES + len(block):
             raise DocumentError(
-                "{path}: one event is larger than {limit} bytes; this is no profiler trace",
+                "{path}: one event is larger than {limit} bytes; this is not a profiler trace",
                 path=path,
                 limit=MAX_EVENT_BYTES,
             )

@@ -398,7 +398,7 @@ def test_init__installed_from_a_directory_that_is_no_clone__asked(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(monkeypatch, tmp_path, {"url": tmp_path.as_uri(), "dir_info": {}})
-    with pytest.raises(UsageError, match="is no clone of a server's repository"):
+    with pytest.raises(UsageError, match="is not a clone of a server's repository"):
         start_project(project, InitOptions(forge="gitlab"))
 
 
@@ -557,7 +557,7 @@ def test_init__a_pipeline_is_there__left_as_it_is_and_the_lines_printed(project:
     done = init(project, "--gitlab", "--action", ACTION, "--job", "command")
     assert done.exit_code == 0
     assert (project / ".gitlab-ci.yml").read_text() == "test: {script: [make test]}\n"
-    assert ".gitlab-ci.yml exists and was left as it is. Add to it:" in done.output
+    assert ".gitlab-ci.yml exists and was not changed. Add to it:" in done.output
     assert f"ref: {PIN}" in done.output
     assert (project / "perfgate.toml").exists()
 

@@ -463,7 +463,7 @@ def test_trend__email__one_file_that_needs_no_folder_of_ours(
     assert text.startswith("<!doctype html>")
     assert f"{commit_of(STEP)[:10]}" in text
     assert "Failed, of the last 26 runs" in text
-    with pytest.raises(UsageError, match="is no folder; create it"):
+    with pytest.raises(UsageError, match="is not a folder; create it"):
         project.trend(email=tmp_path / "nowhere" / "weekly.html")
 
 

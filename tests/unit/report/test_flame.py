@@ -262,7 +262,7 @@ def test_page__mouse__click_zooms_and_reset_returns(browser: Page, tmp_path: Pat
             "4 frames match: base 10 ms, 100.0 % of the total; head 20 ms, 100.0 % of the total; +10 ms",
         ),
         ("[8, 8]", False, "3 frames match: base 8 ms, 80.0 % of the total; head 18 ms, 90.0 % of the total; +10 ms"),
-        ("(", True, "This is no regular expression."),
+        ("(", True, "This is not a regular expression."),
     ],
 )
 def test_page__search__share_of_the_time_on_both_sides(

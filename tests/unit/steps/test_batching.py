@@ -64,9 +64,7 @@ def test_batching__static_batches_of_eight_that_fill_slowly__continuous_recommen
     assert outcome.status == "attention"
     (finding,) = outcome.findings
     assert (finding.rule, finding.severity) == ("batching.gain", "warning")
-    assert finding_text(finding).startswith(
-        "200 requests a second are answered sooner by continuous batching of at most"
-    )
+    assert finding_text(finding).startswith("at 200 requests per second, continuous batching of at most")
     assert finding.evidence["batching.gain"] > 1.0
     speedup = _value(outcome, "batching.speedup", "continuous", "replayed")
     assert speedup.value == finding.evidence["batching.speedup"]
@@ -106,7 +104,7 @@ def test_batching__more_than_any_batch_can_answer__said_with_the_most_there_is()
     outcome = _measure(0, 10 * MS, batch=1, traffic=HALF)  # an item takes 10 ms in any batch
     saturated = [finding for finding in outcome.findings if finding.rule == "batching.saturated"]
     assert [finding_text(finding) for finding in saturated] == [
-        "no way of batching keeps up with 200 requests a second; the most is about 100"
+        "no batching policy keeps up with 200 requests per second; the maximum is about 100"
     ]
 
 

@@ -39,6 +39,6 @@ def test_below__rule_with_a_single_limit_for_information__that_severity() -> Non
 
 def test_finding__words_of_the_card__take_the_evidence() -> None:
     noted = finding("batch.refused", "info", {"batch": 4, "error": "shape"})
-    assert finding_text(noted) == "the workload does not take a batch size of 4"
+    assert finding_text(noted) == "the workload does not support a batch size of 4"
     with pytest.raises(KeyError, match="batch"):
         finding("batch.refused", "info", {})

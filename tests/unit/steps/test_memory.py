@@ -272,5 +272,5 @@ def test_memory__recorded_without_memory__unavailable() -> None:
     outcome = STEP.judge_recording(RecordingContext(recording, summarize([timeline]), "model", {}))
 
     assert outcome.status == "unavailable"
-    assert reason_of(outcome) == "the recording holds no memory: record with profile_memory=True"
+    assert reason_of(outcome) == "the recording contains no memory data; record with profile_memory=True"
     assert outcome.values == []

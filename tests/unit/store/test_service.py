@@ -57,10 +57,10 @@ def error(status: int, text: str) -> Response:
     ("location", "said"),
     [
         ("http://perf.example", "would carry the token unencrypted"),
-        ("https://user:secret@perf.example", r"\*\*\*@perf.example is no address of a service; give https://HOST"),
-        ("https://perf.example?token=secret", r"token=\*\*\* is no address of a service"),
-        ("https://", "is no address of a service"),
-        ("https://perf.example:port", "is no address of a service"),
+        ("https://user:secret@perf.example", r"\*\*\*@perf.example is not an address of a service; give https://HOST"),
+        ("https://perf.example?token=secret", r"token=\*\*\* is not an address of a service"),
+        ("https://", "is not an address of a service"),
+        ("https://perf.example:port", "is not an address of a service"),
     ],
 )
 def test_open_backend__unsafe_address__refused_without_its_secrets(tmp_path: Path, location: str, said: str) -> None:

@@ -119,13 +119,13 @@ def test_kernels__two_devices_in_one_file__two_timelines(tmp_path):
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("Name,Duration(us)\nA,x\n", "line 2, column 'duration(us)': 'x' is no number"),
+        ("Name,Duration(us)\nA,x\n", "line 2, column 'duration(us)': 'x' is not a number"),
         ("Name,Duration(us)\nA,-1\n", "is negative"),
-        ("Name,Duration(us)\nA,1e99\n", "is no number of microseconds"),
-        ("Name,Duration(us),Task ID\nA,1,0.5\n", "is no whole number"),
-        ("Name,Duration(us),Input Shapes\nA,1,x\n", "is no list of shapes"),
+        ("Name,Duration(us)\nA,1e99\n", "is not a number of microseconds"),
+        ("Name,Duration(us),Task ID\nA,1,0.5\n", "is not a whole number"),
+        ("Name,Duration(us),Input Shapes\nA,1,x\n", "is not a list of shapes"),
         ("Name,Length\nA,1\n", "this is no table of kernels"),
-        ('Name,Duration(us)\n"' + "x" * 200_000, "is no csv table"),
+        ('Name,Duration(us)\n"' + "x" * 200_000, "is not a CSV table"),
     ],
 )
 def test_kernels__damaged_table__says_what_where_and_what_to_do(text, what, tmp_path):
@@ -359,7 +359,7 @@ def test_types__number_with_a_huge_exponent__refused_before_it_becomes_digits(tm
     head = "Device_id,OP Type,Core Type,Count,Total Time(us),Min Time(us),Ratio(%)\n"
     written(tmp_path, f"{OUTPUT}/op_statistic.csv", head + "0,A,B,1,1e1000005,3,4\n")
 
-    with pytest.raises(DocumentError, match="'1e1000005' is no number"):
+    with pytest.raises(DocumentError, match="'1e1000005' is not a number"):
         trace.read(tmp_path)
 
 

@@ -230,7 +230,7 @@ def test_view__counter_that_is_no_number__refused_with_its_place(tmp_path, value
     written(tmp_path, "trace_view.json", json.dumps(events))
 
     with pytest.raises(
-        DocumentError, match=r"event \d+ \('AI Core Freq'\): its MHz '.*' is no number; analyse the profile again"
+        DocumentError, match=r"event \d+ \('AI Core Freq'\): its MHz '.*' is not a number; analyse the profile again"
     ):
         trace.read(tmp_path / "trace_view.json")
 
@@ -265,7 +265,7 @@ def test_view__times_through_a_float__those_of_the_table(tmp_path):
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ('[{"ph": "X", "name": "a", "ts": "x"}]', "event 0 ('a'): time 'x' is no number"),
+        ('[{"ph": "X", "name": "a", "ts": "x"}]', "event 0 ('a'): time 'x' is not a number"),
         ('[{"ph": "X", "name": "a", "ts": 1, "dur": -1}]', "its duration -1 is negative"),
         ('[{"ph": "X", "name": "a", "ts": 1', "has no end"),
         ('[{"ph": 7}]', "are not trace events"),

@@ -198,7 +198,7 @@ def test_read_kineto__no_events__empty_table(tmp_path, text):
         ("[1, 2]", "not trace events"),
         ('[{"ph": "X", "name": 7, "ts": 1}]', "not trace events"),
         ('[{"ph": "X"} {"ph": "X"}]', "not trace events"),
-        ('[{"ph": "X", "name": "a"}]', r"event 0 \('a'\): time '' is no number"),
+        ('[{"ph": "X", "name": "a"}]', r"event 0 \('a'\): time '' is not a number"),
         ('[{"ph": "X", "ts": 1}, {"ph": "X", "name": "b", "ts": "soon"}]', r"event 1 \('b'\): time 'soon'"),
         ('[{"ph": "X", "name": "c", "ts": 1, "dur": -2}]', "its duration -2 is negative"),
         ('[{"ph": "X", "name": "d", "ts": 1e999999999}]', "146 years"),

@@ -54,7 +54,7 @@ def read_cluster(text: str) -> Cluster:
         return Cluster("slurm")
     if named := re.fullmatch(r"(ray|dask)://(.+:\d+)", text):
         return Cluster("ray" if named[1] == "ray" else "dask", named[2])
-    raise UsageError("--on {text!r} is no cluster; write ray://HOST:PORT, dask://HOST:PORT or slurm", text=text)
+    raise UsageError("--on {text!r} is not a cluster; write ray://HOST:PORT, dask://HOST:PORT or slurm", text=text)
 
 
 def open_executor(on: Cluster | None, workers: int | None) -> AbstractContextManager[Executor]:

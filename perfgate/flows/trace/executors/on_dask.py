@@ -45,7 +45,7 @@ class DaskExecutor(AbstractContextManager["DaskExecutor"]):
         workers = [address for address, names in self._hosts.items() if host in names]
         if not workers:
             nodes = ", ".join(sorted({name for names in self._hosts.values() for name in names}))
-            raise UsageError("{host} is no node of the cluster; its nodes are {nodes}", host=host, nodes=nodes)
+            raise UsageError("{host} is not a node of the cluster; its nodes are {nodes}", host=host, nodes=nodes)
         return workers
 
     @cached_property

@@ -50,7 +50,7 @@ class RayExecutor(AbstractContextManager["RayExecutor"]):
         }
         if host not in nodes:
             raise UsageError(
-                "{host} is no node of the cluster; its nodes are {nodes}", host=host, nodes=", ".join(sorted(nodes))
+                "{host} is not a node of the cluster; its nodes are {nodes}", host=host, nodes=", ".join(sorted(nodes))
             )
         return self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(nodes[host], soft=False)
 

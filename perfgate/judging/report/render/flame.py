@@ -50,7 +50,7 @@ _SCRIPT_SENTENCES = (
     phrase("none"),
     phrase("all host threads"),
     phrase("all device streams"),
-    phrase("This is no regular expression."),
+    phrase("This is not a regular expression."),
     phrase("{count} frames match: "),
     phrase("{time}, {share} of the total"),
     phrase("{share} of the total"),

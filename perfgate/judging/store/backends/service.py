@@ -72,11 +72,11 @@ def open_backend(location: str, place: StorePlace) -> ServiceStore:
         host, _ = parts.hostname, parts.port
     except ValueError as error:
         raise StoreError(
-            "{location} is no address of a service: {error}", location=shown_location(location), error=error
+            "{location} is not an address of a service: {error}", location=shown_location(location), error=error
         ) from None
     if not host or "@" in parts.netloc or parts.query or parts.fragment:
         raise StoreError(
-            "{location} is no address of a service; give https://HOST[:PORT][/PATH], and its token in {variable}",
+            "{location} is not an address of a service; give https://HOST[:PORT][/PATH], and its token in {variable}",
             location=shown_location(location),
             variable=TOKEN_VARIABLES[0],
         )

@@ -183,7 +183,7 @@ def _reader(name: str, kind: Kind, texts: dict[str, int]) -> Callable[[TableRow]
                 try:
                     shapes_of(cell)
                 except ValueError:
-                    raise row.wrong(name, Activity("is no list of shapes")) from None
+                    raise row.wrong(name, Activity("is not a list of shapes")) from None
             return texts.setdefault(cell, len(texts))
 
         return read_text

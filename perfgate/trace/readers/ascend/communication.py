@@ -174,7 +174,7 @@ def _step(value: object) -> int | None:
 
 def _link_use(link: str, use: _Link) -> LinkUse:
     if not math.isfinite(use.size):
-        raise ValueError(Activity("its size is no number"))
+        raise ValueError(Activity("its size is not a number"))
     return LinkUse(
         link=link,
         size_bytes=round(use.size * _MEGABYTE, 3),
@@ -190,7 +190,7 @@ def _link_use(link: str, use: _Link) -> LinkUse:
 
 def _packets(megabytes: float, number: float, milliseconds: float) -> Packets:
     if not (math.isfinite(megabytes) and 0 <= number < MAX_NS and 0 <= milliseconds < MAX_NS / _MILLISECOND):
-        raise ValueError(Activity("its sizes of packets are no numbers"))
+        raise ValueError(Activity("its packet sizes are not numbers"))
     return Packets(round(megabytes * _MEGABYTE, 3), round(number), round(milliseconds * _MILLISECOND))
 
 
@@ -241,5 +241,5 @@ def _time(database: Database, value: object, unit: float) -> int | None:
     if number is None:
         return None
     if not abs(number) * unit < MAX_NS:
-        raise database.wrong(Activity("{number!r} is no time; analyse the profile again", number=number))
+        raise database.wrong(Activity("{number!r} is not a time; analyse the profile again", number=number))
     return round(number * unit)

@@ -118,7 +118,7 @@ class Database:
         if not isinstance(value, int) or abs(value) > MAX_NS:
             raise self.wrong(
                 Activity(
-                    "{value!r} stands where a whole number must be; export the profile again", value=str(value)[:40]
+                    "{value!r} found where a whole number is expected; export the profile again", value=str(value)[:40]
                 )
             )
         return value
@@ -127,7 +127,7 @@ class Database:
         if value is None or isinstance(value, (int, float)):
             return None if value is None else float(value)
         raise self.wrong(
-            Activity("{value!r} stands where a number must be; export the profile again", value=str(value)[:40])
+            Activity("{value!r} found where a number is expected; export the profile again", value=str(value)[:40])
         )
 
     def wrong(self, fault: Activity) -> DocumentError:

@@ -77,7 +77,7 @@ def read_export(path: Path) -> tuple[list[Timeline], dict[str, str], dict[str, s
     with open_database(path) as database:
         if not (database.has("STRING_IDS") and (database.has("TASK") or database.has("PYTORCH_API"))):
             raise database.wrong(
-                Activity("has no tables STRING_IDS and TASK or PYTORCH_API; it is no export of Ascend's profilers")
+                Activity("has no tables STRING_IDS and TASK or PYTORCH_API; it is not an export of Ascend's profilers")
             )
         return _Export(path, database).read()
 
@@ -299,7 +299,7 @@ class _Export:
             return None if cell is None else shapes_of(f'"{cell}"')
         except ValueError:
             raise self._database.wrong(
-                Activity("{cell!r} is no list of shapes; export the profile again", cell=cell)
+                Activity("{cell!r} is not a list of shapes; export the profile again", cell=cell)
             ) from None
 
     def _marks(self) -> list[ProfilerStep]:

@@ -78,7 +78,7 @@ class TableRow:
             return int(text)
         number = self._decimal(column)
         if number is not None and number != number.to_integral_value():
-            raise self.wrong(column, Activity("is no whole number"))
+            raise self.wrong(column, Activity("is not a whole number"))
         return None if number is None else int(number)
 
     def number(self, column: str) -> float | None:
@@ -93,7 +93,7 @@ class TableRow:
         try:
             return nanoseconds(text.encode())
         except ValueError:
-            raise self.wrong(column, Activity("is no number of microseconds")) from None
+            raise self.wrong(column, Activity("is not a number of microseconds")) from None
 
     def duration(self, column: str) -> int | None:
         """As ``time``, but refuses negative values."""
@@ -124,11 +124,11 @@ class TableRow:
         try:
             number = Decimal(text[: MAX_NUMBER_TEXT + 1])
         except InvalidOperation:
-            raise self.wrong(column, Activity("is no number")) from None
+            raise self.wrong(column, Activity("is not a number")) from None
         # Check the bound before converting: an exponent of a billion must not be expanded into digits.
         # copy_abs, because abs rounds to the context and overflows.
         if len(text) > MAX_NUMBER_TEXT or not number.is_finite() or number.copy_abs() > MAX_NUMBER:
-            raise self.wrong(column, Activity("is no number"))
+            raise self.wrong(column, Activity("is not a number"))
         return number
 
 
@@ -171,7 +171,7 @@ def rows_of(path: Path, *, limit: int | None = None) -> Iterator[TableRow]:
                     yield TableRow(path, reader.line_num, columns, cells)
     except csv.Error as error:
         raise DocumentError(
-            "{path}: is no csv table: {error}; analyse the profile again", path=path, error=error
+            "{path}: is not a CSV table: {error}; analyse the profile again", path=path, error=error
         ) from error
     except OSError as error:
         raise DocumentError(

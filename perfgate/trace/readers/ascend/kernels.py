@@ -56,7 +56,7 @@ def read_kernels(path: Path) -> tuple[dict[Device, KernelTable], int]:
     counters = _TableCounters(path)
     columns = columns_of(path, KINDS, leave_short=True)
     if columns.names and not {"name", "duration(us)"} <= set(columns.names):
-        raise DocumentError("{path}: no columns Name and Duration(us); this is no table of kernels", path=path)
+        raise DocumentError("{path}: no columns Name and Duration(us); this is not a table of kernels", path=path)
     return kernel_rows(columns, counters.of(columns))
 
 

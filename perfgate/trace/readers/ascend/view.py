@@ -197,7 +197,7 @@ def _numbers(counters: ScannedEvents, argument: str) -> FloatColumn:
             numbers[place] = math.nan
         if not abs(numbers[place]) < MOST:
             first, word = int(np.argmax(back == place)), text[:20].decode("ascii", "replace")
-            error = Activity("its {argument} {word!r} is no number", argument=argument, word=word)
+            error = Activity("its {argument} {word!r} is not a number", argument=argument, word=word)
             counters.of.refuse(int(counters.event[first]), int(counters.name[first]), error)
     return numbers[back]
 

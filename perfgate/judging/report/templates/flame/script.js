@@ -249,7 +249,7 @@ function find() {
   if (wanted) {
     let pattern;
     try { pattern = new RegExp($("pattern").checked ? wanted : wanted.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "i"); }
-    catch { matched.textContent = word("This is no regular expression."); draw(); return; }
+    catch { matched.textContent = word("This is not a regular expression."); draw(); return; }
     const found = tree.texts.map((one) => pattern.test(one));
     matches = new Uint8Array(size + 1);
     const inside = new Uint8Array(size + 1), shown = new Set(roots);
