@@ -318,7 +318,7 @@ def test_record__document_that_contradicts_itself_or_was_not_measured_here__noth
 
 
 def test_record__no_artifact_or_a_damaged_one__inconclusive(pushed: Project) -> None:
-    with pytest.raises(InconclusiveError, match=r"artifact: run 555 has left none named perfgate-default-2") as refused:
+    with pytest.raises(InconclusiveError, match=r"artifact: run 555 uploaded none named perfgate-default-2") as refused:
         pushed.record()
     assert refused.value.exit_code == 3
     pushed.forge.upload(555, "perfgate-default-1", b"no zip")

@@ -156,7 +156,7 @@ def test_fork__commit_not_named__is_refused_and_named(fork: Job) -> None:
     assert order.told() == {}
     (reply,) = fork.comments()
     assert fork.project.head in reply
-    assert "name the commit that you have looked at" in reply
+    assert "name the commit that you have reviewed" in reply
 
 
 def test_fork__commit_named__is_measured(fork: Job) -> None:
@@ -187,7 +187,7 @@ def test_order__not_understood__is_told_what_there_is(own: Job) -> None:
     (reply,) = own.comments()
     assert order.told() == {}
     assert reply.startswith(
-        "perfgate takes `/perfgate run [WORKLOAD]`, `/perfgate bisect [METRIC]` and `/perfgate accept"
+        "perfgate accepts `/perfgate run [WORKLOAD]`, `/perfgate bisect [METRIC]` and `/perfgate accept"
     )
 
 
@@ -472,7 +472,7 @@ def test_bisect__commits_of_main_on_a_pull_request__is_told_what_there_is(own: J
     order = Order(own, "ann", f"/perfgate bisect {own.project.older[:10]}..{own.project.base[:10]}")
     order.obey()
     assert order.told() == {}
-    assert own.comments()[0].startswith("perfgate takes `/perfgate run [WORKLOAD]`, `/perfgate bisect [METRIC]`")
+    assert own.comments()[0].startswith("perfgate accepts `/perfgate run [WORKLOAD]`, `/perfgate bisect [METRIC]`")
 
 
 HOSTILE = "@everyone </details> [x](http://evil.example) `x`"

@@ -120,8 +120,8 @@ def test_bisect_and_run__no_job_can_be_started__the_line_for_a_clone(job: Given)
     base, head = job.project.base[:12], job.project.head
     fetch = f"git fetch origin && git fetch origin {REFS[job.host]}"
     search = f"""perfgate bisect 'latency.*@encoder' --good "$(git merge-base {base} {head[:12]})" --bad {head}"""
-    assert by_hand.endswith(f"this one does: `{fetch} && {search}`\n")
-    assert "if the CI job of this pull request is run again" in again
+    assert by_hand.endswith(f"on the measuring machine: `{fetch} && {search}`\n")
+    assert "re-run the CI job of this pull request" in again
 
 
 def test_command__no_comment_named__wrong_use(job: Given) -> None:

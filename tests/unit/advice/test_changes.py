@@ -57,7 +57,9 @@ def test_on_changes__operators_in_a_loop__said_with_counts_and_command() -> None
     add = Part(name="aten::add", base=1, head=7, line=LINE)
     (found,) = _advice(_regressed("counters.framework_ops", add))
     assert (found.rule, found.line, found.introduced) == ("small-ops", LINE, True)
-    assert word(found.message).startswith("aten::add runs 7 times a call instead of 1; do it once on the whole tensor")
+    assert word(found.message).startswith(
+        "aten::add runs 7 times per call instead of 1; run it once on the whole tensor"
+    )
     assert found.evidence == {"op": "aten::add", "base": 1, "head": 7}
     assert (found.gain, found.command) == (None, "perfgate local --workload encoder")
 

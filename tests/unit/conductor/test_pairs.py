@@ -306,7 +306,7 @@ def test_measure_pairs__room_for_one_model__says_that_a_pair_holds_both() -> Non
     assert {failed.error.kind for failed in measured.failed} == {"memory"}
     (message,) = {word(failed.error.message) for failed in measured.failed}
     assert message.startswith(
-        "base and head do not fit into the memory of fake together, and a pair holds both at once: "
+        "base and head do not fit into the memory of fake together, and a pair needs both at once: "
     )
     assert "tried to allocate 40 GiB" in message
 

@@ -159,8 +159,8 @@ def test_decide__count_of_the_head_alone_differs_between_repeats__warn() -> None
     decision, found = wavering(None, (3, 9), most=9)
     assert (decision.verdict, found.outcome) == ("WARN", "inconclusive")
     assert worded(decision.reasons) == [
-        "unsteady: encoder/long counters.framework_ops: repeated calls of the head give different counts, "
-        "those of the base did not"
+        "unsteady: encoder/long counters.framework_ops: counts differ between repeated calls of the head, "
+        "but not of the base"
     ]
 
 

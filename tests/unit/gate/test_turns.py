@@ -220,8 +220,8 @@ def test_server__requests_go_without_something_on_both_sides__is_noted_and_decid
     assert worded(decision.warnings) == [
         "chat: the server rejects ignore_eos, so requests of both sides omit them",
         "chat: the server closes keep-alive connections, so every request of both sides uses its own connection",
-        "chat: connections were closed during 2 requests to base and 2 to head, which were sent again; their "
-        "times include this",
+        "chat: connections were closed during 2 requests to base and 2 to head; these were resent, and their times "
+        "include it",
     ]
 
 
@@ -656,8 +656,8 @@ def test_alternate__every_visit_is_a_start__quads_alone_decide() -> None:
 @pytest.mark.parametrize(
     ("kind", "measured", "needed"),
     [
-        ("command", "6 runs", r"about \d+ runs of each side would decide"),
-        ("server", "6 quads", r"about \d+ quads would"),
+        ("command", "6 runs", r"about \d+ runs per side would settle it"),
+        ("server", "6 quads", r"about \d+ quads would settle it"),
     ],
 )
 def test_comment__undecided_job__says_how_many_runs_or_quads_would_decide(

@@ -263,7 +263,7 @@ def test_inconclusive__other_testbed__names_the_fields_and_what_to_do() -> None:
     [
         ("aa_differs", "base against base differs in latency.low", "its pairs add to these"),
         ("throttled", "the device was throttled", "let the device cool down"),
-        ("foreign_process", "another process used the device", "keep the device to this job"),
+        ("foreign_process", "another process used the device", "reserve the device for this job"),
         ("worker_clock", "the worker's clock misses time", "nothing it measured was believed"),
     ],
 )
@@ -291,7 +291,7 @@ def test_inconclusive__calls_too_slow_for_the_budget__says_which_would_do() -> N
     absent = Missing(workload="encoder", metric="latency.low", side="both", named_by="configuration")
     decision = make_decision("INCONCLUSIVE", comparisons=[], failures=[slow], missing=[absent])
     text = render_comment(decision, CONTEXT)
-    assert "`encoder`: a call takes 2.60 s, so the 23 pairs that a verdict needs take about 860 s" in title(text)
+    assert "`encoder`: a call takes 2.60 s, so the 23 pairs that a verdict needs would take about 860 s" in title(text)
     assert "**To do:** write `budget = 1040` under `[gate]` in `perfgate.toml`" in text
     assert "missing" not in text
     assert exit_code(decision) == EXIT_MEASURING
@@ -319,7 +319,7 @@ def test_error__base_fails_alike__said_once_and_not_of_the_change() -> None:
     decision = make_decision("INCONCLUSIVE", comparisons=[], failures=failures, steps=steps)
     text = render_comment(decision, CONTEXT)
     assert title(text).endswith("neither base nor head runs here: `loading` of `encoder` failed")
-    assert "**To do:** the base fails in the same place, so the change is not to blame." in text
+    assert "**To do:** the base fails in the same place, so this change is not the cause." in text
     assert text.count("install the package that has einops") == 2  # with the folded checklist, at its first step
     assert "**Error** in the head + base, " in text
     assert "| as step 1 |" in text

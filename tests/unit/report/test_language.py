@@ -67,9 +67,9 @@ def test_prose_filter__code_in_html__marked_up_around_escaped_text() -> None:
     def shown(line: str) -> str:
         return template.render(text=Message("job.exited", {"line": line, "code": 3}))
 
-    assert shown("run <b>") == "<code>run &lt;b&gt;</code> ended with exit code 3"
+    assert shown("run <b>") == "<code>run &lt;b&gt;</code> exited with code 3"
     assert shown("a`</code><script>`b") == (
-        "<code>a</code>&lt;/code&gt;&lt;script&gt;<code>b</code> ended with exit code 3"
+        "<code>a</code>&lt;/code&gt;&lt;script&gt;<code>b</code> exited with code 3"
     )
     with speaking("zh"):
         assert shown("run <b>").startswith("<code>run &lt;b&gt;</code>")

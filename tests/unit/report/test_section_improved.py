@@ -14,7 +14,7 @@ def test_comment__improvement__proposed_as_the_new_baseline() -> None:
     assert (
         "**Better than the base**: P99 latency of `encoder/long` 40.0 % faster (38.0 to 42.0 %): 20.0 → 12.0 ms" in text
     )
-    assert "`perfgate baseline record` on main keeps it" in text
+    assert "`perfgate baseline record` on main stores it" in text
 
 
 def test_comment__improvement_under_a_budget__the_tighter_budget_in_words_of_the_file() -> None:

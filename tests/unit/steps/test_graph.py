@@ -450,7 +450,7 @@ def test_recorded__operators_compiled_while_steps_run__how_often_how_long_and_wh
     (found,) = outcome.findings
     assert (found.rule, found.severity, found.evidence["count"]) == ("graph.op_compiled", "warning", 1.0)
     assert found.evidence["time"] == pytest.approx(0.007)
-    assert "1 a step, which takes 7.00 ms of it" in finding_text(found)
+    assert "1 per step, taking 7.00 ms of it" in finding_text(found)
 
 
 def test_recorded__operators_found_in_the_cache__none_compiled():

@@ -91,7 +91,7 @@ def test_transfer__full_precision_inputs__half_the_bytes_saved() -> None:
     # 2,000 of the 5,000 bytes go, and with them two fifths of a quarter of the call.
     assert (found.rule, found.severity) == ("transfer.full_precision", "info")
     assert found.evidence == {"size": 4000, "dtype": "float32", "saved": pytest.approx(0.1)}
-    assert finding_text(found).startswith("4,000 bytes of every call travel as float32")
+    assert finding_text(found).startswith("every call transfers 4,000 bytes as float32")
 
 
 @pytest.mark.parametrize(

@@ -241,7 +241,7 @@ def test_small_ops__recorded_threads_whose_launches_wait_for_each_other__said_wi
     (finding,) = (finding for finding in outcome.findings if finding.rule == "small_ops.contention")
     assert (finding.severity, finding.evidence["threads"]) == ("warning", 2)
     assert finding.evidence["share"] == pytest.approx(30 / 70)
-    assert "2 threads launch kernels and wait for each other: 43 % of the launches meet another" in finding_text(
+    assert "2 threads launch kernels and wait for each other: 43 % of the launches overlap another" in finding_text(
         finding
     )
 

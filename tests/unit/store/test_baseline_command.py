@@ -369,5 +369,5 @@ def test_baseline_record__clock_of_the_measuring_machine_is_ahead__said_and_stor
     )
     result = baseline(project, "record", "--run", write(project, session=session))
     assert result.exit_code == 0
-    assert "the clock of the machine that measured is wrong: the run ended 24 h " in result.output
+    assert "the clock of the measuring machine is wrong: the run ended 24 h " in result.output
     assert len(SqlStore(project.parent / "store.db").runs("shop")) == 1

@@ -87,7 +87,7 @@ def test_store__server_unreachable__exit_4_and_what_to_check(place: str) -> None
 def test_store__wrong_password_or_user__what_to_check(database: StoredDatabase, user: str, password: str) -> None:
     for use in (read, record):
         said = refusal(StoreError, lambda: use(database.store(user, password)))  # noqa: B023 - used at once
-        assert "check user and password of the address" in said
+        assert "check the user and password in the address" in said
         assert "hunter3" not in said
 
 
@@ -178,7 +178,7 @@ def test_record__table_locked_by_another__gives_up_in_the_end(
     with psycopg.connect(database.server.address(database.name)) as other:
         other.execute("LOCK TABLE runs")
         said = refusal(StoreRefusedError, lambda: store.record(minimal_run(session="s2")))
-        assert "others use the database; run the command again" in said
+        assert "the database is in use by others; run the command again" in said
     assert store.record(minimal_run(session="s2"))
 
 

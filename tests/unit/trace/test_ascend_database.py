@@ -77,7 +77,7 @@ def test_columns__any_cells__as_each_cell_alone(
             alone = [[spelled(cell, declared) for cell in row] for row in database.rows("t", ("a", "b"))]
             expected = [tuple(map(database.whole, row)) for row in alone]
         except DocumentError:
-            with pytest.raises(DocumentError, match="a whole number must be"):
+            with pytest.raises(DocumentError, match="a whole number is expected"):
                 database.columns("t", ("a", "b"))
             return
         columns = database.columns("t", ("a", "b"))
@@ -95,7 +95,7 @@ def test_columns__real_numbers__null_is_none(tmp_path: Path) -> None:
     assert columns.wholes("a").tolist() == [1, NO_NUMBER, 3]
     assert columns.real("b").tolist()[:2] == [2.0, 0.5]
     assert math.isnan(columns.real("b")[2])
-    with pytest.raises(DocumentError, match="'x' stands where a number must be"):
+    with pytest.raises(DocumentError, match="'x' found where a number is expected"):
         read(written(tmp_path / "b.db", "CREATE TABLE t (b)", "INSERT INTO t VALUES ('x')"), (), ("b",))
 
 
@@ -175,7 +175,7 @@ def test_export__damaged_table_of_counters__the_rest_is_read_all_the_same(tmp_pa
     kernels = kernels_of(path)
 
     assert len(kernels) == 3
-    with pytest.raises(DocumentError, match="'x' stands where a number must be"):
+    with pytest.raises(DocumentError, match="'x' found where a number is expected"):
         kernels.counters.columns("aic_mac_ratio")
 
 

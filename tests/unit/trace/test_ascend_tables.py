@@ -320,7 +320,7 @@ def test_database__time_as_text__as_pytorch_api_has_it(tmp_path):
     ("statements", "what"),
     [
         ([], "has no tables STRING_IDS and TASK"),
-        ([STRINGS, TASKS, "INSERT INTO TASK VALUES ('x',1,0,0,0,0)"], "stands where a whole number must be"),
+        ([STRINGS, TASKS, "INSERT INTO TASK VALUES ('x',1,0,0,0,0)"], "found where a whole number is expected"),
         ([STRINGS, TASKS, "INSERT INTO TASK VALUES (NULL,1,0,0,0,0)"], "an event without a start"),
         ([STRINGS, TASKS, "INSERT INTO TASK VALUES (9223372036854775807,1,0,0,0,0)"], "stands where a whole number"),
         ([STRINGS, "CREATE VIEW TASK AS SELECT 1 AS startNs"], "has no tables"),
