@@ -68,7 +68,7 @@ def say_kept(done: KeptArtifacts) -> None:
     click.echo(
         cleaned(
             sentence(
-                "artifacts sent to {place}: {sent} ({size}); there already: {there}",
+                "artifacts sent to {place}: {sent} ({size}); already there: {there}",
                 place=done.place,
                 sent=done.sent,
                 size=bytes_text(done.sent_bytes),

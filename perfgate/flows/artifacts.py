@@ -99,7 +99,7 @@ def prune(request: PruneRequest, doors: Doors, progress: Progress) -> PrunedArti
     config = load_config(request.root, environ=doors.environ, needs_workload=False)
     older_than, larger_than = request.limits(config)
     store, now = _store(config, doors), _now(doors)
-    progress.status(sentence("reading what is kept in {place}", place=store.name))
+    progress.status(sentence("listing the artifacts in {place}", place=store.name))
     sets = store.sets(config.project)
     runs = open_project_store(config, doors.environ)
     runs_that_stay = retained_runs(config, runs, progress, seconds_since_1970=doors.clock()) if sets else frozenset()

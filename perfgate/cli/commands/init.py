@@ -105,7 +105,7 @@ def _try(directory: Path, started: Started) -> None:
     if added := freeze_imports(directory, started, packages):
         click.echo(
             sentence(
-                "added to the packages that CI installs, because the workload imports them: {names}",
+                "added to the packages installed in CI, because the workload imports them: {names}",
                 names=_listed(added),
             )
         )
@@ -129,15 +129,15 @@ def _say_lock(started: Started) -> None:
     if started.lock.brings_cuda:
         click.echo(
             sentence(
-                "torch here is a build with CUDA, gigabytes that CI downloads for a runner without a GPU; after "
-                "`pip install torch --index-url https://download.pytorch.org/whl/cpu`, `perfgate init --lock` names "
-                "the CPU build"
+                "torch is a CUDA build here, so CI would download gigabytes for a runner without a GPU; run `pip "
+                "install torch --index-url https://download.pytorch.org/whl/cpu`, then `perfgate init --lock` to "
+                "pin the CPU build"
             )
         )
     if started.lock.unhashed:
         click.echo(
             sentence(
-                "the packages that CI installs have their versions but no hashes: {why}", why=started.lock.unhashed
+                "the packages installed in CI are pinned by version but not by hash: {why}", why=started.lock.unhashed
             )
         )
 
@@ -160,11 +160,11 @@ def _say(started: Started, directory: Path, example: str) -> None:
     ]
     beginning = [
         f"  {git} add . && {git} commit",
-        _below(sentence("a verdict compares commits, and this repository has none yet")),
+        _below(sentence("a verdict compares commits, but this repository has none yet")),
     ]
     proposing = [
         f"  {git} add {shlex.join(started.to_add)}",
-        _below(sentence("committed and pushed as a change request, they bring the first comment")),
+        _below(sentence("commit and push them as a change request to get the first comment")),
     ]
     if started.forge is None:
         proposing = [
@@ -191,7 +191,7 @@ def _further(started: Started) -> list[str]:
         "kubernetes": sentence("templates/kubernetes/testbed.yml: measure on a node of Kubernetes (docs/cluster.md)"),
     }
     fitting = [f"  {lines[name]}" for name in started.further]
-    return ["", sentence("Fits this project too, in perfgate's repository:"), *fitting] if fitting else []
+    return ["", sentence("Also suitable for this project, in perfgate's repository:"), *fitting] if fitting else []
 
 
 def _below(words: str) -> str:

@@ -155,9 +155,9 @@ def prune(older_than: timedelta | None, larger_than: int | None, dry_run: bool, 
             )
     counts = {"sets": len(pruned.removed), "size": bytes_text(pruned.removed_bytes), "unfinished": pruned.unfinished}
     if dry_run:
-        click.echo(sentence("would be removed: {sets} ({size}); broken-off uploads: {unfinished}", **counts))
+        click.echo(sentence("would be removed: {sets} ({size}); incomplete uploads: {unfinished}", **counts))
     else:
-        click.echo(sentence("removed: {sets} ({size}); broken-off uploads: {unfinished}", **counts))
+        click.echo(sentence("removed: {sets} ({size}); incomplete uploads: {unfinished}", **counts))
     click.echo(
         sentence(
             "stay: {sets} ({size}); needed by a regression or main's level: {retained}",
@@ -167,7 +167,7 @@ def prune(older_than: timedelta | None, larger_than: int | None, dry_run: bool, 
         )
     )
     if pruned.larger_by:
-        click.echo(sentence("that is {size} more than the limit", size=bytes_text(pruned.larger_by)))
+        click.echo(sentence("this exceeds the limit by {size}", size=bytes_text(pruned.larger_by)))
 
 
 def _doors() -> Doors:

@@ -269,7 +269,7 @@ class Bench:
         device = self.config.device
         if device_kind(device) == "cpu":
             return error
-        self.say(sentence("finding out why {device} does not open", device=device))
+        self.say(sentence("diagnosing why {device} cannot be opened", device=device))
         checks = probe_device(python or RUNNING, device, self._environment(), cwd=self._scratch)
         text = explain_closed(str(error), device, checks)
         return error if text == str(error) else MeasuringError(text)
@@ -339,7 +339,7 @@ class Bench:
         So nothing that is compiled lies ready for the first call that counts. A trial that takes too long, or ends the
         worker, is left to the measuring.
         """
-        doing = Activity("trying {name}", name=reference.name)
+        doing = Activity("testing {name}", name=reference.name)
         load_timeout = min(self.config.measure.load_timeout, TRIAL_LOAD_SECONDS)
         part: Literal["load", "call"] = "load"
         with tempfile.TemporaryDirectory(prefix="trial-", dir=self._scratch) as folder:

@@ -264,7 +264,7 @@ def _locked(path: Path, say: Say) -> Iterator[None]:
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    say(sentence("waiting for another job that builds the same environment"))
+                    say(sentence("waiting for another job that is building the same environment"))
                     safe_point()
                     time.sleep(TICK_SECONDS)
                 else:

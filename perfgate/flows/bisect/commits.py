@@ -127,7 +127,7 @@ def states_between(
     commits = list(_commits(repository, good, bad))
     relevant = commits
     if not always:
-        say(sentence("looking through {count} commits", count=len(commits)))
+        say(sentence("searching {count} commits", count=len(commits)))
         rules = msgspec.structs.replace(config_at(directory, good, None).config or config, root=config.root)
         prefix = repository.prefix(directory)
         relevant = [change for change in commits if _is_relevant(repository, prefix, rules, change)]

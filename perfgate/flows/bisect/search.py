@@ -210,7 +210,7 @@ class Search:
             if repeated:
                 longer = options if self.signal.time else replace(options, budgets=MORE_BUDGET)
                 self.progress.note(
-                    sentence("inconclusive; once more with {times} times the budget", times=f"{longer.budgets:g}")
+                    sentence("inconclusive; retrying with {times} times the budget", times=f"{longer.budgets:g}")
                 )
                 decision = self.check(self.directory, longer, self.progress)
                 reading = self._read(decision)

@@ -81,7 +81,7 @@ class StackMaker:
         """The releases from the first to the last version, ascending, as the package index lists them for this Python."""
         with_early = any(Version(version).is_prerelease for version in (wanted.first, wanted.last))
         command = [str(python), "-m", "pip", "index", "versions", wanted.package, *(["--pre"] if with_early else [])]
-        self.say(sentence("asking the package index for the releases of {package}", package=wanted.package))
+        self.say(sentence("querying the package index for releases of {package}", package=wanted.package))
         done = subprocess.run(
             command,
             env=setup_environment(self.environ, self.config.measure.pass_env),

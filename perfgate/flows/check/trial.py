@@ -40,7 +40,7 @@ def try_head(
     seconds: dict[str, float | None] = {}
     unseen = set(job.sides.touched)
     for reference in job.config.selected(options.workloads):
-        bench.say(sentence("trying workload {name}", name=reference.name))
+        bench.say(sentence("testing workload {name}", name=reference.name))
         trial = bench.try_workload(head, reference, seek=sorted(unseen))
         unseen &= set(trial.unseen)
         seconds[reference.name] = trial.seconds

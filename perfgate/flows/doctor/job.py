@@ -199,7 +199,7 @@ def plant_changes(
         for number, change in enumerate(changes):
             say(
                 sentence(
-                    "[{number} of {count}] {title}: must be {verdict}",
+                    "[{number} of {count}] {title}: expecting {verdict}",
                     number=number + 1,
                     count=len(changes),
                     title=translate(change.title),

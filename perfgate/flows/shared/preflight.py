@@ -22,7 +22,7 @@ def preflight(
     """
     loaded: set[str] = set()
     for reference in references:
-        bench.say(sentence("trying workload {name}", name=reference.name))
+        bench.say(sentence("testing workload {name}", name=reference.name))
         trial = bench.try_workload(checkout, reference, packages=packages)
         refuse_failed(reference, trial)
         loaded |= set(trial.packages or ())

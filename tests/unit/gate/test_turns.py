@@ -353,8 +353,8 @@ def test_server__times_left_open_on_a_busy_host__cpu_time_decides_where_it_is_fa
             "runnable threads spent 33 % of their time waiting for a CPU; CPU time per output token decides" in comment
         )
         assert (
-            "workers spent 33.3 % of the measured time waiting for a CPU that other processes were using; the verdict is based on CPU time"
-            in comment
+            "workers spent 33.3 % of the measured time waiting for a CPU that other processes were using; "
+            "the verdict is based on CPU time" in comment
         )
 
 
