@@ -106,7 +106,8 @@ def test_render_bisection__tried_stacks__each_with_its_answer_and_nothing_a_term
         ("slow", "confirmed by a gate against the preceding commit"),
         (
             "fast",
-            "a gate of this commit alone, against the preceding one, shows no regression: earlier commits may be needed as well",
+            "a gate of this commit alone, against the preceding one, shows no regression: "
+            "earlier commits may be needed as well",
         ),
         ("undecided", "a gate of this commit alone, against the preceding one, was inconclusive"),
         ("impossible", "a gate of this commit alone, against the preceding one, was inconclusive"),
