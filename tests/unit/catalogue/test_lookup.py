@@ -145,7 +145,9 @@ def test_limits__source__is_the_checklist_for_the_eight_numbers_that_it_names() 
 
 
 def test_limits__numbers_of_our_own__say_why() -> None:
-    reasons = {name: limit.source.removeprefix("perfgate's own mark").strip(": ,") for name, limit in LIMITS.items()}
+    reasons = {
+        name: limit.source.removeprefix("perfgate's own threshold").strip(": ,") for name, limit in LIMITS.items()
+    }
     assert [name for name, reason in reasons.items() if len(reason) < 10] == []
 
 
