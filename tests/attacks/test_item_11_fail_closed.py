@@ -26,7 +26,7 @@ def _inconclusive(job: Job, words: str, **request: Any) -> None:
 
 
 def test_item_11__nothing_was_uploaded__no_verdict(job: Job) -> None:
-    _inconclusive(job, "has left none named `perfgate-default-1`")
+    _inconclusive(job, "uploaded none named `perfgate-default-1`")
 
 
 def test_item_11__other_names_other_attempts_other_runs__no_verdict(job: Job) -> None:
@@ -38,7 +38,7 @@ def test_item_11__other_names_other_attempts_other_runs__no_verdict(job: Job) ->
         (49, "perfgate-default-1"),
     ):
         job.fake.upload(run, name, job.zipped())
-    _inconclusive(job, "has left none named")
+    _inconclusive(job, "uploaded none named")
     assert job.fake.blobs.requests == []
 
 

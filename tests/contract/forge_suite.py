@@ -408,7 +408,7 @@ def test_add_comment__orders_alone_on_gitlab__are_obeyed_and_no_note(stage: Stag
     """So no line of ours may begin with a slash: tests/attacks holds that."""
     if stage.event.forge != "gitlab":
         pytest.skip("only GitLab obeys what a token writes")
-    with pytest.raises(ForgeError, match="took the whole text as quick actions and stored nothing"):
+    with pytest.raises(ForgeError, match="interpreted the whole text as quick actions and stored nothing"):
         stage.forge().add_comment(7, "/merge\n")
     assert stage.fake.orders == [(BOT.login, "/merge")]
     assert stage.bodies() == []

@@ -133,6 +133,6 @@ def test_files__recorded_sample__all_that_is_opened(reader: Reader, sample: str,
 
 def test_read__no_recording__names_all_that_is_read(tmp_path: Path) -> None:
     [file] = _written(tmp_path, "notes.txt", b"nothing")
-    with pytest.raises(DocumentError, match="is no profiler output") as caught:
+    with pytest.raises(DocumentError, match="is not profiler output") as caught:
         trace.read(file)
     assert all(reader.READS in str(caught.value) for reader in READERS)

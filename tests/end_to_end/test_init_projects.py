@@ -128,7 +128,7 @@ class Site:
             "init", "--ci-only", "--github", "--action", ACTION, cwd=self.desk, PYTHONPATH=str(self.installed)
         )
         assert done.returncode == 0, done.stderr
-        assert "tried: the workload loads, runs" in done.stdout
+        assert "tested: the workload loads, runs" in done.stdout
         workflow = yaml.safe_load((self.desk / ".github" / "workflows" / "perfgate.yml").read_text())
         return workflow["jobs"]["gate"]["with"]
 

@@ -224,7 +224,7 @@ def test_server__prefill_of_a_replayed_log_twice_as_slow__fails_by_the_time_to_f
         assert len({turn["requests"] for turn in turns}) == len(turns)
     assert sorted(turn["requests"] for turn in base) == sorted(turn["requests"] for turn in head)
     assert "the server rejects `ignore_eos`" in comment
-    assert "the server closes connections" in comment
+    assert "the server closes keep-alive connections" in comment
     assert left_in_the_end(perfgate.processes) == []
 
 

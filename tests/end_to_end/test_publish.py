@@ -436,7 +436,7 @@ def test_publish__something_fails_while_it_is_judged__the_earlier_pass_does_not_
     with pytest.raises(RuntimeError, match="nobody thought of this"):
         job.publish(out=job.folder / "out", environment=_Failing)
     assert " perfgate: INCONCLUSIVE" in job.comments()[0]
-    assert "this could not be judged (RuntimeError)" in job.comments()[0]
+    assert "this could not be judged: RuntimeError;" in job.comments()[0]
     assert job.statuses()[-1:] == job.marked("error")
     assert read_decision(job.folder / "out" / "decision.json").verdict == "INCONCLUSIVE"
 

@@ -106,7 +106,7 @@ def test_publish__one_measurement_for_two_testbeds__neither_is_believed(github: 
     shutil.copytree(github.artifact / "910b", github.artifact / "a3")
     assert github.publish(root=root).returncode == 3
     assert "INCONCLUSIVE – on 2 of 3 testbeds: 910b, a3" in github.comment()
-    assert github.comment().count("it has measurements of another testbed too") == 2
+    assert github.comment().count("it also has measurements of another testbed") == 2
 
 
 def test_publish__another_device_than_expected__is_not_believed(github: Job, root: Path) -> None:

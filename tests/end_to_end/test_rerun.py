@@ -54,7 +54,7 @@ def test_check__append_to_an_undecided_job__pairs_of_both_jobs_one_decision_that
     assert base_now["session"]["id"] == head_now["session"]["id"] != base["session"]["id"]
     assert base_now["replicates"][: len(base["replicates"])] == base["replicates"]
     assert head_now["steps"], "the checklist of the first job stays"
-    assert "the pairs of 2 jobs are put together" in (out / "comment.md").read_text()
+    assert "the pairs of 2 jobs are pooled" in (out / "comment.md").read_text()
 
     again = perfgate("gate", str(out), "--out", str(tmp_path / "again"), cwd=tmp_path)
     assert again.returncode == second.returncode, again.stderr

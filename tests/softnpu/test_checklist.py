@@ -165,5 +165,5 @@ def test_run__plain_workload__what_does_not_apply_says_what_to_add(project: Proj
     reasons = {step["slug"]: (step["status"], worded(step["reason"] or "")) for step in run["steps"]}
     assert reasons["batching"][0] == reasons["preprocess"][0] == reasons["communication"][0] == "not_applicable"
     assert "traffic=Traffic(" in reasons["batching"][1]
-    assert "give it preprocess=" in reasons["preprocess"][1]
+    assert "set preprocess=" in reasons["preprocess"][1]
     assert "ranks=2" in reasons["communication"][1]

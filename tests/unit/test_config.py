@@ -205,7 +205,7 @@ def test_parse_config__several_workloads__in_the_order_of_the_file() -> None:
 
 
 def test_parse_config__one_name_for_two_workloads__refused() -> None:
-    assert "workload 'encoder' stands twice" in refusal(ONE + '[workloads]\nencoder = "other.py:encoder"')
+    assert "workload 'encoder' is defined twice" in refusal(ONE + '[workloads]\nencoder = "other.py:encoder"')
     assert len(parse(ONE + '[workloads]\nencoder = "perf/workload.py:encoder"').references) == 1
 
 

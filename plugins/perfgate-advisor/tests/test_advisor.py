@@ -218,7 +218,7 @@ def test_advise__recording_too_large__not_asked(recording: Path, tool: Any, monk
     monkeypatch.setattr(msprof_analyze, "MOST_BYTES", 3)
     tool("raise SystemExit")
     _, (warning,), _ = ask(recording)
-    assert "more than it reads in time" in warning
+    assert "more than it can read in time" in warning
 
 
 def test_advise__no_folder_of_ascend__nothing_is_asked(tmp_path: Path, tool: Any) -> None:

@@ -60,7 +60,7 @@ def test_trace__kernels_that_the_settings_call_communication__are(
     (timeline,) = answer(DEVICE)["timelines"]
     assert timeline["communication"] > 0
     refused = trace("--comm", "(", DEVICE)
-    assert (refused.returncode, "no regular expression" in refused.stderr) == (2, True)
+    assert (refused.returncode, "not a regular expression" in refused.stderr) == (2, True)
 
 
 def test_trace__neither_command_nor_path__says_which_command_may_be_meant() -> None:
@@ -172,7 +172,7 @@ def test_trace__no_such_rank__exit_2_and_what_there_is(tmp_path: Path) -> None:
         ("absent.json", None, "does not exist; name a profiler's output folder or trace file"),
         ("notes.txt", "hello", "is not profiler output that perfgate can read; it reads: "),
         ("numbers.json", '{"a": 1}', "no list of trace events"),
-        ("empty", "", "is no profiler output"),
+        ("empty", "", "is not profiler output"),
     ],
 )
 @pytest.mark.parametrize("command", ["top", "gaps", "steps"])
@@ -218,7 +218,7 @@ def test_trace__document_that_names_a_file_elsewhere__refused(tmp_path: Path) ->
 
     done = trace("top", str(tmp_path / "run"))
 
-    assert (done.returncode, "outside of the run's folder" in done.stderr) == (2, True)
+    assert (done.returncode, "outside the run's folder" in done.stderr) == (2, True)
 
 
 def test_trace__piped__no_colours() -> None:
@@ -245,4 +245,4 @@ def test_steps__serving_engine_without_profiler_steps__batches_by_phase(tmp_path
         "DECODE"
     ] * 2
     refused = trace("steps", str(file), "--step-by", "(")
-    assert (refused.returncode, "no regular expression" in refused.stderr) == (2, True)
+    assert (refused.returncode, "not a regular expression" in refused.stderr) == (2, True)

@@ -129,7 +129,7 @@ def test_init__machine_of_a_cluster__its_template_named_below_the_next_steps(
     sbatch.parent.mkdir()
     sbatch.touch(mode=0o755)
     monkeypatch.setenv("PATH", f"{sbatch.parent}:{os.environ['PATH']}")
-    further = init(project, "--gitlab", "--action", ACTION).output.partition("Fits this project too")[2]
+    further = init(project, "--gitlab", "--action", ACTION).output.partition("Also suitable for this project")[2]
     files = [line.partition(":")[0].strip() for line in further.splitlines()[1:]]
     assert files[:2] == ["docs/ci.md", "templates/slurm/testbed.sbatch"]
     assert all((ROOT / file).is_file() for file in files)
@@ -247,7 +247,7 @@ def test_init__torch_with_cuda_for_a_runner_without__says_how_ci_gets_the_other_
     write_distribution(tmp_path / "installed", "nvidia-cudnn-cu12", "9.1")
     monkeypatch.syspath_prepend(write_distribution(tmp_path / "installed", "torch", "2.9.1", "nvidia-cudnn-cu12"))
     done = init(project, "--ci-only", "--github", "--action", ACTION)
-    assert "torch here is a build with CUDA" in done.output
+    assert "torch is a CUDA build here" in done.output
     assert "nvidia-cudnn-cu12==9.1\n" in (project / "perf" / "requirements.txt").read_text()
 
 

@@ -80,7 +80,7 @@ def test_budget__nothing_measured__inconclusive_by_name_and_says_which_step_woul
     base, head = sides(NO_CHANGE)
     decision = judged(base, msgspec.structs.replace(head, steps=[]), P99)
     assert (decision.verdict, worded(decision.reasons)) == ("INCONCLUSIVE", ["not judged: encoder/long latency.p99"])
-    assert "step 1 measured no such value" in (text_of(decision.comparisons[0].reason))
+    assert "step 1 did not measure this value" in (text_of(decision.comparisons[0].reason))
 
 
 def with_turns(run: RunDocument, *values: float) -> RunDocument:

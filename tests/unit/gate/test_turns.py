@@ -308,7 +308,7 @@ def test_server__throughput_left_open_beside_decided_times_of_tokens__informs() 
     assert row.reason == Message("gate.covered", {"by": [TPOT, TTFT]})
     assert not Look(*closed_loop(), Policy(), workload=NAME).more_turns_would_help()
     title = render_comment(decision, CommentContext(marker="<!-- perfgate -->")).splitlines()[2]
-    assert "PASS – no slowdown above 3 % in 2 numbers (6 % for time to first token): at worst time" in title
+    assert "PASS – no slowdown above 3 % in 2 numbers (6 % for time to first token): worst is time" in title
 
 
 @pytest.mark.parametrize(
@@ -675,7 +675,7 @@ def test_comment__several_undecided_numbers__advice_is_for_the_one_that_looks_wo
     comment = render_comment(judged(*documents), CommentContext(marker="<!-- perfgate -->"))
     assert "INCONCLUSIVE – time to first token undecided" in comment
     advice, rest, *_ = (line for line in comment.splitlines() if line.startswith("- "))
-    needed = re.search(r"about ([\d,]+) quads would decide", advice)
+    needed = re.search(r"about ([\d,]+) quads would settle it", advice)
     row = re.search(r"time to first token · `chat` .* about ([\d,]+) quads", comment)
     assert needed
     assert row

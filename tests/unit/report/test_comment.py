@@ -264,13 +264,13 @@ def test_inconclusive__other_testbed__names_the_fields_and_what_to_do() -> None:
         ("aa_differs", "base against base differs in latency.low", "its pairs add to these"),
         ("throttled", "the device was throttled", "let the device cool down"),
         ("foreign_process", "another process used the device", "reserve the device for this job"),
-        ("worker_clock", "the worker's clock misses time", "nothing it measured was believed"),
+        ("worker_clock", "the worker's clock misses time", "none of its measurements were used"),
     ],
 )
 def test_inconclusive__times_prove_nothing__says_why_and_what_to_do(kind: str, message: str, remedy: str) -> None:
     invalid = Invalid(workload="encoder", shape="long", kind=kind, message=message)  # type: ignore[arg-type]
     text = render_comment(make_decision("INCONCLUSIVE", invalid=[invalid]), CONTEXT)
-    assert "the times of `encoder/long` prove nothing" in title(text)
+    assert "the times of `encoder/long` are invalid" in title(text)
     assert message in title(text).replace("`", "")
     assert remedy in text
 

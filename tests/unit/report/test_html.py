@@ -63,7 +63,7 @@ def test_render_html__regression__verdict_rows_plots_operators_and_testbed_are_t
 def test_render_html__workers_waited_for_cpus__the_page_says_so_above_its_counts() -> None:
     waited = make_decision("PASS", waited=0.259)
     page = render_html(waited, make_run("base"), make_run("head"))
-    assert "<p><strong>Busy machine:</strong> the workers waited 25.9 % of the measured time" in page
+    assert "<p><strong>Busy machine:</strong> workers spent 25.9 % of the measured time" in page
     assert "Busy machine" not in failing_page()
 
 

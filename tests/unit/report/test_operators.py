@@ -88,4 +88,4 @@ def test_page__tested_operators__each_has_a_row_with_its_outcome_and_bar() -> No
 
 
 def test_page__no_operators_tested__no_such_table() -> None:
-    assert "tested one by one" not in render_html(make_decision(), make_run("base"), make_run())
+    assert "tested individually" not in render_html(make_decision(), make_run("base"), make_run())

@@ -60,7 +60,10 @@ def printed(*suggestions: Suggestion, language: Any = "en") -> str:
             "compile the model; write `torch.compile(model)`; see `perfgate run --steps 9`",
         ),
         ({"gain": Gain(kind="estimated", speedup=1.004, share=0.004)}, "compile the model"),
-        ({"source": "msprof-analyze advisor 26.2.0"}, "compile the model, says `msprof-analyze advisor 26.2.0`"),
+        (
+            {"source": "msprof-analyze advisor 26.2.0"},
+            "compile the model, according to `msprof-analyze advisor 26.2.0`",
+        ),
     ],
 )
 def test_comment__suggestion__its_evidence_gain_code_command_and_source(fields: dict[str, Any], words: str) -> None:
@@ -136,7 +139,7 @@ def test_run__nothing_to_try__not_a_word() -> None:
 
 
 def test_advise__nothing_to_try__says_so_in_either_language() -> None:
-    for language, words in (("en", "Nothing to try"), ("zh", "没有建议")):
+    for language, words in (("en", "No suggestions"), ("zh", "没有建议")):
         stream = io.StringIO()
         render_suggestions([], Console(file=stream, width=100), language)  # type: ignore[arg-type]
         assert stream.getvalue().startswith(words)

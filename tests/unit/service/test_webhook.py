@@ -81,8 +81,8 @@ def test_webhook__nobody_listens__warned_and_the_upload_is_stored(address: Liste
 @pytest.mark.parametrize(
     ("url", "secret", "said"),
     [
-        ("http://hooks.example/", SECRET, "no https:// address"),
-        ("ftp://hooks.example/", SECRET, "no https:// address"),
+        ("http://hooks.example/", SECRET, "not an https:// address"),
+        ("ftp://hooks.example/", SECRET, "not an https:// address"),
         ("https://hooks.example/", "short", "a secret of 16 characters or more in PERFGATE_WEBHOOK_SECRET"),
     ],
 )

@@ -43,7 +43,7 @@ def test_cache__cold_calls_half_as_long_again__sensitive(tmp_path):
     assert by_buffers(outcome, "cache.sensitivity") == {"cold": pytest.approx(1.5), "rotating": pytest.approx(1.0)}
     (finding,) = outcome.findings
     assert (finding.rule, finding.severity, finding.evidence["buffers"]) == ("cache.sensitivity", "warning", "cold")
-    assert "production is colder" in finding_text(finding)
+    assert "production caches are colder" in finding_text(finding)
     assert outcome.status == "attention"
 
 

@@ -54,7 +54,7 @@ def test_preprocess__none_given__not_applicable_with_what_to_give() -> None:
     outcome = STEP.measure(context_on(FakeDevice(), curve(MS, 0)))
     assert outcome.status == "not_applicable"
     assert outcome.reason is not None
-    assert "give it preprocess=function" in reason_of(outcome)
+    assert "set preprocess= to a function" in reason_of(outcome)
 
 
 def test_preprocess__two_stages__each_timed_and_the_share_of_both() -> None:

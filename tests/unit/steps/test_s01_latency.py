@@ -268,7 +268,7 @@ def test_latency__steady_30_and_a_slow_stretch__numbers_of_the_longest_level_bes
     (whole,) = [v for v in outcome.values if v.metric == "latency.p99" and "stretch" not in v.labels]
     assert whole.value == 0.006
     (finding,) = [finding for finding in outcome.findings if finding.rule == "latency.steady_share"]
-    assert "2 levels within 30 s, the longest 66 % of it" in finding_text(finding)
+    assert "2 levels within 30 s; the longest covers 66 % of the time" in finding_text(finding)
 
 
 def test_latency__steady_not_asked_for__says_nothing_of_it() -> None:

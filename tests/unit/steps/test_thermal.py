@@ -360,7 +360,7 @@ def test_thermal__recorded_operators_at_800_megahertz__the_clock_of_an_idle_devi
 
     assert (finding.rule, finding.severity, finding.evidence["op"]) == ("thermal.idle_clock", "warning", "Cast")
     assert (finding.evidence["clock"], finding.evidence["share"]) == (8e8, pytest.approx(20 / 80))
-    assert finding_text(finding).startswith("Cast ran at 0.80 GHz, the clock of a device that idles")
+    assert finding_text(finding).startswith("Cast ran at 0.80 GHz, the idle clock of the device")
 
 
 @pytest.mark.parametrize(

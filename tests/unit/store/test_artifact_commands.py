@@ -61,10 +61,10 @@ def test_upload__run_folder__sent_once_and_where_it_lies_is_printed(project: Pat
     assert done.exit_code == 0, done.exception
     first, *places = done.stdout.splitlines()
     assert first.startswith(f"artifacts sent to {project / 'kept'}: 2 (")
-    assert first.endswith("there already: 0")
+    assert first.endswith("already there: 0")
     assert [Path(place.strip()).read_bytes()[:2] for place in places] == [b"\x1f\x8b", b"<!"]
     again = store_command(project, "upload", str(tmp_path / "run"))
-    assert again.stdout.splitlines()[0].endswith(": 0 (0 B); there already: 2")
+    assert again.stdout.splitlines()[0].endswith(": 0 (0 B); already there: 2")
     assert kept_of(project).sets("shop") == [kept]
 
 

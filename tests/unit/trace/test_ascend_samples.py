@@ -346,5 +346,5 @@ def test_heat_map__process_names_behind_the_events__still_by_name(tmp_path):
 
 
 def test_cluster_tables__no_profile__refused(tmp_path):
-    with pytest.raises(DocumentError, match="no profiler output"):
+    with pytest.raises(DocumentError, match="not profiler output"):
         trace.read(sample("mstt-advisor/cluster_analysis_output", tmp_path))

@@ -124,7 +124,7 @@ def test_kernels__two_devices_in_one_file__two_timelines(tmp_path):
         ("Name,Duration(us)\nA,1e99\n", "is not a number of microseconds"),
         ("Name,Duration(us),Task ID\nA,1,0.5\n", "is not a whole number"),
         ("Name,Duration(us),Input Shapes\nA,1,x\n", "is not a list of shapes"),
-        ("Name,Length\nA,1\n", "this is no table of kernels"),
+        ("Name,Length\nA,1\n", "this is not a table of kernels"),
         ('Name,Duration(us)\n"' + "x" * 200_000, "is not a CSV table"),
     ],
 )
@@ -322,7 +322,7 @@ def test_database__time_as_text__as_pytorch_api_has_it(tmp_path):
         ([], "has no tables STRING_IDS and TASK"),
         ([STRINGS, TASKS, "INSERT INTO TASK VALUES ('x',1,0,0,0,0)"], "found where a whole number is expected"),
         ([STRINGS, TASKS, "INSERT INTO TASK VALUES (NULL,1,0,0,0,0)"], "an event without a start"),
-        ([STRINGS, TASKS, "INSERT INTO TASK VALUES (9223372036854775807,1,0,0,0,0)"], "stands where a whole number"),
+        ([STRINGS, TASKS, "INSERT INTO TASK VALUES (9223372036854775807,1,0,0,0,0)"], "found where a whole number"),
         ([STRINGS, "CREATE VIEW TASK AS SELECT 1 AS startNs"], "has no tables"),
     ],
 )

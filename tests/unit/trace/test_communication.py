@@ -94,5 +94,5 @@ def test_add_communication__a_teams_own_kernel__counts_too() -> None:
 
 
 def test_add_communication__no_regular_expression__is_refused() -> None:
-    with pytest.raises(UsageError, match="no regular expression"):
+    with pytest.raises(UsageError, match="not a regular expression"):
         add_communication(["("])
