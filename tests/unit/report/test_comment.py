@@ -121,7 +121,7 @@ def test_table__something_failed__holds_failing_and_better_rows_only() -> None:
 
 def test_table__only_operators_regressed__they_become_rows() -> None:
     decision = failing(comparisons=[make_counter("ops.count:aten::clone", 0, 3)], operator_changes=[])
-    assert "| **FAIL** | calls of `aten::clone` · `encoder/long` | 0 | 3 | 3 more (exact) |" in render_comment(
+    assert "| **FAIL** | calls to `aten::clone` · `encoder/long` | 0 | 3 | 3 more (exact) |" in render_comment(
         decision, CONTEXT
     )
 
@@ -292,7 +292,7 @@ def test_inconclusive__calls_too_slow_for_the_budget__says_which_would_do() -> N
     decision = make_decision("INCONCLUSIVE", comparisons=[], failures=[slow], missing=[absent])
     text = render_comment(decision, CONTEXT)
     assert "`encoder`: a call takes 2.60 s, so the 23 pairs that a verdict needs would take about 860 s" in title(text)
-    assert "**To do:** write `budget = 1040` under `[gate]` in `perfgate.toml`" in text
+    assert "**To do:** set `budget = 1040` under `[gate]` in `perfgate.toml`" in text
     assert "missing" not in text
     assert exit_code(decision) == EXIT_MEASURING
 
