@@ -131,7 +131,7 @@ PLANTS = (
             f"{INDENT}import copy",
             f"{INDENT}rows = rows + copy.deepcopy({{'layers': [{{'add': 1}}] * 3}})['layers'][0]['add']  # here",
         ),
-        ("calls of `deepcopy`", "bytecodes in `deepcopy`"),
+        ("calls to `deepcopy`", "bytecodes in `deepcopy`"),
     ),
     Plant(
         "log record in every block",
@@ -141,7 +141,7 @@ PLANTS = (
             f"{INDENT}hidden = functional.gelu(hidden)",
             f"{INDENT}logging.getLogger('model').warning('hidden %s', tuple(hidden.shape))  # here",
         ),
-        ("calls of `", "bytecodes in `"),
+        ("calls to `", "bytecodes in `"),
     ),
     Plant(
         "slower single kernel",
