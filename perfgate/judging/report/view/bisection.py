@@ -25,10 +25,12 @@ ANSWERS = {
 }
 # A gate of the culprit against the commit before it, by its answer.
 _CONFIRMED = {
-    "slow": phrase("confirmed by a gate against its parent commit"),
-    "fast": phrase("a gate against its parent commit alone shows no regression: earlier commits may be needed as well"),
+    "slow": phrase("confirmed by a gate against the preceding commit"),
+    "fast": phrase(
+        "a gate of this commit alone, against the preceding one, shows no regression: earlier commits may be needed as well"
+    ),
 }
-_NOT_CONFIRMED = phrase("a gate against its parent commit alone stayed inconclusive")
+_NOT_CONFIRMED = phrase("a gate of this commit alone, against the preceding one, was inconclusive")
 _SHOWN = 6
 _ID = 10
 _LONGEST_REASON = 200
@@ -72,7 +74,8 @@ class BisectionWords:
         if document.good:
             searched = counted(len(document.changes) + document.irrelevant, "commit")
             facts.insert(
-                0, say("{commits}, of which {left} change nothing that runs", commits=searched, left=document.irrelevant)
+                0,
+                say("{commits}, of which {left} change nothing that runs", commits=searched, left=document.irrelevant),
             )
         if counted_alone := sum(trial.answered_by == "count" for trial in document.tried):
             facts.append(say("{answers} by counters alone", answers=counted(counted_alone, "answer")))
