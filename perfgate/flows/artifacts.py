@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -44,28 +43,6 @@ class PrunedArtifacts(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
-@dataclass(frozen=True)
-class PruneRequest:
-    """What may stay: days and bytes of the command line come before those of perfgate.toml."""
-
-    root: Path
-    older_than: timedelta | None = None
-    larger_than: int | None = None
-    dry_run: bool = False
-
-    def limits(self, config: Config) -> tuple[timedelta | None, int | None]:
-        """The age and the bytes above which artifacts may go, None for no limit. Raises UsageError if there is neither."""
-        days, gigabytes = config.artifacts.keep_days, config.artifacts.keep_gb
-        older_than = self.older_than or (timedelta(days=days) if days else None)
-        larger_than = self.larger_than or (int(gigabytes * 1e9) or None)
-        if older_than is None and larger_than is None:
-            raise UsageError(
-                "there is no rule for what to remove; give --older-than 90d or --larger-than 20GB, or set "
-                "keep_days or keep_gb under [artifacts] in perfgate.toml"
-            )
-        return older_than, larger_than
-
-
 def upload(root: Path, folder: Path, doors: Doors, sending: Sending) -> tuple[ArtifactStore, KeptArtifacts]:
     """Keep the artifacts of a run or check folder of this project. Raises UsageError in the CI job of a change request."""
     refuse_change_request(doors.environ)
@@ -90,14 +67,30 @@ def upload(root: Path, folder: Path, doors: Doors, sending: Sending) -> tuple[Ar
     return store, keep_artifacts(store, artifacts, [folder], sending, page=page)
 
 
-def prune(request: PruneRequest, doors: Doors, progress: Progress) -> PrunedArtifacts:
-    """Remove what is older, or the oldest above the size, but nothing that a regression or main's level needs.
+def prune(
+    root: Path,
+    doors: Doors,
+    progress: Progress,
+    *,
+    older_than: timedelta | None = None,
+    larger_than: int | None = None,
+    dry_run: bool = False,
+) -> PrunedArtifacts:
+    """Remove what is older, or the oldest above the size in bytes, but nothing that a regression or main's level needs.
 
-    Raises UsageError if neither the call nor perfgate.toml gives a limit, and in the CI job of a change request.
+    Limits that are not given are those of perfgate.toml. Raises UsageError if it has none either, and in the CI job of a
+    change request.
     """
     refuse_change_request(doors.environ)
-    config = load_config(request.root, environ=doors.environ, needs_workload=False)
-    older_than, larger_than = request.limits(config)
+    config = load_config(root, environ=doors.environ, needs_workload=False)
+    days, gigabytes = config.artifacts.keep_days, config.artifacts.keep_gb
+    older_than = older_than or (timedelta(days=days) if days else None)
+    larger_than = larger_than or (int(gigabytes * 1e9) or None)
+    if older_than is None and larger_than is None:
+        raise UsageError(
+            "there is no rule for what to remove; give --older-than 90d or --larger-than 20GB, or set "
+            "keep_days or keep_gb under [artifacts] in perfgate.toml"
+        )
     store, now = _store(config, doors), _now(doors)
     progress.status(sentence("listing the artifacts in {place}", place=store.name))
     sets = store.sets(config.project)
@@ -108,7 +101,7 @@ def prune(request: PruneRequest, doors: Doors, progress: Progress) -> PrunedArti
     )
     removed_bytes = sum(one.bytes for one in expired)
     unfinished = store.unfinished(config.project, now - _ABANDONED)
-    if not request.dry_run:
+    if not dry_run:
         gone = [*(one.id for one in expired), *unfinished]
         for number, set_id in enumerate(gone, 1):
             progress.status(sentence("removing {number} of {sets}", number=number, sets=len(gone)))
@@ -125,7 +118,7 @@ def prune(request: PruneRequest, doors: Doors, progress: Progress) -> PrunedArti
         stay_bytes=sum(one.bytes for one in stay),
         retained=retained,
         larger_by=larger_by,
-        dry_run=request.dry_run,
+        dry_run=dry_run,
     )
 
 

@@ -38,7 +38,7 @@ from perfgate.flows.shared.triage import give_state
 from perfgate.flows.trust.acceptance import UnknownCauseError, metrics_of_causes, store_acceptances
 from perfgate.flows.trust.main_only import refuse_change_request, refuse_foreign, refuse_off_main, trusted_event
 from perfgate.git.repository import Repository
-from perfgate.judging.forge.forge import CiEvent, Clock, Forge, Sleep, connect, find_token, token_variables
+from perfgate.judging.forge.forge import CiEvent, Clock, Sleep, connect, find_token, token_variables
 from perfgate.judging.forge.orders import cause_numbers
 from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.report.render.comment import accepting_metrics
@@ -336,19 +336,17 @@ def _refuse_changes(config: Config) -> None:
         )
 
 
-@dataclass(frozen=True)
-class ArtifactRequest:
-    """The artifact to read: the folder or zip at ``path``, or the forge's artifact of gate ``key`` for the event's run."""
-
-    path: Path | None = None
-    key: str = DEFAULT_KEY
-    token_variable: str | None = None
-
-
 def record_artifact(
-    config: Config, environ: Mapping[str, str], request: ArtifactRequest, *, sleep: Sleep, clock: Clock
+    config: Config,
+    environ: Mapping[str, str],
+    path: Path | None,
+    *,
+    key: str = DEFAULT_KEY,
+    token_variable: str | None = None,
+    sleep: Sleep,
+    clock: Clock,
 ) -> RecordedRun:
-    """Keep the run in an artifact of this event's pipeline.
+    """Keep the run in an artifact of this event's pipeline: the folder or zip at ``path``, or the forge's of gate ``key``.
 
     Raises UsageError in a job that may not write to the store, InconclusiveError for an artifact that is missing, damaged or of
     another run, MeasuringError if a part of it could not be measured.
@@ -359,13 +357,19 @@ def record_artifact(
             "only a CI job can store an artifact, because it knows its origin; elsewhere `perfgate baseline record "
             "--run FILE` stores a run document"
         )
-    forge = _connect(event, environ, request, sleep=sleep, clock=clock)
+    token = find_token(event.forge, environ, token_variable)
+    if token is None and path is None:
+        raise UsageError(
+            "no token in {names} to download the artifact with; pass it on to this job",
+            names=" or ".join(token_variables(event.forge, token_variable)),
+        )
+    forge = connect(event, token, sleep=sleep, clock=clock) if token else None
     refuse_off_main(config, environ, event, forge)
     try:
-        artifact: Path | bytes | None = request.path
+        artifact: Path | bytes | None = path
         if artifact is None:
             assert forge is not None, "a token was required to get here"
-            artifact = fetch_artifact(forge, event, request.key)
+            artifact = fetch_artifact(forge, event, key)
         run = read_artifact_run(artifact)
     except DocumentError as error:
         raise InconclusiveError(
@@ -374,17 +378,4 @@ def record_artifact(
         ) from error
     refuse_foreign(run, event)
     refuse_failed(run, "the log of the measuring job")
-    return keep(config, environ, run, with_traces(artifact, forge, event, request.key), allow_dirty=False)
-
-
-def _connect(
-    event: CiEvent, environ: Mapping[str, str], request: ArtifactRequest, *, sleep: Sleep, clock: Clock
-) -> Forge | None:
-    token = find_token(event.forge, environ, request.token_variable)
-    if token is None and request.path is None:
-        names = " or ".join(token_variables(event.forge, request.token_variable))
-        raise UsageError(
-            "no token in {names} to download the artifact with; pass it on to this job",
-            names=names,
-        )
-    return connect(event, token, sleep=sleep, clock=clock) if token else None
+    return keep(config, environ, run, with_traces(artifact, forge, event, key), allow_dirty=False)

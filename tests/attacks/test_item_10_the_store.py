@@ -21,7 +21,6 @@ from perfgate.document.run import CiContext, CorrectnessResult, RunDocument
 from perfgate.document.testbed import fingerprint
 from perfgate.errors import InconclusiveError, MeasuringError, PerfgateError, StoreError, UsageError
 from perfgate.flows.baseline import (
-    ArtifactRequest,
     RecordedRun,
     accept_regressions,
     keep,
@@ -77,8 +76,7 @@ class Project:
         self.forge.upload(555, name, packed.getvalue())
 
     def record(self, path: Path | None = None) -> RecordedRun:
-        request = ArtifactRequest(path=path)
-        return record_artifact(load_config(self.root), self.environ, request, sleep=lambda _: None, clock=lambda: 0.0)
+        return record_artifact(load_config(self.root), self.environ, path, sleep=lambda _: None, clock=lambda: 0.0)
 
     def sessions(self) -> list[str]:
         return [run.session for run in open_project_store(load_config(self.root), self.environ).runs("shop")]

@@ -90,10 +90,17 @@ def record(
     if artifact is not None or download:
         import time
 
-        from perfgate.flows.baseline import ArtifactRequest, record_artifact
+        from perfgate.flows.baseline import record_artifact
 
-        request = ArtifactRequest(path=artifact, key=key, token_variable=token_variable)
-        recorded = record_artifact(config, os.environ, request, sleep=time.sleep, clock=time.time)
+        recorded = record_artifact(
+            config,
+            os.environ,
+            artifact,
+            key=key,
+            token_variable=token_variable,
+            sleep=time.sleep,
+            clock=time.time,
+        )
     elif run_file is not None:
         from perfgate.flows.baseline import record_file
 

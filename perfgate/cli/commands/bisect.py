@@ -29,7 +29,9 @@ from perfgate.errors import PerfgateError, UsageError
 
 if TYPE_CHECKING:
     from perfgate.document.bisection import BisectionDocument
-    from perfgate.flows.bisect.job import Bisected, BisectRequest
+    from perfgate.document.budget import PlacePattern
+    from perfgate.flows.bisect.job import Bisected
+    from perfgate.flows.shared.options import CheckOptions
 
 # Exit codes of `git bisect run`: 0 good, 1 to 124 bad, 125 skipped; above 127 stops the search.
 GIT_CODES = {"fast": 0, "slow": 1, "undecided": 125, "impossible": 125}
@@ -107,7 +109,7 @@ def COMMAND(
     from perfgate.cli.streams import people_on_stderr, print_json
     from perfgate.config import report_language
     from perfgate.document.budget import parse_place
-    from perfgate.flows.bisect.job import BisectRequest, bisect_commits, bisect_stack
+    from perfgate.flows.bisect.job import bisect_commits, bisect_stack
     from perfgate.flows.bisect.request import parse_between
     from perfgate.flows.shared.options import CheckOptions
     from perfgate.flows.trust.acceptance import refuse_unknown_metric
@@ -115,17 +117,16 @@ def COMMAND(
     if metric is not None:
         refuse_unknown_metric(metric)
     place = parse_place(metric) if metric else None
-    check = options.record(CheckOptions, out=out, language=report_language(language, directory))
-    request = BisectRequest(check, metric=place, error=error)
+    request = options.record(CheckOptions, out=out, language=report_language(language, directory))
     if for_git:
-        raise SystemExit(_judge(directory, str(good), request))
+        raise SystemExit(_judge(directory, str(good), request, place))
     search = (
         partial(bisect_stack, directory, parse_between(between, environment))
         if between is not None
         else partial(bisect_commits, directory, str(good), bad or "HEAD")
     )
     with people_on_stderr(as_json):
-        document = _search(search, directory, request)
+        document = _search(partial(search, metric=place, error=error), directory, request)
     if as_json:
         print_json(document)
     from perfgate.judging.report.render.bisection import bisection_code
@@ -144,7 +145,7 @@ def _refuse_mixture(
         raise UsageError("--environment needs versions: give them by --between")
 
 
-def _search(search: Callable[..., Bisected], directory: Path, request: BisectRequest) -> BisectionDocument:
+def _search(search: Callable[..., Bisected], directory: Path, options: CheckOptions) -> BisectionDocument:
     from rich.console import Console
 
     from perfgate.cli.progress import TerminalProgress
@@ -155,9 +156,8 @@ def _search(search: Callable[..., Bisected], directory: Path, request: BisectReq
     from perfgate.judging.report.render.bisection import render_bisection
     from perfgate.judging.report.render.terminal import render_terminal
 
-    options = request.check
     with TerminalProgress() as progress, StateCounter(directory, options, progress) as counter:
-        document, decision = search(request, check_change, progress, counter)
+        document, decision = search(options, check_change, progress, counter)
     # The table contains commit subjects.
     make_streams_harmless(os.environ)
     render_bisection(document, Console(), options.language)
@@ -167,7 +167,7 @@ def _search(search: Callable[..., Bisected], directory: Path, request: BisectReq
     return document
 
 
-def _judge(directory: Path, good: str, request: BisectRequest) -> int:
+def _judge(directory: Path, good: str, options: CheckOptions, metric: PlacePattern | None) -> int:
     """The exit code for ``git bisect run``; our errors use codes above 127, because 1 to 124 mean a bad commit."""
     from perfgate.cli.progress import TerminalProgress
     from perfgate.flows.bisect.job import judge_commit
@@ -175,7 +175,7 @@ def _judge(directory: Path, good: str, request: BisectRequest) -> int:
 
     try:
         with TerminalProgress() as progress:
-            answer = judge_commit(directory, good, request, check_change, progress)
+            answer = judge_commit(directory, good, options, check_change, progress, metric=metric)
     except PerfgateError as error:
         click.echo(f"perfgate: {error}", err=True)
         return GIT_STOPS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
@@ -26,20 +26,10 @@ from perfgate.cli.options import (
 )
 from perfgate.cli.streams import people_on_stderr, print_json
 from perfgate.errors import EXIT_PASS, MachineBusyError, UsageError
-from perfgate.locale import Language
 
 if TYPE_CHECKING:
     from perfgate.document.decision import DecisionDocument
     from perfgate.flows.shared.options import CheckOptions
-
-
-class _Manner(NamedTuple):
-    """The form of the output, and whether an undecided result stops a push."""
-
-    brief: bool
-    hook: bool
-    strict: bool
-    as_json: bool
 
 
 @click.command("local", cls=RecordCommand)
@@ -103,17 +93,23 @@ def COMMAND(
 
     from perfgate.config import report_language
     from perfgate.flows.shared.options import FIRST_STEPS, CheckOptions
+    from perfgate.judging.gate.verdict import exit_code
 
     request = options.record(CheckOptions, work_tree=not hook, language=report_language(language, directory))
-    manner = _Manner(brief or hook, hook, strict, as_json)
     if hook:
         # A push waits for the check, so most informational steps are omitted.
         short = replace(request, steps=FIRST_STEPS if request.steps is None else request.steps)
-        raise SystemExit(_judge_push(directory, short, manner, remote))
-    raise SystemExit(_judge(directory, request, manner))
+        raise SystemExit(_judge_push(directory, short, remote, strict=strict))
+    decision = _check(directory, request, brief=brief)
+    code = exit_code(decision)
+    with people_on_stderr(as_json):
+        _show(decision, code, request, brief=brief)
+    if as_json:
+        print_json(decision)
+    raise SystemExit(code)
 
 
-def _judge_push(directory: Path, options: CheckOptions, manner: _Manner, remote: tuple[str, ...]) -> int:
+def _judge_push(directory: Path, options: CheckOptions, remote: tuple[str, ...], *, strict: bool) -> int:
     """Judge every pushed commit and return the exit code of the first that must not be pushed."""
     import os
     from dataclasses import replace
@@ -136,43 +132,45 @@ def _judge_push(directory: Path, options: CheckOptions, manner: _Manner, remote:
             click.echo(f"perfgate: nothing to judge, {push.head[:12]} is in {push.base} already")
         else:
             out = options.out if len(pushes) == 1 else options.out / str(number + 1)
-            codes.append(_judge(directory, replace(options, head=push.head, base=base, out=out), manner))
+            codes.append(_judge_commit(directory, replace(options, head=push.head, base=base, out=out), strict=strict))
     return next((code for code in codes if code), EXIT_PASS)
 
 
-def _judge(directory: Path, options: CheckOptions, manner: _Manner) -> int:
-    from perfgate.cli.progress import TerminalProgress
-    from perfgate.flows.check.job import check_change
+def _judge_commit(directory: Path, options: CheckOptions, *, strict: bool) -> int:
+    from perfgate.flows.check.hook import hook_code
 
     try:
-        with TerminalProgress(brief=manner.brief) as progress:
-            decision = check_change(directory, options, progress)
+        decision = _check(directory, options, brief=True)
     except MachineBusyError as error:
-        if not manner.hook or manner.strict:
+        if strict:
             raise
         click.echo(f"perfgate: INCONCLUSIVE: {error}")
         return EXIT_PASS
-    with people_on_stderr(manner.as_json):
-        code = _tell(decision, options.out, manner, options.language)
-    if manner.as_json:
-        print_json(decision)
+    code = hook_code(decision, strict=strict)
+    _show(decision, code, options, brief=True)
     return code
 
 
-def _tell(decision: DecisionDocument, out: Path, manner: _Manner, language: Language) -> int:
+def _check(directory: Path, options: CheckOptions, *, brief: bool) -> DecisionDocument:
+    from perfgate.cli.progress import TerminalProgress
+    from perfgate.flows.check.job import check_change
+
+    with TerminalProgress(brief=brief) as progress:
+        return check_change(directory, options, progress)
+
+
+def _show(decision: DecisionDocument, code: int, options: CheckOptions, *, brief: bool) -> None:
+    """Print the decision: one line if it is ``brief`` and the exit code is 0, else the report."""
     from rich.console import Console
 
     from perfgate.cli.pages import say_pages
-    from perfgate.flows.check.hook import hook_code
     from perfgate.flows.shared.results import folder_to_name
-    from perfgate.judging.gate.verdict import exit_code
     from perfgate.judging.report.render.terminal import LET_THROUGH, render_line, render_terminal
 
-    code = hook_code(decision, strict=manner.strict) if manner.hook else exit_code(decision)
-    if manner.brief and not code:
-        render_line(decision, Console(), language, after=LET_THROUGH if decision.verdict == "INCONCLUSIVE" else "")
-        return code
-    render_terminal(decision, Console(), language, folder=folder_to_name(out))
+    if brief and not code:
+        undecided = decision.verdict == "INCONCLUSIVE"
+        render_line(decision, Console(), options.language, after=LET_THROUGH if undecided else "")
+        return
+    render_terminal(decision, Console(), options.language, folder=folder_to_name(options.out))
     if decision.verdict != "SKIPPED":
-        say_pages(out, decision)
-    return code
+        say_pages(options.out, decision)

@@ -107,11 +107,11 @@ def _make_from_profile(
     directory: Path, profile: Path, out: Path, workloads: tuple[str, ...], language: Language, *, keep: bool
 ) -> RunDocument:
     from perfgate.cli.progress import TerminalProgress
-    from perfgate.flows.run.from_profile import DEFAULT_WORKLOAD, ProfileOptions, run_from_profile
+    from perfgate.flows.run.from_profile import DEFAULT_WORKLOAD, run_from_profile
 
     name = workloads[0] if workloads else DEFAULT_WORKLOAD
     with TerminalProgress() as progress:
-        run = run_from_profile(directory, ProfileOptions(profile, out, name, keep), progress.status)
+        run = run_from_profile(directory, profile, out, progress.status, workload=name, keep_files=keep)
     _show(run, out, language)
     return run
 

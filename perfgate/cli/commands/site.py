@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from perfgate.cli.options import FOLDER, Options, RecordCommand, directory_option, json_option, language_option
+from perfgate.cli.options import FOLDER, directory_option, json_option, language_option
 from perfgate.cli.streams import people_on_stderr, print_json
 
 
-@click.command("site", cls=RecordCommand)
+@click.command("site")
 @click.option("--out", type=FOLDER, required=True, help="Write the pages into this folder.")
 @click.option(
     "--runs",
@@ -25,7 +25,7 @@ from perfgate.cli.streams import people_on_stderr, print_json
 @json_option
 @language_option
 @directory_option()
-def COMMAND(options: Options, out: Path, as_json: bool, language: str | None, directory: Path) -> None:
+def COMMAND(out: Path, runs: int, as_json: bool, language: str | None, directory: Path) -> None:
     """Write the pages of main's history as files, from any store.
 
     They need no server, script or network: open index.html, or push the folder to a branch of pages. A second call
@@ -34,14 +34,14 @@ def COMMAND(options: Options, out: Path, as_json: bool, language: str | None, di
     from perfgate.cli.progress import TerminalProgress
     from perfgate.config import report_language
     from perfgate.flows.shared.doors import Doors
-    from perfgate.flows.site.job import SiteRequest, write_site
+    from perfgate.flows.site.job import write_site
     from perfgate.locale import sentence
 
-    request = options.record(SiteRequest, root=directory, out=out, language=report_language(language, directory))
+    spoken = report_language(language, directory)
     doors = Doors(environ=os.environ, say=click.echo, sleep=time.sleep, clock=time.time)
     with people_on_stderr(as_json):
         with TerminalProgress() as progress:
-            written = write_site(request, doors, progress)
+            written = write_site(directory, out, doors, progress, runs=runs, language=spoken)
         click.echo(
             sentence(
                 "{pages} pages written, {shown} of {runs} runs with one of their own; begin with {first}",

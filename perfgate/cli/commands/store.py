@@ -19,7 +19,6 @@ from perfgate.locale import sentence
 if TYPE_CHECKING:
     from perfgate.cli.progress import TerminalProgress
     from perfgate.flows.shared.doors import Doors
-    from perfgate.flows.store import StoreSelection
     from perfgate.judging.store.transfer import Advance, Transferred
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
@@ -50,9 +49,11 @@ def verify(location: str | None, projects: tuple[str, ...], as_json: bool, direc
     """
     from perfgate.cli.progress import TerminalProgress
     from perfgate.flows import store
+    from perfgate.judging.store.verify import verify_store
 
     with TerminalProgress() as progress:
-        verified = store.verify(_selection(directory, location, projects), os.environ, _advance(progress))
+        there, chosen = store.open_projects(directory, location, projects, os.environ)
+        verified = verify_store(there, chosen, _advance(progress))
     if as_json:
         print_json(verified)
     else:
@@ -80,7 +81,7 @@ def export(location: str | None, target: Path, projects: tuple[str, ...], as_jso
     from perfgate.flows import store
 
     with TerminalProgress() as progress:
-        exported = store.export(_selection(directory, location, projects), os.environ, target, _advance(progress))
+        exported = store.export(directory, location, projects, target, os.environ, _advance(progress))
     _finish(exported, as_json)
 
 
@@ -100,7 +101,7 @@ def copy(source: str, target: str, projects: tuple[str, ...], as_json: bool, dir
     from perfgate.flows import store
 
     with TerminalProgress() as progress:
-        copied = store.copy(_selection(directory, source, projects), os.environ, target, _advance(progress))
+        copied = store.copy(directory, source, projects, target, os.environ, _advance(progress))
     _finish(copied, as_json)
 
 
@@ -142,9 +143,10 @@ def prune(older_than: timedelta | None, larger_than: int | None, dry_run: bool, 
     from perfgate.cli.progress import TerminalProgress
     from perfgate.flows import artifacts
 
-    request = artifacts.PruneRequest(root=directory, older_than=older_than, larger_than=larger_than, dry_run=dry_run)
     with TerminalProgress() as progress:
-        pruned = artifacts.prune(request, _doors(), progress)
+        pruned = artifacts.prune(
+            directory, _doors(), progress, older_than=older_than, larger_than=larger_than, dry_run=dry_run
+        )
     if as_json:
         print_json(pruned)
         return
@@ -176,12 +178,6 @@ def _doors() -> Doors:
     from perfgate.flows.shared.doors import Doors
 
     return Doors(environ=os.environ, say=click.echo, sleep=time.sleep, clock=time.time)
-
-
-def _selection(directory: Path, location: str | None, projects: tuple[str, ...]) -> StoreSelection:
-    from perfgate.flows.store import StoreSelection
-
-    return StoreSelection(root=directory, location=location, projects=projects)
 
 
 def _advance(progress: TerminalProgress) -> Advance:

@@ -92,7 +92,7 @@ def COMMAND(
     from perfgate.config import report_language
     from perfgate.document.bisection import BISECTION_FILE
     from perfgate.flows.bisect.counting import StateCounter
-    from perfgate.flows.bisect.job import BisectRequest, bisect_stack
+    from perfgate.flows.bisect.job import bisect_stack
     from perfgate.flows.bisect.request import parse_bisect
     from perfgate.flows.check.job import check_change
     from perfgate.flows.shared.options import CheckOptions, GivenInterpreters
@@ -113,9 +113,7 @@ def COMMAND(
         if bisect is not None:
             wanted = parse_bisect(bisect)
             with TerminalProgress() as progress, StateCounter(directory, request, progress) as counter:
-                bisection, decision = bisect_stack(
-                    directory, wanted, BisectRequest(request), check_change, progress, counter
-                )
+                bisection, decision = bisect_stack(directory, wanted, request, check_change, progress, counter)
             render_bisection(bisection, Console(), spoken)
             if decision:
                 render_terminal(decision, Console(), spoken)

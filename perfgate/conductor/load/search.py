@@ -20,15 +20,8 @@ Probe = Callable[[float, int], int]
 _LONGEST = 10
 
 
-class MissShares(NamedTuple):
-    """The shares of misses that a probe distinguishes, and the chance of either error."""
-
-    good: float = 0.01
-    bad: float = 0.03
-    error: float = 0.05
-
-
-DEFAULT_SHARES = MissShares()
+# The shares of misses that a probe distinguishes, unless others are given, and the chance of either error.
+GOOD, BAD, ERROR = 0.01, 0.03, 0.05
 
 
 class RateAnswer(NamedTuple):
@@ -47,7 +40,8 @@ def find_highest_rate(
     precision: float = 0.1,
     least: float | None = None,
     most: float = 1e5,
-    shares: MissShares = DEFAULT_SHARES,
+    good: float = GOOD,
+    bad: float = BAD,
 ) -> list[RateAnswer]:
     """Double the rate from ``start`` until a probe fails, or halve it until one passes; then bisect in between.
 
@@ -59,7 +53,7 @@ def find_highest_rate(
     answers: list[RateAnswer] = []
     holds, fails, rate = 0.0, math.inf, start
     while least <= rate <= most and not fails <= holds * (1 + precision):
-        answer = judge_rate(probe, rate, shares)
+        answer = judge_rate(probe, rate, good=good, bad=bad)
         answers.append(answer)
         if answer.holds:
             holds = rate
@@ -69,7 +63,7 @@ def find_highest_rate(
     return answers
 
 
-def judge_rate(probe: Probe, rate: float, shares: MissShares = DEFAULT_SHARES) -> RateAnswer:
+def judge_rate(probe: Probe, rate: float, *, good: float = GOOD, bad: float = BAD) -> RateAnswer:
     """Send requests until Wald's sequential probability ratio test separates the good share of misses from the bad one.
 
     With a = log((1 - error) / error) the rate fails once misses * log(bad / good) + hits * log((1 - bad) / (1 - good)) >= a and
@@ -77,8 +71,8 @@ def judge_rate(probe: Probe, rate: float, shares: MissShares = DEFAULT_SHARES) -
     in a row fail. Requests come in rounds of a third of a clear pass; after ten clear passes without an answer there is none.
     The errors are those of independent requests; in a queue misses come in bursts, and both errors are more frequent.
     """
-    bound = math.log((1 - shares.error) / shares.error)
-    miss, hit = math.log(shares.bad / shares.good), math.log((1 - shares.bad) / (1 - shares.good))
+    bound = math.log((1 - ERROR) / ERROR)
+    miss, hit = math.log(bad / good), math.log((1 - bad) / (1 - good))
     clear_pass = math.ceil(bound / -hit)
     round_size = math.ceil(clear_pass / 3)
     requests = misses = 0

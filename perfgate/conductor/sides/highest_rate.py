@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from perfgate.conductor.load.search import MissShares, find_highest_rate
+from perfgate.conductor.load.search import find_highest_rate
 from perfgate.conductor.sides.kinds import cpus_of, keep_off, place_of, place_on_half
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.server import RATE_SHARE, ServerSide
@@ -55,7 +55,8 @@ def at_highest_rate(
                 start=begin,
                 least=least,
                 precision=PRECISION,
-                shares=MissShares(may_miss, min(0.9, _BAD * may_miss)),
+                good=may_miss,
+                bad=min(0.9, _BAD * may_miss),
             )
         highest = max((answer.rate for answer in answers if answer.holds), default=None)
         if highest is None:

@@ -11,9 +11,8 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 # The shortest time after which relatime shows a read again (fs/inode.c, relatime_need_update).
@@ -22,20 +21,11 @@ _DAY = 86_400
 _TICK_SECONDS = 0.05
 
 
-@dataclass(frozen=True)
-class ReadWatch:
-    """The access times of a checkout's files before it was measured; None if a read would be invisible."""
+def watch_reads(root: Path, files: Iterable[str]) -> Callable[[], list[str]] | None:
+    """Watch ``files`` below ``root`` from now on; None if the file system keeps no access times.
 
-    root: Path
-    before: Mapping[str, int | None]
-
-    def files_read(self) -> list[str]:
-        """The files read since, and those of unknown state, sorted; a deleted file is left out."""
-        return sorted(file for file, then in self.before.items() if then is None or _accessed(self.root / file, then))
-
-
-def watch_reads(root: Path, files: Iterable[str]) -> ReadWatch | None:
-    """Watch ``files`` below ``root`` from now on; None if the file system keeps no access times."""
+    The result is a function that lists the files read since, and those of unknown state, sorted. A deleted file is left out.
+    """
     if not _shows_reads(root):
         return None
     before: dict[str, int | None] = {}
@@ -50,7 +40,11 @@ def watch_reads(root: Path, files: Iterable[str]) -> ReadWatch | None:
                 status = path.lstat()
             # The access time that the next read moves.
             before[file] = status.st_atime_ns if _would_move(status) else None
-    return ReadWatch(root, before)
+
+    def files_read() -> list[str]:
+        return sorted(file for file, then in before.items() if then is None or _accessed(root / file, then))
+
+    return files_read
 
 
 def _would_move(status: os.stat_result) -> bool:

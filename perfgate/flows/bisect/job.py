@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -40,41 +40,36 @@ CONFIRMATION = "gates/culprit"
 _LAUNCHERS = "environments"
 # Only these steps judge regressions; the others are informative, which a search does not need.
 _DECIDING_STEPS = (1, 2, 3, 4)
+ERROR = 0.05
 
 
 # The result of a bisection, and the decision of the gate that shows it; None if no gate decided anything.
 Bisected = tuple[BisectionDocument, DecisionDocument | None]
 
 
-@dataclass(frozen=True)
-class BisectRequest:
-    """The options of the gates of a bisection and the metric to follow; ``check.out`` is the folder of all results.
-
-    ``metric`` may be a pattern, None stands for all that gate. ``error`` is the allowed probability that noise leads the
-    whole search to a wrong result.
-    """
-
-    check: CheckOptions
-    metric: PlacePattern | None = None
-    error: float = 0.05
-
-
 def bisect_commits(
     directory: Path,
     good: str,
     bad: str,
-    request: BisectRequest,
+    options: CheckOptions,
     check: Check,
     progress: Progress,
     counter: Counting | None = None,
+    *,
+    metric: PlacePattern | None = None,
+    error: float = ERROR,
 ) -> Bisected:
     """Find the commit that makes a workload slower, and write ``bisection.json``; each gate has a folder in ``gates``.
+
+    ``options`` are those of the gates; ``options.out`` is the folder of all results. ``metric`` is what to follow and may be a
+    pattern, None stands for all that gate. ``error`` is the allowed probability that noise leads the whole search to a wrong
+    result.
 
     Raises UsageError if there is nothing to bisect, RepositoryError for unknown commits, and MeasuringError if the good commit
     cannot be measured.
     """
     began = time.monotonic()
-    options = _prepared(request)
+    options = _prepared(options, metric)
     repository = Repository(directory)
     good, bad = repository.resolve(good), repository.resolve(bad)
     config = load_config(directory, device=options.device)
@@ -87,8 +82,8 @@ def bisect_commits(
         states,
         stored=states,
         counter=counter,
-        pattern=request.metric,
-        error=request.error,
+        pattern=metric,
+        error=error,
     )
     found = find_culprits(len(states.changes), search.ask, cumulative=True)
     confirmation = _confirmed(search, states, found)
@@ -101,29 +96,40 @@ def bisect_commits(
     return _written(document, search, shown or (None if deciding is None else search.tried[deciding]))
 
 
-def judge_commit(directory: Path, good: str, request: BisectRequest, check: Check, progress: Progress) -> Answer:
+def judge_commit(
+    directory: Path,
+    good: str,
+    options: CheckOptions,
+    check: Check,
+    progress: Progress,
+    *,
+    metric: PlacePattern | None = None,
+) -> Answer:
     """Whether the checked-out commit is slower than the good one, by one gate, for ``git bisect run``.
 
     Raises RepositoryError for an unknown good commit, and MeasuringError if the good one or the machine fails.
     """
     base = Repository(directory).resolve(good)
-    options = replace(_prepared(request), base=base, allow_dirty=True, checklist_budget=0.0)
-    options = replace(options, cost=not may_be_counted(request.metric))
+    options = replace(_prepared(options, metric), base=base, allow_dirty=True, checklist_budget=0.0)
+    options = replace(options, cost=not may_be_counted(metric))
     try:
         decision = check(directory, options, progress)
     except (ConfigError, SetUpError) as error:
         progress.note(str(error))
         return "impossible"
-    return "impossible" if failed_on(decision, "head") else read_first(decision, request.metric).answer
+    return "impossible" if failed_on(decision, "head") else read_first(decision, metric).answer
 
 
 def bisect_stack(
     directory: Path,
     wanted: Pins | ReleaseRange | EnvironmentList,
-    request: BisectRequest,
+    options: CheckOptions,
     check: Check,
     progress: Progress,
     counter: Counting | None = None,
+    *,
+    metric: PlacePattern | None = None,
+    error: float = ERROR,
 ) -> Bisected:
     """Find the package or environment that makes the workload slower, and write ``bisection.json``; gates as for commits.
 
@@ -132,7 +138,7 @@ def bisect_stack(
     Raises UsageError if there is nothing to bisect, and MeasuringError if the old stack or the package index fails.
     """
     began = time.monotonic()
-    options = _prepared(request)
+    options = _prepared(options, metric)
     repository = Repository(directory)
     commit = repository.resolve(options.head or "HEAD")
     config = load_config(directory, device=options.device)
@@ -143,9 +149,7 @@ def bisect_stack(
             states = packages_between(maker, wanted)
         else:
             states = environments_between(maker, wanted, options.out.absolute() / _LAUNCHERS)
-        search = Search(
-            directory, options, check, progress, states, counter=counter, pattern=request.metric, error=request.error
-        )
+        search = Search(directory, options, check, progress, states, counter=counter, pattern=metric, error=error)
         found = find_culprits(len(states.changes), search.ask, cumulative=states.cumulative)
         if found.outcome == "found":
             search.gate_smallest()
@@ -154,9 +158,8 @@ def bisect_stack(
     return _written(document, search, None if deciding is None else search.tried[deciding])
 
 
-def _prepared(request: BisectRequest) -> CheckOptions:
+def _prepared(options: CheckOptions, pattern: PlacePattern | None) -> CheckOptions:
     """The options of a whole gate, limited to the steps that a search needs; creates the output folder."""
-    options, pattern = request.check, request.metric
     out = prepare_out(options.out)
     remove_results(out, [BISECTION_FILE])
     steps = options.steps

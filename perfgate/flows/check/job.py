@@ -87,7 +87,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
             config = _with_budgets(_with_rules_of_base(config, base_config), options.budgets)
             sides = with_code_changes(sides, repository, prefix, trees["base"] / prefix, head_root)
             # Watch before sealing: watching sets access times, which a seal would report as a change.
-            watches = {name: watch_reads(trees[name], repository.files(commit)) for name, commit in commits.items()}
+            reading = {name: watch_reads(trees[name], repository.files(commit)) for name, commit in commits.items()}
             seals = seal_sides(repository, commits, trees, link, os.environ)
             environments = choose_environments(
                 SideCode(trees["base"] / prefix, base_config.config.measure.setup if base_config.config else ""),
@@ -114,7 +114,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
                 progress=progress,
             )
             # Base reads its workload files from the harness checkout.
-            read = {name: watch.files_read() if watch else None for name, watch in watches.items()}
+            read = {name: list_reads() if list_reads else None for name, list_reads in reading.items()}
             reads = together(read["base"], read.get("harness")), read["head"]
         ended = replace(session, finished_at=now())
         finished = job._replace(session=ended, earlier=measured.added_to)

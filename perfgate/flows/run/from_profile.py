@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -47,56 +46,47 @@ _NAME = re.compile(r"\w[\w.-]{0,99}")
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class ProfileOptions:
-    """The command-line options; ``keep`` copies the recording's files into the run folder."""
-
-    profile: Path
-    out: Path
-    workload: str = DEFAULT_WORKLOAD
-    keep: bool = False
-
-
-def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunDocument:
-    """Read a recording and write ``run.json``.
+def run_from_profile(
+    directory: Path, profile: Path, out: Path, say: Say, *, workload: str = DEFAULT_WORKLOAD, keep_files: bool = False
+) -> RunDocument:
+    """Read the recording ``profile`` and write ``run.json`` into ``out``; with ``keep_files`` its files are copied there too.
 
     ``directory`` is the project's folder; its perfgate.toml, if any, gives name and limits. Raises DocumentError if the path
     is not a recording, or an empty one.
     """
-    if not _NAME.fullmatch(options.workload):
+    if not _NAME.fullmatch(workload):
         raise UsageError(
-            "--workload {workload!r} must be letters, digits, '_', '-' or '.', a letter first",
-            workload=options.workload,
+            "--workload {workload!r} must be letters, digits, '_', '-' or '.', a letter first", workload=workload
         )
-    _refuse_out_inside(options)
+    _refuse_out_inside(profile, out)
     session = start_session(FROM_PROFILE, 0, ci_context(os.environ))
     config = _config(directory)
-    say(sentence("reading {name}", name=options.profile.name))
-    recording = trace.read(options.profile)
+    say(sentence("reading {name}", name=profile.name))
+    recording = trace.read(profile)
     summaries = summarize(recording.timelines)
     _refuse_silent(recording, summaries)
-    files = recording_files(options.profile)
-    _refuse_cut_off(options.profile, files)
-    out = prepare_out(options.out)
+    files = recording_files(profile)
+    _refuse_cut_off(profile, files)
+    out = prepare_out(out)
     remove_results(out, ("run.json",))
     contradicted = contradictions_of([(summary.shape, summary.timeline) for summary in summaries])
     incomplete = [why for part, why in recording.absent.items() if part.startswith(_INCOMPLETE)] + contradicted
     testbed = recorded_testbed(recording, summaries)
     context = RecordingContext(
-        recording, summaries, options.workload, config.limit_values, config.expect.kernels, config.graph.spans
+        recording, summaries, workload, config.limit_values, config.expect.kernels, config.graph.spans
     )
     checklist = recorded_checklist(context)
-    advised = advise_profile(options.profile, options.workload, say)
+    advised = advise_profile(profile, workload, say)
     run = RunDocument(
         perfgate_version=__version__,
         project=config.project,
         session=msgspec.structs.replace(session, finished_at=now()),
-        source=Source(subject=f"recording {options.profile.resolve().name}"),
+        source=Source(subject=f"recording {profile.resolve().name}"),
         testbed=testbed,
         workloads=[
             WorkloadRecord(
-                name=options.workload,
-                reference=options.profile.resolve().name,
+                name=workload,
+                reference=profile.resolve().name,
                 sha256=content_hash(files),
                 batch=0,
                 shapes=[summary.shape for summary in summaries],
@@ -106,7 +96,7 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
         counters=[] if incomplete else checklist.counters,
         operators=[] if contradicted else checklist.operators,
         kernel_times=[] if incomplete else checklist.kernel_times,
-        artifacts=keep(files, out, workload=options.workload) if options.keep else [],
+        artifacts=keep(files, out, workload=workload) if keep_files else [],
         advisories=advised.found,
         warnings=[*_warnings(recording, summaries, unknown(testbed), incomplete), *advised.warnings],
     )
@@ -114,14 +104,11 @@ def run_from_profile(directory: Path, options: ProfileOptions, say: Say) -> RunD
     return run
 
 
-def _refuse_out_inside(options: ProfileOptions) -> None:
+def _refuse_out_inside(profile: Path, out: Path) -> None:
     """Raise UsageError if the output would become part of the recording."""
-    profile, out = options.profile.resolve(), options.out.resolve()
-    if profile.is_dir() and (out == profile or profile in out.parents):
+    if profile.is_dir() and profile.resolve() in (out.resolve(), *out.resolve().parents):
         raise UsageError(
-            "--out {out} lies inside the recording {profile}; choose a folder outside it",
-            out=options.out,
-            profile=options.profile,
+            "--out {out} lies inside the recording {profile}; choose a folder outside it", out=out, profile=profile
         )
 
 

@@ -101,7 +101,9 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
         remove_results(out, ("run.json",))
         remove_traces(out, [reference.name for reference in references])
         progress.status(sentence("starting"))
-        watch = watch_reads(repository.root, repository.files(source.commit)) if repository and source.commit else None
+        list_reads = (
+            watch_reads(repository.root, repository.files(source.commit)) if repository and source.commit else None
+        )
         checkout = Checkout(root=config.root.resolve(), harness=config.root.resolve())
         with open_bench(config, logs=out / "logs", say=progress.status, foresee=progress.expect) as bench:
             testbed = bench.testbed()
@@ -117,7 +119,7 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
                 findings.append(turns.sides[0].found)
             jobs = [measure_alone(bench, job, checkout) for job in config.selected_jobs(options.workloads)]
             progress.expect(Foresight())
-        files_read = watch.files_read() if watch else None
+        files_read = list_reads() if list_reads else None
     leftovers = [*bench.leftover_notes(checkout.root), *bench.leftover_notes()]
     notes = [*job_notes(os.environ, out), *bench.cache_notes(), *leftovers]
     run = assemble_run(

@@ -27,16 +27,6 @@ _FOLDERS = ("series", "runs", "compare")
 
 
 @dataclass(frozen=True)
-class SiteRequest:
-    """Where to write; ``runs`` is the number of newest runs with a page of their own."""
-
-    root: Path
-    out: Path
-    runs: int = NEWEST
-    language: Language = "en"
-
-
-@dataclass(frozen=True)
 class WrittenSite:
     """The number of pages written, and of those removed because the site no longer has them; of the stored runs that
     many are shown on a page of their own.
@@ -48,26 +38,29 @@ class WrittenSite:
     shown: int
 
 
-def write_site(request: SiteRequest, doors: Doors, progress: Progress) -> WrittenSite:
-    """Write every page. Raises UsageError for a folder with a page that is not perfgate's, or without a run of main.
+def write_site(
+    root: Path, out: Path, doors: Doors, progress: Progress, *, runs: int = NEWEST, language: Language = "en"
+) -> WrittenSite:
+    """Write every page into ``out``; the newest ``runs`` have one of their own.
 
-    In the place of a run that cannot be read stands the reason.
+    In the place of a run that cannot be read stands the reason. Raises UsageError for a folder with a page that is not
+    perfgate's, or without a run of main.
     """
-    config = load_config(request.root, environ=doors.environ)
-    before = _pages_before(request.out)
+    config = load_config(root, environ=doors.environ)
+    before = _pages_before(out)
     store = open_project_store(config, doors.environ)
     content = read_site(config, store, progress, seconds_since_1970=doors.clock())
-    addresses = file_addresses(content, newest=request.runs)
+    addresses = file_addresses(content, newest=runs)
     kept = kept_reader(open_artifacts(config, doors.environ), config.project)
-    pages = SitePages(content, store.show, request.language, SiteLinks(written=frozenset(addresses)), kept)
-    _prepare(request.out)
+    pages = SitePages(content, store.show, language, SiteLinks(written=frozenset(addresses)), kept)
+    _prepare(out)
     for number, address in enumerate(addresses):
         progress.status(sentence("writing page {number} of {pages}", number=number + 1, pages=len(addresses)))
-        write_text_atomically(request.out / address, _page(pages, address, progress))
+        write_text_atomically(out / address, _page(pages, address, progress))
     removed = sorted(set(before) - set(addresses))
     for address in removed:
-        (request.out / address).unlink(missing_ok=True)
-    write_atomically(request.out / _LIST_FILE, msgspec.json.encode(sorted(addresses)))
+        (out / address).unlink(missing_ok=True)
+    write_atomically(out / _LIST_FILE, msgspec.json.encode(sorted(addresses)))
     shown = sum(address.startswith("runs/") and run_of(address) is not None for address in addresses)
     return WrittenSite(pages=len(addresses), removed=len(removed), runs=len(content.runs), shown=shown)
 

@@ -30,37 +30,37 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_watch_reads__python_a_mapping_and_another_program__each_shows(folder: Path) -> None:
-    watch = watch_reads(folder, [*NAMES, "link", "absent"])
-    if watch is None:
+    files_read = watch_reads(folder, [*NAMES, "link", "absent"])
+    if files_read is None:
         pytest.skip("this file system keeps no access times")
     subprocess.run([sys.executable, "-c", OPEN_THREE_WAYS], cwd=folder, check=True)
     subprocess.run(["cat", "by_another"], cwd=folder, check=True, capture_output=True)
-    assert watch.files_read() == ["by_another", "link", "linked", "mapped", "opened"]
+    assert files_read() == ["by_another", "link", "linked", "mapped", "opened"]
 
 
 def test_watch_reads__read_just_before__only_what_is_read_again(folder: Path) -> None:
     for name in ("opened", "untouched"):
         (folder / name).read_text()
     before = (folder / "opened").stat()
-    watch = watch_reads(folder, NAMES)
-    if watch is None:
+    files_read = watch_reads(folder, NAMES)
+    if files_read is None:
         pytest.skip("this file system keeps no access times")
     after = (folder / "opened").stat()
     assert (after.st_atime_ns, after.st_mtime_ns) == (before.st_atime_ns, before.st_mtime_ns)
     time.sleep(0.05)
     (folder / "opened").read_text()
-    assert watch.files_read() == ["opened"]
+    assert files_read() == ["opened"]
 
 
 def test_watch_reads__last_read_long_ago__another_read_shows(folder: Path) -> None:
     old = time.time() - 90_000
     os.utime(folder / "opened", (old, old))
-    watch = watch_reads(folder, NAMES)
-    if watch is None:
+    files_read = watch_reads(folder, NAMES)
+    if files_read is None:
         pytest.skip("this file system keeps no access times")
-    assert watch.files_read() == []
+    assert files_read() == []
     (folder / "opened").read_text()
-    assert watch.files_read() == ["opened"]
+    assert files_read() == ["opened"]
 
 
 def test_watch_reads__folder_that_nothing_can_be_written_to__is_not_known(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import CounterSet, Source
 from perfgate.errors import ConfigError, MeasuringError, UsageError
 from perfgate.flows.bisect.commits import states_between
-from perfgate.flows.bisect.job import BisectRequest, bisect_commits
+from perfgate.flows.bisect.job import bisect_commits
 from perfgate.flows.bisect.search import ImpossibleStateError, TrialSides
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.store import open_project_store
@@ -163,8 +163,8 @@ def search(
     gate: SimulatedGate, out: Path, *, good: int = 0, always: bool = False, counter: StatedCounts | None = None
 ) -> BisectionDocument:
     history = gate.history
-    request = BisectRequest(CheckOptions(out=out, always=always))
-    return bisect_commits(history.root, history.commits[good], "main", request, gate, Quiet(), counter)[0]
+    options = CheckOptions(out=out, always=always)
+    return bisect_commits(history.root, history.commits[good], "main", options, gate, Quiet(), counter)[0]
 
 
 def broken_commit(number: int) -> dict[str, str]:

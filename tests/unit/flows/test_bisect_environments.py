@@ -14,7 +14,7 @@ from perfgate.document.bisection import BisectionDocument, EnvironmentChange
 from perfgate.document.decision import DecisionDocument
 from perfgate.errors import MeasuringError, UsageError
 from perfgate.flows.bisect.environments import states_between
-from perfgate.flows.bisect.job import BisectRequest, bisect_stack
+from perfgate.flows.bisect.job import bisect_stack
 from perfgate.flows.bisect.request import parse_between
 from perfgate.flows.bisect.stacks import StackMaker
 from perfgate.flows.shared.options import CheckOptions
@@ -63,8 +63,8 @@ def project(tmp_path: Path) -> Path:
 
 
 def bisect(project: Path, gate: LaunchedGate, between: str, lines: str | None) -> BisectionDocument:
-    request = BisectRequest(CheckOptions(out=project.parent / "out"))
-    return bisect_stack(project, parse_between(between, lines), request, gate, Quiet())[0]
+    options = CheckOptions(out=project.parent / "out")
+    return bisect_stack(project, parse_between(between, lines), options, gate, Quiet())[0]
 
 
 def test_bisect__versions_with_scripts__slow_one_found_and_those_without_environment_skipped(project: Path) -> None:

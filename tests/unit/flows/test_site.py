@@ -16,7 +16,7 @@ import requests
 from perfgate.errors import UsageError
 from perfgate.flows.shared.artifacts import open_artifacts_at
 from perfgate.flows.shared.doors import Doors
-from perfgate.flows.site.job import SiteRequest, WrittenSite, write_site
+from perfgate.flows.site.job import WrittenSite, write_site
 from perfgate.judging.report.render.site.addresses import run_address
 from perfgate.judging.store.backends.sql import SqlStore
 from tests.fakes.artifacts import FLAME, artifact_set, file_server, trace_of
@@ -53,7 +53,7 @@ def project(tmp_path: Path, filled_store: Path) -> Project:
 
 def write(project: Project, out: Path, said: Said | None = None, **options: object) -> WrittenSite:
     doors = Doors(environ=project.environ, say=print, sleep=lambda _: None, clock=lambda: 1.8e9)
-    return write_site(SiteRequest(root=project.root, out=out, **options), doors, said or Said())  # type: ignore[arg-type]
+    return write_site(project.root, out, doors, said or Said(), **options)  # type: ignore[arg-type]
 
 
 def pages(out: Path) -> dict[str, str]:

@@ -10,7 +10,7 @@ import pytest
 from perfgate.document.decision import Comparison, DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import KernelTimes, KernelWork, RunDocument
-from perfgate.flows.run.from_profile import ProfileOptions, run_from_profile
+from perfgate.flows.run.from_profile import run_from_profile
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence import Evidence
 from perfgate.judging.gate.recordings import NOT_COMPARED, compare_kernel_times
@@ -24,7 +24,7 @@ SLOWER = tuple((name, 3 * length) for name, length in STEP)
 
 def recorded(folder: Path, name: str, **fields: object) -> RunDocument:
     path = kineto_recording(folder / f"{name}.json", **fields)  # type: ignore[arg-type]
-    return run_from_profile(folder, ProfileOptions(profile=path, out=folder / name), lambda text: None)
+    return run_from_profile(folder, path, folder / name, lambda text: None)
 
 
 def judge(base: RunDocument, head: RunDocument) -> DecisionDocument:
@@ -250,7 +250,7 @@ ALEXNET = "msinsight-910B-alexnet-2501"
 @pytest.fixture
 def run(tmp_path: Path) -> RunDocument:
     path = kineto_recording(tmp_path / "recording.json")
-    return run_from_profile(tmp_path, ProfileOptions(profile=path, out=tmp_path / "out"), lambda text: None)
+    return run_from_profile(tmp_path, path, tmp_path / "out", lambda text: None)
 
 
 def with_times(run: RunDocument, *rows: KernelWork, seconds: tuple[float, ...] = (1.0,) * 3) -> RunDocument:
@@ -354,7 +354,7 @@ def test_compare_kernel_times__a_row_left_out__undecided(run: RunDocument, side:
 
 def alexnet(tmp_path: Path, name: str) -> RunDocument:
     recording = unpacked(tmp_path / name.replace("/", "-"), ALEXNET, *name.split("/"))
-    run = run_from_profile(tmp_path, ProfileOptions(profile=recording, out=tmp_path / "out"), lambda text: None)
+    run = run_from_profile(tmp_path, recording, tmp_path / "out", lambda text: None)
     (times,) = run.kernel_times
     # Ranks of one job, and two jobs, ran the same program.
     return msgspec.structs.replace(run, kernel_times=[msgspec.structs.replace(times, shape="rank 0")])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from perfgate.conductor.load.generator import send_load
-from perfgate.conductor.load.search import MissShares, RateAnswer, find_highest_rate, judge_rate
+from perfgate.conductor.load.search import RateAnswer, find_highest_rate, judge_rate
 from perfgate.stats.arrivals import draw
 from tests.fakes.virtual_time import VirtualClock, run_virtually
 from tests.unit.load.queues import Floats, Queue, open_plan, waiting_times
@@ -25,9 +25,11 @@ def share_of_misses(share: float, seed: int = 1) -> Callable[[float, int], int]:
     return lambda rate, requests: int(generator.binomial(requests, share))
 
 
-@pytest.mark.parametrize(("shares", "requests"), [(MissShares(), 147), (MissShares(0.05, 0.15), 27)])
-def test_judge_rate__no_miss__holds_after_145_or_27_requests_in_whole_rounds(shares: MissShares, requests: int) -> None:
-    answer = judge_rate(lambda rate, requests: 0, 4.0, shares)
+@pytest.mark.parametrize(("good", "bad", "requests"), [(0.01, 0.03, 147), (0.05, 0.15, 27)])
+def test_judge_rate__no_miss__holds_after_145_or_27_requests_in_whole_rounds(
+    good: float, bad: float, requests: int
+) -> None:
+    answer = judge_rate(lambda rate, requests: 0, 4.0, good=good, bad=bad)
     assert (answer.rate, answer.requests, answer.misses, answer.holds) == (4.0, requests, 0, True)
 
 

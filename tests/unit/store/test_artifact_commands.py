@@ -16,7 +16,7 @@ from perfgate.config import load_config
 from perfgate.document.files import write_document
 from perfgate.document.history import Triage, TriageState
 from perfgate.errors import StoreError, StoreRefusedError, UsageError
-from perfgate.flows.artifacts import PruneRequest, prune
+from perfgate.flows.artifacts import prune
 from perfgate.flows.shared.artifacts import open_artifacts_at
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.retained import retained_runs
@@ -148,7 +148,7 @@ def pruned(project: Path, **request: object) -> dict[str, object]:
         sleep=lambda _: None,
         clock=NOW.timestamp,
     )
-    done = prune(PruneRequest(root=project, **request), doors, Said())  # type: ignore[arg-type]
+    done = prune(project, doors, Said(), **request)  # type: ignore[arg-type]
     found: dict[str, object] = msgspec.to_builtins(done)
     return {**found, "removed": [one["id"] for one in found["removed"]]}  # type: ignore[attr-defined]
 

@@ -11,7 +11,7 @@ import pytest
 
 from perfgate import trace
 from perfgate.errors import DocumentError
-from perfgate.flows.run.from_profile import ProfileOptions, run_from_profile
+from perfgate.flows.run.from_profile import run_from_profile
 from perfgate.trace.analysis.gaps import device_gaps
 from perfgate.trace.readers.formats import chrome
 from perfgate.trace.scanner import chrome_events
@@ -105,5 +105,5 @@ def test_read__category_npu_and_threads_named_after_streams__a_device(tmp_path: 
     gaps = device_gaps(timeline.events)
     assert gaps is not None
     assert (gaps.busy_ns, len(gaps.gaps)) == (40_000, 2)
-    run = run_from_profile(tmp_path, ProfileOptions(profile=path, out=tmp_path / "out"), lambda text: None)
+    run = run_from_profile(tmp_path, path, tmp_path / "out", lambda text: None)
     assert run.counters[0].values["counters.kernels"] == 1

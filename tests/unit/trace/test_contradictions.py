@@ -12,7 +12,7 @@ from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.document.trace import GapDocument, StepDocument, TopDocument
 from perfgate.errors import DocumentError
-from perfgate.flows.run.from_profile import ProfileOptions, run_from_profile
+from perfgate.flows.run.from_profile import run_from_profile
 from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.job import trace_gaps, trace_steps, trace_top
 from perfgate.judging.gate.decide import decide
@@ -77,7 +77,7 @@ def test_from_profile__table_of_kernels_cut_off_in_whole_lines__said_and_nothing
 ) -> None:
     recording = shortened(tmp_path, *without)
 
-    run = run_from_profile(tmp_path, ProfileOptions(profile=recording, out=tmp_path / "out"), lambda text: None)
+    run = run_from_profile(tmp_path, recording, tmp_path / "out", lambda text: None)
 
     assert (run.counters, run.kernel_times, run.operators) == ([], [], [])
     times = {step.number: step for step in run.steps if step.number in (1, 2, 3, 4, 16)}
@@ -137,7 +137,7 @@ def test_from_profile__totals_by_type_alone__says_where_they_are(tmp_path: Path)
     written(folder, f"{OUTPUT}/op_statistic.csv", TYPES)
 
     with pytest.raises(DocumentError, match="no step, kernel or operator but totals by type, which perfgate trace top"):
-        run_from_profile(tmp_path, ProfileOptions(profile=folder, out=tmp_path / "out"), lambda text: None)
+        run_from_profile(tmp_path, folder, tmp_path / "out", lambda text: None)
     (timeline,) = trace_top(folder, Choice(), by="type", host=False).timelines
     assert [(row.name, row.count) for row in timeline.rows] == [("MatMul", 2), ("Add", 1)]
 
@@ -146,9 +146,7 @@ def test_gate__recording_that_contradicts_itself__is_what_the_title_says(contrad
     whole = tmp_path / "base" / "host_1_20250109150000123_ascend_pt"
     written(whole, f"{OUTPUT}/kernel_details.csv", KERNELS)
     base, head = (
-        run_from_profile(
-            tmp_path, ProfileOptions(profile=folder, out=tmp_path / f"out-{folder.parent.name}"), lambda text: None
-        )
+        run_from_profile(tmp_path, folder, tmp_path / f"out-{folder.parent.name}", lambda text: None)
         for folder in (whole, contradictory)
     )
     comment = render_comment(
