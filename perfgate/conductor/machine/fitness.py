@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from perfgate.catalogue.lookup import MESSAGES
 from perfgate.conductor.machine.cpus import cpu_quota
@@ -92,30 +91,25 @@ class KernelFiles:
     after: Moment
 
 
-class Observation(NamedTuple):
-    """A status and the values of its sentence; ``sentence`` and ``remedy`` choose among several."""
-
-    status: FitnessStatus
-    values: dict[str, MessageValue]
-    sentence: str = ""
-    remedy: str = "remedy"
-
-
 def examine_kernel(kernel: KernelFiles) -> list[FitnessCheck]:
-    return [_check(name, judge(kernel)) for name, judge in _CHECKS.items()]
+    """Judge the machine; a fact that it hides is `unavailable`."""
+    return [
+        judge(kernel) or _check(name, "unavailable", {}, "unavailable", "unavailable-remedy")
+        for name, judge in _CHECKS.items()
+    ]
 
 
 def check_disk(free: int, folder: Path) -> FitnessCheck:
     """Judge the space for scratch homes and traces, ``free`` bytes."""
-    status = _room(free, LEAST_DISK, LITTLE_DISK)
-    return _check("disk", Observation(status, {"free": free, "folder": str(folder)}))
+    return _check("disk", _room(free, LEAST_DISK, LITTLE_DISK), {"free": free, "folder": str(folder)})
 
 
-def _check(name: str, observation: Observation | None) -> FitnessCheck:
-    """Word an observation by the sentences of its check; None is unavailable."""
+def _check(
+    name: str, status: FitnessStatus, values: dict[str, MessageValue], sentence: str = "", remedy: str = "remedy"
+) -> FitnessCheck:
+    """A check with its sentence and remedy in the catalogue; ``sentence`` and ``remedy`` choose among several."""
     code = f"fitness.{name.partition('.')[0]}"
-    status, values, sentence, end = observation or Observation("unavailable", {}, "unavailable", "unavailable-remedy")
-    remedy = f"{code}-{end}"
+    remedy = f"{code}-{remedy}"
     return FitnessCheck(
         name=name,
         status=status,
@@ -132,7 +126,7 @@ def _room(free: int, least: int, little: int) -> FitnessStatus:
     return "unfit" if free < least else _status(free < little)
 
 
-def _cpus(kernel: KernelFiles) -> Observation:
+def _cpus(kernel: KernelFiles) -> FitnessCheck:
     """The CPUs we may run on: affinity mask and cgroup quota against the machine's."""
     root, count = kernel.machine.root, len(kernel.cpus)
     quota = cpu_quota(root / "sys/fs/cgroup", root / "proc/self/cgroup")
@@ -142,18 +136,18 @@ def _cpus(kernel: KernelFiles) -> Observation:
         values["quota"] = quota
         sentence = "quota"
     if quota is not None and quota < 1:
-        return Observation("unfit", values, sentence, "remedy-whole")
+        return _check("cpus", "unfit", values, sentence, "remedy-whole")
     if quota is not None and quota < count:
-        return Observation("attention", values, sentence, "remedy-cpuset")
-    return Observation(_status(count == 1), values, sentence, "remedy-second")
+        return _check("cpus", "attention", values, sentence, "remedy-cpuset")
+    return _check("cpus", _status(count == 1), values, sentence, "remedy-second")
 
 
-def _governor(kernel: KernelFiles) -> Observation | None:
+def _governor(kernel: KernelFiles) -> FitnessCheck | None:
     governors = sorted(set(_of_cpus(kernel.machine, kernel.cpus, "cpufreq/scaling_governor").values()))
-    return Observation(_status(governors != ["performance"]), {"governors": governors}) if governors else None
+    return _check("governor", _status(governors != ["performance"]), {"governors": governors}) if governors else None
 
 
-def _frequency(kernel: KernelFiles) -> Observation | None:
+def _frequency(kernel: KernelFiles) -> FitnessCheck | None:
     """Whether the frequency is capped below the CPU's maximum; the kernel reports kHz."""
     limits, tops, running = (
         {cpu: int(text) for cpu, text in _of_cpus(kernel.machine, kernel.cpus, file).items() if text.isdigit()}
@@ -166,52 +160,54 @@ def _frequency(kernel: KernelFiles) -> Observation | None:
     values: dict[str, MessageValue] = {"cap": cap * 1e3, "top": top * 1e3, "top_khz": top}
     if now := min(running.values(), default=0):
         values["now"] = now * 1e3
-    return Observation(_status(cap < 0.97 * top), values, "now" if now else "")
+    return _check("frequency", _status(cap < 0.97 * top), values, "now" if now else "")
 
 
-def _throttling(kernel: KernelFiles) -> Observation | None:
+def _throttling(kernel: KernelFiles) -> FitnessCheck | None:
     before, after = kernel.before.hot, kernel.after.hot
     if before is None or after is None:
         return None
-    return Observation(_status(after > before), {"looking": after - before, "boot": after})
+    return _check("throttling", _status(after > before), {"looking": after - before, "boot": after})
 
 
-def _quota(kernel: KernelFiles) -> Observation | None:
+def _quota(kernel: KernelFiles) -> FitnessCheck | None:
     before, after = kernel.before.quota, kernel.after.quota
-    return None if before is None or after is None else Observation(_status(after > before), {"times": after - before})
+    return (
+        None if before is None or after is None else _check("quota", _status(after > before), {"times": after - before})
+    )
 
 
-def _clock(kernel: KernelFiles) -> Observation | None:
+def _clock(kernel: KernelFiles) -> FitnessCheck | None:
     """The clock that times are read from: one outside the CPU costs a microsecond a reading."""
     clock = kernel.machine.read("sys/devices/system/clocksource/clocksource0/current_clocksource")
-    return Observation(_status(clock in _SLOW_CLOCKS), {"clock": clock}) if clock else None
+    return _check("clock", _status(clock in _SLOW_CLOCKS), {"clock": clock}) if clock else None
 
 
-def _load(kernel: KernelFiles) -> Observation | None:
+def _load(kernel: KernelFiles) -> FitnessCheck | None:
     fields = (kernel.machine.read("proc/loadavg") or "").split()
     if len(fields) < 4:
         return None
     load = float(fields[0])
     values: dict[str, MessageValue] = {"load": load, "runnable": int(fields[3].partition("/")[0])}
-    return Observation(_status(load > LOAD_ATTENTION * len(kernel.cpus)), values)
+    return _check("load", _status(load > LOAD_ATTENTION * len(kernel.cpus)), values)
 
 
-def _neighbours(kernel: KernelFiles) -> Observation | None:
+def _neighbours(kernel: KernelFiles) -> FitnessCheck | None:
     """How busy others keep the quietest of our CPUs, which is the one that pairs are pinned to."""
     shares = _shares(kernel.before.busy, kernel.after.busy, kernel)
     if not shares:
         return None
     cpu, share = min(shares.items(), key=lambda item: (item[1], item[0]))
-    return Observation(_status(share > BUSY_ATTENTION), {"cpu": cpu, "share": share})
+    return _check("neighbours", _status(share > BUSY_ATTENTION), {"cpu": cpu, "share": share})
 
 
-def _steal(kernel: KernelFiles) -> Observation | None:
+def _steal(kernel: KernelFiles) -> FitnessCheck | None:
     shares = _shares(kernel.before.steal, kernel.after.steal, kernel)
     worst = max(shares.values(), default=0.0)
-    return Observation(_status(worst > STEAL_ATTENTION), {"share": worst}) if shares else None
+    return _check("steal", _status(worst > STEAL_ATTENTION), {"share": worst}) if shares else None
 
 
-def _pressure(kernel: KernelFiles, resource: str) -> Observation | None:
+def _pressure(kernel: KernelFiles, resource: str) -> FitnessCheck | None:
     """How long tasks wait: the share of ``some avg10=1.23 …`` (kernel documentation, accounting/psi.rst)."""
     for line in (kernel.machine.read(f"proc/pressure/{resource}") or "").splitlines():
         kind, *fields = line.split()
@@ -221,11 +217,11 @@ def _pressure(kernel: KernelFiles, resource: str) -> Observation | None:
         except ValueError:
             continue
         if kind == "some" and math.isfinite(share):
-            return Observation(_status(share > PRESSURE_ATTENTION), {"share": share})
+            return _check(f"pressure.{resource}", _status(share > PRESSURE_ATTENTION), {"share": share})
     return None
 
 
-def _memory(kernel: KernelFiles) -> Observation | None:
+def _memory(kernel: KernelFiles) -> FitnessCheck | None:
     machine = kernel.machine
     lines = dict(line.split(":", 1) for line in (machine.read("proc/meminfo") or "").splitlines() if ":" in line)
     fields = lines.get("MemAvailable", "").split()
@@ -235,10 +231,10 @@ def _memory(kernel: KernelFiles) -> Observation | None:
     limit, used = machine.number("sys/fs/cgroup/memory.max"), machine.number("sys/fs/cgroup/memory.current")
     if limit is not None and used is not None:
         free = min(free, max(0, limit - used))
-    return Observation(_room(free, LEAST_MEMORY, LITTLE_MEMORY), {"free": free})
+    return _check("memory", _room(free, LEAST_MEMORY, LITTLE_MEMORY), {"free": free})
 
 
-_CHECKS: dict[str, Callable[[KernelFiles], Observation | None]] = {
+_CHECKS: dict[str, Callable[[KernelFiles], FitnessCheck | None]] = {
     "cpus": _cpus,
     "governor": _governor,
     "frequency": _frequency,

@@ -18,7 +18,6 @@ from perfgate.conductor.sides.side import Side, SidePlan
 from perfgate.conductor.sides.stacks import SideStacks
 from perfgate.document.job import CpuTime, JobNumber, TurnResult
 
-PLAN = SidePlan(turns=2)
 # A visit has as many turns as take about as long as its start, within these bounds.
 FEWEST_TURNS, MOST_TURNS = 8, 64
 _MOST_TRIES = 5
@@ -40,6 +39,8 @@ class Visit:
 
 class AlternatingSide:
     """A side with visits as turns: it starts ``side``, warms it up, lets it take several turns, and ends it."""
+
+    plan = SidePlan(turns=2)
 
     def __init__(self, side: Side, visit: Visit) -> None:
         self._side = side

@@ -20,7 +20,6 @@ from perfgate.document.message import Message
 from perfgate.errors import ResultsError
 from perfgate.job_settings import JobReference, is_gating
 
-PLAN = SidePlan(turns=2)
 METRICS_VARIABLE = "PERFGATE_METRICS"
 # Counting makes Python several times slower, and a side counts twice: together they take half the budget at most.
 COUNTING_SHARE = 1 / 8
@@ -29,6 +28,8 @@ CPU, DURATION, MEMORY = "command.cpu", "command.seconds", "command.memory"
 
 class CommandSide:
     """One side of a command. ``numbers`` are those of the first run; a later run that has others fails."""
+
+    plan = SidePlan(turns=2)
 
     is_blurred = False
 

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import NamedTuple
 
 import msgspec
 
 from perfgate.conductor.machine.cpus import cpu_list, granted_cpus, quietest_cpus
-from perfgate.conductor.sides.alternating import PLAN as ALTERNATING_PLAN
 from perfgate.conductor.sides.alternating import AlternatingSide, Visit
-from perfgate.conductor.sides.command import PLAN as COMMAND_PLAN
 from perfgate.conductor.sides.command import CommandSide
-from perfgate.conductor.sides.ranks import PLAN as RANKS_PLAN
 from perfgate.conductor.sides.ranks import RanksSide
-from perfgate.conductor.sides.server import PLAN as SERVER_PLAN
 from perfgate.conductor.sides.server import ServerSide
 from perfgate.conductor.sides.side import Side, SidePlace, SidePlan
 from perfgate.conductor.sides.stacks import profiling_environment
@@ -33,17 +28,10 @@ DEVICE_VARIABLE = "PERFGATE_DEVICE"
 VISIBLE_DEVICES = {"npu": "ASCEND_RT_VISIBLE_DEVICES", "cuda": "CUDA_VISIBLE_DEVICES"}
 
 
-class Kind(NamedTuple):
-    """How sides of a kind are made, and how they take turns."""
-
-    side: Callable[[JobReference, SidePlace], Side]
-    plan: SidePlan
-
-
-KINDS: dict[JobKind, Kind] = {
-    "command": Kind(CommandSide, COMMAND_PLAN),
-    "ranks": Kind(RanksSide, RANKS_PLAN),
-    "server": Kind(ServerSide, SERVER_PLAN),
+SIDES: Mapping[JobKind, type[CommandSide] | type[RanksSide] | type[ServerSide]] = {
+    "command": CommandSide,
+    "ranks": RanksSide,
+    "server": ServerSide,
 }
 
 
@@ -84,8 +72,8 @@ def with_numbers(record: JobRecord, side: Side) -> JobRecord:
 
 def plan_of(reference: JobReference, fits: Fits) -> SidePlan:
     if fits == "alternate" and reference.kind != "command":
-        return ALTERNATING_PLAN
-    return KINDS[reference.kind].plan._replace(one_by_one=fits == "sleep")
+        return AlternatingSide.plan
+    return SIDES[reference.kind].plan._replace(one_by_one=fits == "sleep")
 
 
 def make_layouts(
@@ -96,7 +84,7 @@ def make_layouts(
     without: set[str] = set()
 
     def make(place: SidePlace) -> Side:
-        return KINDS[reference.kind].side(reference, replace(place, without=without))
+        return SIDES[reference.kind](reference, replace(place, without=without))
 
     if fits == "swap":
         halves = reference.settings.halves
@@ -115,7 +103,7 @@ def make_layouts(
 
 
 def make_side(bench: Bench, reference: JobReference, checkout: Checkout, name: str, cpus: list[int]) -> Side:
-    return KINDS[reference.kind].side(reference, place_of(bench, reference, checkout, name, cpus))
+    return SIDES[reference.kind](reference, place_of(bench, reference, checkout, name, cpus))
 
 
 def place_of(bench: Bench, reference: JobReference, checkout: Checkout, name: str, cpus: list[int]) -> SidePlace:

@@ -131,20 +131,11 @@ def record_traces(
     return traces
 
 
-class _ReplicateKey(NamedTuple):
-    workload: str
+class _Recording(NamedTuple):
+    """A recording of a pair's member that waits for its analysis; ``trace`` is the file, without a suffix, that stays of it."""
+
     pair: int
     member: str
-
-    @classmethod
-    def of(cls, replicate: Replicate) -> _ReplicateKey:
-        return cls(replicate.workload, replicate.pair, replicate.member)
-
-
-class _Recording(NamedTuple):
-    """A recording that waits for its analysis; ``trace`` is the file, without a suffix, as which it stays, if it does."""
-
-    replicate: _ReplicateKey
     shape: str
     python: Path | None
     path: str
@@ -152,7 +143,7 @@ class _Recording(NamedTuple):
 
 
 class LateOperators:
-    """The operators of pairs on a device with deferred trace analysis: all of them, after the last pair."""
+    """The operators of one workload's pairs on a device with deferred trace analysis: all of them, after the last pair."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
@@ -180,7 +171,7 @@ class LateOperators:
                     doing = Activity("profiling {name}", name=first.workload)
                     path = workers[index].ask(request, CallsRecorded, timeout=timeout, doing=doing).recording
                     trace = None if traces is None else str(traces / _trace_name(first, number, index))
-                    recordings.append(_Recording(_ReplicateKey.of(replicates[index]), shape, python, path, trace))
+                    recordings.append(_Recording(first.pair, replicates[index].member, shape, python, path, trace))
         except WorkerError as error:
             self._bench.say(f"{first.workload}: no operators from pair {first.pair}: {error}")
             return
@@ -191,8 +182,8 @@ class LateOperators:
 
         If the analysis fails, the replicates stay without.
         """
-        operators: dict[_ReplicateKey, dict[str, dict[str, float]]] = defaultdict(dict)
-        files: dict[tuple[_ReplicateKey, str], Path] = {}
+        operators: dict[tuple[int, str], dict[str, dict[str, float]]] = defaultdict(dict)
+        files: dict[tuple[int, str, str], Path] = {}
         for python in dict.fromkeys(recording.python for recording in self._recordings):
             recordings = [recording for recording in self._recordings if recording.python == python]
             traces = {recording.path: recording.trace for recording in recordings if recording.trace is not None}
@@ -205,17 +196,17 @@ class LateOperators:
                 continue
             for recording in recordings:
                 if recording.path in analysis.operators:
-                    operators[recording.replicate][recording.shape] = analysis.operators[recording.path]
+                    operators[recording.pair, recording.member][recording.shape] = analysis.operators[recording.path]
                 if recording.path in analysis.traces:
-                    files[recording.replicate, recording.shape] = Path(analysis.traces[recording.path])
+                    files[recording.pair, recording.shape, recording.member] = Path(analysis.traces[recording.path])
         for replicates in sides:
             for index, replicate in enumerate(replicates):
-                if shapes := operators.get(_ReplicateKey.of(replicate)):
+                if shapes := operators.get((replicate.pair, replicate.member)):
                     replicates[index] = msgspec.structs.replace(replicate, operators=shapes)
         return [
-            PairTrace(first.pair, shape, base=file, head=files[second, shape])
-            for (first, shape), file in files.items()
-            if first.member == "first" and ((second := first._replace(member="second")), shape) in files
+            PairTrace(pair, shape, base=file, head=files[pair, shape, "second"])
+            for (pair, shape, member), file in files.items()
+            if member == "first" and (pair, shape, "second") in files
         ]
 
 

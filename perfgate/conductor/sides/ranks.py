@@ -41,7 +41,6 @@ from perfgate.job_settings import JobReference
 from perfgate.system.interrupts import safe_point
 from perfgate.system.turns import TURN_VARIABLE
 
-PLAN = SidePlan(turns=4, fewest=4, most=32)
 _TICK_SECONDS = 0.2
 _LEAST_CPU = 1e-9
 
@@ -68,6 +67,8 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class RanksSide:
     """One side of a script in several ranks. They wait at the end of a step until all of them are granted the next turn."""
+
+    plan = SidePlan(turns=4, fewest=4, most=32)
 
     is_blurred = False
 

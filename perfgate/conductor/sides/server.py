@@ -41,7 +41,6 @@ from perfgate.job_settings import JobReference
 from perfgate.load_settings import LoadSettings
 from perfgate.system.interrupts import safe_point
 
-PLAN = SidePlan(turns=4, fewest=4, most=32)
 # Bursts of the warm-up: two that follow each other agree so far, or there have been so many.
 SETTLED = 0.1
 MOST_WARM_UPS = 12
@@ -58,6 +57,8 @@ _WARM_UP_CONCURRENCY = 4
 
 class ServerSide:
     """One side of a server. Its turns send the load of their number, the same to both sides."""
+
+    plan = SidePlan(turns=4, fewest=4, most=32)
 
     def __init__(self, reference: JobReference, place: SidePlace) -> None:
         self._settings = reference.settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from perfgate.conductor.sides.highest_rate import at_highest_rate
-from perfgate.conductor.sides.kinds import KINDS, cpus_of, keep_off, make_side, record_of, with_numbers
+from perfgate.conductor.sides.kinds import SIDES, cpus_of, keep_off, make_side, record_of, with_numbers
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import SidePlan
 from perfgate.conductor.sides.turns import MeasuredJob, TurnTaker
@@ -30,7 +30,7 @@ def measure_alone(bench: Bench, reference: JobReference, checkout: Checkout) -> 
     measured.record = record_of(reference)
     cpus = cpus_of(reference.kind, bench)
     side = make_side(bench, reference, checkout, "head", cpus)
-    has_own_process = not KINDS[reference.kind].plan.most
+    has_own_process = not SIDES[reference.kind].plan.most
     with keep_off(cpus):
         TurnTaker(
             [{"head": side}],

@@ -120,10 +120,10 @@ def report(
 def test_operation_times__ranks_that_differ__the_slowest_of_each_repetition() -> None:
     (found,) = operation_times([report(0, {1000: [10, 40, 30]}), report(1, {1000: [20, 30, 50]}, right=False)])
 
-    assert found.sizes[0].nanoseconds.tolist() == [20, 40, 50]
+    assert found.nanoseconds[1000].tolist() == [20, 40, 50]
     assert found.wrong == (1000,)
     # 1000 bytes in 40 ns over two ranks: 25 GB/s x 2 x 1/2.
-    assert found.bus_bandwidth(found.sizes[0]) == pytest.approx(25e9)
+    assert found.bus_bandwidth(1000) == pytest.approx(25e9)
 
 
 def test_operation_times__times_of_a_known_line__start_up_and_bandwidth() -> None:
@@ -134,7 +134,7 @@ def test_operation_times__times_of_a_known_line__start_up_and_bandwidth() -> Non
     assert line is not None
     assert line.start_up == pytest.approx(50e-6, rel=1e-3)
     assert line.bandwidth == pytest.approx(2e9, rel=1e-3)
-    assert found.best().size == 4 << 20
+    assert found.best() == 4 << 20
 
 
 @pytest.mark.parametrize(

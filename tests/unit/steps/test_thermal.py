@@ -22,7 +22,6 @@ from perfgate.measuring.checklist.steps.s19_thermal import (
     STEP,
     Slice,
     Soak,
-    SoakEffort,
     add_sensed,
     derating,
     judge_speed,
@@ -46,7 +45,6 @@ from tests.wording import finding_text
 
 MS, S = 1_000_000, 1_000_000_000
 SMI = Path(__file__).parents[2] / "softnpu" / "bin"
-EFFORT = SoakEffort(seconds=6.0, slice_seconds=0.25, first_seconds=1.5, last_seconds=2.0)
 # A soak of six seconds with 600 items, of which readings know nothing more.
 SOAKED = Soak(began_ns=0, slices=(Slice(3 * S, 100.0, None), Slice(6 * S, 100.0, None)), calls=600)
 
@@ -102,9 +100,9 @@ def test_thermal__device_that_slows_down__derating_by_its_amount_and_severity() 
 
 def test_soak__calls_longer_than_the_soak__two_slices_and_no_interval() -> None:
     device = FakeDevice(kernel_times={"aten::mm": 20 * S})
-    soaked = soak(lambda: device.launch("aten::mm"), device, items=1, effort=EFFORT)
+    soaked = soak(lambda: device.launch("aten::mm"), device, items=1, seconds=6.0)
 
-    found = derating(soaked, EFFORT)
+    found = derating(soaked, 1.5, 2.0)
     assert len(soaked.slices) == 2
     assert found is not None
     assert (found.low, found.high) == (None, None)
@@ -139,7 +137,7 @@ def test_run_times__threads_that_run_and_wait__added_up(tmp_path: Path) -> None:
 
 
 def test_derating__of_a_canary_that_did_not_run__none() -> None:
-    assert derating(SOAKED, EFFORT, canary=True) is None
+    assert derating(SOAKED, 1.5, 2.0, canary=True) is None
 
 
 @pytest.fixture
@@ -162,9 +160,8 @@ def test_soak__cpu_whose_calls_grow__the_canary_beside_them_does_not() -> None:
                 torch.mm(ones, ones)
 
         third = seconds / 3
-        effort = SoakEffort(seconds=seconds, slice_seconds=0.1, first_seconds=third, last_seconds=third)
-        soaked = soak(call, device, items=1, effort=effort)
-        of_calls, of_canary = derating(soaked, effort), derating(soaked, effort, canary=True)
+        soaked = soak(call, device, items=1, seconds=seconds, slice_seconds=0.1)
+        of_calls, of_canary = derating(soaked, third, third), derating(soaked, third, third, canary=True)
         assert of_calls is not None
         assert of_canary is not None
         if of_calls.low is not None:

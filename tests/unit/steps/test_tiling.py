@@ -8,7 +8,7 @@ import torch
 from perfgate import trace
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
-from perfgate.measuring.checklist.steps.s13_tiling import STEP, Cores, core_uses, known_cores
+from perfgate.measuring.checklist.steps.s13_tiling import STEP, core_uses, known_cores
 from perfgate.measuring.checklist.steps.s13_tiling.products import ProductReplay, record_products
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
@@ -190,7 +190,7 @@ def test_core_uses__blocks_and_pipes__weighted_by_time():
         kernel("Add", "AI_VECTOR_CORE", 40, 400, aiv_vec_ratio=0.1, aiv_mte2_ratio=0.3, aiv_mte3_ratio=0.8),
         kernel("TopK", "AI_CPU", 1, 200),
     ]
-    add, matmul = core_uses(kernels, Cores(20, 40), attainable=0.5)
+    add, matmul = core_uses(kernels, {"cube": 20, "vector": 40}, attainable=0.5)
 
     assert (matmul.op, matmul.unit, matmul.time_share) == ("MatMulV2", "cube", 0.4)
     # 10 of 20 cores, then 30 blocks in two turns of 20.
@@ -202,21 +202,21 @@ def test_core_uses__blocks_and_pipes__weighted_by_time():
 
 def test_core_uses__chip_with_one_kind_of_core__columns_without_prefix():
     (use,) = core_uses(
-        [kernel("Conv2D", "AI_CORE", 8, 100, mac_ratio=0.3, mte2_ratio=0.4)], Cores(8, None), attainable=0.5
+        [kernel("Conv2D", "AI_CORE", 8, 100, mac_ratio=0.3, mte2_ratio=0.4)], {"cube": 8}, attainable=0.5
     )
 
     assert (use.attained, use.bound) == (0.4, "neither")
 
 
 def test_known_cores__a_device_that_tells__its_word():
-    assert known_cores({"cube cores": "20", "vector cores": "40"}, [], None) == Cores(20, 40)
+    assert known_cores({"cube cores": "20", "vector cores": "40"}, [], None) == {"cube": 20, "vector": 40}
 
 
 def test_known_cores__nobody_tells__not_known_however_kernels_are_split():
     kernels = [kernel("A", "AI_CORE", blocks, 10) for blocks in (1, 1, 1)]
 
-    assert known_cores({"aic_cores": "20 | 24"}, kernels, None) == Cores(None, None)
-    assert [use.occupancy for use in core_uses(kernels, Cores(None, None), attainable=0.5)] == [None]
+    assert known_cores({"aic_cores": "20 | 24"}, kernels, None) == {}
+    assert [use.occupancy for use in core_uses(kernels, {}, attainable=0.5)] == [None]
 
 
 def judged(recording):

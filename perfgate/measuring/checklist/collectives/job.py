@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -94,10 +94,11 @@ def run_job(plan: Plan, *, ranks: int, folder: Path, limit_seconds: float) -> li
         (work / PLAN_FILE).write_bytes(msgspec.json.encode(plan))
         launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
         command = [*launcher, f"--nproc-per-node={ranks}", "-m", _RANKS, str(work)]
-        ended = _run(command, environment(os.environ), limit_seconds, folder=work)
-        if ended.code != 0:
-            why = _failure(work, ranks) or ended.tail()
-            raise MeasuringError(f"a job of {ranks} ranks over {plan.backend} {ended.words()}: {why}")
+        code, output = _run(command, environment(os.environ), limit_seconds, folder=work)
+        if code != 0:
+            printed = output.decode(errors="replace")[-_TAIL:].strip()
+            why = _failure(work, ranks) or printed or "it printed nothing"
+            raise MeasuringError(f"a job of {ranks} ranks over {plan.backend} {_end_of(code)}: {why}")
         return [msgspec.json.decode(report_file(work, rank).read_bytes(), type=RankReport) for rank in range(ranks)]
 
 
@@ -118,25 +119,16 @@ def environment(inherited: Mapping[str, str]) -> dict[str, str]:
     return {**defaults, **inherited, "OMP_NUM_THREADS": "1"}
 
 
-class _Ended(NamedTuple):
-    """The launcher's exit code, None if it had to be killed, and the output of the job."""
-
-    code: int | None
-    output: bytes
-
-    def words(self) -> str:
-        if self.code is None:
-            return "did not end in time"
-        if self.code < 0:
-            return f"was killed by {signal.Signals(-self.code).name}"
-        return f"ended with exit status {self.code}"
-
-    def tail(self) -> str:
-        return self.output.decode(errors="replace")[-_TAIL:].strip() or "it printed nothing"
+def _end_of(code: int | None) -> str:
+    if code is None:
+        return "did not end in time"
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
 
 
-def _run(command: list[str], environ: Mapping[str, str], limit_seconds: float, *, folder: Path) -> _Ended:
-    """Run the launcher, and return when no process of the job is left.
+def _run(
+    command: list[str], environ: Mapping[str, str], limit_seconds: float, *, folder: Path
+) -> tuple[int | None, bytes]:
+    """Run the launcher until no process of the job is left: its exit code, None if it had to be killed, and the output.
 
     The launcher puts every rank into a session of its own, out of reach of our signals. But ranks end when their standard
     input, which is a pipe of ours, is closed; and as they all print to another pipe, its end is theirs.
@@ -161,9 +153,9 @@ def _run(command: list[str], environ: Mapping[str, str], limit_seconds: float, *
         output = _rest(process)
         if not isinstance(error, subprocess.TimeoutExpired):
             raise
-        return _Ended(None, output)
+        return None, output
     os.close(life_line)
-    return _Ended(process.returncode, output)
+    return process.returncode, output
 
 
 def _rest(process: subprocess.Popen[bytes]) -> bytes:

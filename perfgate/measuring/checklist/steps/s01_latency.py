@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,23 +40,20 @@ _WINDOWS = 6
 _FEWEST_ARRIVALS = 10
 
 
-class _Pace(NamedTuple):
-    """Bounds in seconds for the calls at one rate, which take as long as a P99 needs."""
-
-    least: float
-    most: float
-
-
 @dataclass(frozen=True)
 class _Effort:
-    """The budget in seconds and calls: for the whole workload if quick, else for each shape."""
+    """The budget in seconds and calls: for the whole workload if quick, else for each shape.
+
+    The calls at one rate of an open loop take as long as a P99 needs, within bounds.
+    """
 
     warm_up_seconds: float
     calls: int
     seconds: float
     most_seconds: float
     window_seconds: float
-    open_loop: _Pace
+    least_open_loop: float
+    most_open_loop: float
 
     def shared(self, shapes: int) -> _Effort:
         """The budget of one of several shapes."""
@@ -66,16 +62,29 @@ class _Effort:
             warm_up_seconds=self.warm_up_seconds / shapes,
             seconds=self.seconds / shapes,
             most_seconds=self.most_seconds / shapes,
-            open_loop=_Pace(self.open_loop.least / shapes, self.open_loop.most / shapes),
+            least_open_loop=self.least_open_loop / shapes,
+            most_open_loop=self.most_open_loop / shapes,
         )
 
 
 _QUICK = _Effort(
-    warm_up_seconds=3.0, calls=200, seconds=1.0, most_seconds=2.0, window_seconds=0.2, open_loop=_Pace(0.5, 2.0)
+    warm_up_seconds=3.0,
+    calls=200,
+    seconds=1.0,
+    most_seconds=2.0,
+    window_seconds=0.2,
+    least_open_loop=0.5,
+    most_open_loop=2.0,
 )
 # 700 calls are enough for a P99 (662); the windows of throughput are one second long.
 _FULL = _Effort(
-    warm_up_seconds=30.0, calls=700, seconds=5.0, most_seconds=30.0, window_seconds=1.0, open_loop=_Pace(5.0, 30.0)
+    warm_up_seconds=30.0,
+    calls=700,
+    seconds=5.0,
+    most_seconds=30.0,
+    window_seconds=1.0,
+    least_open_loop=5.0,
+    most_open_loop=30.0,
 )
 
 
@@ -135,7 +144,7 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str, effor
         _judge_steadiness(outcome, seconds)
         own = {"process": times.wall.nbytes + times.cpu.nbytes, "device": 0}
         _judge_memory(outcome, context, before, {place: after[place] - own[place] for place in after})
-    _measure_open_loop(outcome, context, shape, effort.open_loop)
+    _measure_open_loop(outcome, context, shape, effort)
     outcome.values.append(median("throughput.median", rates, outcome.labels))
     outcome.number("throughput.min", float(rates.min()), count=int(rates.size))
     _judge_sla(outcome, context.workload.workload.sla, shape)
@@ -260,12 +269,12 @@ def _judge_sla(outcome: StepOutcome, sla: SLA, shape: str) -> None:
         outcome.note("sla.p99.few_calls", "info", evidence)
 
 
-def _measure_open_loop(outcome: StepOutcome, context: StepContext, shape: str, pace: _Pace) -> None:
+def _measure_open_loop(outcome: StepOutcome, context: StepContext, shape: str, effort: _Effort) -> None:
     """Measure the latency of calls that arrive at a fixed rate, from the intended start of each.
 
     The rates are those of the SLA, of budgets and of the traffic; without any of them nothing is measured.
     """
-    for calls_per_second, arrivals in _offered(context, shape, pace):
+    for calls_per_second, arrivals in _offered(context, shape, effort):
         rate = f"{calls_per_second:g}"
         context.progress(f"{rate} calls a second of shape {shape}, sent whether or not earlier ones are done")
         at_rate = outcome.under(rate=rate)
@@ -286,10 +295,10 @@ def _measure_open_loop(outcome: StepOutcome, context: StepContext, shape: str, p
             at_rate.note("latency.saturated", "severe" if promised else "warning", evidence)
 
 
-def _offered(context: StepContext, shape: str, pace: _Pace) -> Iterator[tuple[float, npt.NDArray[np.float64]]]:
+def _offered(context: StepContext, shape: str, effort: _Effort) -> Iterator[tuple[float, npt.NDArray[np.float64]]]:
     """Yield the rates to measure, each with the times of the calls: those of the SLA and of budgets, and that of the traffic.
 
-    A promised rate gets the full pace, long enough to be judged. Traffic consists of items: a call arrives when its batch
+    A promised rate gets the full time, long enough to be judged. Traffic consists of items: a call arrives when its batch
     is full.
     """
     workload, seed = context.workload.workload, context.seed
@@ -298,13 +307,13 @@ def _offered(context: StepContext, shape: str, pace: _Pace) -> Iterator[tuple[fl
     budgets = [budget.rate for metric in _OPEN_LOOP_QUANTILES for budget in context.budgets_on(metric, shape)]
     promised = list(dict.fromkeys(rate for rate in (workload.sla.rate, *budgets) if rate is not None))
     for rate in promised:
-        yield (rate, draw(rate, burstiness=burstiness, count=_count(rate, _FULL.open_loop), seed=seed))
+        yield (rate, draw(rate, burstiness=burstiness, count=_count(rate, _FULL), seed=seed))
     if traffic is not None and (rate := rate_of(traffic) / workload.batch) not in promised:
-        yield (rate, calls_of(traffic, workload.batch, count=_count(rate, pace), seed=seed))
+        yield (rate, calls_of(traffic, workload.batch, count=_count(rate, effort), seed=seed))
 
 
-def _count(rate: float, pace: _Pace) -> int:
-    return int(rate * min(pace.most, max(pace.least, (P99_FLOOR + 1) / rate)))
+def _count(rate: float, effort: _Effort) -> int:
+    return int(rate * min(effort.most_open_loop, max(effort.least_open_loop, (P99_FLOOR + 1) / rate)))
 
 
 def _open_loop_quantile(metric: str, loop: OpenLoop, labels: Mapping[str, str]) -> Value:

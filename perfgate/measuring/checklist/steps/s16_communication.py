@@ -6,7 +6,7 @@ import math
 import statistics
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -128,8 +128,8 @@ def _judge_job(
     backend = _BACKENDS[context.device.kind]
     for operation in operations:
         best = operation.best()
-        bandwidth, count = operation.bus_bandwidth(best), best.nanoseconds.size
-        of_size = outcome.under(op=operation.operation, size=str(best.size))
+        bandwidth, count = operation.bus_bandwidth(best), operation.nanoseconds[best].size
+        of_size = outcome.under(op=operation.operation, size=str(best))
         of_size.number("communication.bus_bandwidth", bandwidth, count=count)
         if operation.wrong:
             wrong: MaybeEvidence = {"operation": operation.operation, "first size [B]": operation.wrong[0]}
@@ -148,10 +148,10 @@ def _judge_job(
     for operation in operations:
         _add_line(outcome.under(op=operation.operation), operation)
     for operation in operations:
-        for size in operation.sizes:
-            labels = {"op": operation.operation, "size": str(size.size)}
-            outcome.values.append(median("communication.time", size.nanoseconds / 1e9, labels))
-            samples = pack(size.nanoseconds.astype(np.int64))
+        for size, nanoseconds in operation.nanoseconds.items():
+            labels = {"op": operation.operation, "size": str(size)}
+            outcome.values.append(median("communication.time", nanoseconds / 1e9, labels))
+            samples = pack(nanoseconds.astype(np.int64))
             outcome.samples.append(SampleSet(metric="communication.time", samples=samples, labels=labels))
 
 
@@ -159,7 +159,9 @@ def _add_line(outcome: StepOutcome, operation: OperationTimes) -> None:
     """Add the cost of a message by its size: a start-up time and a bandwidth."""
     line = operation.line()
     if line is None:
-        outcome.missing("communication.start_up", Message("system.too-few-sizes", {"count": len(operation.sizes)}))
+        outcome.missing(
+            "communication.start_up", Message("system.too-few-sizes", {"count": len(operation.nanoseconds)})
+        )
         return
     outcome.number("communication.start_up", line.start_up)
     if math.isfinite(line.bandwidth):
@@ -299,41 +301,35 @@ def _note_slowest_ranks(outcome: StepOutcome, summaries: Sequence[DeviceSummary]
 
 
 @dataclass(frozen=True)
-class SizeTimes:
-    """One size in bytes: nanoseconds of each repetition on the slowest rank."""
-
-    size: int
-    nanoseconds: Ints
-
-    @property
-    def seconds(self) -> float:
-        """The median time."""
-        return float(np.median(self.nanoseconds)) / 1e9
-
-
-@dataclass(frozen=True)
 class OperationTimes:
-    """One operation over ``ranks`` ranks, by increasing size; ``wrong`` are the sizes with wrong results on a rank."""
+    """One operation over ``ranks`` ranks: by increasing size in bytes, the nanoseconds of each repetition on the slowest rank.
+
+    ``wrong`` are the sizes with wrong results on a rank.
+    """
 
     operation: Operation
     ranks: int
-    sizes: tuple[SizeTimes, ...]
+    nanoseconds: Mapping[int, Ints]
     wrong: tuple[int, ...]
 
-    def bus_bandwidth(self, size: SizeTimes) -> float:
-        """Bytes a second over the busiest link, comparable between operations and numbers of ranks."""
-        return size.size / size.seconds * bus_factor(self.operation, self.ranks)
+    def seconds(self, size: int) -> float:
+        """The median time."""
+        return float(np.median(self.nanoseconds[size])) / 1e9
 
-    def best(self) -> SizeTimes:
+    def bus_bandwidth(self, size: int) -> float:
+        """Bytes a second over the busiest link, comparable between operations and numbers of ranks."""
+        return size / self.seconds(size) * bus_factor(self.operation, self.ranks)
+
+    def best(self) -> int:
         """The size with the highest bandwidth."""
-        return max(self.sizes, key=self.bus_bandwidth)
+        return max(self.nanoseconds, key=self.bus_bandwidth)
 
     def line(self) -> TransferLine | None:
         """The fitted cost by size; None for fewer than three sizes."""
-        if len(self.sizes) < _FEWEST_SIZES:
+        sizes = list(self.nanoseconds)
+        if len(sizes) < _FEWEST_SIZES:
             return None
-        bytes_sent = np.array([float(times.size) for times in self.sizes])
-        return transfer_line(bytes_sent, np.array([times.seconds for times in self.sizes]))
+        return transfer_line(np.array(sizes, dtype=np.float64), np.array([self.seconds(size) for size in sizes]))
 
 
 @dataclass(frozen=True)
@@ -364,11 +360,9 @@ def operation_times(reports: Sequence[RankReport]) -> list[OperationTimes]:
         by_rank = [[sample for sample in report.timed if sample.operation == operation] for report in reports]
         by_size = list(zip(*by_rank))
         if by_size:
-            sizes = (
-                SizeTimes(ranks[0].size, np.max([rank.nanoseconds for rank in ranks], axis=0)) for ranks in by_size
-            )
+            slowest = {ranks[0].size: np.max([rank.nanoseconds for rank in ranks], axis=0) for ranks in by_size}
             wrong = (ranks[0].size for ranks in by_size if not all(rank.right for rank in ranks))
-            operations.append(OperationTimes(operation, len(reports), tuple(sizes), tuple(wrong)))
+            operations.append(OperationTimes(operation, len(reports), slowest, tuple(wrong)))
     return operations
 
 

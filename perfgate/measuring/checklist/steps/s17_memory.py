@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from gc import collect
 from typing import Any
 
@@ -17,7 +16,7 @@ from perfgate.measuring.checklist.limits import MaybeEvidence, limit
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.counting.counters import count_calls
-from perfgate.measuring.devices.device import MemoryStatistics
+from perfgate.measuring.devices.device import Device, MemoryStatistics
 from perfgate.measuring.timing.calls import find_steady_state
 from perfgate.stats.robust import theil_sen
 from perfgate.stats.summary import quantile
@@ -29,21 +28,6 @@ _FEWEST_CALLS = 12
 _TOP_OPS = 10
 
 Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class _Effort:
-    calls: int
-    seconds: float
-    warm_up_seconds: float
-
-    def shared(self, shapes: int) -> _Effort:
-        """The part of one of several shapes."""
-        return replace(self, seconds=self.seconds / shapes, warm_up_seconds=self.warm_up_seconds / shapes)
-
-
-_QUICK = _Effort(calls=60, seconds=1.5, warm_up_seconds=0.5)
-_FULL = _Effort(calls=300, seconds=8.0, warm_up_seconds=5.0)
 
 
 class MemoryStep:
@@ -75,64 +59,48 @@ class MemoryStep:
 STEP = MemoryStep()
 
 
-@dataclass(frozen=True)
-class _Watched:
-    """Readings after each of some steady calls; the allocator's statistics before and after all of them."""
-
-    resident: Floats
-    faults: Floats
-    allocated: Floats | None
-    before: MemoryStatistics | None
-    after: MemoryStatistics | None
-
-
-def _effort(context: StepContext) -> _Effort:
-    if not context.quick:
-        return _FULL
-    seconds = context.seconds(quick=_QUICK.seconds, full=_FULL.seconds)
-    return replace(_QUICK, seconds=seconds, warm_up_seconds=_QUICK.warm_up_seconds * seconds / _QUICK.seconds)
-
-
 def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> None:
-    effort = _effort(context).shared(len(context.workload.shapes))
+    device, shapes = context.device, len(context.workload.shapes)
     call = context.workload.caller(shape)
-    state = find_steady_state(call, context.device, cap_seconds=effort.warm_up_seconds)
-    calls = calls_within(state.call_ns, seconds=effort.seconds, fewest=_FEWEST_CALLS, most=effort.calls)
-    watched = _watch(context, call, calls)
-    allocated = watched.allocated
-    if allocated is None:
-        # The profiler that counts allocations makes the process itself grow, so it comes last. It may count too much in its
-        # first call.
-        counts = context.device.count_memory([call] * (calls + 1))
-        allocated = None if counts is None else np.cumsum([float(count.kept_bytes) for count in counts[1:]])
-    _add_growth(outcome, "memory.growth", allocated)
-    outcome.number("memory.resident", float(watched.resident.max()), count=calls)
-    _add_growth(outcome, "memory.resident_growth", watched.resident)
-    outcome.estimate("memory.faults", quantile(watched.faults, 0.5))
-    _add_pool(outcome, watched, calls)
-
-
-def _watch(context: StepContext, call: Callable[[], Any], calls: int) -> _Watched:
-    device = context.device
-    resident, faults, allocated = np.zeros(calls), np.zeros(calls), np.zeros(calls)
+    state = find_steady_state(call, device, cap_seconds=context.seconds(quick=0.5, full=5.0) / shapes)
+    seconds, most = context.seconds(quick=1.5, full=8.0) / shapes, 60 if context.quick else 300
+    calls = calls_within(state.call_ns, seconds=seconds, fewest=_FEWEST_CALLS, most=most)
     device.synchronize()
     device.reset_memory_peaks()
     before = device.memory_statistics()
-    after = before
+    resident, faults, allocated = _watch(device, call, calls)
+    after = device.memory_statistics()
+    if allocated is None:
+        # The profiler that counts allocations makes the process itself grow, so it comes last. It may count too much in its
+        # first call.
+        counts = device.count_memory([call] * (calls + 1))
+        allocated = None if counts is None else np.cumsum([float(count.kept_bytes) for count in counts[1:]])
+    _add_growth(outcome, "memory.growth", allocated)
+    outcome.number("memory.resident", float(resident.max()), count=calls)
+    _add_growth(outcome, "memory.resident_growth", resident)
+    outcome.estimate("memory.faults", quantile(faults, 0.5))
+    _add_pool(outcome, before, after, calls)
+
+
+def _watch(device: Device, call: Callable[[], Any], calls: int) -> tuple[Floats, Floats, Floats | None]:
+    """After each call the resident bytes, its page faults, and the bytes in the allocator, None if it has no statistics."""
+    resident, faults, allocated = np.zeros(calls), np.zeros(calls), np.zeros(calls)
+    statistics: MemoryStatistics | None = None
     for number in range(calls):
         faults_before = device.host_memory().minor_faults
         call()
         device.synchronize()
         faults[number] = device.host_memory().minor_faults - faults_before
         collect()
-        after = device.memory_statistics()
-        allocated[number] = after.allocated if after else 0
+        statistics = device.memory_statistics()
+        allocated[number] = statistics.allocated if statistics else 0
         resident[number] = device.host_memory().resident
-    return _Watched(resident, faults, allocated if after else None, before, after)
+    return resident, faults, allocated if statistics else None
 
 
-def _add_pool(outcome: StepOutcome, watched: _Watched, calls: int) -> None:
-    before, after = watched.before, watched.after
+def _add_pool(
+    outcome: StepOutcome, before: MemoryStatistics | None, after: MemoryStatistics | None, calls: int
+) -> None:
     if before is None or after is None:
         # One missing value stands for the whole pool.
         outcome.missing("memory.allocated", Message("system.no-pool"))

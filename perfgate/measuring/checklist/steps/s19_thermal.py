@@ -35,6 +35,9 @@ _FULL_CLOCK = 0.97
 _FEWEST_READINGS = 2
 _TOP_OPS = 10
 _WARM_UP_SECONDS = 1.0
+_SLICE_SECONDS = 0.25
+# The compared first and last parts of a soak.
+_QUICK_ENDS, _FULL_ENDS = (1.5, 2.0), (3.0, 10.0)
 # The fastest of these counts, because disturbances only add time.
 _CANARIES = 5
 _CPU_SIZE = 256
@@ -51,20 +54,6 @@ _SENSED = {
 }
 
 
-@dataclass(frozen=True)
-class SoakEffort:
-    """Seconds of the soak, of one slice, and of the compared first and last parts."""
-
-    seconds: float
-    slice_seconds: float
-    first_seconds: float
-    last_seconds: float
-
-
-_QUICK = SoakEffort(seconds=6.0, slice_seconds=0.25, first_seconds=1.5, last_seconds=2.0)
-_FULL = SoakEffort(seconds=35.0, slice_seconds=0.25, first_seconds=3.0, last_seconds=10.0)
-
-
 class ThermalStep:
     """Soak the device with the first shape while a process of its own reads the sensors."""
 
@@ -73,10 +62,10 @@ class ThermalStep:
     def measure(self, context: StepContext) -> StepOutcome:
         """Derating needs no sensor; the other metrics are missing without one."""
         shape = context.workload.shapes[0]
-        effort = _QUICK if context.quick else _FULL
-        context.progress(f"{effort.seconds:g} s of calls without a pause, of shape {shape}")
-        soaked, sensed = _soak_and_sense(context, shape, effort)
-        of_calls, of_canary = derating(soaked, effort), derating(soaked, effort, canary=True)
+        seconds, ends = (6.0, _QUICK_ENDS) if context.quick else (35.0, _FULL_ENDS)
+        context.progress(f"{seconds:g} s of calls without a pause, of shape {shape}")
+        soaked, sensed = _soak_and_sense(context, shape, seconds)
+        of_calls, of_canary = (derating(soaked, *ends, canary=canary) for canary in (False, True))
         outcome = context.outcome()
         of_shape = outcome.under(shape=shape)
         for subject, loss in (("workload", of_calls), ("canary", of_canary)):
@@ -165,7 +154,7 @@ class Soak:
 
 
 def _soak_and_sense(
-    context: StepContext, shape: str, effort: SoakEffort
+    context: StepContext, shape: str, seconds: float
 ) -> tuple[Soak, Sequence[TelemetryReading] | Message]:
     """The soak and the readings during it, or the reason why there are none."""
     device, call = context.device, context.workload.caller(shape)
@@ -178,7 +167,7 @@ def _soak_and_sense(
                 reason = reason_of(error)
         with quiet():
             find_steady_state(call, device, cap_seconds=_WARM_UP_SECONDS)
-            soaked = soak(call, device, items=context.workload.batch, effort=effort)
+            soaked = soak(call, device, items=context.workload.batch, seconds=seconds)
         return soaked, sampler.readings() if sampler else reason
 
 
@@ -272,8 +261,10 @@ def judge_throttling(outcome: StepOutcome) -> None:
         outcome.above("thermal.throttled", throttled, evidence)
 
 
-def soak(call: Callable[[], Any], device: Device, *, items: int, effort: SoakEffort) -> Soak:
-    """Make calls without a pause for ``effort.seconds``, and at least two slices of them."""
+def soak(
+    call: Callable[[], Any], device: Device, *, items: int, seconds: float, slice_seconds: float = _SLICE_SECONDS
+) -> Soak:
+    """Make calls without a pause for so many seconds, and at least two slices of them."""
     calls = 0
 
     def counted() -> Any:
@@ -284,8 +275,8 @@ def soak(call: Callable[[], Any], device: Device, *, items: int, effort: SoakEff
     canary = _canary(device)
     before, began = run_times(), device.clock_ns()
     slices: list[Slice] = []
-    while len(slices) < 2 or (slices[-1].ended_ns - began) / 1e9 < effort.seconds:
-        rate = _rate(counted, device, items, effort.slice_seconds)
+    while len(slices) < 2 or (slices[-1].ended_ns - began) / 1e9 < seconds:
+        rate = _rate(counted, device, items, slice_seconds)
         canary_rate = None if canary is None else _canary_rate(canary, device)
         slices.append(Slice(device.clock_ns(), rate, canary_rate))
     after = run_times()
@@ -293,10 +284,10 @@ def soak(call: Callable[[], Any], device: Device, *, items: int, effort: SoakEff
     return Soak(began, tuple(slices), calls, waited)
 
 
-def derating(soaked: Soak, effort: SoakEffort, *, canary: bool = False) -> SampleEstimate | None:
+def derating(soaked: Soak, first_seconds: float, last_seconds: float, *, canary: bool = False) -> SampleEstimate | None:
     """The relative loss of speed from the first part to the last, over their slices; None for a canary that did not run."""
-    first_end = soaked.began_ns + effort.first_seconds * 1e9
-    last_begin = soaked.ended_ns - effort.last_seconds * 1e9
+    first_end = soaked.began_ns + first_seconds * 1e9
+    last_begin = soaked.ended_ns - last_seconds * 1e9
     first = [part for part in soaked.slices if part.ended_ns <= first_end]
     # A slice of long calls may be longer than the whole first part.
     early = _rates(first or soaked.slices[:1], canary)

@@ -40,6 +40,8 @@ _TOLERANCE = 0.05
 _NO_BLOCKS = Message("operators.no-core-counts-recorded")
 Unit = Literal["cube", "vector"]
 Bound = Literal["compute", "memory", "neither"]
+# The number of cores of each unit of a device, without unknown ones.
+Cores = Mapping[Unit, int]
 
 # Values of the column Accelerator Core, by the unit that runs a kernel's blocks. AI_CPU, DSA_SQE (random numbers) and
 # collectives run on neither.
@@ -53,18 +55,6 @@ _UTILIZATION, _CYCLES = "cube_utilization(%)", "aic_total_cycles"
 
 # 20 and 40, 24 and 48 on the chips with a column cube_utilization in their tables (samples, 910B).
 _VECTOR_CORES_A_CUBE_CORE = 2
-
-
-@dataclass(frozen=True)
-class _Effort:
-    warm_up_seconds: float
-    products: int
-    seconds: float
-    longest_ns: int
-
-
-_QUICK = _Effort(warm_up_seconds=0.3, products=3, seconds=0.5, longest_ns=50_000_000)
-_FULL = _Effort(warm_up_seconds=2.0, products=8, seconds=2.0, longest_ns=500_000_000)
 
 
 class TilingStep:
@@ -111,7 +101,7 @@ def _judge_cores(outcome: StepOutcome, summary: DeviceSummary, settings: Mapping
     uses = core_uses(kernels, cores, attainable=limit("tiling.attained.warning", limits))[:_TOP_OPS]
     for use in uses:
         _judge_use(outcome, use)
-    if cores == Cores(None, None) and (kernels.numbers["blocks"] > 0).any():
+    if not cores and (kernels.numbers["blocks"] > 0).any():
         outcome.missing("tiling.occupancy", Message("operators.core-count-unknown"))
     elif all(use.occupancy is None for use in uses):
         reasons.append(_NO_BLOCKS)
@@ -122,7 +112,7 @@ def _judge_cores(outcome: StepOutcome, summary: DeviceSummary, settings: Mapping
         outcome.number("tiling.host_time", sum(call.total_ns for call in calls) / summary.spans / 1e9)
     rated = _number(settings, "aic_frequency_mhz")
     clock = rated * _MEGAHERTZ if rated else highest
-    cycles_per_second = cores.cube * clock if cores.cube and clock else None
+    cycles_per_second = cores["cube"] * clock if "cube" in cores and clock else None
     peaks = known_peaks(kernels, cycles_per_second, limits)
     _judge_products(outcome, summary.kernel_table, peaks, uses)
     _judge_pieces(outcome, summary.kernel_table)
@@ -183,9 +173,9 @@ def _judge_pieces(outcome: StepOutcome, table: KernelTable) -> None:
 
 def _try_sizes(outcome: StepOutcome, context: StepContext, shape: str) -> None:
     """Run the largest products of unaligned sizes again, unchanged and padded."""
-    effort = _QUICK if context.quick else _FULL
+    warm_up_seconds, most = (0.3, 3) if context.quick else (2.0, 8)
     inputs = context.workload.pool(shape)[0]
-    state = find_steady_state(context.workload.caller(shape), context.device, cap_seconds=effort.warm_up_seconds)
+    state = find_steady_state(context.workload.caller(shape), context.device, cap_seconds=warm_up_seconds)
     products = record_products(lambda: context.workload.invoke(inputs), root=context.root)
     context.device.synchronize()
     if not products:
@@ -196,8 +186,8 @@ def _try_sizes(outcome: StepOutcome, context: StepContext, shape: str) -> None:
     total = sum(product.flops * product.count for product in products)
     changed = sum(product.flops * product.count for product, _ in unfit)
     outcome.number("tiling.aligned_share", (total - changed) / total if total else 1.0)
-    for product, padding in unfit[: effort.products]:
-        _try_padding(outcome, context, product, padding, effort, call_ns=state.call_ns)
+    for product, padding in unfit[:most]:
+        _try_padding(outcome, context, product, padding, call_ns=state.call_ns)
     if not unfit:
         outcome.missing("tiling.padding_gain", Message("operators.already-aligned"))
 
@@ -207,13 +197,12 @@ def _try_padding(
     context: StepContext,
     product: ReplayedProduct,
     padding: Mapping[str, int],
-    effort: _Effort,
     *,
     call_ns: float,
 ) -> None:
     sizes = {"op": product.op, "sizes": product.shapes({}), "padded": product.shapes(padding)}
     of_product = outcome.under(**sizes)
-    padded = partial(_compare, context, product, padding, effort)
+    padded = partial(_compare, context, product, padding)
     versus = experiment(context, padded, failing="operators.padding-fails")
     if isinstance(versus, FailedExperiment):
         reason = Message("operators.no-memory-for-operands") if versus.out_of_memory else versus.reason
@@ -226,28 +215,18 @@ def _try_padding(
         of_product.above("tiling.padding_gain", versus.low, {**sizes, **numbers, "line": product.line})
 
 
-def _compare(context: StepContext, product: ReplayedProduct, padding: Mapping[str, int], effort: _Effort) -> Versus:
+def _compare(context: StepContext, product: ReplayedProduct, padding: Mapping[str, int]) -> Versus:
     """The speedup of the padded product. Raises ExperimentError if its result differs or it takes too long."""
+    seconds, longest_ns = (0.5, 50_000_000) if context.quick else (2.0, 500_000_000)
     with context.device.inference_mode():
         replay = ProductReplay(product, padding, context.device.handle())
         plain, padded = replay.outputs()
         if not agreement(plain, padded).within(_TOLERANCE):
             raise ExperimentError(Message("operators.padding-differs"))
         once_ns = timed_call(replay.plain, context.device)
-        if once_ns > effort.longest_ns:
+        if once_ns > longest_ns:
             raise ExperimentError(Message("operators.too-long", {"seconds": once_ns / 1e9}))
-        return compare(replay.plain, replay.padded, context.device, seconds=effort.seconds, seed=context.seed)
-
-
-@dataclass(frozen=True)
-class Cores:
-    """The number of cores of each unit of a device; None if unknown."""
-
-    cube: int | None
-    vector: int | None
-
-    def of(self, unit: Unit) -> int | None:
-        return self.cube if unit == "cube" else self.vector
+        return compare(replay.plain, replay.padded, context.device, seconds=seconds, seed=context.seed)
 
 
 @dataclass(frozen=True)
@@ -269,18 +248,17 @@ class CoreUse:
 
 
 def known_cores(settings: Mapping[str, str], kernels: Sequence[Kernel], frequency: float | None) -> Cores:
-    """The cores in a recording's settings or a device's properties, else those that its counters imply.
+    """The cores of each unit in a recording's settings or a device's properties, else those that its counters imply.
 
     The number of blocks of a kernel does not imply it: a kernel may use a single core. ``frequency`` is that of the cores
     in hertz, None if unknown.
     """
     cube, vector = _number(settings, "aic_cores", "cube cores"), _number(settings, "aiv_cores", "vector cores")
-    if cube is not None or vector is not None:
-        return Cores(cube, vector)
-    implied = _implied_cube_cores(kernels, frequency) if frequency else None
-    if implied is not None:
-        return Cores(implied, _VECTOR_CORES_A_CUBE_CORE * implied)
-    return Cores(None, None)
+    if cube is None and vector is None and frequency:
+        cube = _implied_cube_cores(kernels, frequency)
+        vector = None if cube is None else _VECTOR_CORES_A_CUBE_CORE * cube
+    cores: dict[Unit, int | None] = {"cube": cube, "vector": vector}
+    return {unit: count for unit, count in cores.items() if count is not None}
 
 
 def _implied_cube_cores(kernels: Sequence[Kernel], frequency: float) -> int | None:
@@ -313,7 +291,7 @@ def core_uses(kernels: Sequence[Kernel], cores: Cores, *, attainable: float) -> 
     for (op, unit), rows in by_type.items():
         sums = {name: times[:, rows].sum(axis=1).tolist() for name, times in pipes.items()}
         shares = {name: busy / time for name, (time, busy) in sums.items() if time}
-        uses.append(_use(op, unit, [alike[number] for number in rows], shares, cores.of(unit), total, attainable))
+        uses.append(_use(op, unit, [alike[number] for number in rows], shares, cores.get(unit), total, attainable))
     return sorted(uses, key=lambda use: (-use.time_share, use.op))
 
 
