@@ -24,11 +24,10 @@ class PerfgateError(Exception):
 
     def __init__(self, english: str = "", /, **values: object) -> None:
         super().__init__(english.format_map(values) if values else english)
-        self.shown = sentence(english, **{name: _shown(value) for name, value in values.items()})
-
-
-def _shown(value: object) -> object:
-    return value.shown if isinstance(value, PerfgateError) else shown(value)
+        places = {
+            name: value.shown if isinstance(value, PerfgateError) else shown(value) for name, value in values.items()
+        }
+        self.shown = sentence(english, **places)
 
 
 class UsageError(PerfgateError):

@@ -37,8 +37,8 @@ def harmless(text: str) -> str:
 
     The runner executes lines that begin with ``::`` after spaces, and ``##[`` anywhere (actions/runner, ActionCommand.cs).
     """
-    lines = [_harmless_line(line) for line in text.splitlines()]
-    return "\n".join(lines)
+    visible = "".join(one if one.isprintable() or one in "\t\n" else "\ufffd" for one in "\n".join(text.splitlines()))
+    return "\n".join(_no_command(line) for line in visible.split("\n"))
 
 
 def cleaned(text: str, *, whole: bool = False) -> str:
@@ -75,11 +75,6 @@ def copied_output() -> Iterator[bytearray]:
         sys.stdout.flush()
     finally:
         file.copy = None
-
-
-def _harmless_line(line: str) -> str:
-    visible = "".join(character if character.isprintable() or character == "\t" else "\ufffd" for character in line)
-    return _no_command(visible)
 
 
 def _no_command(line: str) -> str:

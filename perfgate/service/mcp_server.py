@@ -86,9 +86,12 @@ class McpPart:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
         server = mcp_server(self._sources.of(caller_of(request)))
-        manager = StreamableHTTPSessionManager(
-            server, json_response=True, stateless=True, security_settings=_own_pages_alone(request)
+        # The browsers of other sites are refused; the host itself was admitted before.
+        host = request.headers.get("Host", "")
+        own_pages = TransportSecuritySettings(
+            allowed_hosts=[host], allowed_origins=[f"http://{host}", f"https://{host}"]
         )
+        manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True, security_settings=own_pages)
         async with manager.run():
             await manager.handle_request(scope, receive, send)
 
@@ -102,12 +105,6 @@ def serve_stdio(sources: Sources) -> None:
             await server.run(read, write, server.create_initialization_options())
 
     anyio.run(answer)
-
-
-def _own_pages_alone(request: Request) -> TransportSecuritySettings:
-    """Refuses the browsers of other sites. The host itself was admitted before."""
-    host = request.headers.get("Host", "")
-    return TransportSecuritySettings(allowed_hosts=[host], allowed_origins=[f"http://{host}", f"https://{host}"])
 
 
 def _tool(question: Question[Any, Any]) -> Tool:

@@ -72,7 +72,8 @@ def _configured(directory: Path) -> tuple[DeviceKind, dict[str, float]]:
 def wrapped(line: str, width: int) -> str:
     """Wrap a line to a width in columns: between words, and anywhere between Chinese characters."""
     lines, row = [], ""
-    indent = " " * _indent(line)
+    label = _LABEL.match(line)
+    indent = " " * (4 if line.startswith("  ") else columns(label.group()) if label else 0)
     for piece in _pieces(line):
         if row.strip() and columns(row + piece.rstrip()) > width:
             lines.append(row.rstrip())
@@ -85,13 +86,6 @@ def wrapped(line: str, width: int) -> str:
 def columns(text: str) -> int:
     """The width of a text in terminal columns; a Chinese character takes two."""
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
-
-
-def _indent(line: str) -> int:
-    if line.startswith("  "):
-        return 4
-    label = _LABEL.match(line)
-    return columns(label.group()) if label else 0
 
 
 def _pieces(line: str) -> list[str]:

@@ -7,7 +7,6 @@ same (coordinated omission: perfgate/measuring/timing/open_loop.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -84,21 +83,17 @@ async def _closed_loop(
 ) -> list[Exchange]:
     exchanges: dict[int, Exchange] = {}
     waiting = iter(enumerate(requests))
-    clients = [
-        asyncio.create_task(_client(waiting, exchanges, send, clock)) for _ in range(min(concurrency, len(requests)))
-    ]
+
+    async def client() -> None:
+        for number, request in waiting:
+            exchanges[number] = await _exchange(request, send, clock)
+
+    clients = [asyncio.create_task(client()) for _ in range(min(concurrency, len(requests)))]
     try:
         await asyncio.gather(*clients)
     finally:
         await _end(clients)
     return [exchanges[number] for number in range(len(requests))]
-
-
-async def _client(
-    waiting: Iterator[tuple[int, PlannedRequest]], exchanges: dict[int, Exchange], send: Send, clock: Clock
-) -> None:
-    for number, request in waiting:
-        exchanges[number] = await _exchange(request, send, clock)
 
 
 async def _exchange(request: PlannedRequest, send: Send, clock: Clock) -> Exchange:

@@ -114,7 +114,13 @@ class ChecklistTurns:
         results = list[tuple[Findings, list[StepResult]]]()
         for side in self._in_order():
             self.begins(side.name)
-            with _folder_of_a_turn(side, recorded) as folder:
+            # A folder of its own, because steps look at the traces that earlier ones left in theirs.
+            place: AbstractContextManager[str | Path] = (
+                nullcontext(recorded[side.name])
+                if recorded
+                else tempfile.TemporaryDirectory(dir=side.folder, prefix=".again-")
+            )
+            with place as folder:
                 findings = run_checklist(
                     self.bench,
                     side.checkout,
@@ -220,13 +226,6 @@ class ChecklistTurns:
 
     def _in_order(self) -> Sequence[ChecklistSide]:
         return self.sides[::-1] if next(self._last_begins) else self.sides
-
-
-def _folder_of_a_turn(side: ChecklistSide, recorded: Recorded | None) -> AbstractContextManager[str | Path]:
-    """A folder of its own, because steps look at the traces that earlier ones left in theirs."""
-    if recorded:
-        return nullcontext(recorded[side.name])
-    return tempfile.TemporaryDirectory(dir=side.folder, prefix=".again-")
 
 
 def _that_fit(costs: Mapping[int, float], seconds: float) -> list[int]:

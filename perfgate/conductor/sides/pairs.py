@@ -224,8 +224,12 @@ class _PairRunner:
         try:
             first, second = self._replicates(plan)
         except WorkerError as error:
-            # Once a member was loaded, the other lacked memory beside it.
-            detail = self._both_at_once(error.detail) if self.warm.kept else error.detail
+            detail = error.detail
+            if self.warm.kept and detail.kind == "memory":
+                # One member was loaded, so the other lacked memory beside it.
+                device = self.bench.config.device
+                message = Message("worker.both-at-once", {"device": device, "error": detail.message})
+                detail = msgspec.structs.replace(detail, message=message)
             self.load_anew()
             self._fail(plan, detail)
             self.failures_in_a_row += 1
@@ -263,12 +267,6 @@ class _PairRunner:
     def _fail(self, plan: PairPlan, error: ErrorDetail) -> None:
         failed = FailedPair(pair=plan.pair, arm=plan.arm, workload=self.reference.name, error=error)
         self.measured.failed.append(failed)
-
-    def _both_at_once(self, error: ErrorDetail) -> ErrorDetail:
-        if error.kind != "memory":
-            return error
-        message = Message("worker.both-at-once", {"device": self.bench.config.device, "error": error.message})
-        return msgspec.structs.replace(error, message=message)
 
     def _replicates(self, plan: PairPlan) -> tuple[Replicate, Replicate]:
         checkouts = self.base, self.head if plan.arm == "ab" else self.base_again

@@ -90,24 +90,22 @@ class RanksSide:
         self._rendezvous = Rendezvous(self._place.environment.get("TMPDIR", "/tmp"))  # noqa: S108 - the default of TMPDIR
         self._ranks, self._steps_done = {}, 0
         self._is_counted = False
+        environment, folder = self._place.environment, self._rendezvous.folder
+        hccl: dict[str, str] = {}
+        if not self._place.alone:
+            hccl = {**port_settings(environment, self._group), **rank_table_of_group(environment, self._group, folder)}
         torchrun = f"python -m torch.distributed.run --nproc_per_node {settings.ranks} --master_addr 127.0.0.1"
         self._program = SideProgram(
             f"exec {torchrun} --master_port {free_port()} {settings.script}",
             folder=self._place.root,
             environment={
-                **self._place.environment,
+                **environment,
                 TURN_VARIABLE: self._rendezvous.address,
-                **self._hccl_settings(self._rendezvous.folder),
+                **hccl,
             },
             log=self._place.log,
             cpus=self._place.cpus,
         )
-
-    def _hccl_settings(self, folder: Path) -> dict[str, str]:
-        environment = self._place.environment
-        if self._place.alone:
-            return {}
-        return {**port_settings(environment, self._group), **rank_table_of_group(environment, self._group, folder)}
 
     def warm_up(self) -> None:
         self._wait_for_ranks()

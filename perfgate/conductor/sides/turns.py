@@ -164,14 +164,12 @@ class TurnTaker:
         for back in range(1, COUNTED_RUNS + 1):
             # A failed count is not repeated: such a run may take long.
             if all(all(of_side.values()) for of_side in counts.values()):
-                counts = {name: self._count_run(name) for name in self._in_order(self._starts_first)}
+                for name in self._in_order(self._starts_first):
+                    # One side alone, so that a file which appears in its checkout is known to be its own.
+                    self.begin([name])
+                    counts[name] = dict(self._side(name).count())
             for name, turns in zip(NAMES, (self.measured.base, self.measured.head)):
                 turns[-back] = msgspec.structs.replace(turns[-back], counters=counts[name])
-
-    def _count_run(self, name: SideName) -> dict[str, int]:
-        """Count a run of one side alone, so that a file which appears in its checkout is known to be its own."""
-        self.begin([name])
-        return dict(self._side(name).count())
 
     def _take_start(self) -> bool:
         """Start both sides and take the quads of this start. Return whether the job is decided."""

@@ -208,20 +208,17 @@ class Bench:
         )
 
     def _server(self, key: _ServerKey) -> ForkServer:
-        if server := self._servers.get(key):
-            if server.running:
-                return server
-            server.close()
-            return self._restart(key)
-        return self.start(key.python, second=key.second)
-
-    def _restart(self, key: _ServerKey) -> ForkServer:
-        """Start a server in the place of one that is gone. Raises WorkerError, so that earlier measurements are not lost."""
+        server = self._servers.get(key)
+        if server is None:
+            return self.start(key.python, second=key.second)
+        if server.running:
+            return server
+        server.close()
         try:
             return self.start(key.python, second=key.second)
         except WorkerError:
             raise
-        except MeasuringError as error:
+        except MeasuringError as error:  # a WorkerError ends the step, and earlier measurements are not lost
             raise WorkerError(ErrorDetail(kind="exit", message=reason_of(error)), alive=False) from error
 
     def _environment(self) -> dict[str, str]:

@@ -67,7 +67,7 @@ def sealed_code(python: Path | None, environment: Mapping[str, str], *, spare: P
     return [
         *folders,
         *(_files_in(folder, is_library) for folder in _resolved(libraries)),
-        *(_files_in(folder, _any) for folder in _resolved(programs)),
+        *(_files_in(folder, bool) for folder in _resolved(programs)),  # all: no name is empty
         _files_in(Path("/etc"), _LOADER.__contains__),
         *(_files_in(prefix, "pyvenv.cfg".__eq__) for prefix in prefixes),
     ]
@@ -96,10 +96,6 @@ def _code_in(folder: Path) -> SealedFolder:
 @cache
 def _files_in(folder: Path, wanted: Callable[[str], bool]) -> SealedFolder:
     return SealedFolder(str(folder), partial(stamps_in, folder, wanted), root=folder)
-
-
-def _any(_: str) -> bool:
-    return True
 
 
 def _listed(environment: Mapping[str, str], name: str) -> list[Path]:

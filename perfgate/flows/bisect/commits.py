@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -124,7 +124,10 @@ def states_between(
             good=good[:12],
             bad=bad[:12],
         )
-    commits = list(_commits(repository, good, bad))
+    commits, before = list[CommitChange](), good
+    for commit, author, subject in repository.commits_between(good, bad):
+        commits.append(CommitChange(commit=commit, before=before, subject=subject, author=author))
+        before = commit
     relevant = commits
     if not always:
         say(sentence("searching {count} commits", count=len(commits)))
@@ -139,13 +142,6 @@ def states_between(
             good=good[:12],
         )
     return CommitStates(config, good, relevant, irrelevant=len(commits) - len(relevant))
-
-
-def _commits(repository: Repository, good: str, bad: str) -> Iterator[CommitChange]:
-    before = good
-    for commit, author, subject in repository.commits_between(good, bad):
-        yield CommitChange(commit=commit, before=before, subject=subject, author=author)
-        before = commit
 
 
 def _is_relevant(repository: Repository, prefix: str, rules: Config, change: CommitChange) -> bool:

@@ -58,7 +58,10 @@ def run_from_profile(
         raise UsageError(
             "--workload {workload!r} must be letters, digits, '_', '-' or '.', a letter first", workload=workload
         )
-    _refuse_out_inside(profile, out)
+    if profile.is_dir() and profile.resolve() in (out.resolve(), *out.resolve().parents):
+        raise UsageError(
+            "--out {out} lies inside the recording {profile}; choose a folder outside it", out=out, profile=profile
+        )
     session = start_session(FROM_PROFILE, 0, ci_context(os.environ))
     config = _config(directory)
     say(sentence("reading {name}", name=profile.name))
@@ -76,6 +79,10 @@ def run_from_profile(
         recording, summaries, workload, config.limit_values, config.expect.kernels, config.graph.spans
     )
     checklist = recorded_checklist(context)
+    steps = _without_kernels(checklist.steps, incomplete)
+    if contradicted:
+        reason = together(contradicted)
+        steps = [_without_values(step, reason) if step.number in _OF_TIMES else step for step in steps]
     advised = advise_profile(profile, workload, say)
     run = RunDocument(
         perfgate_version=__version__,
@@ -92,7 +99,7 @@ def run_from_profile(
                 shapes=[summary.shape for summary in summaries],
             )
         ],
-        steps=_without_times(_without_kernels(checklist.steps, incomplete), contradicted),
+        steps=steps,
         counters=[] if incomplete else checklist.counters,
         operators=[] if contradicted else checklist.operators,
         kernel_times=[] if incomplete else checklist.kernel_times,
@@ -102,14 +109,6 @@ def run_from_profile(
     )
     write_document(out / "run.json", run)
     return run
-
-
-def _refuse_out_inside(profile: Path, out: Path) -> None:
-    """Raise UsageError if the output would become part of the recording."""
-    if profile.is_dir() and profile.resolve() in (out.resolve(), *out.resolve().parents):
-        raise UsageError(
-            "--out {out} lies inside the recording {profile}; choose a folder outside it", out=out, profile=profile
-        )
 
 
 def _config(directory: Path) -> Config:
@@ -168,13 +167,6 @@ def _without_kernels(steps: Sequence[StepResult], incomplete: Sequence[Message])
         )
         for step in steps
     ]
-
-
-def _without_times(steps: Sequence[StepResult], contradicted: Sequence[Message]) -> list[StepResult]:
-    if not contradicted:
-        return list(steps)
-    reason = together(contradicted)
-    return [_without_values(step, reason) if step.number in _OF_TIMES else step for step in steps]
 
 
 def _without_values(step: StepResult, reason: Message) -> StepResult:

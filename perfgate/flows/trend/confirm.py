@@ -14,7 +14,7 @@ import msgspec
 
 from perfgate.catalogue.lookup import metric
 from perfgate.config import Config
-from perfgate.document.decision import RULE_METHODS, Comparison, DecisionDocument
+from perfgate.document.decision import RULE_METHODS, DecisionDocument
 from perfgate.document.files import read_run
 from perfgate.document.history import Confirmation, moment
 from perfgate.document.strict_json import parse_json
@@ -195,7 +195,12 @@ def confirmation_of(
     decision: DecisionDocument, good: str, bad: str, series: TrendSeries, fingerprint: str
 ) -> Confirmation | None:
     """The confirmation of a series by a decision over two commits; None if the decision has no comparison for it."""
-    compared = _compared(decision, series)
+    by_metric = {
+        comparison.metric: comparison
+        for comparison in decision.comparisons
+        if comparison.place == series.place and comparison.method not in RULE_METHODS
+    }
+    compared = by_metric.get(series.metric) or by_metric.get(metric(series.metric).follows)
     if compared is None:
         return None
     interval = compared.interval
@@ -215,15 +220,6 @@ def confirmation_of(
         fingerprint=fingerprint,
         confirmed_at=now(),
     )
-
-
-def _compared(decision: DecisionDocument, series: TrendSeries) -> Comparison | None:
-    by_metric = {
-        comparison.metric: comparison
-        for comparison in decision.comparisons
-        if comparison.place == series.place and comparison.method not in RULE_METHODS
-    }
-    return by_metric.get(series.metric) or by_metric.get(metric(series.metric).follows)
 
 
 def _is_plausible(confirmation: Confirmation) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from perfgate.measuring.checklist.step import StepContext
-from perfgate.measuring.devices.batches import tensors
+from perfgate.measuring.devices.batches import bytes_of, tensors
 from perfgate.trace.model.recording import Kernel
 
 # The property that a copy changes: the order in memory, the device, the dtype, or none.
@@ -137,7 +137,8 @@ def _audited(
     inputs = list(tensors((args, keywords)))
     copies = tuple(_copy(target, source) for target, source in copied(name, args, result))
     product = _product(func, args, keywords, result, inputs)
-    written = 0 if view else sum(map(_bytes, tensors(result))) or sum(copy.size for copy in copies)
+    results = [] if view else [tensor for tensor in tensors(result) if not tensor.is_nested]
+    written = bytes_of(results) or (0 if view else sum(copy.size for copy in copies))
     return AuditedOp(
         name=name,
         line=line,
@@ -207,7 +208,3 @@ def _product(
     # A product in lower precision may still add a bias in full.
     low = [tensor for tensor in inputs if tensor.dtype in LOW_PRECISION]
     return AuditedProduct(flops, _dtype(low[0] if low else floating[0]), bool(low))
-
-
-def _bytes(tensor: Any) -> int:
-    return 0 if tensor.is_nested else int(tensor.numel() * tensor.element_size())

@@ -168,7 +168,11 @@ def find_trend(
         versions_needed=VERSIONS_NEEDED,
         looked_at=len(looked_at),
         values=sum(len(entry.points) for entry in looked_at),
-        new_values=sum(_is_fresh(point, before, newest) for entry in looked_at for point in entry.points),
+        new_values=sum(
+            moment(point.started_at) > moment(before.newest) if before else is_recent(point.started_at, newest)
+            for entry in looked_at
+            for point in entry.points
+        ),
         since=before.newest if before else None,
         series=series,
         causes=found,
@@ -336,10 +340,6 @@ def _newest(runs: Sequence[StoredRun]) -> str:
 
 def _is_measurable(value: float) -> bool:
     return value == 0 or _SMALLEST <= abs(value) <= _LARGEST
-
-
-def _is_fresh(point: TrendPoint, before: TrendState | None, newest: str) -> bool:
-    return moment(point.started_at) > moment(before.newest) if before else is_recent(point.started_at, newest)
 
 
 def _with_intervals(series: TrendSeries, documents: Mapping[str, RunDocument]) -> TrendSeries:

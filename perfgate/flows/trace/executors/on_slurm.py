@@ -65,11 +65,11 @@ class SlurmJobExecutor(AbstractContextManager["SlurmJobExecutor"]):
         while self._waiting or self._running:
             self._submit_waiting()
             # Asked before the results are looked for: a job that ended in between has one.
-            queued = self._queued()
+            queued, now = self._queued(), time.monotonic()
             for job in list(self._running):
                 if job.paths.result_pickle.exists():
                     yield Outcome(self._running.pop(job), self._result(job))
-                elif job.job_id not in queued and self._is_overdue(job):
+                elif job.job_id not in queued and now - self._ended_at.setdefault(job, now) > _SECONDS_OF_GRACE:
                     yield Outcome(self._running.pop(job), None, deaths=1)
             if self._running:
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
@@ -112,10 +112,6 @@ class SlurmJobExecutor(AbstractContextManager["SlurmJobExecutor"]):
             raise ClusterRefusedError(
                 "squeue does not answer: {error}", error=getattr(error, "stderr", "") or error
             ) from error
-
-    def _is_overdue(self, job: Any) -> bool:
-        now = time.monotonic()
-        return now - self._ended_at.setdefault(job, now) > _SECONDS_OF_GRACE
 
     def _result(self, job: Any) -> bytes:
         try:

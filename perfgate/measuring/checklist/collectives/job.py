@@ -97,15 +97,12 @@ def run_job(plan: Plan, *, ranks: int, folder: Path, limit_seconds: float) -> li
         code, output = _run(command, environment(os.environ), limit_seconds, folder=work)
         if code != 0:
             printed = output.decode(errors="replace")[-_TAIL:].strip()
-            why = _failure(work, ranks) or printed or "it printed nothing"
+            # The first rank that failed: the others were killed or waited for it in vain.
+            failures = [file for rank in range(ranks) if (file := failure_file(work, rank)).exists()]
+            first = min(failures, key=lambda file: file.stat().st_mtime_ns, default=None)
+            why = (first.read_text()[:_TAIL] if first else printed) or "it printed nothing"
             raise MeasuringError(f"a job of {ranks} ranks over {plan.backend} {_end_of(code)}: {why}")
         return [msgspec.json.decode(report_file(work, rank).read_bytes(), type=RankReport) for rank in range(ranks)]
-
-
-def _failure(folder: Path, ranks: int) -> str | None:
-    """The report of the first rank that failed; the others were killed or waited for it in vain."""
-    files = [path for rank in range(ranks) if (path := failure_file(folder, rank)).exists()]
-    return min(files, key=lambda path: path.stat().st_mtime_ns).read_text()[:_TAIL] if files else None
 
 
 def environment(inherited: Mapping[str, str]) -> dict[str, str]:

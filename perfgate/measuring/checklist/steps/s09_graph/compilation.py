@@ -21,6 +21,7 @@ from perfgate.document.message import Message
 from perfgate.measuring.checklist.agreement import Agreement, agreement
 from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, TimeUpError, experiment
 from perfgate.measuring.checklist.limits import limit
+from perfgate.measuring.checklist.mistakes import one_line
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.counting.compiled import has_compiled
 from perfgate.measuring.devices.batches import tensors
@@ -91,7 +92,7 @@ def missing_compiler(kind: str) -> Message | None:
             # torch_npu includes torchair but not its dependency protobuf.
             importlib.import_module("torch_npu.dynamo.torchair")
         except ImportError as error:
-            return Message("graph.no-torchair", {"error": _first_line(error)})
+            return Message("graph.no-torchair", {"error": one_line(error)})
     if kind == "cuda" and importlib.util.find_spec("triton") is None:
         return Message("graph.no-triton")
     compiler = os.environ.get("CXX", "g++")
@@ -295,12 +296,6 @@ def _modules(built: Any) -> list[Any]:
 def _exists(config: Any, name: str) -> bool:
     holder, _, last = name.rpartition(".")
     return hasattr(getattr(config, holder) if holder else config, last)
-
-
-def _first_line(error: Exception) -> str:
-    """Type and first line of an error."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 @contextmanager
