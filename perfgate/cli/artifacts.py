@@ -62,7 +62,7 @@ def sending(progress: TerminalProgress) -> Callable[[str, int, int], None]:
 
 
 def say_kept(done: KeptArtifacts) -> None:
-    """The lines about a folder whose artifacts were kept."""
+    """The lines about a folder with kept artifacts."""
     for why in done.left_out:
         click.echo(cleaned(sentence("not kept: {why}", why=why), whole=True), err=True)
     click.echo(

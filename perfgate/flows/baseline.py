@@ -129,7 +129,7 @@ def keep(
 def _with_artifacts(
     recorded: RecordedRun, config: Config, environ: Mapping[str, str], sources: Iterable[Path | bytes]
 ) -> RecordedRun:
-    """The record of a stored run with what became of its artifacts, whose loss does not undo the storing."""
+    """The record of a stored run with its artifacts, or the error that lost them; the run stays stored."""
     artifacts = set_of_run(recorded.run, recorded.id, now())
     store = open_artifacts(config, environ)
     if store is None or not artifacts.files:

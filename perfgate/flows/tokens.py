@@ -1,4 +1,4 @@
-"""``perfgate token`` and ``perfgate baseline log``: who may use a service over the store, and who changed it."""
+"""``perfgate token`` and ``perfgate baseline log``: the tokens of a service over the store, and the log of its changes."""
 
 from __future__ import annotations
 

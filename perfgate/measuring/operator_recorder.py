@@ -83,7 +83,7 @@ class OperatorRecorder:
 
 
 def started_profiler(*, with_stack: bool = False, record_shapes: bool = False, all_threads: bool = False) -> Any:
-    """A profiler of torch whose context has begun; None where there is no torch, or the program profiles itself.
+    """A profiler of torch in its context; None where there is no torch, or the program profiles itself.
 
     It looks at the host, and at CUDA devices: torch.profiler sees no kernels of an NPU, and by itself would ask for them.
     """
@@ -109,7 +109,7 @@ def started_profiler(*, with_stack: bool = False, record_shapes: bool = False, a
 
 
 def _note_rank(torch: Any) -> None:
-    """Write into the recording whose it is, as torch.profiler.profile does."""
+    """Write the rank and its process group into the recording, as torch.profiler.profile does."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return

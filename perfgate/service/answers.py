@@ -37,7 +37,7 @@ def as_json(value: object, status: int = HTTPStatus.OK) -> Response:
 
 
 def as_document(run: RunDocument) -> Response:
-    """The bytes as they were recorded, whose SHA-256 is the id."""
+    """The bytes as they were recorded; their SHA-256 is the id."""
     return Response(msgspec.json.encode(run, order="deterministic"), media_type="application/json")
 
 
@@ -58,7 +58,7 @@ def json_answer(*kinds: Any, status: HTTPStatus = HTTPStatus.OK) -> Answers:
 def described(
     schema: dict[str, Any], *, media_type: str = "application/json", status: HTTPStatus = HTTPStatus.OK
 ) -> Answers:
-    """The responses of an operation whose success has this schema."""
+    """The responses of an operation with this schema of success."""
     return {
         int(status): {"description": status.phrase, "content": {media_type: {"schema": schema}}},
         **_refusals(_REFUSALS),
@@ -76,7 +76,7 @@ def written(*answers: Answers) -> Answers:
 
 
 class DescribedApp(FastAPI):
-    """A FastAPI application whose responses are records of ours, with schemas made by msgspec as for all our documents."""
+    """A FastAPI application; its responses are records of ours, with schemas made by msgspec as for all our documents."""
 
     def __init__(self, *, records: Iterable[type], description: str, **options: Any) -> None:
         # The usual pages of documentation load their scripts from another server.

@@ -26,7 +26,7 @@ SetId = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The id of th
 FilePath = Annotated[str, Path(description="The path of a file, as the record of the set lists it.")]
 
 # A page comes from a runner, and its reader's cookie opens everything that the reader may see. A report needs no script; the
-# script of a flame graph runs as a page of nobody, which may send nothing.
+# script of a flame graph runs in an opaque origin, which may send nothing.
 _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
@@ -93,7 +93,7 @@ class ArtifactFiles:
         return StreamingResponse(chain([next(chunks, b"")], chunks), status, headers)
 
     def _found(self, request: Request, key: str, set_id: str) -> ArtifactSet:
-        """The set, if there is one and the caller may read its project; which of the two failed is nobody's business."""
+        """The set, if there is one and the caller may read its project; the answer does not reveal which of the two failed."""
         found = self._store.at(key, set_id)
         if found is None or caller_of(request).project not in (None, found.project):
             raise _nothing()

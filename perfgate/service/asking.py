@@ -11,7 +11,7 @@ from perfgate.service.served_store import ServedStore
 
 
 class ServedSources:
-    """The sources of one service, whose store or recordings may be None."""
+    """The sources of one service; its store or recordings may be None."""
 
     def __init__(self, root: Path, served: ServedStore | None, library: Library | None) -> None:
         self._root, self._served, self._library = root, served, library

@@ -86,7 +86,7 @@ class Metrics:
         return Response(openmetrics_of_runs(self._documents_of(latest), families), media_type=MEDIA_TYPE)
 
     def _gates(self, projects: Iterable[str]) -> dict[tuple[str, ...], float]:
-        """The number of each verdict; a project whose verdicts are not kept has none."""
+        """The number of each verdict; a project without kept verdicts has none."""
         kept = {project: Counter(gate.verdict for gate in self._served.store().gates(project)) for project in projects}
         return {
             (project, verdict): float(counts[verdict])

@@ -129,7 +129,7 @@ class ProjectSites:
     def _pages(self, project: str) -> SitePages:
         """The pages of a project as it is now, or was a moment ago. Raises UsageError if it has no run of main."""
         revision = self._served.store().revision(project)
-        if not revision:  # names that nobody stored under are not kept
+        if not revision:  # names without a stored run are not kept
             return self._read(project, ChangesRemembered())
         with self._lock:
             site = self._sites.pop(project, None) or KeptSite(partial(self._read, project, ChangesRemembered()))
@@ -149,7 +149,7 @@ class ProjectSites:
             found = read_kept(run_id)
             return msgspec.structs.replace(found, why="the artifact store cannot be read now") if found.why else found
 
-        # A store without tokens has nobody who may write to it through the service.
+        # A store without tokens cannot be written to through the service.
         links = SiteLinks(forms=True, triage=store.ledger() is not None)
         return SitePages(content, lambda run_id: self._served.store().show(run_id), self._language, links, kept)
 

@@ -300,7 +300,7 @@ class StoreApi:
 
 
 def _parsed(data: bytes, project: str) -> RunDocument:
-    """The run in an upload. Raises DocumentError for another project's, and for bytes whose hash is not the run's id."""
+    """The run in an upload. Raises DocumentError for another project's, and for bytes with another hash than the run's id."""
     canonical = parse_canonical_run(data, name="the document")
     run = canonical or parse_run(data, name="the document")
     if run.project != project:

@@ -298,7 +298,7 @@ def _places(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> li
 
 
 def _many_recordings(command: _Command) -> _Command:
-    """Add the folders of recordings, and whose processes read them."""
+    """Add the folders of recordings, and the processes that read them."""
     places = click.argument("places", metavar="PATH...", nargs=-1, required=True, callback=_places)
     workers = click.option(
         "--workers",

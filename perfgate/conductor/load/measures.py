@@ -23,7 +23,7 @@ class Measures:
 
     - ``failed``: ids of the requests with an error. ``silent``: ids of those that ended well without any text. No array has
       either.
-    - ``uncounted``: ids of the others whose tokens the server did not count.
+    - ``uncounted``: ids of the others, without a token count from the server.
     - ``time_to_first_token``: first - at, from the intended start; in a closed loop that is when the request was sent.
     - ``time_per_output_token``: (last - first) / (output_tokens - 1); of requests of two counted tokens or more.
     - ``inter_token``: seconds between chunks with text, all requests one after the other. Several tokens may share a chunk and

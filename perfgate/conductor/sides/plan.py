@@ -123,7 +123,7 @@ class QuadPlanner:
         self._spreads: list[float] = []
 
     def quads_of(self, call_seconds: float) -> int:
-        """The quads of a pair whose calls of all shapes take so long on the faster side."""
+        """The quads of a pair, by the seconds that calls of all shapes take on the faster side."""
         return SLOW_QUADS if self._gate.quads is None and call_seconds >= SLOW_CALL_SECONDS else self.quads
 
     def add_pair(self, first: Replicate, second: Replicate, *, fixed_seconds: float, quad_seconds: float) -> None:

@@ -130,7 +130,7 @@ def _main(sources: Sources, project: str) -> MainHistory:
 
 
 def _one(runs: Sequence[StoredRun], digits: str) -> StoredRun:
-    """The run whose id begins with these digits. Raises UnknownRunError for none, and for several."""
+    """The run with an id that begins with these digits. Raises UnknownRunError for none, and for several."""
     found = [run for run in runs if run.id.startswith(digits.lower())]
     if len(found) != 1:
         raise UnknownRunError(

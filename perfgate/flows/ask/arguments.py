@@ -1,4 +1,4 @@
-"""The arguments of the questions, whose JSON schema describes them to every kind of asker."""
+"""The arguments of the questions; their JSON schema describes them to every kind of asker."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def _has_own_environment(config: Config, of_base: Config | None, base: Path, hea
 
 
 def _refuse_broken(counted: RunDocument) -> None:
-    """Raise ImpossibleStateError for a workload whose own code fails to load: a gate would find the same."""
+    """Raise ImpossibleStateError for a workload with code that fails to load: a gate would find the same."""
     for workload in counted.workloads:
         if workload.error and workload.error.kind == "exception":
             raise ImpossibleStateError(english(as_message(workload.error.message)))

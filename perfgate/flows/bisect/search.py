@@ -130,7 +130,7 @@ class Search:
         return trial.answer
 
     def gate(self, sides: TrialSides, trial: BisectionTrial, folder: str) -> BisectionTrial:
-        """Answer a trial by a whole gate, whose comment is shown."""
+        """Answer a trial by a whole gate; its comment is shown."""
         budgets = _BUDGET_OF_A_TIME if self.signal.time else 1.0
         return self._gate(replace(self.options, budgets=budgets), sides, trial, folder)
 

@@ -1,4 +1,4 @@
-"""Keep the traces, flame graph and report page of a judged check in the artifact store, whose addresses the comment links."""
+"""Keep the traces, flame graph and report page of a judged check in the artifact store; the comment links their addresses."""
 
 from __future__ import annotations
 

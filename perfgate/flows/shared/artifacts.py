@@ -44,7 +44,7 @@ def open_artifacts(config: Config, environ: Mapping[str, str]) -> ArtifactStore 
 
 
 def open_artifacts_at(location: str, environ: Mapping[str, str], address: str) -> ArtifactStore:
-    """The artifact store at a location, whose files have their addresses below ``address``."""
+    """The artifact store at a location; its files have their addresses below ``address``."""
     return ArtifactStore(ObjectPlace(location, environ), address)
 
 

@@ -37,7 +37,7 @@ class Progress(Protocol):
 
 
 class Quiet:
-    """Shows nothing: who waits sees the result alone."""
+    """Shows nothing but the result."""
 
     def status(self, text: str) -> None:
         pass

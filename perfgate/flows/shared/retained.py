@@ -1,4 +1,4 @@
-"""The runs of main whose artifacts are needed longer than others."""
+"""The runs of main with artifacts that are needed longer than others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfgate.judging.trend.find import with_changes
 
 # A comparison with main needs no more than the newest runs of its level; as many give a prediction interval.
 LEVEL_RUNS = 3
-# The states of triage in which somebody still has to look at a regression.
+# The states of triage in which a regression is still open.
 _OPEN_STATES = ("new", "acknowledged")
 
 

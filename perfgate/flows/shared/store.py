@@ -55,7 +55,7 @@ def open_store_at(location: str, root: Path, environ: Mapping[str, str], *, is_s
 
 
 def config_of_project(project: str, root: Path) -> Config:
-    """The settings of a stored project, whose perfgate.toml is not here: the defaults. ``root`` may hold its clone."""
+    """The settings of a stored project without a perfgate.toml here: the defaults. ``root`` may hold its clone."""
     return msgspec.structs.replace(parse_config("", root / CONFIG_NAME, needs_workload=False), project=project)
 
 

@@ -78,7 +78,7 @@ def _page(pages: SitePages, address: str, progress: Progress) -> str:
 
 
 def _pages_before(out: Path) -> list[str]:
-    """The pages of the site that lies in the folder. Raises UsageError if its first page is somebody else's."""
+    """The pages of the site that lies in the folder. Raises UsageError if its first page is not perfgate's."""
     path = out / _LIST_FILE
     if not path.exists():
         if (out / OVERVIEW).exists():

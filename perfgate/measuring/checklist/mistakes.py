@@ -31,7 +31,7 @@ _CALLS = {BoundWorkload.__init__.__code__: "build(device)", BoundWorkload.prepro
 
 
 class ProjectCode(NamedTuple):
-    """The project whose code runs: the checkout and, if known, its folders on Python's path and the kind of device."""
+    """The project that is measured: the checkout and, if known, its folders on Python's path and the kind of device."""
 
     root: Path
     python_path: list[str] | None = None

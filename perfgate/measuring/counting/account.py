@@ -49,7 +49,7 @@ def account_for(
     root: Path,
     roof: Roof | None = None,
 ) -> CallAccount:
-    """Of the faster half of the traced calls, whose operators were dispatched in ``order``; ``roof`` is the device's."""
+    """Of the faster half of the traced calls, with operators dispatched in ``order``; ``roof`` is the device's."""
     calls, (chosen, _) = trace.spans(), trace.by_length()
     stacks = stacks_of(trace.events)
     lines = CallLines(stacks, calls, order, root)

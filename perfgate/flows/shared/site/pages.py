@@ -120,11 +120,11 @@ class SitePages:
         return pages
 
     def unreadable(self, address: str, reason: str) -> str:
-        """The page in the place of one whose run cannot be read."""
+        """The page for a run that cannot be read."""
         return render_unreadable(address, reason, self._content, self._links, self._language)
 
     def _find(self, digits: str | None) -> StoredRun | None:
-        """The run whose id begins with these digits, None if there is none or more than one."""
+        """The run with an id that begins with these digits, None if there is none or more than one."""
         found = [run for run in self._content.runs if digits and run.id.startswith(digits)]
         return found[0] if len(found) == 1 else None
 

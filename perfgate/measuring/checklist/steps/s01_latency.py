@@ -34,7 +34,7 @@ _STEADINESS = ("latency.drift", "latency.steady_share")
 _COLD_START = ("start.import", "start.load", "start.first_call", "start.total")
 _COLD_STARTS = 3
 _OPEN_LOOP_QUANTILES = ("latency.p50", "latency.p99")
-# The fewest windows whose order statistics bound the median with 95 % confidence.
+# The fewest windows that bound the median with 95 % confidence by order statistics.
 _WINDOWS = 6
 # Fewer calls are not traffic.
 _FEWEST_ARRIVALS = 10

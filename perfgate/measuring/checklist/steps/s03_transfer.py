@@ -37,7 +37,7 @@ from perfgate.trace.model.readings import DIRECTIONS, link_traffic
 
 _CALLS_PER_ROUND = 5
 _MARKED_CALLS = 20
-# The fewest rounds whose order statistics bound the median with 95 % confidence.
+# The fewest rounds that bound the median with 95 % confidence by order statistics.
 _FEWEST_ROUNDS = 6
 _ON_DEVICE = "device"
 _PLAIN = "pageable"

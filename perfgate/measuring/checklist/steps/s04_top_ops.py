@@ -36,7 +36,7 @@ from perfgate.trace.model.arithmetic import IntColumn, rows_by, self_times
 from perfgate.trace.model.events import KIND_CODES, EventKind, EventTable
 from perfgate.trace.model.spans import KERNEL_METRICS, work_by_span
 
-# The classes of operators whose share of the busy time has a limit.
+# The classes of operators with a limit of their share of the busy time.
 _JUDGED_CLASSES: tuple[OpClass, ...] = ("conv_matmul", "copy", "reshape", "softmax")
 _TOP_OPS = 10
 # Rows kept per shape; ops.coverage is their share of the time.
