@@ -18,9 +18,9 @@ from perfgate.conductor.workers.seals import Seals
 from perfgate.conductor.workers.virtualenv import SetupPlan, read_requirements
 from perfgate.config import MeasureSettings, load_config
 from perfgate.document.files import write_text_atomically
+from perfgate.document.run import Side
 from perfgate.errors import UsageError
-from perfgate.flows.check.environments import REUSED, SideCode, choose_environments
-from perfgate.flows.shared.options import NONE_GIVEN
+from perfgate.flows.check.environments import REUSED, choose_environments
 from perfgate.flows.shared.session import job_notes, log_artifacts, prepare_out, remove_results
 from perfgate.judging.report.text.messages import word
 from tests.attacks.measuring import project_for_all, run_job
@@ -335,12 +335,10 @@ def test_bench__both_sides__each_finds_what_it_compiled_and_not_what_the_other_d
 def test_choose_environments__planted_by_an_earlier_job__used_and_in_ci_said(
     tmp_path: Path, environ: dict[str, str], notes: tuple[str, ...]
 ) -> None:
-    sides = []
-    for side in ("base", "head"):
-        root = tmp_path / side
+    roots: dict[Side, Path] = {"base": tmp_path / "base", "head": tmp_path / "head"}
+    for side, root in roots.items():
         root.mkdir()
         (root / "requirements.txt").write_text(side)
-        sides.append(SideCode(root, "exit 3"))
         needs = read_requirements(root, ["requirements.txt"])
         plan = SetupPlan(side=side, command="exit 3", checkout=root, requirements=needs, inherit=True, timeout=60.0)
         planted = tmp_path / "cache" / "environments" / plan.key
@@ -351,8 +349,9 @@ def test_choose_environments__planted_by_an_earlier_job__used_and_in_ci_said(
         (planted / "perfgate-complete").touch()
     around = {"PATH": os.environ["PATH"], "PERFGATE_CACHE": str(tmp_path / "cache"), **environ}
     found = choose_environments(
-        *sides,
-        NONE_GIVEN,
+        roots,
+        {"base": "exit 3", "head": "exit 3"},
+        {"base": None, "head": None},
         MeasureSettings(),
         seals=Seals(),
         code_of=lambda _: [],

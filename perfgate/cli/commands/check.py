@@ -72,8 +72,6 @@ def COMMAND(
     out: Path,
     append: bool,
     append_from: Path | None,
-    base_python: Path | None,
-    head_python: Path | None,
     allow_token: bool,
     as_json: bool,
     language: str | None,
@@ -90,7 +88,7 @@ def COMMAND(
     from perfgate.cli.streams import people_on_stderr, print_json
     from perfgate.config import report_language
     from perfgate.flows.check.job import check_change
-    from perfgate.flows.shared.options import CheckOptions, GivenInterpreters
+    from perfgate.flows.shared.options import CheckOptions
     from perfgate.flows.shared.results import folder_to_name
     from perfgate.judging.gate.verdict import exit_code
     from perfgate.judging.report.render.terminal import render_terminal
@@ -101,7 +99,6 @@ def COMMAND(
         out=out,
         append=append,
         append_from=append_from,
-        interpreters=GivenInterpreters(base_python, head_python),
         language=spoken,
     )
     with people_on_stderr(as_json):

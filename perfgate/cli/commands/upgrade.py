@@ -95,7 +95,7 @@ def COMMAND(
     from perfgate.flows.bisect.job import bisect_stack
     from perfgate.flows.bisect.request import parse_bisect
     from perfgate.flows.check.job import check_change
-    from perfgate.flows.shared.options import CheckOptions, GivenInterpreters
+    from perfgate.flows.shared.options import CheckOptions
     from perfgate.judging.gate.verdict import exit_code
     from perfgate.judging.report.render.bisection import bisection_code, render_bisection
     from perfgate.judging.report.render.terminal import render_terminal
@@ -104,7 +104,8 @@ def COMMAND(
     request = options.record(
         CheckOptions,
         out=out,
-        interpreters=GivenInterpreters(base_python, new_python),
+        base_python=base_python,
+        head_python=new_python,
         comparing="stack",
         language=spoken,
     )

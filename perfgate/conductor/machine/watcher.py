@@ -10,7 +10,6 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -18,6 +17,7 @@ from perfgate.conductor.workers.environment import device_kind
 from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.document.telemetry import TelemetryReading
 from perfgate.sampling import Sampler, sampling
+from perfgate.trace.model.arithmetic import TimeSpan
 
 replace = msgspec.structs.replace
 
@@ -27,17 +27,6 @@ UNWATCHED_KINDS = frozenset({"cpu"})
 PATIENCE_SECONDS = 60.0
 # linux/proc_ns.h, PROC_PID_INIT_INO: the number of the namespace that no container is in.
 _FIRST_PID_NAMESPACE = 0xEFFFFFFC
-
-
-class _Span(NamedTuple):
-    began_ns: int
-    ended_ns: int
-
-    def overlaps(self, reading: TelemetryReading) -> bool:
-        return reading.began_ns < self.ended_ns and reading.ended_ns > self.began_ns
-
-    def holds(self, reading: TelemetryReading) -> bool:
-        return self.began_ns <= reading.began_ns and reading.ended_ns <= self.ended_ns
 
 
 class Watcher:
@@ -107,8 +96,8 @@ def _watched(replicate: Replicate, readings: Sequence[TelemetryReading]) -> Repl
     spans = [span for _, columns in replicate.lanes for span in _spans(columns)]
     if not spans:
         return replicate
-    whole = _Span(min(span.began_ns for span in spans), max(span.ended_ns for span in spans))
-    beside = [reading for reading in readings if whole.overlaps(reading)]
+    whole = TimeSpan(min(span.start for span in spans), max(span.end for span in spans))
+    beside = _overlapping(whole, readings)
 
     shapes, preprocess = (
         {shape: _with_condition(columns, whole, readings) for shape, columns in lane.items()}
@@ -117,15 +106,19 @@ def _watched(replicate: Replicate, readings: Sequence[TelemetryReading]) -> Repl
     return replace(replicate, readings=beside, shapes=shapes, preprocess=preprocess)
 
 
-def _spans(columns: BlockColumns) -> list[_Span]:
-    return [_Span(began, began + duration) for began, duration in zip(columns.asked_ns, columns.seen_ns)]
+def _spans(columns: BlockColumns) -> list[TimeSpan]:
+    return [TimeSpan(began, began + duration) for began, duration in zip(columns.asked_ns, columns.seen_ns)]
 
 
-def _with_condition(columns: BlockColumns, whole: _Span, readings: Sequence[TelemetryReading]) -> BlockColumns:
+def _overlapping(span: TimeSpan, readings: Sequence[TelemetryReading]) -> list[TelemetryReading]:
+    return [reading for reading in readings if reading.began_ns < span.end and reading.ended_ns > span.start]
+
+
+def _with_condition(columns: BlockColumns, whole: TimeSpan, readings: Sequence[TelemetryReading]) -> BlockColumns:
     spans = _spans(columns)
     of_throttling = [reading for reading in readings if reading.telemetry.throttled is not None]
     of_processes = [reading for reading in readings if reading.telemetry.foreign_processes is not None]
-    of_clocks = [reading for reading in readings if whole.holds(reading)]
+    of_clocks = [one for one in readings if whole.start <= one.began_ns and one.ended_ns <= whole.end]
     return replace(
         columns,
         throttled=[_throttled(span, of_throttling) for span in spans],
@@ -134,16 +127,16 @@ def _with_condition(columns: BlockColumns, whole: _Span, readings: Sequence[Tele
     )
 
 
-def _throttled(span: _Span, readings: Sequence[TelemetryReading]) -> bool | None:
+def _throttled(span: TimeSpan, readings: Sequence[TelemetryReading]) -> bool | None:
     """The verdict of overlapping readings; for a block without any, that of the two around it if they agree."""
-    beside = [reading.telemetry.throttled for reading in readings if span.overlaps(reading)]
+    beside = [reading.telemetry.throttled for reading in _overlapping(span, readings)]
     if beside:
         return any(beside)
     states = {reading.telemetry.throttled for reading in _around(span, readings)}
     return states.pop() if len(states) == 1 else None
 
 
-def _clock_share(span: _Span, readings: Sequence[TelemetryReading]) -> float | None:
+def _clock_share(span: TimeSpan, readings: Sequence[TelemetryReading]) -> float | None:
     """The lowest clock that the device worked at, over its rated one, by readings taken while blocks ran.
 
     Between pairs a device rests, and its clock with it (800 of 1800 MHz on a 910B), so no other reading counts. A driver
@@ -151,24 +144,24 @@ def _clock_share(span: _Span, readings: Sequence[TelemetryReading]) -> float | N
     """
     shares = [
         reading.telemetry.clock_share()
-        for reading in readings
-        if span.overlaps(reading) and reading.telemetry.at_work is not False and reading.telemetry.throttled is None
+        for reading in _overlapping(span, readings)
+        if reading.telemetry.at_work is not False and reading.telemetry.throttled is None
     ]
     return min((share for share in shares if share is not None), default=None)
 
 
-def _foreign_count(span: _Span, readings: Sequence[TelemetryReading]) -> int | None:
+def _foreign_count(span: TimeSpan, readings: Sequence[TelemetryReading]) -> int | None:
     """The most processes of others in overlapping readings; for a block that none overlaps, those of both around it."""
-    beside = [len(_pids(reading)) for reading in readings if span.overlaps(reading)]
+    beside = [len(_pids(reading)) for reading in _overlapping(span, readings)]
     if beside:
         return max(beside)
     around = [_pids(reading) for reading in _around(span, readings)]
     return len(frozenset.intersection(*around)) if around else None
 
 
-def _around(span: _Span, readings: Sequence[TelemetryReading]) -> list[TelemetryReading]:
-    before = [reading for reading in readings if reading.ended_ns <= span.began_ns][-1:]
-    after = [reading for reading in readings if reading.began_ns >= span.ended_ns][:1]
+def _around(span: TimeSpan, readings: Sequence[TelemetryReading]) -> list[TelemetryReading]:
+    before = [reading for reading in readings if reading.ended_ns <= span.start][-1:]
+    after = [reading for reading in readings if reading.began_ns >= span.end][:1]
     return [*before, *after] if before and after else []
 
 

@@ -99,9 +99,9 @@ class StateCounter:
             if sides.comparing == "code" and _has_own_environment(config, of_base, base, head):
                 return None
             references = [reference for reference in config.references if reference.name in workloads]
-            counted = self._count(config, Checkout(head, head, sides.interpreters.head), references, after, "head")
+            counted = self._count(config, Checkout(head, head, sides.head_python), references, after, "head")
             _refuse_broken(counted)
-            old = Checkout(base, harness=head, python=sides.interpreters.base)
+            old = Checkout(base, harness=head, python=sides.base_python)
             known = self._count_old(config, old, references, before, counted)
         is_comparable = not any(workload.error for run in (known, counted) for workload in run.workloads)
         return compare_counters(Evidence(known, counted), (of_base or config).policy()) if is_comparable else None

@@ -20,7 +20,6 @@ from perfgate.flows.bisect.request import (
 )
 from perfgate.flows.bisect.search import ImpossibleStateError, TrialSides
 from perfgate.flows.bisect.stacks import StackError, StackMaker, versions_in
-from perfgate.flows.shared.options import GivenInterpreters
 
 # The arguments of Python in shell lines that start it themselves, e.g. in a container.
 _ARGUMENTS = '"$@"'
@@ -47,7 +46,7 @@ class EnvironmentStates:
             new = self.make(max(applied) + 1)
         except StackError as error:
             raise ImpossibleStateError(str(error)) from error
-        return TrialSides(interpreters=GivenInterpreters(self.old, new), comparing="stack")
+        return TrialSides(base_python=self.old, head_python=new, comparing="stack")
 
     def words(self, applied: frozenset[int]) -> str:
         return self.names[max(applied) + 1]

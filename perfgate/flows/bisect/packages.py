@@ -12,7 +12,6 @@ from perfgate.errors import MeasuringError, UsageError
 from perfgate.flows.bisect.request import Pins, ReleaseRange
 from perfgate.flows.bisect.search import ImpossibleStateError, TrialSides
 from perfgate.flows.bisect.stacks import StackError, StackMaker, versions_in
-from perfgate.flows.shared.options import GivenInterpreters
 from perfgate.locale import sentence
 
 _NAMED = 4
@@ -32,7 +31,7 @@ class PackageStates:
             python = self.maker.make(self._pins(applied), f"stack-{number:02}")
         except StackError as error:
             raise ImpossibleStateError(str(error)) from error
-        return TrialSides(interpreters=GivenInterpreters(self.old, python), comparing="stack")
+        return TrialSides(base_python=self.old, head_python=python, comparing="stack")
 
     def words(self, applied: frozenset[int]) -> str:
         names = [f"{package} {version}" for package, version in self._new(applied).items()]

@@ -29,7 +29,7 @@ from perfgate.flows.bisect.answers import (
     signal_of,
 )
 from perfgate.flows.shared.doors import Check, Progress
-from perfgate.flows.shared.options import NONE_GIVEN, CheckOptions, GivenInterpreters
+from perfgate.flows.shared.options import CheckOptions
 from perfgate.locale import sentence
 from perfgate.stats.culprits import Answer, Culprits
 
@@ -53,7 +53,8 @@ class TrialSides(NamedTuple):
 
     base: str | None = None
     head: str | None = None
-    interpreters: GivenInterpreters = NONE_GIVEN
+    base_python: Path | None = None
+    head_python: Path | None = None
     comparing: Comparing = "code"
 
 

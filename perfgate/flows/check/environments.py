@@ -32,19 +32,11 @@ from perfgate.config import MeasureSettings
 from perfgate.document.message import Message
 from perfgate.document.run import Side
 from perfgate.document.testbed import Environment
-from perfgate.flows.shared.options import GivenInterpreters
 from perfgate.locale import sentence
 
 _SIDES: tuple[Side, Side] = ("base", "head")
 REUSED = Message("notes.reused-environment")
 _NAMED_FILES = 3
-
-
-class SideCode(NamedTuple):
-    """One side's checkout, and the setup command of its own perfgate.toml."""
-
-    root: Path
-    setup: str
 
 
 class SideEnvironment(NamedTuple):
@@ -63,17 +55,10 @@ class Environments(NamedTuple):
     notes: tuple[Message, ...] = ()
 
 
-class _Choice(NamedTuple):
-    kind: Literal["running", "built", "given"]
-    python: Path | None
-    remedy: str
-    notes: tuple[Message, ...] = ()
-
-
 def choose_environments(
-    base: SideCode,
-    head: SideCode,
-    interpreters: GivenInterpreters,
+    roots: Mapping[Side, Path],
+    setups: Mapping[Side, str],
+    pythons: Mapping[Side, Path | None],
     settings: MeasureSettings,
     *,
     seals: Seals,
@@ -84,58 +69,57 @@ def choose_environments(
 ) -> Environments:
     """Choose the environments to measure in, and build them with ``[measure] setup`` if needed.
 
-    Interpreters named on the command line come first. Otherwise the dependency files of both sides are compared; if they are
-    equal, or there is no setup command, both sides share the running interpreter. ``code_of`` lists the code that an
+    ``pythons`` are the interpreters named on the command line, which come first. Otherwise the dependency files of both
+    ``roots`` are compared; if they are equal, or there is no setup command, both sides share the running interpreter.
+    ``setups`` are the setup commands of each side's own perfgate.toml. ``code_of`` lists the code that an
     interpreter imports, which is added to ``seals``. Raises MeasuringError if the setup fails, and ConfigError or UsageError
     if no worker can run in an interpreter.
     """
-    needs = [read_requirements(side.root, settings.requirements) for side in (base, head)]
-    differing = differing_files(*needs)
-    if interpreters.base or interpreters.head:
-        choices = [_given(interpreters.base, "--base-python"), _given(interpreters.head, "--head-python")]
-        if all(choice.python is None for choice in choices):
+    needs = {side: read_requirements(roots[side], settings.requirements) for side in _SIDES}
+    differing = differing_files(needs["base"], needs["head"])
+    if pythons["base"] or pythons["head"]:
+        sides = {side: SideEnvironment(_checked(pythons[side], f"--{side}-python")) for side in _SIDES}
+        if all(chosen.python is None for chosen in sides.values()):
             return Environments()
-        for side, choice in zip(_SIDES, choices):
-            seals.add(code_of(choice.python), side)
-    elif head.setup and (differing or base.setup not in ("", head.setup)):
-        choices = []
-        for side, code, need in zip(_SIDES, (base, head), needs):
+        for side, chosen in sides.items():
+            seals.add(code_of(chosen.python), side)
+    elif setups["head"] and (differing or setups["base"] not in ("", setups["head"])):
+        sides = {}
+        for side in _SIDES:
             # The head's setup command is code of the head, so base's imports are sealed before it runs.
             seals.begin(side)
-            choice = _built(side, code, code.setup or head.setup, need, settings, out, environ, say)
-            seals.add(code_of(choice.python), side)
-            choices.append(choice)
+            setup = setups[side] or setups["head"]
+            sides[side] = _built(side, roots[side], setup, needs[side], settings, out, environ, say)
+            seals.add(code_of(sides[side].python), side)
     else:
         return Environments(notes=(_ran_with_what_is_installed(differing),) if differing else ())
     say(sentence("comparing the packages of base and head"))
-    sides = [
-        SideEnvironment(choice.python, _describe(choice, need, settings, environ), choice.notes)
-        for choice, need in zip(choices, needs)
-    ]
-    return Environments(base=sides[0], head=sides[1])
+    is_built = not (pythons["base"] or pythons["head"])
+    described = {
+        side: chosen._replace(record=_describe(chosen.python, is_built, needs[side], settings, environ))
+        for side, chosen in sides.items()
+    }
+    return Environments(base=described["base"], head=described["head"])
 
 
-def _given(python: Path | None, option: str) -> _Choice:
-    if python is None or is_running(python):
-        return _Choice("running", None, "reinstall perfgate")
-    interpreter = check_interpreter(python, option)
-    return _Choice("given", interpreter, f"install torch and this same perfgate there, with {interpreter} -m pip")
+def _checked(python: Path | None, option: str) -> Path | None:
+    return None if python is None or is_running(python) else check_interpreter(python, option)
 
 
 def _built(
-    side: str,
-    code: SideCode,
+    side: Side,
+    root: Path,
     setup: str,
     requirements: Mapping[str, str],
     settings: MeasureSettings,
     out: Path,
     environ: Mapping[str, str],
     say: Say,
-) -> _Choice:
+) -> SideEnvironment:
     plan = SetupPlan(
         side=side,
         command=setup,
-        checkout=code.root,
+        checkout=root,
         requirements=requirements,
         inherit=settings.inherit_packages,
         timeout=settings.setup_timeout,
@@ -143,16 +127,26 @@ def _built(
     )
     log = out / side / "setup.log"
     provided = provide_virtualenv(plan, cache=cache_folder(environ), environ=environ, log=log, say=say)
-    own = "have [measure] setup install perfgate and torch too, or leave inherit_packages true"
-    remedy = "check what [measure] setup installs" if settings.inherit_packages else own
     # On a developer's machine, keeping the environment fresh is up to the developer.
     notes = (REUSED, *provided.notes) if provided.reused and in_ci(environ) else provided.notes
-    return _Choice("built", provided.python, remedy, notes)
+    return SideEnvironment(provided.python, notes=notes)
 
 
 def _describe(
-    choice: _Choice, requirements: dict[str, str], settings: MeasureSettings, environ: Mapping[str, str]
+    python: Path | None,
+    is_built: bool,
+    requirements: dict[str, str],
+    settings: MeasureSettings,
+    environ: Mapping[str, str],
 ) -> Environment:
+    kind: Literal["running", "built", "given"] = "running" if python is None else "built" if is_built else "given"
+    remedy = "reinstall perfgate"
+    if kind == "given":
+        remedy = f"install torch and this same perfgate there, with {python} -m pip"
+    elif kind == "built" and settings.inherit_packages:
+        remedy = "check what [measure] setup installs"
+    elif kind == "built":
+        remedy = "have [measure] setup install perfgate and torch too, or leave inherit_packages true"
     with tempfile.TemporaryDirectory(prefix="perfgate-about-") as folder:
         scratch = Path(folder)
         # Listing packages needs no accelerator: torch_npu must not be imported for it.
@@ -160,8 +154,8 @@ def _describe(
             environ, device="cpu", scratch=scratch, threads=1, hash_seed=0, pass_env=list(settings.pass_env)
         )
         environment = with_code(environment, share_code(scratch / "code"))
-        about = ask_about(choice.python or RUNNING, environment, cwd=scratch, remedy=choice.remedy)
-    return msgspec.structs.replace(about, kind=choice.kind, requirements=requirements)
+        about = ask_about(python or RUNNING, environment, cwd=scratch, remedy=remedy)
+    return msgspec.structs.replace(about, kind=kind, requirements=requirements)
 
 
 def _ran_with_what_is_installed(differing: list[str]) -> Message:

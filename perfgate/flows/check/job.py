@@ -18,7 +18,7 @@ from perfgate.document.files import write_document
 from perfgate.document.history import write_history
 from perfgate.document.run import RunDocument
 from perfgate.errors import UsageError
-from perfgate.flows.check.environments import SideCode, choose_environments
+from perfgate.flows.check.environments import choose_environments
 from perfgate.flows.check.measure import measure
 from perfgate.flows.check.measured import Job, documents_of
 from perfgate.flows.check.project import project_of_change
@@ -90,9 +90,12 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
             reading = {name: watch_reads(trees[name], repository.files(commit)) for name, commit in commits.items()}
             seals = seal_sides(repository, commits, trees, link, os.environ)
             environments = choose_environments(
-                SideCode(trees["base"] / prefix, base_config.config.measure.setup if base_config.config else ""),
-                SideCode(head_root, config.measure.setup),
-                options.interpreters,
+                {"base": trees["base"] / prefix, "head": head_root},
+                {
+                    "base": base_config.config.measure.setup if base_config.config else "",
+                    "head": config.measure.setup,
+                },
+                {"base": options.base_python, "head": options.head_python},
                 config.measure,
                 seals=seals,
                 code_of=lambda python: code_of(python, os.environ, repository.root),

@@ -18,7 +18,7 @@ from packaging.version import Version
 
 from perfgate.errors import UsageError
 from perfgate.flows.init.index import find_hashes
-from perfgate.flows.init.locked import LockedPackage
+from perfgate.flows.init.locked import Pin
 from perfgate.flows.init.metadata import source_folder
 from perfgate.flows.init.requirements import Declared
 from perfgate.locale import Activity
@@ -31,21 +31,6 @@ _PINNED_URL = re.compile(r"@[0-9a-f]{40}\b|sha256=[0-9a-f]{64}")
 # Builds of torch and its companions that the public index does not have (pytorch.org, "Start locally").
 _TORCH_INDEX = "https://download.pytorch.org/whl/{build}"
 _TORCH_BUILD = re.compile(r"cpu|xpu|cu\d+|rocm\d+(?:\.\d+)*")
-
-
-@dataclass(frozen=True)
-class Pin:
-    """A line of the lock file: ``text`` is the requirement, ``index`` its index, empty for the public one.
-
-    ``version`` is empty for a URL; ``is_closed`` means that all dependencies of the package are known.
-    """
-
-    name: str
-    text: str
-    version: str = ""
-    index: str = ""
-    hashes: Sequence[str] = ()
-    is_closed: bool = True
 
 
 @dataclass(frozen=True)
@@ -130,7 +115,7 @@ def _closure(roots: Sequence[Requirement], declared: Declared, folder: Path) -> 
         elif installed:
             pins[name] = _pin_installed(name, installed, locked)
         elif locked:
-            pins[name] = Pin(name, f"{name}=={locked.version}", locked.version, locked.index, locked.hashes)
+            pins[name] = locked
         elif is_direct:
             pins[name] = _pin_unseen(requirement)
         if installed:
@@ -163,7 +148,7 @@ def _is_project(name: str, folder: Path) -> bool:
     return source is not None and source.resolve() == folder.resolve()
 
 
-def _pin_installed(name: str, installed: importlib.metadata.Distribution, locked: LockedPackage | None) -> Pin:
+def _pin_installed(name: str, installed: importlib.metadata.Distribution, locked: Pin | None) -> Pin:
     if address := _address(name, installed):
         return Pin(name, f"{name} @ {address}")
     version = installed.version

@@ -18,16 +18,24 @@ PUBLIC_INDEX = "https://pypi.org/simple"
 
 
 @dataclass(frozen=True)
-class LockedPackage:
-    """``index`` is empty for the public one; ``hashes`` cover all files of the package; ``needs`` are package names."""
+class Pin:
+    """A package at one version, as a line of a lock file: ``text`` is the requirement, ``index`` its index.
 
-    version: str
-    index: str
-    hashes: Sequence[str]
-    needs: Sequence[str]
+    ``index`` is empty for the public one; ``version`` is empty for a URL. ``hashes`` cover all files of the package.
+    ``is_closed`` means that all dependencies of the package are known; ``needs`` are those that the project's own lock file
+    lists.
+    """
+
+    name: str
+    text: str
+    version: str = ""
+    index: str = ""
+    hashes: Sequence[str] = ()
+    is_closed: bool = True
+    needs: Sequence[str] = ()
 
 
-def read_lock_file(folder: Path) -> Mapping[str, LockedPackage]:
+def read_lock_file(folder: Path) -> Mapping[str, Pin]:
     """The packages by canonical name; empty without a lock file. Raises UsageError for a file that is not TOML."""
     for path in (folder / name for name in _LOCK_FILES):
         if path.is_file():
@@ -39,11 +47,11 @@ def read_lock_file(folder: Path) -> Mapping[str, LockedPackage]:
                     path=path,
                     error=error,
                 ) from error
-            return dict(_packages(tables.get("package", [])))
+            return {pin.name: pin for pin in _packages(tables.get("package", []))}
     return {}
 
 
-def _packages(entries: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, LockedPackage]]:
+def _packages(entries: Sequence[Mapping[str, Any]]) -> Iterator[Pin]:
     """The packages from an index that apply to this platform: uv lists a package once per platform-specific version."""
     for entry in entries:
         source = entry.get("source", {})
@@ -56,7 +64,8 @@ def _packages(entries: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Locke
         files = [*entry.get("wheels", []), *entry.get("files", []), *filter(None, [entry.get("sdist")])]
         index = registry if registry.startswith("http") and registry.rstrip("/") != PUBLIC_INDEX else ""
         hashes = [file["hash"] for file in files if "hash" in file]
-        yield canonicalize_name(entry["name"]), LockedPackage(entry["version"], index, hashes, list(_needs(entry)))
+        name, version = canonicalize_name(entry["name"]), entry["version"]
+        yield Pin(name, f"{name}=={version}", version, index, hashes, needs=list(_needs(entry)))
 
 
 def _needs(entry: Mapping[str, Any]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from perfgate.errors import UsageError
-from perfgate.flows.init.locked import LockedPackage, read_lock_file
+from perfgate.flows.init.locked import Pin, read_lock_file
 from perfgate.flows.init.metadata import built_requirements, requirements_of_installed
 from perfgate.toml import tomllib
 
@@ -36,7 +36,7 @@ class Declared:
     """
 
     requirements: Sequence[Requirement]
-    locked: Mapping[str, LockedPackage]
+    locked: Mapping[str, Pin]
     indexes: Sequence[str]
     conda: Sequence[str]
 

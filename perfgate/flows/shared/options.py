@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from perfgate.catalogue.lookup import CARDS
 from perfgate.document.decision import Comparing, Comparison
@@ -23,15 +22,6 @@ FIRST_STEPS = (1, 2, 3, 4, 5)
 _STEP_RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 
 
-class GivenInterpreters(NamedTuple):
-    """The interpreters named on the command line; None if not named."""
-
-    base: Path | None = None
-    head: Path | None = None
-
-
-NONE_GIVEN = GivenInterpreters()
-
 # Whether the comparisons so far, at one of the looks of the policy, answer the question of a check.
 Decided = Callable[[Sequence[Comparison], Sequence[int]], bool]
 
@@ -42,8 +32,8 @@ class CheckOptions:
 
     ``work_tree`` measures uncommitted changes too (``perfgate local``); ``append`` adds pairs to those of an earlier job in
     ``out``, if any. ``append_from`` is a folder with the results of earlier attempts of a CI job: pairs are added to theirs if
-    they are compatible, else everything is measured anew. ``interpreters`` are those named for the sides; ``comparing``
-    ``stack`` takes one commit for both sides (``perfgate upgrade``). ``steps`` of the checklist run on both sides, None is all;
+    they are compatible, else everything is measured anew. ``base_python`` and ``head_python`` are the interpreters named for
+    the sides; ``comparing`` ``stack`` takes one commit for both sides (``perfgate upgrade``). ``steps`` of the checklist run on both sides, None is all;
     ``checklist_budget`` are the seconds for their turns, None is the value of perfgate.toml. Comment and report are written in
     ``language``. ``head`` is another revision than the one that is checked out; ``always`` also measures changes that the path
     filter would skip. After ``time_budget`` seconds nothing new is begun. The budgets of perfgate.toml are multiplied by
@@ -68,7 +58,8 @@ class CheckOptions:
     device: str | None = None
     append: bool = False
     append_from: Path | None = None
-    interpreters: GivenInterpreters = NONE_GIVEN
+    base_python: Path | None = None
+    head_python: Path | None = None
     comparing: Comparing = "code"
     language: Language = "en"
 

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from perfgate.document.message import Message, WorkloadError
 
@@ -28,21 +28,15 @@ _LAZY_DEVICES = frozenset({"lazy", "xla"})
 _MOST_DEPTH = 8
 
 
-class _Promise(NamedTuple):
-    """How to wait for a result: objects with the methods ``marks`` have it once ``read`` returns."""
-
-    marks: tuple[str, str]
-    read: str
-
-
+# The methods of objects with a result that may have to be waited for: it is there once the second method returns.
 _PROMISES = (
-    _Promise(("done", "result"), "result"),  # concurrent.futures.Future and those of dask, ray and others
-    _Promise(("done", "wait"), "wait"),  # torch.futures.Future
-    _Promise(("is_completed", "wait"), "wait"),  # torch.distributed.Work
-    _Promise(("ready", "get"), "get"),  # multiprocessing.pool.AsyncResult
-    _Promise(("__dask_graph__", "compute"), "compute"),  # dask collections
-    _Promise(("trigger_wait", "wait"), "wait"),  # torch.distributed._functional_collectives.AsyncCollectiveTensor
-    _Promise(("is_alive", "join"), "join"),  # threads and processes
+    ("done", "result"),  # concurrent.futures.Future and those of dask, ray and others
+    ("done", "wait"),  # torch.futures.Future
+    ("is_completed", "wait"),  # torch.distributed.Work
+    ("ready", "get"),  # multiprocessing.pool.AsyncResult
+    ("__dask_graph__", "compute"),  # dask collections
+    ("trigger_wait", "wait"),  # torch.distributed._functional_collectives.AsyncCollectiveTensor
+    ("is_alive", "join"),  # threads and processes
 )
 
 
@@ -164,8 +158,8 @@ def _read_tensor(tensor: Any, torch: Any) -> None:
         tensor.cpu()
     elif kind is not torch.Tensor and not _holds_its_values(kind):
         _copy_values(tensor, torch)
-    elif kind is not torch.Tensor and (promise := _promise_of(kind)):
-        getattr(tensor, promise.read)()
+    elif kind is not torch.Tensor and (wait := _waiting_method(kind)):
+        getattr(tensor, wait)()
 
 
 @functools.lru_cache(maxsize=256)
@@ -228,8 +222,8 @@ def _read_other(output: Any, depth: int) -> Any:
     kind: Any = type(output)
     if isinstance(output, (Awaitable, AsyncIterable)):
         return read(_awaited(output), depth=depth)
-    if promise := _promise_of(kind):
-        return read(getattr(output, promise.read)(), depth=depth)
+    if wait := _waiting_method(kind):
+        return read(getattr(output, wait)(), depth=depth)
     if isinstance(output, Iterator):
         return output if isinstance(output, io.IOBase) else [read(item, depth=depth) for item in output]
     if not is_installed(kind) and not _is_model(output):
@@ -254,10 +248,11 @@ def _awaited(output: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=256)
-def _promise_of(kind: type) -> _Promise | None:
-    for promise in _PROMISES:
-        if all(callable(getattr(kind, name, None)) for name in (*promise.marks, promise.read)):
-            return promise
+def _waiting_method(kind: type) -> str | None:
+    """The method of a promise that waits for its result; None for objects of another kind."""
+    for mark, method in _PROMISES:
+        if callable(getattr(kind, mark, None)) and callable(getattr(kind, method, None)):
+            return method
     return None
 
 

@@ -37,7 +37,7 @@ class LaunchedGate:
 
     def __call__(self, directory: Path, options: CheckOptions, progress: Quiet) -> DecisionDocument:
         self.asked.append(options)
-        base, head = options.interpreters
+        base, head = options.base_python, options.head_python
         assert base
         assert head
         costs = [int(_ask(python)) for python in (base, head)]
@@ -77,7 +77,7 @@ def test_bisect__versions_with_scripts__slow_one_found_and_those_without_environ
     assert "No such file or directory" in (answers["1.3"].reason or "")
     # Both ends first; each gate has the old environment on one side.
     assert (document.tried[0].answer, answers["1.7"].answer) == ("slow", "slow")
-    assert len({options.interpreters.base for options in gate.asked}) == 1
+    assert len({options.base_python for options in gate.asked}) == 1
     assert all(options.comparing == "stack" for options in gate.asked)
     assert (document.error, bisection_code(document)) == (0.0, 0)
 
