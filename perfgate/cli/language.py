@@ -71,15 +71,10 @@ def localized(command: click.Command) -> click.Command:
     shown = copy.copy(command)
     shown.context_class = _Context
     shown.help, shown.epilog = _translated(command.help), _translated(command.epilog)
-    shown.params = [_localized_parameter(parameter) for parameter in command.params]
-    return shown
-
-
-def _localized_parameter(parameter: click.Parameter) -> click.Parameter:
-    if not isinstance(parameter, click.Option):
-        return parameter
-    shown = copy.copy(parameter)
-    shown.help = _translated(parameter.help)
+    shown.params = [copy.copy(parameter) for parameter in command.params]
+    for parameter in shown.params:
+        if isinstance(parameter, click.Option):
+            parameter.help = _translated(parameter.help)
     return shown
 
 
@@ -119,7 +114,12 @@ class _Formatter(click.HelpFormatter):
         first = min(max((len(name) for name, _ in rows), default=0), col_max) + col_spacing
         indent = " " * self.current_indent
         for name, text in rows:
-            lines = wrapped(_click_words(text), max(self.width - first - self.current_indent, 10)) or [""]
+            # click's own words in it: the default, and that an option is required.
+            text = re.sub(
+                r"\[default: (.*)\]$", lambda read: translate("[default: {value}]").format(value=read[1]), text
+            )
+            text = translate(text.replace("[required]", translate("[required]")))
+            lines = wrapped(text, max(self.width - first - self.current_indent, 10)) or [""]
             beside = len(name) <= first - col_spacing
             if not beside:
                 self.write(f"{indent}{name}\n")
@@ -130,11 +130,6 @@ class _Formatter(click.HelpFormatter):
 
 class _Context(click.Context):
     formatter_class = _Formatter
-
-
-def _click_words(text: str) -> str:
-    text = re.sub(r"\[default: (.*)\]$", lambda read: translate("[default: {value}]").format(value=read[1]), text)
-    return translate(text.replace("[required]", translate("[required]")))
 
 
 def wrapped(text: str, width: int) -> list[str]:

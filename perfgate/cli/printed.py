@@ -33,7 +33,10 @@ class AskedQuestion:
 
     def __init__(self, arguments: Sequence[str], environ: Mapping[str, str]) -> None:
         self.folder = _cache_folder(arguments, environ)
-        current = _current_folder()
+        try:
+            current = os.getcwd()
+        except OSError:  # it was removed
+            current = ""
         settings = _state(os.path.join(current, "perfgate.toml"))
         variables = _checksum(*(f"{name}={environ[name]}" for name in sorted(environ)))
         self._question = (*arguments, current, repr(settings), variables, *_terminal_sizes(), sys.version, _program())
@@ -86,13 +89,6 @@ def _cache_folder(arguments: Sequence[str], environ: Mapping[str, str]) -> str |
         if argument.startswith("--cache="):
             return argument.partition("=")[2]
     return environ.get("PERFGATE_TRACE_CACHE") or default_folder(environ)
-
-
-def _current_folder() -> str:
-    try:
-        return os.getcwd()
-    except OSError:  # it was removed
-        return ""
 
 
 def _state(path: str) -> State:

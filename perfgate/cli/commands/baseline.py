@@ -18,7 +18,7 @@ from perfgate.locale import sentence
 
 if TYPE_CHECKING:
     from perfgate.config import Config
-    from perfgate.document.history import Acceptance, StoredRun, TriageState
+    from perfgate.document.history import StoredRun, TriageState
     from perfgate.flows.baseline import RecordedRun
 
 NEWEST = 20
@@ -299,6 +299,7 @@ def list_accepted(as_json: bool, directory: Path) -> None:
     if not acceptances:
         click.echo("nothing was accepted yet; `perfgate baseline accept` does")
         return
+    today = datetime.now(timezone.utc).date()
     _print_table(
         ["metric", "commit", "by", "when", "until", "reason"],
         [
@@ -307,18 +308,12 @@ def list_accepted(as_json: bool, directory: Path) -> None:
                 entry.commit[:12],
                 entry.accepted_by,
                 entry.accepted_at[:16],
-                _end(entry),
+                (entry.until or "") if entry.counts_on(today) else f"{entry.until}, expired",
                 entry.reason,
             ]
             for entry in acceptances
         ],
     )
-
-
-def _end(entry: Acceptance) -> str:
-    if entry.until is None:
-        return ""
-    return entry.until if entry.counts_on(datetime.now(timezone.utc).date()) else f"{entry.until}, expired"
 
 
 @COMMAND.command("triage")

@@ -18,7 +18,7 @@ from perfgate.conductor.machine.cpus import quietest_cpus
 from perfgate.conductor.sides.member import Member
 from perfgate.conductor.sides.plan import MOST_QUADS, SURE_LOOKS, PairPlan, QuadPlanner, draw_plans, draw_renewals
 from perfgate.conductor.sides.profiles import TRACED_PAIRS, LateOperators, PairTrace, record_traces, with_profile
-from perfgate.conductor.sides.warm import WarmWorker, WarmWorkers
+from perfgate.conductor.sides.warm import WarmWorkers
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.foresight import foresee_pairs
 from perfgate.conductor.workers.proc_stats import Observer
@@ -285,9 +285,15 @@ class _PairRunner:
         clock = self.observer.monotonic
         began, profiling = clock(), 0.0
         with ExitStack() as stack:
-            members = {
-                index: self._member(stack, checkouts[index], starts[index], plan, forks=forks) for index in order
-            }
+            members: dict[int, Member] = {}
+            for index in order:
+                worker, name = starts[index].worker, self.reference.name
+                if forks:
+                    spawned = self.bench.spawned(checkouts[index], worker, layout_seed=plan.layout_seed)
+                    worker = stack.enter_context(spawned)
+                members[index] = Member(
+                    worker, starts[index], workload=name, observer=self.observer, timeout=self.timeout
+                )
             ready = clock()
             quads = self.planner.quads_of(min(members[0].call_seconds, members[1].call_seconds))
             self._run_quads(plan, (members[0], members[1]), quads)
@@ -305,14 +311,6 @@ class _PairRunner:
         beside_quads = loading + clock() - began - in_quads - profiling
         self.planner.add_pair(*replicates, fixed_seconds=beside_quads, quad_seconds=in_quads / quads)
         return replicates
-
-    def _member(
-        self, stack: ExitStack, checkout: Checkout, start: WarmWorker, plan: PairPlan, *, forks: bool
-    ) -> Member:
-        worker = start.worker
-        if forks:
-            worker = stack.enter_context(self.bench.spawned(checkout, worker, layout_seed=plan.layout_seed))
-        return Member(worker, start, workload=self.reference.name, observer=self.observer, timeout=self.timeout)
 
     def _run_quads(self, plan: PairPlan, members: tuple[Member, Member], quads: int) -> None:
         """Run the quads of every lane of every shape: A B B A or B A A B. Both sides run blocks of equally many calls."""

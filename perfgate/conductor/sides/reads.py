@@ -42,7 +42,12 @@ def watch_reads(root: Path, files: Iterable[str]) -> Callable[[], list[str]] | N
             before[file] = status.st_atime_ns if _would_move(status) else None
 
     def files_read() -> list[str]:
-        return sorted(file for file, then in before.items() if then is None or _accessed(root / file, then))
+        read = []
+        for file, then in before.items():
+            with suppress(OSError):  # it was deleted
+                if then is None or (root / file).lstat().st_atime_ns != then:
+                    read.append(file)
+        return sorted(read)
 
     return files_read
 
@@ -50,13 +55,6 @@ def watch_reads(root: Path, files: Iterable[str]) -> Callable[[], list[str]] | N
 def _would_move(status: os.stat_result) -> bool:
     is_unread = status.st_atime_ns <= max(status.st_mtime_ns, status.st_ctime_ns)
     return is_unread or status.st_atime < time.time() - _DAY
-
-
-def _accessed(path: Path, then: int) -> bool:
-    try:
-        return path.lstat().st_atime_ns != then
-    except OSError:
-        return False
 
 
 def _shows_reads(root: Path) -> bool:

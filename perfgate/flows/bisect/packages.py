@@ -27,8 +27,14 @@ class PackageStates:
     cumulative: bool
 
     def sides(self, applied: frozenset[int], *, number: int) -> TrialSides:
+        pins = self._new(applied)
+        if not self.cumulative:  # the other packages stay at their old versions
+            pins = {
+                change.package: change.after if at in applied else change.before
+                for at, change in enumerate(self.changes)
+            }
         try:
-            python = self.maker.make(self._pins(applied), f"stack-{number:02}")
+            python = self.maker.make(pins, f"stack-{number:02}")
         except StackError as error:
             raise ImpossibleStateError(str(error)) from error
         return TrialSides(base_python=self.old, head_python=python, comparing="stack")
@@ -37,15 +43,6 @@ class PackageStates:
         names = [f"{package} {version}" for package, version in self._new(applied).items()]
         more = len(names) - _NAMED
         return ", ".join(names[:_NAMED]) + (sentence(" and {more} more", more=more) if more > 0 else "")
-
-    def _pins(self, applied: frozenset[int]) -> dict[str, str | None]:
-        """The required version of every changed package with these changes applied."""
-        if self.cumulative:
-            return self._new(applied)
-        return {
-            change.package: change.after if position in applied else change.before
-            for position, change in enumerate(self.changes)
-        }
 
     def _new(self, applied: frozenset[int]) -> dict[str, str | None]:
         newest = [max(applied)] if self.cumulative else sorted(applied)

@@ -174,16 +174,14 @@ class Search:
         counters_answer = bool(self.signal.counters) if self.signal.places else may_be_counted(self.pattern)
         options = replace(self.options, cost=not counters_answer, checklist_budget=0.0)
         if self.signal.places:
-            options = replace(options, steps=self._steps(), workloads=tuple(sorted(self.signal.workloads)))
+            # The steps of the checklist that measure what is followed; the pairs measure everything else.
+            followed = [one for one in self._together if place_of(one) in self.signal.places]
+            found = {measuring_step(one.metric) for one in followed if one.method != "paired"}
+            steps = tuple(number for number in self.options.steps or () if number in found)
+            options = replace(options, steps=steps, workloads=tuple(sorted(self.signal.workloads)))
         if self.signal.time:
             options = replace(options, budgets=_BUDGET_OF_A_TIME, decided=self._decides)
         return self._gate(options, sides, trial, folder)
-
-    def _steps(self) -> tuple[int, ...]:
-        """The steps of the checklist that measure what is followed; the pairs measure everything else."""
-        followed = [one for one in self._together if place_of(one) in self.signal.places]
-        found = {measuring_step(one.metric) for one in followed if one.method != "paired"}
-        return tuple(number for number in self.options.steps or () if number in found)
 
     def _decides(self, comparisons: Sequence[Comparison], looks: Sequence[int]) -> bool:
         """Whether pairs may end: the answer is known, or two looks found no clock that times both sides fairly."""

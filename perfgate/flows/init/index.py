@@ -10,7 +10,6 @@ from configparser import ConfigParser
 from configparser import Error as ConfigParserError
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import requests
@@ -74,14 +73,12 @@ def _hashes(session: requests.Session, index: str, name: str, version: str) -> l
     answer = session.get(page, headers={"Accept": _ACCEPT}, timeout=SECONDS)
     answer.raise_for_status()
     is_json = "json" in answer.headers.get("Content-Type", "")
-    files = _of_json(answer.json()) if is_json else _of_html(answer.text)
-    return [f"sha256:{digest}" for file, digest in files if _version_of(file) == Version(version)]
-
-
-def _of_json(page: Any) -> Iterator[tuple[str, str]]:
-    for file in page["files"]:
-        if digest := file["hashes"].get("sha256"):
-            yield file["filename"], digest
+    files = (
+        ((file["filename"], file["hashes"].get("sha256")) for file in answer.json()["files"])
+        if is_json
+        else _of_html(answer.text)
+    )
+    return [f"sha256:{digest}" for file, digest in files if digest and _version_of(file) == Version(version)]
 
 
 def _of_html(page: str) -> Iterator[tuple[str, str]]:

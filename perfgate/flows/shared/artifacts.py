@@ -39,8 +39,12 @@ def artifacts_location_in(location: str | None, folder: Path, environ: Mapping[s
 
 def open_artifacts(config: Config, environ: Mapping[str, str]) -> ArtifactStore | None:
     """The artifact store of a project, opened on first use; None if it has none."""
-    location = artifacts_location(config, environ)
-    return open_artifacts_at(location, environ, _address(config, environ)) if location else None
+    location, address = artifacts_location(config, environ), config.artifacts.url
+    if not location:
+        return None
+    if not address and (store := store_location(config, environ)).startswith(SERVICE_SCHEMES):
+        address = store.rstrip("/") + SERVED
+    return open_artifacts_at(location, environ, address)
 
 
 def open_artifacts_at(location: str, environ: Mapping[str, str], address: str) -> ArtifactStore:
@@ -107,10 +111,3 @@ def _keep_from(
         return KeptArtifacts(msgspec.structs.replace(artifacts, files=[]), store.name, left_out=left_out)
     kept = store.keep(msgspec.structs.replace(artifacts, files=files), folder, sending)
     return kept._replace(left_out=left_out)
-
-
-def _address(config: Config, environ: Mapping[str, str]) -> str:
-    if config.artifacts.url:
-        return config.artifacts.url
-    location = store_location(config, environ)
-    return location.rstrip("/") + SERVED if location.startswith(SERVICE_SCHEMES) else ""

@@ -31,14 +31,14 @@ class CheckOptions:
     """The command-line options of a check.
 
     ``work_tree`` measures uncommitted changes too (``perfgate local``); ``append`` adds pairs to those of an earlier job in
-    ``out``, if any. ``append_from`` is a folder with the results of earlier attempts of a CI job: pairs are added to theirs if
-    they are compatible, else everything is measured anew. ``base_python`` and ``head_python`` are the interpreters named for
-    the sides; ``comparing`` ``stack`` takes one commit for both sides (``perfgate upgrade``). ``steps`` of the checklist run on both sides, None is all;
-    ``checklist_budget`` are the seconds for their turns, None is the value of perfgate.toml. Comment and report are written in
-    ``language``. ``head`` is another revision than the one that is checked out; ``always`` also measures changes that the path
-    filter would skip. After ``time_budget`` seconds nothing new is begun. The budgets of perfgate.toml are multiplied by
-    ``budgets``. Without ``cost`` no pairs are measured once counters fail the gate whatever the times are. With ``decided``
-    pairs end when it holds, and not when the verdict is clear, and none are profiled.
+    ``out``, if any. ``append_from`` is a folder with the results of earlier attempts of a CI job: pairs are added to theirs
+    if they are compatible, else everything is measured anew. ``base_python`` and ``head_python`` are the interpreters named
+    for the sides; ``comparing`` ``stack`` takes one commit for both (``perfgate upgrade``). ``steps`` of the checklist run on
+    both sides, None is all; ``checklist_budget`` are the seconds for their turns, None is the value of perfgate.toml. Comment
+    and report are written in ``language``. ``head`` is another revision than the one that is checked out; ``always`` also
+    measures changes that the path filter would skip. After ``time_budget`` seconds nothing new is begun. The budgets of
+    perfgate.toml are multiplied by ``budgets``. Without ``cost`` no pairs are measured once counters fail the gate whatever
+    the times are. With ``decided`` pairs end when it holds, and not when the verdict is clear, and none are profiled.
     """
 
     out: Path

@@ -130,6 +130,10 @@ def assemble_run(
         for finding in findings
         if any(check.status == "not_checked" for check in finding.correctness)
     ]
+    # Times of a device in bad health are doubtful. Other processes are left to the doctor: npu-smi in a container may list our
+    # own under another number.
+    health = testbed.observed.get("device.health", "OK")
+    is_healthy = health.upper() == "OK"
     return RunDocument(
         perfgate_version=__version__,
         side=side,
@@ -147,7 +151,7 @@ def assemble_run(
         failed_pairs=failed_pairs or [],
         artifacts=[artifact for finding in findings for artifact in finding.artifacts] + log_artifacts(folder),
         warnings=[
-            *_device_warnings(testbed),
+            *([] if is_healthy else [Message("notes.device-health", {"kind": testbed.device_kind, "health": health})]),
             *unchecked,
             *chain.from_iterable(one.warnings for one in findings),
             *notes,
@@ -187,17 +191,6 @@ def artifact_of(
         sha256=hashlib.sha256(data).hexdigest(),
         workload=workload,
     )
-
-
-def _device_warnings(testbed: Testbed) -> list[Message]:
-    """A warning if the device reports bad health, because its times are then doubtful.
-
-    Other processes are left to the doctor: npu-smi in a container may list our own under another number.
-    """
-    health = testbed.observed.get("device.health")
-    if health is None or health.upper() == "OK":
-        return []
-    return [Message("notes.device-health", {"kind": testbed.device_kind, "health": health})]
 
 
 def ci_context(environ: Mapping[str, str]) -> CiContext | None:

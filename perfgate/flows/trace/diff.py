@@ -211,6 +211,7 @@ def _row(pair: _Pair, several: bool) -> DiffRow:
     first = (pair.head or pair.base)[0].row
     replaced = pair.change == "replaced"
     one = AlignedRow(*(side[0].row if side else None for side in (pair.base, pair.head)))
+    base, head = _times(pair.base), _times(pair.head)
     return DiffRow(
         name=first.op,
         kind=cast(TopKind, first.kind),
@@ -221,16 +222,11 @@ def _row(pair: _Pair, several: bool) -> DiffRow:
         # Replacing kernels do the same work, however often they run.
         by_count=0.0 if replaced else one.by_count / _NS,
         by_speed=pair.delta / _NS if replaced else one.by_speed / _NS,
-        delta_range=_range(pair) if several else None,
+        # The smallest and largest difference between a recording of head and one of base.
+        delta_range=((min(head) - max(base)) / _NS, (max(head) - min(base)) / _NS) if several else None,
         before=[side.row.op for side in pair.base[:_MOST_NAMES]] if replaced else [],
         after=[side.row.op for side in pair.head[:_MOST_NAMES]] if replaced else [],
     )
-
-
-def _range(pair: _Pair) -> tuple[float, float]:
-    """The smallest and largest difference between a recording of head and one of base."""
-    base, head = _times(pair.base), _times(pair.head)
-    return (min(head) - max(base)) / _NS, (max(head) - min(base)) / _NS
 
 
 def _times(sides: Sequence[_SideRow]) -> list[float]:

@@ -188,8 +188,13 @@ def compiled_twin(context: StepContext, backend: str) -> BoundWorkload:
     twin = _copied(context)
     definition = context.workload.workload
     if definition.train_step is not None:
-        for module in _modules(twin.model):
-            module.compile(backend=backend)
+        # The result of ``build``: one module, or some next to an optimizer and the like.
+        built = twin.model
+        for member in (
+            built if isinstance(built, (tuple, list)) else built.values() if isinstance(built, dict) else [built]
+        ):
+            if isinstance(member, torch.nn.Module):
+                member.compile(backend=backend)
     elif definition.call is not None:
         twin.workload = dataclasses.replace(definition, call=torch.compile(definition.call, backend=backend))
     else:
@@ -283,14 +288,6 @@ def _tolerance(reference: Any, context: StepContext) -> float:
 
     types = {tensor.dtype for tensor in tensors(reference) if tensor.is_floating_point()}
     return max([limit("graph.difference.most", context.limits), *(4 * torch.finfo(dtype).eps for dtype in types)])
-
-
-def _modules(built: Any) -> list[Any]:
-    """The modules in the result of ``build``: one, or some next to an optimizer and the like."""
-    import torch
-
-    members = built if isinstance(built, (tuple, list)) else built.values() if isinstance(built, dict) else [built]
-    return [member for member in members if isinstance(member, torch.nn.Module)]
 
 
 def _exists(config: Any, name: str) -> bool:
