@@ -115,11 +115,11 @@ class _Formatter(click.HelpFormatter):
         indent = " " * self.current_indent
         for name, text in rows:
             # click's own words in it: the default, and that an option is required.
-            text = re.sub(
+            words = re.sub(
                 r"\[default: (.*)\]$", lambda read: translate("[default: {value}]").format(value=read[1]), text
             )
-            text = translate(text.replace("[required]", translate("[required]")))
-            lines = wrapped(text, max(self.width - first - self.current_indent, 10)) or [""]
+            words = translate(words.replace("[required]", translate("[required]")))
+            lines = wrapped(words, max(self.width - first - self.current_indent, 10)) or [""]
             beside = len(name) <= first - col_spacing
             if not beside:
                 self.write(f"{indent}{name}\n")
