@@ -6,11 +6,12 @@ import asyncio
 import multiprocessing
 import os
 import signal
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from perfgate.errors import PerfgateError, UsageError
 from perfgate.flows.shared.trees import label_of, tree_of
@@ -27,18 +28,7 @@ from perfgate.locale import Language
 from perfgate.service.library import within
 from perfgate.trace.pages.timeline import drawn_timeline
 
-PageKind = Literal["flame", "timeline", "ranks"]
 _MOST_PROCESSES = 4
-
-
-class PageRequest(NamedTuple):
-    """A page of the recording at ``path``, shown as ``name``; a flame graph may compare it with ``head``."""
-
-    kind: PageKind
-    path: Path
-    name: str
-    language: Language
-    head: Path | None = None
 
 
 class Drawers:
@@ -47,16 +37,16 @@ class Drawers:
     def __init__(self) -> None:
         self._pool: ProcessPoolExecutor | None = None
 
-    async def draw(self, request: PageRequest) -> str:
-        """The page. Raises the errors of reading and drawing, and PerfgateError if the process was killed."""
+    async def draw(self, name: str, page: Callable[[], str]) -> str:
+        """The page of a recording. Raises the errors of reading and drawing, and PerfgateError if the process was killed."""
         pool = self._pool = self._pool or _pool()
         try:
-            return await asyncio.get_running_loop().run_in_executor(pool, draw_page, request)
+            return await asyncio.get_running_loop().run_in_executor(pool, within, page)
         except BrokenProcessPool as error:
             if self._pool is pool:
                 self._pool = None
             raise PerfgateError(
-                "{name}: the process that drew it was killed; it may need more memory", name=request.name
+                "{name}: the process that drew it was killed; it may need more memory", name=name
             ) from error
 
     def close(self) -> None:
@@ -72,44 +62,37 @@ def _pool() -> ProcessPoolExecutor:
     return ProcessPoolExecutor(processes, mp_context=context, initializer=ignore)
 
 
-def draw_page(request: PageRequest) -> str:
-    """Read the recording and draw the page. Raises UsageError if it has nothing to draw."""
-    return within(partial(_DRAWINGS[request.kind], request))
+def flame_page(path: Path, name: str, language: Language, head: Path | None) -> str:
+    """The flame graph of the recording at ``path``, shown as ``name``; or of two, if it is compared with ``head``."""
+    if head is not None:
+        return render_flame(trace_flame(path, head, Choice(), note=lambda _: None), language)
+    chosen = choose(path, Choice())
+    trees = [tree_of(pick.timeline, label_of(name, pick.timeline, several=True)) for pick in chosen]
+    return render_flame(_some([tree for tree in trees if tree.parent], name), language)
 
 
-def _flame(request: PageRequest) -> str:
-    if request.head is not None:
-        trees = trace_flame(request.path, request.head, Choice(), note=lambda _: None)
-        return render_flame(trees, request.language)
-    chosen = choose(request.path, Choice())
-    trees = [tree_of(pick.timeline, label_of(request.name, pick.timeline, several=True)) for pick in chosen]
-    return render_flame(_some([tree for tree in trees if tree.parent], request.name), request.language)
-
-
-def _timeline(request: PageRequest) -> str:
+def timeline_page(path: Path, name: str, language: Language) -> str:
     drawn = [
         drawn_timeline(
             pick.timeline.events,
-            label_of(request.name, pick.timeline, several=True),
+            label_of(name, pick.timeline, several=True),
             pick.recording.notes,
             pick.timeline.readings,
         )
-        for pick in choose(request.path, Choice())
+        for pick in choose(path, Choice())
         if len(pick.timeline.events)
     ]
-    return render_timeline(_some(drawn, request.name), request.language)
+    return render_timeline(_some(drawn, name), language)
 
 
-def _ranks(request: PageRequest) -> str:
+def ranks_page(folder: Path, language: Language) -> str:
     # One process: other pages need the CPUs too.
-    found = trace_ranks([Place(request.path)], workers=1, say=lambda _: None)
-    return render_ranks_page(drawn_ranks(found, ()), request.language)
-
-
-_DRAWINGS = {"flame": _flame, "timeline": _timeline, "ranks": _ranks}
+    found = trace_ranks([Place(folder)], workers=1, say=lambda _: None)
+    return render_ranks_page(drawn_ranks(found, ()), language)
 
 
 def _some(drawn: list[Any], name: str) -> list[Any]:
+    """Raises UsageError if there is nothing to draw."""
     if not drawn:
         raise UsageError("{name} has no timeline with events; tables of steps or totals alone have none", name=name)
     return drawn

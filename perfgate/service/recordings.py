@@ -21,7 +21,7 @@ from perfgate.judging.report.render.served import render_index
 from perfgate.locale import Language
 from perfgate.service.answers import as_json, as_page, json_answer, page_answer
 from perfgate.service.callers import reader_of_all
-from perfgate.service.drawing import Drawers, PageKind, PageRequest
+from perfgate.service.drawing import Drawers, flame_page, ranks_page, timeline_page
 from perfgate.service.library import Library, folder_of, is_below, jobs_of, within
 
 _MOST_ROWS = 1_000
@@ -114,24 +114,27 @@ class RecordingPages:
         return as_json(await self._read(partial(self._library.profiles, request, limit=limit)))
 
     async def flame(self, recording: Recording, head: Head = "") -> Response:
-        return await self._drawn("flame", recording, head)
+        path, beside = await self._path(recording), await self._path(head) if head else None
+        return await self._drawn(recording, partial(flame_page, path, recording, self._language, beside))
 
     async def timeline(self, recording: Recording) -> Response:
-        return await self._drawn("timeline", recording)
+        path = await self._path(recording)
+        return await self._drawn(recording, partial(timeline_page, path, recording, self._language))
 
     async def ranks(self, folder: Folder = "") -> Response:
         path = await self._read(partial(self._library.job, folder))
-        return as_page(await self._drawers.draw(PageRequest("ranks", path, folder, self._language)))
+        return await self._drawn(folder, partial(ranks_page, path, self._language))
 
     async def _listed(self, *kinds: ServedKind) -> Response:
         found = await self._read(self._library.recordings)
         listed = [one for one in found if one.kind in kinds]
         return as_json(RecordingList(recordings=listed, jobs=jobs_of(listed)))
 
-    async def _drawn(self, kind: PageKind, name: str, head: str = "") -> Response:
-        path = await self._read(partial(self._library.path, name))
-        beside: Path | None = await self._read(partial(self._library.path, head)) if head else None
-        return as_page(await self._drawers.draw(PageRequest(kind, path, name, self._language, beside)))
+    async def _path(self, name: str) -> Path:
+        return await self._read(partial(self._library.path, name))
+
+    async def _drawn(self, name: str, page: Callable[[], str]) -> Response:
+        return as_page(await self._drawers.draw(name, page))
 
     async def _read(self, action: Callable[[], _Item]) -> _Item:
         return await asyncio.get_running_loop().run_in_executor(self._readers, within, action)

@@ -20,7 +20,7 @@ from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.document.run import Artifact, RunDocument
 from perfgate.flows.run.advisors import advise_run
-from perfgate.flows.run.from_profile import ProfileOptions, run_from_profile
+from perfgate.flows.run.from_profile import run_from_profile
 from perfgate.flows.shared.decision import decide_with_advice
 from perfgate.judging.advice.advise import suggestions
 from tests.fakes.documents import make_run
@@ -51,7 +51,7 @@ class Compared(NamedTuple):
 
 
 def recorded(folder: Path, name: str) -> RunDocument:
-    return run_from_profile(folder, ProfileOptions(folder / name, folder / f"out-{name}"), lambda _: None)
+    return run_from_profile(folder, folder / name, folder / f"out-{name}", lambda _: None)
 
 
 def compare(base: Path, head: Path, out: Path) -> Compared:
@@ -218,7 +218,7 @@ def test_advisor__recording_of_cann_7__casts_on_the_ai_cpu_seen_by_both(tmp_path
     assert rules(run)["Packet Analysis"].startswith(SOURCE)
 
     table = unpacked(tmp_path / "gpt", "msinsight-gpt3-cann7-2309") / "op_summary_1.csv"
-    alone = run_from_profile(tmp_path, ProfileOptions(table, tmp_path / "out-alone"), lambda _: None)
+    alone = run_from_profile(tmp_path, table, tmp_path / "out-alone", lambda _: None)
     ours = next(one for one in suggestions(alone) if one.rule == "ops.ai_cpu")
     assert (ours.evidence["calls"], ours.evidence["op"], ours.evidence["types"]) == (2, "Cast", "INT32 -> UINT64")
 
