@@ -100,7 +100,10 @@ class StateCounter:
                 return None
             references = [reference for reference in config.references if reference.name in workloads]
             counted = self._count(config, Checkout(head, head, sides.head_python), references, after, "head")
-            _refuse_broken(counted)
+            for workload in counted.workloads:
+                # Code that fails to load: a gate would find the same.
+                if workload.error and workload.error.kind == "exception":
+                    raise ImpossibleStateError(english(as_message(workload.error.message)))
             old = Checkout(base, harness=head, python=sides.base_python)
             known = self._count_old(config, old, references, before, counted)
         is_comparable = not any(workload.error for run in (known, counted) for workload in run.workloads)
@@ -172,10 +175,3 @@ def _has_own_environment(config: Config, of_base: Config | None, base: Path, hea
     setup, before = config.measure.setup, of_base.measure.setup if of_base else ""
     needs = (read_requirements(root, config.measure.requirements) for root in (base, head))
     return bool(setup) and (before not in ("", setup) or bool(differing_files(*needs)))
-
-
-def _refuse_broken(counted: RunDocument) -> None:
-    """Raise ImpossibleStateError for a workload with code that fails to load: a gate would find the same."""
-    for workload in counted.workloads:
-        if workload.error and workload.error.kind == "exception":
-            raise ImpossibleStateError(english(as_message(workload.error.message)))

@@ -78,7 +78,10 @@ def choose_environments(
     needs = {side: read_requirements(roots[side], settings.requirements) for side in _SIDES}
     differing = differing_files(needs["base"], needs["head"])
     if pythons["base"] or pythons["head"]:
-        sides = {side: SideEnvironment(_checked(pythons[side], f"--{side}-python")) for side in _SIDES}
+        sides = dict.fromkeys(_SIDES, SideEnvironment())
+        for side, python in pythons.items():
+            if python is not None and not is_running(python):
+                sides[side] = SideEnvironment(check_interpreter(python, f"--{side}-python"))
         if all(chosen.python is None for chosen in sides.values()):
             return Environments()
         for side, chosen in sides.items():
@@ -100,10 +103,6 @@ def choose_environments(
         for side, chosen in sides.items()
     }
     return Environments(base=described["base"], head=described["head"])
-
-
-def _checked(python: Path | None, option: str) -> Path | None:
-    return None if python is None or is_running(python) else check_interpreter(python, option)
 
 
 def _built(

@@ -45,7 +45,11 @@ class KeptProfiles:
             file = folders[side] / f"{trace_name(workload, 'stacks')}.json.gz"
             write_trace(sampled, roots[side], file)
             self.artifacts[side].append(artifact_of(file, file.read_bytes(), "trace", workload=workload))
-            self._keep_own_traces(workload, side, sampled, folders[side])
+            for number, own in enumerate(kept_traces(sampled)):
+                suffix = "".join(own.suffixes[-2:]) if own.suffix == ".gz" else own.suffix
+                copy = folders[side] / f"{trace_name(workload, f'operators-{number}')}{suffix}"
+                shutil.copyfile(own, copy)
+                self.artifacts[side].append(artifact_of(copy, copy.read_bytes(), "trace", workload=workload))
             if sampled.folder != Path():
                 shutil.rmtree(sampled.folder, ignore_errors=True)
             try:
@@ -71,10 +75,3 @@ class KeptProfiles:
             profiles=[*(one for one in run.profiles if one.workload not in names), *self.profiles[side]],
             artifacts=[*(one for one in run.artifacts if one.path not in paths), *self.artifacts[side]],
         )
-
-    def _keep_own_traces(self, workload: str, side: SideName, sampled: SideStacks, folder: Path) -> None:
-        for number, file in enumerate(kept_traces(sampled)):
-            suffix = "".join(file.suffixes[-2:]) if file.suffix == ".gz" else file.suffix
-            copy = folder / f"{trace_name(workload, f'operators-{number}')}{suffix}"
-            shutil.copyfile(file, copy)
-            self.artifacts[side].append(artifact_of(copy, copy.read_bytes(), "trace", workload=workload))

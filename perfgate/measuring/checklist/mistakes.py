@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import NamedTuple
 
 from perfgate.document.message import Message
@@ -105,19 +105,19 @@ def _hint_on_project(error: BaseException, project: ProjectCode) -> Message | No
         return _missing_module(error.name, project)
     if isinstance(error, FileNotFoundError) and isinstance(error.filename, str):
         return _missing_file(error.filename, project)
-    if isinstance(error, KeyError) and _is_of_environment(error):
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if isinstance(error, KeyError) and frames and frames[-1].f_code is type(os.environ).__getitem__.__code__:
         return Message("mistake.no-variable", {"name": str(error.args[0])})
-    if isinstance(error, TypeError) and (call := _refused_call(error)):
+    if isinstance(error, TypeError) and frames and (call := _refused_call(frames[-1])):
         return Message("mistake.signature", {"call": call})
     return None
 
 
-def _refused_call(error: TypeError) -> str | None:
-    """perfgate's own call of a function of the workload, ``inputs(batch, seed, length)``, if its parameters refused that."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    if not frames:
-        return None
-    frame = frames[-1]
+def _refused_call(frame: FrameType) -> str | None:
+    """perfgate's own call of a function of the workload, ``inputs(batch, seed, length)``, if its parameters refused that.
+
+    ``frame`` raised a TypeError.
+    """
     bound = frame.f_locals.get("self")
     if not isinstance(bound, BoundWorkload):
         return "check(output, inputs)" if frame.f_code is answered_no.__code__ else None
@@ -127,12 +127,6 @@ def _refused_call(error: TypeError) -> str | None:
         workload = bound.workload
         return "train_step(model, inputs)" if workload.train_step else "call(model, inputs)" if workload.call else None
     return _CALLS.get(frame.f_code)
-
-
-def _is_of_environment(error: KeyError) -> bool:
-    """Whether os.environ raised it."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return bool(frames) and frames[-1].f_code is type(os.environ).__getitem__.__code__
 
 
 def _missing_module(name: str, project: ProjectCode) -> Message | None:
