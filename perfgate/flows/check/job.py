@@ -27,7 +27,7 @@ from perfgate.flows.check.sealing import code_of, seal_sides
 from perfgate.flows.check.sides import Sides, choose_sides, configuration_of, skipped_decision, with_code_changes
 from perfgate.flows.shared.decision import decide_with_advice, write_decision_folder, write_skipped
 from perfgate.flows.shared.doors import Progress
-from perfgate.flows.shared.flame import PairFlame, with_pair_flames
+from perfgate.flows.shared.flame import PairFlames, with_pair_flames
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.reads import remember_reads, together
 from perfgate.flows.shared.session import ci_context, now, prepare_out, remove_results, start_session
@@ -132,7 +132,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
 
 
 def _judge(
-    job: Job, base: RunDocument, head: RunDocument, flames: list[PairFlame], options: CheckOptions, progress: Progress
+    job: Job, base: RunDocument, head: RunDocument, flames: PairFlames, options: CheckOptions, progress: Progress
 ) -> DecisionDocument:
     """Decide and write the results folder."""
     out, root = job.out, job.config.root

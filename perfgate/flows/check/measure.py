@@ -294,7 +294,7 @@ class _CheckMeasurement:
         measured = self.measured
         base, head = turns.sides
         flames, recorded = keep_traces(measured.pairs[-1].traces, (base.found, head.found), (base.folder, head.folder))
-        measured.flames.extend(flames)
+        measured.flames.update(flames)
         self.forecast.begin("turns", turns.reference.name)
         head.found.warnings += turns.compare(
             _needs_turns,
@@ -334,7 +334,7 @@ class _CheckMeasurement:
                 self.progress.status(f"reading the profiles of {reference.name}")
                 roots = {name: checkout.root for name, checkout in self.checkouts.items()}
                 folders = {name: job.out / name for name in NAMES}
-                measured.flames.extend(measured.kept.keep(reference.name, stacks, roots, folders))
+                measured.flames.update(measured.kept.keep(reference.name, stacks, roots, folders))
 
     def _look_at(self, name: str, *, to_come: int = 0) -> Look:
         return Look(*documents_of(self.job, self.measured), self.job.policy, workload=name, to_come=to_come)

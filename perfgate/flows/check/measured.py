@@ -16,6 +16,7 @@ from perfgate.conductor.workers.seals import Seals
 from perfgate.config import Config
 from perfgate.document.artifact import CheckDocuments
 from perfgate.document.decision import Policy
+from perfgate.document.flame import FlameTree
 from perfgate.document.message import Message
 from perfgate.document.run import Harness, RunDocument, Session, Side
 from perfgate.document.testbed import Testbed
@@ -23,9 +24,9 @@ from perfgate.flows.check.environments import Environments
 from perfgate.flows.check.profiles import KeptProfiles
 from perfgate.flows.check.rerun import add_to
 from perfgate.flows.check.sides import Sides
-from perfgate.flows.shared.flame import PairFlame
 from perfgate.flows.shared.session import assemble_run
 from perfgate.flows.trust.commits import BaseConfig
+from perfgate.judging.gate.comparison import ShapePlace
 
 
 class Job(NamedTuple):
@@ -59,7 +60,7 @@ class Measured:
     base: list[Findings] = field(default_factory=list)
     head: list[Findings] = field(default_factory=list)
     pairs: list[PairedMeasurement] = field(default_factory=list)
-    flames: list[PairFlame] = field(default_factory=list)
+    flames: dict[ShapePlace, FlameTree] = field(default_factory=dict)
     jobs: list[MeasuredJob] = field(default_factory=list)
     notes: dict[Side, list[Message]] = field(default_factory=lambda: {"base": [], "head": []})
     kept: KeptProfiles = field(default_factory=KeptProfiles)

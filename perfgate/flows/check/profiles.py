@@ -18,9 +18,9 @@ from perfgate.document.flame import FlameTree, side_by_side
 from perfgate.document.profile import JobProfile
 from perfgate.document.run import Artifact, RunDocument
 from perfgate.errors import DocumentError
-from perfgate.flows.shared.flame import PairFlame
 from perfgate.flows.shared.session import artifact_of
 from perfgate.flows.shared.trees import tree_of
+from perfgate.judging.gate.comparison import ShapePlace
 from perfgate.measuring.counting.collect import trace_name
 
 
@@ -37,7 +37,7 @@ class KeptProfiles:
         stacks: Mapping[SideName, SideStacks],
         roots: Mapping[SideName, Path],
         folders: Mapping[SideName, Path],
-    ) -> list[PairFlame]:
+    ) -> dict[ShapePlace, FlameTree]:
         """Write the traces of a job into the folders of its sides; return the flame graph, if both sides have stacks."""
         trees: dict[SideName, FlameTree] = {}
         for side, sampled in stacks.items():
@@ -60,11 +60,9 @@ class KeptProfiles:
                 trees[side] = msgspec.structs.replace(tree, head=costs, unit="call")
             except (DocumentError, ValueError):  # no stack was sampled
                 continue
-        return (
-            [PairFlame(workload, "", side_by_side(*(trees[side] for side in NAMES)))]
-            if len(trees) == len(NAMES)
-            else []
-        )
+        if len(trees) < len(NAMES):
+            return {}
+        return {ShapePlace(workload, ""): side_by_side(*(trees[side] for side in NAMES))}
 
     def put_into(self, side: SideName, run: RunDocument) -> RunDocument:
         """A side's document with its profiles, which replace those of an earlier session of the same jobs."""

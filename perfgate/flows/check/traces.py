@@ -16,8 +16,8 @@ from perfgate.document.flame import FlameTree, merged, node_totals, side_by_side
 from perfgate.document.message import Message, reason_of
 from perfgate.document.run import WorkloadRecord
 from perfgate.errors import DocumentError, MeasuringError
-from perfgate.flows.shared.flame import PairFlame
 from perfgate.flows.shared.session import artifact_of
+from perfgate.judging.gate.comparison import ShapePlace
 from perfgate.measuring.counting.collect import read_calls, trace_name
 from perfgate.trace.analysis.flame import flame_tree
 from perfgate.trace.analysis.stacks import stacks_of
@@ -37,14 +37,14 @@ class _Traced(NamedTuple):
 
 def keep_traces(
     traces: list[PairTrace], sides: tuple[Findings, Findings], folders: tuple[Path, Path]
-) -> tuple[list[PairFlame], list[Recorded]]:
+) -> tuple[dict[ShapePlace, FlameTree], list[Recorded]]:
     """Draw the flame graphs of a workload's traced pairs; keep the recordings of the middle pair in the sides' folders.
 
     On each side they replace the traces of the checklist. A pair with an unreadable recording is dropped. With the flame graphs
     come the folders with the recordings of each pair that traced all shapes, for turns; they lie beside the recordings.
     """
     base, head = sides
-    flames, readable = [], list[PairTrace]()
+    flames, readable = dict[ShapePlace, FlameTree](), list[PairTrace]()
     for shape in head.workload.shapes:
         pairs = [pair for files in traces if files.shape == shape for pair in _read(files, sides)]
         if not pairs:
@@ -57,8 +57,8 @@ def keep_traces(
             artifact = artifact_of(recording, recording.read_bytes(), "trace", workload=findings.workload.name)
             older = [entry for entry in findings.artifacts if entry.path != artifact.path]
             findings.artifacts = [*older, artifact]
-        tree = side_by_side(merged([pair.base for pair in pairs]), merged([pair.head for pair in pairs]))
-        flames.append(PairFlame(head.workload.name, shape, tree))
+        merged_sides = merged([pair.base for pair in pairs]), merged([pair.head for pair in pairs])
+        flames[ShapePlace(head.workload.name, shape)] = side_by_side(*merged_sides)
     return flames, _turns(readable, head.workload)
 
 

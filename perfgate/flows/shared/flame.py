@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -17,18 +16,14 @@ from perfgate.document.run import RunDocument
 from perfgate.errors import DocumentError
 from perfgate.flows.shared.session import FLAME_PAGE, artifact_of
 from perfgate.flows.shared.trees import artifact_path, label_of, pair_trees, tree_of
+from perfgate.judging.gate.comparison import ShapePlace
 from perfgate.judging.gate.flame import with_pairs
 from perfgate.judging.report.render.flame import render_flame
 from perfgate.locale import Language, sentence
 from perfgate.measuring.counting.collect import trace_name
 
-
-class PairFlame(NamedTuple):
-    """Base beside head of one shape of a workload, over all traced pairs."""
-
-    workload: str
-    shape: str
-    tree: FlameTree
+# Base beside head of each shape of a workload, over all traced pairs; a job has the shape "".
+PairFlames = Mapping[ShapePlace, FlameTree]
 
 
 def with_flame_graph(run: RunDocument, folder: Path, *, say: Callable[[str], None], language: Language) -> RunDocument:
@@ -51,7 +46,7 @@ def with_flame_graph(run: RunDocument, folder: Path, *, say: Callable[[str], Non
 def with_pair_flames(
     base: RunDocument,
     head: RunDocument,
-    flames: Sequence[PairFlame],
+    flames: PairFlames,
     decision: DecisionDocument,
     out: Path,
     language: Language,
@@ -61,7 +56,7 @@ def with_pair_flames(
     If no pair was traced in this job, they are drawn from the stored recordings.
     """
     try:
-        trees = [with_pairs(flame.tree, decision, flame.workload, flame.shape) for flame in flames] or with_decision(
+        trees = [with_pairs(tree, decision, *place) for place, tree in flames.items()] or with_decision(
             pair_trees(_trees_of_run(base, out / "base"), _trees_of_run(head, out / "head")), decision, head
         )
     except DocumentError as error:

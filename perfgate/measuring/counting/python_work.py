@@ -9,9 +9,10 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -63,19 +64,6 @@ def with_python_work(workload: BoundWorkload, counted: CounterSet, *, root: Path
     )
 
 
-class CountedPython(NamedTuple):
-    """The Python work of a call by site, and the project's functions with their callers."""
-
-    sites: Counter[Site]
-    functions: list[CalledFunction]
-
-    def totals(self) -> dict[str, int]:
-        totals: Counter[str] = Counter()
-        for site, count in self.sites.items():
-            totals[site.metric] += count
-        return dict(totals)
-
-
 def count_python(call: Callable[[], object], root: Path) -> CountedPython | None:
     """The Python work of a call in this thread; None if the call sets a trace function of its own.
 
@@ -83,19 +71,22 @@ def count_python(call: Callable[[], object], root: Path) -> CountedPython | None
     bytecode of a library counts on the nearest line of the project up the stack, under the function that this line calls.
     Resuming a generator is a call. Bytecodes are left out beyond ``MOST_BYTECODES``.
     """
-    counting = _Counting(SourceLines(root))
+    counted = CountedPython(SourceLines(root))
     before = sys.gettrace()
-    sys.settrace(counting.enter)
+    sys.settrace(counted.enter)
     try:
         call()
     finally:
-        undisturbed = sys.gettrace() == counting.enter
+        undisturbed = sys.gettrace() == counted.enter
         sys.settrace(before)
-    return CountedPython(counting.sites(), counting.functions()) if undisturbed else None
+    return counted if undisturbed else None
 
 
-class _Counting:
-    """The interpreter's reports so far. A trace function is quick: lines are looked up once a call, or at the end."""
+class CountedPython:
+    """The Python work of a call by site, and the project's functions with their callers, from the interpreter's reports.
+
+    A trace function is quick: lines are looked up once a call, or at the end.
+    """
 
     def __init__(self, lines: SourceLines) -> None:
         self._lines = lines
@@ -129,6 +120,7 @@ class _Counting:
             self._tracers[where] = self._tracer_of(where)
         return self._tracers[where]
 
+    @cached_property
     def sites(self) -> Counter[Site]:
         sites = Counter({Site(PYTHON_CALLS, name, line): count for (name, line), count in self._calls.items()})
         if self._executed > MOST_BYTECODES:
@@ -142,6 +134,13 @@ class _Counting:
             sites[Site(BYTECODES, code.co_name, self._lines.at(code.co_filename, line))] += count
         return sites
 
+    def totals(self) -> dict[str, int]:
+        totals: Counter[str] = Counter()
+        for site, count in self.sites.items():
+            totals[site.metric] += count
+        return dict(totals)
+
+    @cached_property
     def functions(self) -> list[CalledFunction]:
         """The functions of the project that ran, in the order of their files and lines."""
         found = []

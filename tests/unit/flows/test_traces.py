@@ -45,7 +45,7 @@ def test_keep_traces__pairs__the_middle_one_stays_and_each_with_all_shapes_gives
 
     flames, turns = keep_traces(traces, sides, (base_folder, head_folder))
 
-    assert [flame.shape for flame in flames] == SHAPES
+    assert [place.shape for place in flames] == SHAPES
     assert [note.code for note in sides[1].warnings] == ["notes.pair-without-flame"]
     files = ["trace-net-long.json.gz", "trace-net-short.json.gz"]
     assert [sorted(path.name for path in folder.iterdir()) for folder in (base_folder, head_folder)] == [files, files]

@@ -81,27 +81,6 @@ class MappedChip(msgspec.Struct, frozen=True, kw_only=True):
     chip_id: int | None = None
 
 
-class InfoTable(msgspec.Struct, frozen=True, kw_only=True):
-    """All of ``npu-smi info``: the chips with their states, memory that of the HBM if a chip has one, and the processes.
-
-    ``processes`` is None if the lower table is missing, which differs from an empty one.
-    """
-
-    chips: list[tuple[ChipPlace, DeviceState]] = []
-    processes: list[tuple[ChipPlace, DeviceProcess]] | None = None
-
-    def chip(self, npu_id: int, chip_id: int | None) -> DeviceState | None:
-        states = (state for (card, chip), state in self.chips if card == npu_id and chip_id in (None, chip))
-        return next(states, None)
-
-    def processes_on(self, npu_id: int, chip_id: int | None) -> list[DeviceProcess] | None:
-        """The processes on a chip, None if the table has no processes."""
-        if self.processes is None:
-            return None
-        rows = [(chip, process) for (card, chip), process in self.processes if card == npu_id]
-        return [process for chip, process in rows if chip_id is None or chip in (None, chip_id)]
-
-
 def parse_blocks(text: str, command: str) -> list[ChipBlock]:
     """The blocks of an ``npu-smi info -t …`` answer, in order, those of the mcu marked.
 
@@ -159,13 +138,13 @@ def parse_map(text: str, command: str = "npu-smi info -m") -> list[MappedChip]:
 def parse_info(text: str, command: str = "npu-smi info") -> InfoTable:
     """The table. Raises UnmeasuredError for a failure, the help, and a text without a chip."""
     _refuse(text, command)
-    reader = _TableReader()
+    table = InfoTable()
     for line in text[:MOST_TEXT].splitlines():
         if line.lstrip().startswith("|"):
-            reader.row([cell.strip() for cell in line.strip().strip("|").split("|")])
-    if not reader.chips:
+            table.add_row([cell.strip() for cell in line.strip().strip("|").split("|")])
+    if not table.chips:
         raise UnmeasuredError(Message("device.npu-smi-no-row", {"command": command, "printed": quoted(text)}))
-    return InfoTable(chips=reader.chips, processes=reader.processes)
+    return table
 
 
 def _plain(key: str) -> str:
@@ -231,8 +210,12 @@ def _block(entries: list[tuple[str, str]], npu_id: int | None) -> ChipBlock:
     return ChipBlock(npu_id=npu_id, chip_id=chip_id, mcu=mcu, values=values, processes=processes)
 
 
-class _TableReader:
-    """Reads the rows one by one: two rows of titles, two rows a chip, then the table of processes."""
+class InfoTable:
+    """All of ``npu-smi info``: the chips with their states, memory that of the HBM if a chip has one, and the processes.
+
+    The rows come one by one: two of titles, two a chip, then the table of processes. ``processes`` is None if that table is
+    missing, which differs from an empty one.
+    """
 
     def __init__(self) -> None:
         self.chips: list[tuple[ChipPlace, DeviceState]] = []
@@ -240,7 +223,18 @@ class _TableReader:
         self._titles: list[list[list[str]]] = []
         self._first: dict[str, str] | None = None
 
-    def row(self, cells: list[str]) -> None:
+    def chip(self, npu_id: int, chip_id: int | None) -> DeviceState | None:
+        states = (state for (card, chip), state in self.chips if card == npu_id and chip_id in (None, chip))
+        return next(states, None)
+
+    def processes_on(self, npu_id: int, chip_id: int | None) -> list[DeviceProcess] | None:
+        """The processes on a chip, None if the table has no processes."""
+        if self.processes is None:
+            return None
+        rows = [(chip, process) for (card, chip), process in self.processes if card == npu_id]
+        return [process for chip, process in rows if chip_id is None or chip in (None, chip_id)]
+
+    def add_row(self, cells: list[str]) -> None:
         plain = [_plain(cell) for cell in cells]
         if "processid" in plain:
             self._titles, self._first, self.processes = [_titles(cells)], None, []
