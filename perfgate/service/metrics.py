@@ -61,7 +61,13 @@ class Metrics:
     def metrics(self, request: Request) -> Response:
         own = caller_of(request).project
         projects = [project for project in self._served.store().projects() if own in (None, project)]
-        latest = [run for project in projects for run in self._latest(project)]
+        latest = list[StoredRun]()
+        for project in projects:
+            # The newest run of each testbed, newest first.
+            newest: dict[str, StoredRun] = {}
+            for run in self._served.store().runs(project, limit=_LOOKED_AT):
+                newest.setdefault(run.fingerprint, run)
+            latest += newest.values()
         with self._lock:
             uploads: dict[tuple[str, ...], float] = {(project,): float(self._uploads[project]) for project in projects}
         families = [
@@ -93,13 +99,6 @@ class Metrics:
             for project, counts in kept.items()
             for verdict in (_JUDGED if counts else ())
         }
-
-    def _latest(self, project: str) -> list[StoredRun]:
-        """The newest run of each testbed, newest first."""
-        newest: dict[str, StoredRun] = {}
-        for run in self._served.store().runs(project, limit=_LOOKED_AT):
-            newest.setdefault(run.fingerprint, run)
-        return list(newest.values())
 
     def _documents_of(self, latest: list[StoredRun]) -> Iterator[LabelledRun]:
         for run in latest[:_MOST_KEPT]:

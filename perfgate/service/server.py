@@ -82,7 +82,9 @@ def serve(
         parts = _parts(request, environ, served, webhook, authenticator)
         application = Admission(create_app(parts), authenticator)
         sys.setswitchinterval(_SWITCH_SECONDS)
-        address = _address(request.host, listener) + (f"?token={quote(token)}" if token else "")
+        name = socket.gethostname() if request.host in _EVERY_INTERFACE else request.host
+        name = f"[{name}]" if ":" in name else name
+        address = f"http://{name}:{listener.getsockname()[1]}/" + (f"?token={quote(token)}" if token else "")
         asyncio.run(_Server(application, lambda: say(address)).serve(sockets=[listener]))
 
 
@@ -159,12 +161,6 @@ def _listener(host: str, port: int) -> Iterator[socket.socket]:
         ) from error
     with listener:
         yield listener
-
-
-def _address(host: str, listener: socket.socket) -> str:
-    name = socket.gethostname() if host in _EVERY_INTERFACE else host
-    name = f"[{name}]" if ":" in name else name
-    return f"http://{name}:{listener.getsockname()[1]}/"
 
 
 class _Server(uvicorn.Server):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path, PurePosixPath
@@ -64,15 +65,12 @@ def code_changes(base: Path, head: Path, files: Iterable[str]) -> list[CodeChang
         text = (head / file).read_text("utf-8", "replace").splitlines()
         for at, changed in changes(statements(base / file), statements(head / file)):
             found += _places(file, at, changed, functions, text)
-    return list(_with_text_of_the_first(found[:MAX_CHANGES]))
-
-
-def _with_text_of_the_first(found: Iterable[CodeChange]) -> Iterator[CodeChange]:
-    """Yield the places; of a change as long as a repository the first have text and chains."""
-    lines = 0
-    for change in found:
-        lines += len(change.text)
-        yield change if lines <= _MOST_LINES else msgspec.structs.replace(change, text=[], chains=[])
+    # Of a change as long as a repository the first places have text and chains.
+    lines = itertools.accumulate(len(change.text) for change in found)
+    return [
+        change if so_far <= _MOST_LINES else msgspec.structs.replace(change, text=[], chains=[])
+        for change, so_far in zip(found[:MAX_CHANGES], lines)
+    ]
 
 
 def _places(
