@@ -27,7 +27,7 @@ class PerfgateError(Exception):
         places = {
             name: value.shown if isinstance(value, PerfgateError) else shown(value) for name, value in values.items()
         }
-        self.shown = sentence(english, **places)
+        self.shown: str = sentence(english, **places)
 
 
 class UsageError(PerfgateError):
