@@ -113,12 +113,7 @@ def sample_stacks(
 
     def is_enough() -> bool:
         seconds = time.monotonic() - began
-        if seconds < PROFILE_SECONDS or seconds >= _BUSY_SECONDS:
-            return seconds >= _BUSY_SECONDS
-        # Others had the CPU; a program that computes little, and does not wait for it, has enough.
-        used = cpu()
-        is_starved = used.used < PROFILE_SECONDS / 2 and (used.waited is None or used.waited > used.used)
-        return not is_starved
+        return seconds >= PROFILE_SECONDS and (seconds >= _BUSY_SECONDS or not _is_starved(cpu()))
 
     try:
         while turns < MOST_TURNS and not is_enough():
@@ -132,6 +127,11 @@ def sample_stacks(
     wait_for_files(folder, started, STACKS, _END_SECONDS)
     found = [read for pid in sorted(started) if (read := _read(folder / f"{pid}{STACKS}")) is not None]
     return SideStacks(per, units, seconds, found, traces=[], folder=folder)
+
+
+def _is_starved(cpu: CpuTime) -> bool:
+    """Whether processes have used little CPU time because others had it; a program that computes little has enough."""
+    return cpu.used < PROFILE_SECONDS / 2 and (cpu.waited is None or cpu.waited > cpu.used)
 
 
 def sample_run(folder: Path, run: Callable[[], bool]) -> SideStacks | None:

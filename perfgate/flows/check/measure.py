@@ -82,9 +82,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
         check.measure_jobs()
         job.seals.check()
     progress.expect(Foresight())
-    # If the pairs lack any hardware counter, they lack all, for one reason.
-    if uncounted := next((pairs.uncounted for pairs in measured.pairs if pairs.uncounted), None):
-        progress.note(uncounted)
+    _note_uncounted(measured, progress)
     measured.notes["base"] += _notes_of_side(bench, job, base, "base")
     measured.notes["head"] = [
         *_notes_of_job(bench, job, options, check.refused),
@@ -380,6 +378,13 @@ def _adding_to(job: Job, testbed: Testbed, options: CheckOptions, progress: Prog
 def _needs_turns(step: StepResult) -> bool:
     """Whether a step has a value that is neither exact nor measured by the pairs."""
     return any(value.value is not None and is_of_turns(value.metric) for value in step.values)
+
+
+def _note_uncounted(measured: Measured, progress: Progress) -> None:
+    """Report once why the pairs lack hardware counters: if they lack any, they lack all."""
+    reason = next((pairs.uncounted for pairs in measured.pairs if pairs.uncounted), None)
+    if reason:
+        progress.note(reason)
 
 
 def _checklist_budget(config: Config, options: CheckOptions) -> float:
