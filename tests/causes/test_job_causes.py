@@ -15,7 +15,7 @@ import pytest
 
 from perfgate.conductor.machine.cpus import granted_cpus
 from perfgate.conductor.sides.code_changes import code_changes
-from perfgate.conductor.sides.kinds import KINDS
+from perfgate.conductor.sides.kinds import SIDES
 from perfgate.conductor.sides.profiled import profile_of
 from perfgate.conductor.sides.side import SidePlace
 from perfgate.conductor.sides.stacks import profiling_environment
@@ -82,7 +82,7 @@ def profiled(root: Path) -> tuple[JobProfile, tuple[RankCounts, ...]]:
         profile=folder,
         harness=root,
     )
-    side = KINDS[reference.kind].side(reference, place)
+    side = SIDES[reference.kind](reference, place)
     try:
         side.start()
         side.warm_up()

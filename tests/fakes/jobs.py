@@ -16,13 +16,10 @@ import numpy as np
 
 from perfgate.conductor.load.plan import plan_load
 from perfgate.conductor.load.record import Exchange, Load
-from perfgate.conductor.sides.command import PLAN as COMMAND_PLAN
 from perfgate.conductor.sides.command import CommandSide
-from perfgate.conductor.sides.kinds import record_of, with_numbers
+from perfgate.conductor.sides.kinds import SIDES, record_of, with_numbers
 from perfgate.conductor.sides.program import ProgramEnd, SideProgram
-from perfgate.conductor.sides.ranks import PLAN as RANKS_PLAN
 from perfgate.conductor.sides.ranks import RanksSide, Report
-from perfgate.conductor.sides.server import PLAN as SERVER_PLAN
 from perfgate.conductor.sides.server import ServerSide
 from perfgate.conductor.sides.side import Side, SidePlace
 from perfgate.conductor.sides.turns import MeasuredJob, SideName, TurnTaker
@@ -51,7 +48,7 @@ torchrun = "train.py"
 ranks = 2
 """,
 }
-_PLANS = {"command": COMMAND_PLAN, "server": SERVER_PLAN, "ranks": RANKS_PLAN}
+
 _QUADS: dict[JobKind, int] = {"command": 16, "server": 32, "ranks": 32}
 
 
@@ -237,7 +234,7 @@ def job_documents(
     ticks = iter(range(10**9))
     TurnTaker(
         [sides],
-        _PLANS[kind],
+        SIDES[kind].plan,
         measured,
         (quads or _QUADS[kind],),
         is_decided=lambda: False,
