@@ -80,7 +80,7 @@ def _assert_steps_without_turns_are_named(decision: dict[str, Any], comment: str
     assert "measured once per side" in comment
     steps = r"4 `top_ops` \(\d+ s\), 17 memory \(\d+ s\)"
     assert re.search(
-        rf"{steps}: not compared side by side for lack of time; to compare all steps, set `checklist_budget` to \d+ s",
+        rf"Not compared side by side for lack of time: {steps}; to compare all steps, set `checklist_budget` to \d+ s",
         comment,
     )
     assert "> **Note:**" not in comment
@@ -105,8 +105,8 @@ def test_check__calls_too_slow_for_the_budget__refused_at_once_with_the_budget_t
     (failure,) = _decision(tmp_path / "out")["failures"]
     assert failure["error"]["message"]["code"] == TOO_SLOW
     budget = failure["error"]["message"]["values"]["budget"]
-    assert f"write budget = {budget} under [gate] in perfgate.toml" in " ".join(done.stdout.split())
-    assert f"write `budget = {budget}` under `[gate]`" in (tmp_path / "out" / "comment.md").read_text()
+    assert f"set budget = {budget} under [gate] in perfgate.toml" in " ".join(done.stdout.split())
+    assert f"set `budget = {budget}` under `[gate]`" in (tmp_path / "out" / "comment.md").read_text()
 
 
 def _exit_code_without_a_reader(perfgate: Perfgate, *arguments: str, cwd: Path) -> int:

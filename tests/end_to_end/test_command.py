@@ -244,7 +244,7 @@ def test_accept__numbers_of_a_comment__each_its_metrics_of_the_head_whichever_co
     assert {one.commit for one in _accepted(own)} == {own.project.head}
     comment, *replies = own.comments()
     assert " perfgate: WARN" in comment
-    assert replies[-1].startswith(f"`counters.syncs` of `{own.project.head[:12]}` is accepted")
+    assert replies[-1].startswith(f"`counters.syncs` is accepted for `{own.project.head[:12]}`")
 
 
 @pytest.mark.parametrize(

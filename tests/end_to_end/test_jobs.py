@@ -147,7 +147,7 @@ def test_run__a_job_alone__its_numbers_are_kept_for_mains_history(perfgate: Perf
     (clone.root / "bench.py").write_text("raise SystemExit(3)")
     broken = perfgate("run", cwd=clone.root)
     assert broken.returncode == 4
-    assert "ended with exit code 3" in " ".join(broken.stdout.split())
+    assert "exited with code 3" in " ".join(broken.stdout.split())
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def recorded(perfgate: Perfgate, tmp_path: Path) -> Path:
             KERNEL_TIME,
             1,
             "FAIL – longest single run of a kernel of profile/rank 0 is 250 µs, 25.0 % above the limit of 200 µs "
-            "(ops.kernel_time.warning: one run of ampere_sgemm_128x64_tn)",
+            "(ops.kernel_time.warning: a single run of ampere_sgemm_128x64_tn)",
         ),
         (
             '[expect]\nkernels = ["ampere_sgemm_*", "FlashAttention*"]\n',

@@ -60,7 +60,7 @@ def test_limit__longest_kernel_beyond_it__fails_beside_a_base_and_without_one_an
         assert worded(decision.reasons) == ["regressed: encoder/long ops.kernel_time.warning"]
         assert title(decision) == (
             "## ❌ perfgate: FAIL – longest single run of a kernel of `encoder/long` is 80.0 ms, 60.0 % above the limit of "
-            "50.0 ms (`ops.kernel_time.warning`: one run of `MatMulV2`)"
+            "50.0 ms (`ops.kernel_time.warning`: a single run of `MatMulV2`)"
         )
 
 

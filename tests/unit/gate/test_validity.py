@@ -13,6 +13,7 @@ from perfgate.document.run import RunDocument
 from perfgate.document.samples import BlockColumns, pack
 from perfgate.judging.gate.evidence import Evidence
 from perfgate.judging.gate.validity import misconduct
+from tests.fakes.wording import worded
 from tests.unit.gate.builders import SHAPE, sides
 
 replace = msgspec.structs.replace
@@ -81,6 +82,18 @@ def test_misconduct__honest_clock_and_waits_for_a_cpu__nothing(rows: Any, calls:
 @pytest.mark.parametrize(("rows", "calls"), [(BUSY, 4), (QUEUED, 76)])
 def test_misconduct__half_speed_among_the_same_waits__the_clock(rows: Any, calls: int) -> None:
     assert kinds(loaded(rows, calls=calls, clock=0.5)) == {"worker_clock"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "calls", "waits"), [(QUEUED, 76, True), ([(20_000, 19_000, 0, 0, 19_900, 0)] * 12, CALLS, False)]
+)
+def test_misconduct__half_speed__waits_for_a_cpu_are_named_if_there_were_any(
+    rows: Any, calls: int, waits: bool
+) -> None:
+    base, head = sides([1.0])
+    slow = with_columns(base, loaded(rows, calls=calls, clock=0.5))
+    (found, *_) = misconduct(Evidence(slow, head))
+    assert ("for a CPU that other processes used" in worded(found.message)) is waits
 
 
 def test_misconduct__the_kernel_tells_of_no_waits__the_same_time_is_missing() -> None:

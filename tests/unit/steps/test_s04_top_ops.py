@@ -350,7 +350,7 @@ def test_top_ops__recorded_gpt3__attention_above_seven_tenths_and_casts_on_the_a
     on_cpu = found["ops.ai_cpu"]
     assert (on_cpu.severity, on_cpu.evidence["op"], on_cpu.evidence["types"]) == ("warning", "Cast", "INT32 -> UINT64")
     assert (on_cpu.evidence["ops.ai_cpu"], numbers(outcome)["ops.ai_cpu"]) == (pytest.approx(72.8611e-6, abs=1e-9), 2)
-    assert "most of the time Cast (INT32 -> UINT64): 2 a call" in finding_text(on_cpu)
+    assert "mostly Cast (INT32 -> UINT64): 2 per call" in finding_text(on_cpu)
 
 
 def test_top_ops__recorded_training_of_2023__its_seven_casts_on_the_ai_cpu(tmp_path):

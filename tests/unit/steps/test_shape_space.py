@@ -101,4 +101,6 @@ def test_measure_shape_space__slow_path_of_odd_lengths_and_a_refusal__named_wors
     assert {finding.evidence["proposed"] for finding in outcome.findings} == {"length=511", "length=513", "length=1025"}
     measured = [cost for cost in costs.values() if cost is not None]
     assert measured == sorted(measured, reverse=True)
-    assert finding_text(outcome.findings[0]).startswith("the boundary shape length=")
+    assert finding_text(outcome.findings[0]).startswith(
+        "compared with the configured shapes, the boundary shape length="
+    )

@@ -298,7 +298,7 @@ def test_baseline_accept__until__counts_to_that_day_and_is_listed(project: Path)
     store.accept("shop", msgspec.structs.replace(entry, until="2026-01-31"))
     assert "2026-01-31, expired" in baseline(project, "accepted").output
     past = baseline(project, *accept, "--until", "2020-01-01")
-    assert "2020-01-01 is in the past; give the last day on which" in str(past.exception)
+    assert "2020-01-01 is in the past; give the last day of the acceptance" in str(past.exception)
     wrong = baseline(project, *accept, "--until", "2027-02-30")
     assert (wrong.exit_code, "'2027-02-30' does not match the format '%Y-%m-%d'" in wrong.output) == (2, True)
 

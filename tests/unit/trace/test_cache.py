@@ -336,7 +336,7 @@ def test_trace_cache__shown_and_cleared(cache: CacheMaker, trace_file: Path, tmp
         "--cache", str(tmp_path / "cache"), "cache"
     )
     assert ": 0 recordings" in shown("--cache", str(tmp_path / "cache"), "cache", "--clear")
-    assert "nothing is kept" in shown("--no-cache", "cache")
+    assert "nothing is cached" in shown("--no-cache", "cache")
     assert not list((tmp_path / "cache").iterdir())
 
 
