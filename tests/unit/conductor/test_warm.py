@@ -264,12 +264,13 @@ with (PLACES / f"place-{os.getpid()}.txt").open("a") as file:
     assert all(replicate.moved for replicate in measured.base)
     called = set(noted(side, "called"))
     assert len(called) == 3
-    of_quads = set()
+    of_members = set()
     for pid in called:
         addresses = list(dict.fromkeys((side.root / f"place-{pid}.txt").read_text().split()))
         assert len(addresses) == (3 if pid in noted(side, "built") else 2)  # warm-up and two quads, or the quads alone
-        of_quads |= set(addresses[-2:])
-    assert len(of_quads) == 6
+        of_members.add(tuple(addresses[-2:]))
+    # One address of two members may be the same by chance.
+    assert len(of_members) == 3
 
 
 @pytest.mark.parametrize(("environment", "imported"), [("pass", True), ("os.environ['NO_SUCH_NAME'] = '1'", False)])
