@@ -33,14 +33,22 @@ def advised(decision: DecisionDocument, base: RunDocument, head: RunDocument) ->
     """The decision with its suggestions; those on newly introduced problems are marked as such.
 
     A pure function of the documents. If the testbeds differ, findings of the head alone are not attributed to the change.
+    Findings that the decision dropped give no suggestion.
     """
     comparable = not decision.testbed_differences or decision.comparing == "stack"
     of_base = {(advisory.workload, advisory.category) for advisory in base.advisories}
+    listed = {
+        (step.workload, step.number): {(finding.rule, _shape(finding)) for finding in step.findings}
+        for step in decision.steps
+    }
     advice = on_changes(decision)
     for suggestion in suggestions(head):
         if suggestion.step is None:
             new = bool(of_base) and (suggestion.workload, suggestion.rule) not in of_base
         else:
+            about = suggestion.rule, suggestion.shape
+            if about not in listed.get((suggestion.workload, suggestion.step), {about}):
+                continue
             new = _is_new(suggestion, base)
         advice.append(msgspec.structs.replace(suggestion, introduced=comparable and new))
     return suggested(msgspec.structs.replace(decision, suggestions=_ranked(advice)))

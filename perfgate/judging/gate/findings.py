@@ -3,7 +3,7 @@
 A finding rests on a number, and a noisy number lies now above its limit and now below it. So a finding of one side alone is
 called new or gone only if the comparison shows that its number moved: an exact count differs, of the metric or of an operator
 that the finding names, or the interval of the difference excludes no change and lies on the finding's side. Every other finding
-stands as measured.
+stands as measured, and none stands beside a number measured side by side that lies within its limit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import chain
 import msgspec
 
 from perfgate.catalogue.lookup import METRICS, RULES, metric
-from perfgate.document.decision import DecisionDocument, StepSummary
+from perfgate.document.decision import SIDE_BY_SIDE, DecisionDocument, JudgedFinding, StepComparison, StepSummary
 from perfgate.document.explanation import Cause
 from perfgate.document.message import Message
 from perfgate.document.run import Finding, RunDocument, StepResult
@@ -32,8 +32,41 @@ def with_findings(decision: DecisionDocument, base: RunDocument, head: RunDocume
     """The decision with the standing of every finding of the head, and the findings that are gone."""
     before = {(step.workload, step.number): step for step in base.steps}
     moves = _Moves(decision, base, head)
-    steps = [_judged(step, before.get((step.workload, step.number)), moves, decision.causes) for step in decision.steps]
+    steps = [
+        _judged(_checked(step, decision.checklist), before.get((step.workload, step.number)), moves, decision.causes)
+        for step in decision.steps
+    ]
     return msgspec.structs.replace(decision, steps=steps)
+
+
+def _checked(step: StepSummary, checklist: Sequence[StepComparison]) -> StepSummary:
+    """The step without the findings that its numbers in pairs or turns contradict.
+
+    The head's own measurement of a number is short, and the row that shows the finding shows the longer one.
+    """
+    numbers = [row for row in checklist if row.workload == step.workload and row.method in SIDE_BY_SIDE]
+    findings = [finding for finding in step.findings if not _contradicted(finding, numbers)]
+    if len(findings) == len(step.findings):
+        return step
+    status = step.status
+    if status == "attention" and all(finding.severity == "info" for finding in findings):
+        status = "ok"
+    return msgspec.structs.replace(step, findings=findings, status=status)
+
+
+def _contradicted(finding: JudgedFinding, numbers: Sequence[StepComparison]) -> bool:
+    rule, limit = RULES.get(finding.rule), finding.evidence.get("limit")
+    if rule is None or rule.judges is None or not isinstance(limit, (int, float)):
+        return False
+    judged, shape = rule.judges, finding.evidence.get("shape")
+    values = [
+        row.head
+        for row in numbers
+        if row.metric == judged.metric and row.shape == shape and judged.labels.items() <= row.labels.items()
+    ]
+    return bool(values) and all(
+        value is not None and (value <= limit if judged.at_most else value >= limit) for value in values
+    )
 
 
 def _judged(step: StepSummary, before: StepResult | None, moves: _Moves, causes: Sequence[Cause]) -> StepSummary:

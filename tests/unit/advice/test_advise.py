@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from perfgate.document.decision import Gain
+from perfgate.document.decision import Gain, JudgedFinding, StepSummary
 from perfgate.document.message import quote
 from perfgate.document.run import FROM_PROFILE, Finding, Session, StepResult, Value
 from perfgate.judging.advice.advise import advised, suggestions
@@ -171,8 +172,14 @@ def test_suggestions__recording__no_command() -> None:
 
 
 def introduced(base: StepResult, head: StepResult, **decision: Any) -> list[bool]:
+    summary = StepSummary(number=head.number, slug=head.slug, workload=head.workload, status=head.status)
+    summary = msgspec.structs.replace(
+        summary, findings=[JudgedFinding(**msgspec.structs.asdict(finding)) for finding in head.findings]
+    )
     judged = advised(
-        make_decision("FAIL", comparisons=[], **decision), make_run("base", steps=[base]), make_run(steps=[head])
+        make_decision("FAIL", comparisons=[], steps=[summary], **decision),
+        make_run("base", steps=[base]),
+        make_run(steps=[head]),
     )
     return [suggestion.introduced for suggestion in judged.suggestions]
 

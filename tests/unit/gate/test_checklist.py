@@ -12,7 +12,8 @@ import pytest
 from perfgate.document.budget import Budget
 from perfgate.document.decision import DecisionDocument, Policy, StepComparison
 from perfgate.document.history import History
-from perfgate.document.run import REPEAT, ErrorDetail, RunDocument, StepResult, Value
+from perfgate.document.run import REPEAT, ErrorDetail, Finding, RunDocument, StepResult, Value
+from perfgate.judging.advice.advise import advised
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.rule import Differences, pairs_to_decide, single_interval
 from perfgate.judging.report.render.comment import CommentContext, render_comment
@@ -236,23 +237,38 @@ def test_checklist__turns_without_a_ratio__no_difference_and_the_verdict_stays(b
     assert row_of(decision, "cache.sensitivity").delta is None
 
 
-def test_checklist__host_utilization__from_the_blocks_of_the_pairs() -> None:
-    def using(run: RunDocument, share: float) -> RunDocument:
-        replicates = []
-        for replicate in run.replicates:
-            blocks = replicate.shapes[SHAPE]
-            used = msgspec.structs.replace(blocks, used_ns=[round(seen * share) for seen in blocks.seen_ns])
-            replicates.append(msgspec.structs.replace(replicate, shapes={SHAPE: used}))
-        return with_steps(
-            msgspec.structs.replace(run, replicates=replicates),
-            value("utilization.host", 0.5),
-            number=2,
-            slug="utilization",
-        )
+def using(run: RunDocument, share: float, *findings: Finding) -> RunDocument:
+    """The run with blocks that use a share of their CPU, and with step 2, which measured 50 % by itself."""
+    replicates = []
+    for replicate in run.replicates:
+        blocks = replicate.shapes[SHAPE]
+        used = msgspec.structs.replace(blocks, used_ns=[round(seen * share) for seen in blocks.seen_ns])
+        replicates.append(msgspec.structs.replace(replicate, shapes={SHAPE: used}))
+    run = msgspec.structs.replace(run, replicates=replicates)
+    run = with_steps(run, value("utilization.host", 0.5), number=2, slug="utilization")
+    step = msgspec.structs.replace(run.steps[-1], findings=list(findings), status="attention" if findings else "ok")
+    return msgspec.structs.replace(run, steps=[step])
 
+
+def test_checklist__host_utilization__from_the_blocks_of_the_pairs() -> None:
     base, head = sides(UNCHANGED)
     row = row_of(decide(using(base, 0.9), using(head, 0.72), policy=Policy(), history=History()), "utilization.host")
     assert (row.method, row.base, row.delta, row.clock) == ("paired", 0.9, pytest.approx(-0.2), "awake")
+
+
+@pytest.mark.parametrize(("share", "shown"), [(0.9, []), (0.72, ["utilization.host"])])
+def test_checklist__finding_on_a_number_that_the_pairs_measured__shown_if_their_number_is_beyond_the_limit_too(
+    share: float, shown: list[str]
+) -> None:
+    finding = Finding(
+        rule="utilization.host", severity="warning", evidence={"shape": SHAPE, "utilization.host": 0.5, "limit": 0.8}
+    )
+    base, head = (using(run, share, finding) for run in sides(UNCHANGED))
+    decision = advised(decide(base, head, policy=Policy(), history=History()), base, head)
+    (step,) = [step for step in decision.steps if step.number == 2]
+    assert [one.rule for one in step.findings] == shown
+    assert step.status == ("attention" if shown else "ok")
+    assert [one.rule for one in decision.suggestions if one.step == 2] == shown
 
 
 def test_checklist__numbers_of_the_samples__from_the_pairs_whatever_the_step_measured_by_itself() -> None:

@@ -47,6 +47,8 @@ def test_clean__lone_surrogate__is_replaced_so_that_it_can_be_encoded() -> None:
         ("1. not a list", "`1`. not a list"),
         ("see https://evil.example/x", "see `https://evil.example/x`"),
         ("call `aten::add` once", "call `aten::add` once"),
+        ("write e.g. ranks=2", "write e.g. `ranks=2`"),
+        ("add traffic=Traffic(rate=...) or (see aten::mm).", "add `traffic=Traffic(rate=...)` or (see `aten::mm`)."),
         ("a_b <b> [x](y) *z*", "`a_b` `<b>` `[x](y)` `*z*`"),
     ],
 )

@@ -65,11 +65,10 @@ def unchanged(summary: Summary) -> Values | None:
     if not comparisons:
         return None
     listed = comparisons[: summary.detail]
-    not_worse = sum(map(is_one_sided, comparisons))
     return {
         "rows": grouped(row(comparison, summary) for comparison in listed),
-        "total": len(comparisons) - not_worse,
-        "not_worse": not_worse,
+        "total": len(comparisons),
+        "not_worse": sum(map(is_one_sided, comparisons)),
         "more": len(comparisons) - len(listed),
         "margin": numbers.setting(summary.decision.excluded),
         "confidence": common_confidence(listed),

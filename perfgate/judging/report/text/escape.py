@@ -21,9 +21,9 @@ _REPLACEMENT = "\ufffd"
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 # re compiles these when a text first needs them: `perfgate trace` does not.
 _BACKTICKS = "`+"
-# A word of plain prose: letters with inner hyphens or apostrophes, or a number, or a dash. Everything else may mean
+# A word of plain prose: letters with inner hyphens or apostrophes, "e.g.", a number, or a dash. Everything else may mean
 # something to a Markdown dialect (mentions, links, emoji codes, references like GH-12, quick actions) and becomes code.
-_PLAIN = r"[A-Za-z]+(?:['’-][A-Za-z]+)*|[+±−]?\d+(?:[.,]\d+)*%?|%|[–—·→]"
+_PLAIN = r"[A-Za-z]+(?:['’-][A-Za-z]+)*|[a-z](?:\.[a-z])+|[+±−]?\d+(?:[.,]\d+)*%?|%|[–—·→]"
 _WORD = r"(?P<open>[(\"']*)(?P<core>.*?)(?P<close>[)\"'.,;:!?]*)"
 
 
@@ -97,6 +97,7 @@ def _prose_word(word: str, *, first: bool) -> str:
     if re.fullmatch(_PLAIN, core) and not (first and not core[0].isalpha()):
         return word
     close = match["close"]
-    while close.startswith(")") and core.count("(") > core.count(")"):
-        core, close = core + ")", close[1:]
+    while ")" in close and core.count("(") > core.count(")"):
+        inner, _, close = close.partition(")")
+        core += inner + ")"
     return match["open"] + code_span(core.strip("`") or core) + close
