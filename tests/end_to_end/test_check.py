@@ -207,7 +207,7 @@ def test_local__uncommitted_mistake_in_a_subfolder__fail_and_the_work_tree_is_un
     model = project / "model.py"
     model.write_text("from helper import more\n" + model.read_text().replace(RELU, "return torch.relu(more(y))"))
     before = clone.git("status", "--porcelain")
-    done = perfgate("local", cwd=project)
+    done = perfgate("local", "--steps", "4", cwd=project)
     assert done.returncode == 1, done.stderr
     decision = _decision(project / ".perfgate" / "local")
     assert "counters.framework_ops" in _outcomes(decision, "regressed")

@@ -26,7 +26,7 @@ def test_local__brief_and_against_a_revision__one_line_where_it_passes_and_every
     assert brief.stdout == "perfgate: SKIPPED – only documentation changed (1 file)\n"
     assert decision_in(clone)["base"]["commit"] == broken
 
-    whole = perfgate("local", "--brief", cwd=clone.root, CI="true")
+    whole = perfgate("local", "--brief", "--steps", "4", cwd=clone.root, CI="true")
     assert whole.returncode == 4, whole.stderr
     assert "ValueError: no checkpoint" in whole.stdout
     assert whole.stdout.endswith("report: .perfgate/local/report.html\n")
