@@ -16,13 +16,13 @@ from tests.fakes.documents import (
 )
 
 CONTEXT = CommentContext(marker="<!-- perfgate:v1:demo -->")
-HEADING = "slower on their own (of"
+HEADING = "independently slower (of"
 
 
 def test_comment__operator_slower_while_the_gate_passes__named_with_interval_share_and_the_whole_call() -> None:
     text = render_comment(make_decision(operator_tests=operator_tests()), CONTEXT)
     assert (
-        "<summary>1 operator slower on their own (of 4 tested over 12 pairs; informational, cannot fail the gate)</summary>"
+        "<summary>1 operator independently slower (of 4 tested over 12 pairs; informational, cannot fail the gate)</summary>"
         in text
     )
     assert (
@@ -56,14 +56,14 @@ def test_comment__operator_runs_more_often__left_to_the_causes() -> None:
         "FAIL", comparisons=regressed_counters(), operator_changes=operator_changes(), operator_tests=tests
     )
     text = render_comment(decision, CONTEXT)
-    assert "\n**1 operator slower on their own (of 3 tested" in text
+    assert "\n**1 operator independently slower (of 3 tested" in text
     assert "- `aten::mm` in `encoder/long`" in text
 
 
 def test_comment__many_slower_operators__three_and_how_many_more() -> None:
     tests = [make_operator_test(f"aten::op{number}") for number in range(5)]
     text = render_comment(make_decision(operator_tests=tests), CONTEXT)
-    assert "<summary>5 operators slower on their own (of" in text
+    assert "<summary>5 operators independently slower (of" in text
     assert "`aten::op2`" in text
     assert "`aten::op3`" not in text
     assert "- 2 more operators in `report.html`" in text
