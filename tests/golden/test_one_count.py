@@ -164,7 +164,7 @@ def test_folds__all_that_there_can_be__are_few_and_hold_each_section_once() -> N
         "5 regressions · 1 improvement",
         "1 number missing",
         "Contributing operators",
-        "1 operator slower",
+        "1 operator independently slower",
         "1 more suggestion",
         "Checklist:",
         "1 unchanged metric",
