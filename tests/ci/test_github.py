@@ -220,7 +220,7 @@ def test_comments__accepted_then_measured_again__by_who_may_push(hub: Hub) -> No
     comment, *replies = hub.comments()
     assert " perfgate: WARN" in comment
     assert "the two additions are meant" in comment
-    assert any(f"`{head[:12]}` is accepted" in reply for reply in replies)
+    assert any(f"is accepted for `{head[:12]}`" in reply for reply in replies)
 
     before = hub.last
     done = hub.comment("ann", "/perfgate run small")
