@@ -18,9 +18,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # These tests tell honest workers from others by their CPU time, so they need the machine to themselves.
 ALONE := tests/traps/test_processes.py
+SCANNER := perfgate/trace/scanner/_scanner.so
 # The others wait for processes a third of their time, so one more runs than there are cores.
 WORKERS := $(shell expr $$(nproc) + 1)
-test: $(VENV)/.installed
+test: $(VENV)/.installed $(SCANNER)
 	$(BIN)/python -m compileall -q -j 0 perfgate plugins
 	$(BIN)/python -m pytest $(ALONE); alone=$$?; \
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ALONE:%=--ignore=%) && exit $$alone
@@ -146,7 +147,7 @@ bench-rules: $(VENV)/.installed
 	$(BIN)/python benchmarks/gate/yardstick.py --quick $(if $(RECORDINGS),--recordings $(RECORDINGS))
 
 # Time reading and analysing generated traces of many events, beside other ways to do it; EVENTS=1000000 for larger ones.
-bench-trace: $(VENV)/.installed
+bench-trace: $(VENV)/.installed $(SCANNER)
 	$(BIN)/python benchmarks/trace/cost.py --events $(or $(EVENTS),300000)
 
 # Fuzz the compiled scanners of traces and tables under the sanitizers, then every reader of foreign files, with coverage feedback;
@@ -200,6 +201,10 @@ $(VENV)/.installed: $(VENV)/.torch pyproject.toml $(PLUGINS:%=%/pyproject.toml) 
 	$(PIP) --quiet --no-deps --no-build-isolation $(PLUGINS:%=--editable %)
 	$(COMPILE_ALL)
 	touch $@ $(VENV)/.runnable
+
+# pip compiles it when it installs perfgate; an older one than its sources is refused, and traces are then decoded in Python.
+$(SCANNER): $(wildcard perfgate/trace/scanner/*.[ch]) | $(VENV)/.installed
+	@if command -v $(firstword $(CC)) >/dev/null; then $(BIN)/python hatch_build.py; else echo "no C compiler: no scanner of traces"; fi
 
 # --no-deps: torch_npu asks for the torch that is there already.
 .venv-npu/.installed: pyproject.toml

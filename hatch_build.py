@@ -1,6 +1,6 @@
 """Compiles the scanner of trace events into the wheel, or into the tree where perfgate is installed from it.
 
-Where no C compiler is found the wheel is a pure one: perfgate then decodes traces without the scanner, several times slower.
+Where no C compiler is found the wheel is a pure one: perfgate then decodes traces without the scanner, some 40 times slower.
 PERFGATE_WHEEL says otherwise: ``pure`` leaves the scanner out, ``manylinux_2_17`` demands it and is the wheel's platform.
 ``python hatch_build.py`` compiles it in the tree.
 """

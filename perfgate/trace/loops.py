@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import math
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,10 @@ import numpy.typing as npt
 
 # The library of the scanner; its ``packing.c`` has these loops.
 FILE = Path(__file__).with_name("scanner") / "_scanner.so"
-_VERSION = 14
+_VERSION = 15
 _MOST_LEB128_BYTES = 10  # of a number of 64 bits
+_MOST_PLACES = 2**31 - 1
+_DIRECT = (np.bool_, np.uint8, np.int32, np.int64)  # columns whose rows are grouped as they are
 
 Column = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.integer[Any]]
@@ -57,6 +61,28 @@ def earliest_calls(work: Codes, calls: Codes, begun: Column, least: int, width: 
     return found
 
 
+def grouped(columns: Sequence[Codes], lows: Sequence[int], widths: Sequence[int]) -> tuple[Column, Codes] | None:
+    """The first row of each group of rows that agree in all columns, and the group of every row; None without
+    the library.
+
+    Column k has ``widths[k]`` values from ``lows[k]`` on. Groups are in the order of their values.
+    """
+    library, rows, places = load(), columns[0].size, math.prod(widths)
+    if library is None or places > _MOST_PLACES:
+        return None
+    whole = [np.ascontiguousarray(column, column.dtype if column.dtype in _DIRECT else np.int64) for column in columns]
+    addresses = (ctypes.c_void_p * len(whole))(*(column.ctypes.data for column in whole))
+    sizes = np.array([column.itemsize for column in whole], dtype=np.int32)
+    lowest, spans = np.array(lows, dtype=np.int64), np.array(widths, dtype=np.int64)
+    number_of, group = np.zeros(places, dtype=np.int32), np.empty(rows, dtype=np.int32)
+    first = np.empty(min(rows, places), dtype=np.intp)
+    numbers = library.group_rows(
+        *(addresses, sizes.ctypes.data, lowest.ctypes.data, spans.ctypes.data, len(whole), rows),
+        *(number_of.ctypes.data, places, group.ctypes.data, first.ctypes.data),
+    )
+    return first[:numbers], group
+
+
 def leb128(values: Column) -> bytes | None:
     """Non-negative numbers in LEB128, one behind the other; None without the library."""
     library = load()
@@ -89,6 +115,12 @@ def load() -> ctypes.CDLL | None:
         *(ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p),
     ]
     library.earliest_calls.restype = None
+    library.group_rows.argtypes = [
+        *[ctypes.c_void_p] * 4,
+        *(ctypes.c_int32, ctypes.c_int64),
+        *(ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p),
+    ]
+    library.group_rows.restype = ctypes.c_int64
     library.leb128.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
     library.leb128.restype = ctypes.c_int64
     return library

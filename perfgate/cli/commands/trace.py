@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perfgate.cli.ahead import import_meanwhile
 from perfgate.cli.groups import CommandGroup
 from perfgate.cli.isolation import CommandProcess
 from perfgate.cli.options import FILE, FOLDER, PATH, language_option
@@ -22,6 +23,7 @@ from perfgate.locale import Language, environment_language, sentence
 from perfgate.trace.cache import cache_folder, use_cache
 
 if TYPE_CHECKING:
+    from perfgate.document.message import Message
     from perfgate.flows.trace.choice import Choice
     from perfgate.flows.trace.executors import Cluster
     from perfgate.flows.trace.places import Place
@@ -446,6 +448,7 @@ def diff(
     """
     from perfgate.flows.trace.questions import ask_diff
 
+    import_meanwhile("perfgate.judging.report.render.trace_diff")
     choice = _choice(rank, device, limit, as_json)
     document = ask_diff([base, *bases], [path, *heads], choice, tolerance=tolerance, by=by)
     if as_json:
@@ -495,17 +498,20 @@ def flame(
     The page is one self-contained file: zoom, search by text or pattern, threads and streams, requests (spans named
     request#ID), base against head. For the folder of a check it shows both sides.
     """
-    from perfgate.document.files import write_text_atomically
     from perfgate.flows.trace.choice import Choice
     from perfgate.flows.trace.questions import ask_flame
-    from perfgate.judging.report.render.flame import flame_text
-    from perfgate.judging.report.text.messages import word
 
-    spoken = _page_language(language)
-    trees = ask_flame(
-        path, head, Choice(rank=rank, device=device), note=lambda message: click.echo(word(message), err=True)
-    )
-    text = flame_text(trees, wanted, spoken)
+    def print_note(message: Message) -> None:
+        from perfgate.judging.report.text.messages import word
+
+        click.echo(word(message), err=True)
+
+    import_meanwhile("perfgate.judging.report.render.flame", "perfgate.document.files")
+    trees = ask_flame(path, head, Choice(rank=rank, device=device), note=print_note)
+    from perfgate.document.files import write_text_atomically
+    from perfgate.judging.report.render.flame import flame_text
+
+    text = flame_text(trees, wanted, _page_language(language))
     target = Path("flame.html") if out is None and wanted == "html" else out
     if target is None:
         return click.echo(text, nl=False)
@@ -524,13 +530,15 @@ def timeline(path: Path, rank: int | None, device: int | None, out: Path, langua
 
     The page is one self-contained file: zoom by wheel, totals of a selection, search, and export for Perfetto.
     """
-    from perfgate.document.files import write_text_atomically
     from perfgate.flows.trace.choice import Choice
     from perfgate.flows.trace.questions import ask_timeline
+
+    import_meanwhile("perfgate.judging.report.render.timeline", "perfgate.document.files")
+    drawn = ask_timeline(path, Choice(rank=rank, device=device))
+    from perfgate.document.files import write_text_atomically
     from perfgate.judging.report.render.timeline import render_timeline
 
-    spoken = _page_language(language)
-    write_text_atomically(out, render_timeline(ask_timeline(path, Choice(rank=rank, device=device)), spoken))
+    write_text_atomically(out, render_timeline(drawn, _page_language(language)))
     click.echo(str(out))
 
 

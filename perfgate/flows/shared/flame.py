@@ -14,8 +14,9 @@ from perfgate.document.flame import FlameTree
 from perfgate.document.message import Message, reason_of
 from perfgate.document.run import RunDocument
 from perfgate.errors import DocumentError
+from perfgate.flows.shared.labels import label_of
 from perfgate.flows.shared.session import FLAME_PAGE, artifact_of
-from perfgate.flows.shared.trees import artifact_path, label_of, pair_trees, tree_of
+from perfgate.flows.shared.trees import artifact_path, pair_trees, tree_of
 from perfgate.judging.gate.comparison import ShapePlace
 from perfgate.judging.gate.flame import with_pairs
 from perfgate.judging.report.render.flame import render_flame

@@ -1,4 +1,4 @@
-"""The trees of recordings, and their labels: what drawing one takes without a decision about it."""
+"""The trees of recordings: what drawing one takes without a decision about it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,6 @@ def pair_trees(base: Sequence[FlameTree], head: Sequence[FlameTree]) -> list[Fla
 
 def tree_of(timeline: Timeline, label: str) -> FlameTree:
     return flame_tree(stacks_of_timeline(timeline), label)
-
-
-def label_of(path: str, timeline: Timeline, several: bool) -> str:
-    """E.g. ``minilm-short`` for trace-minilm-short.json.gz, with rank and device if they add information."""
-    name = Path(path).name.partition(".json")[0].removesuffix(".zip").removeprefix("trace-")
-    return f"{name}, {timeline.label}" if several and timeline.label != "all" else name
 
 
 def artifact_path(document: Path, name: str) -> Path:

@@ -47,9 +47,8 @@ def merged_stacks(stacks: Stacks, labels: Codes) -> MergedStacks:
 def by_compiled_loop(stacks: Stacks, labels: Codes) -> MergedStacks:
     """The tree of the calls of each thread, and for each stream that of the calls above its work."""
     events, device = stacks.events, stacks.on_device
-    tracks, kinds = _roots(stacks)
+    tracks, kinds, root = _roots(stacks)
     tree = CallTree(tracks, kinds)
-    root = np.searchsorted(tracks, stacks.track).astype(np.int32)
     size = len(events)
     columns: dict[str, Any] = {
         "label": np.ascontiguousarray(labels, dtype=np.int32),
@@ -73,11 +72,13 @@ def by_compiled_loop(stacks: Stacks, labels: Codes) -> MergedStacks:
     return _in_order(tree.nodes(), tracks.size, node, own.astype(bool))
 
 
-def _roots(stacks: Stacks) -> tuple[CodeColumn, npt.NDArray[np.uint8]]:
-    """The tracks in the order of their numbers, and whether each is a thread or a stream."""
-    tracks = np.unique(stacks.track).astype(np.int32)
-    streams = np.isin(tracks, np.unique(stacks.events.track[stacks.on_device]))
-    return tracks, np.where(streams, STREAM, _THREAD).astype(np.uint8)
+def _roots(stacks: Stacks) -> tuple[CodeColumn, npt.NDArray[np.uint8], CodeColumn]:
+    """The tracks in the order of their numbers, whether each is a thread or a stream, and each event's position among them."""
+    first, root = group_rows(stacks.track)
+    tracks = stacks.track[first].astype(np.int32)
+    of_work = stacks.events.track[stacks.on_device]
+    streams = np.isin(tracks, of_work[group_rows(of_work)[0]])
+    return tracks, np.where(streams, STREAM, _THREAD).astype(np.uint8), root
 
 
 def _in_order(nodes: TreeNodes, roots: int, of_event: CodeColumn, own: npt.NDArray[np.bool_]) -> MergedStacks:
@@ -143,7 +144,7 @@ def by_levels(stacks: Stacks, labels: Codes) -> MergedStacks:
         depths[of_thread] = levels(stacks.around)[of_thread]
     rows = rows_by(depths)[::-1]
     del depths
-    tracks, kinds_of_tracks = _roots(stacks)
+    tracks, kinds_of_tracks, _ = _roots(stacks)
     columns: list[tuple[Codes, Codes, Codes]] = [(np.full(tracks.size, NONE), kinds_of_tracks, tracks)]
     node, size, own_frame = np.empty_like(event_of), tracks.size, np.ones(len(events), dtype=bool)
     for depth in range(len(rows)):

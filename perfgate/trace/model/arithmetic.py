@@ -5,13 +5,14 @@ An interval is half open, ``[start, end)``; one of length zero covers nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.trace.loops import look_up
+from perfgate.trace import loops
 
 IntColumn = npt.NDArray[np.int64]
 FloatColumn = npt.NDArray[np.float64]
@@ -155,17 +156,21 @@ def group_rows(*columns: Codes) -> Groups:
     The values of a column are whole numbers that lie near one another.
     """
     rows = columns[0].size
+    if not rows:
+        return np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.int32)
+    lows = [int(column.min()) for column in columns]
+    widths = [int(column.max()) - low + 1 for column, low in zip(columns, lows)]
+    if math.prod(widths) <= _most_places(rows) and (groups := loops.grouped(columns, lows, widths)):
+        return groups
     group, size = np.zeros(rows, dtype=np.int64), 1
-    for column in columns if rows else ():
-        low = int(column.min())
-        width = int(column.max()) - low + 1
+    for column, low, width in zip(columns, lows, widths):
         if width == 1:
             continue  # as shapes that were not recorded, and requests
         group *= width
         group += column
         group -= low
         size = _renumber(group, size * width)
-    first = np.zeros(size if rows else 0, dtype=np.intp)
+    first = np.zeros(size, dtype=np.intp)
     first[group[::-1]] = np.arange(rows - 1, -1, -1, dtype=np.int32)
     return first, group.astype(np.int32)
 
@@ -191,9 +196,14 @@ def last_rows(column: IntColumn, values: IntColumn) -> IntColumn:
     return np.where(column[row] == values, row, -1)
 
 
+def _most_places(rows: int) -> int:
+    """How many places a table of numbers for so many rows may have; for more they are sorted."""
+    return max(_PLACES_A_ROW * rows, _FEWEST_PLACES)
+
+
 def _renumber(keys: IntColumn, bound: int) -> int:
     """Turn keys below a bound into numbers from 0 on without gaps, in their order; how many there are."""
-    if bound > max(_PLACES_A_ROW * keys.size, _FEWEST_PLACES):
+    if bound > _most_places(keys.size):
         distinct, keys[:] = np.unique(keys, return_inverse=True)
         return distinct.size
     present = np.zeros(bound, dtype=bool)
@@ -298,8 +308,8 @@ def nesting_order(spans: CodeColumn, start: IntColumn, duration: IntColumn, trac
     They are positions in the columns, in their order. Three sorts would do the same. A file mostly has the spans of a track in
     the order of time, and few of them begin together.
     """
-    order = spans[np.argsort(_short(look_up(track, spans)), kind="stable")]
-    begin, tracks = look_up(start, order), look_up(track, order)
+    order = spans[np.argsort(_short(loops.look_up(track, spans)), kind="stable")]
+    begin, tracks = loops.look_up(start, order), loops.look_up(track, order)
     same_track = tracks[1:] == tracks[:-1]
     if (same_track & (begin[1:] < begin[:-1])).any():
         for own in np.split(order, np.flatnonzero(~same_track) + 1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 
 import numpy as np
@@ -39,15 +40,18 @@ def drawn_timeline(
     """
     texts = {name: number for number, name in enumerate(events.names)}
     origin = int(events.start.min()) if len(events) else 0
-    on_device = np.zeros(len(events.tracks), dtype=bool)
-    on_device[events.track[np.flatnonzero(events.is_kind(*DEVICE_KINDS, "device_annotation"))]] = True
-    in_order = np.argsort(~on_device, kind="stable")
-    place_of = np.empty(in_order.size, dtype=np.int32)
-    place_of[in_order] = np.arange(in_order.size)
-    everything = np.arange(len(events), dtype=np.int32)
-    order = nesting_order(everything, events.start, events.duration, look_up(place_of, events.track))
+    # Both take as long: the gaps of the device, and the order of the spans.
+    with ThreadPoolExecutor(1) as other:
+        search = None if of_ranks else other.submit(device_gaps, events)
+        on_device = np.zeros(len(events.tracks), dtype=bool)
+        on_device[events.track[np.flatnonzero(events.is_kind(*DEVICE_KINDS, "device_annotation"))]] = True
+        in_order = np.argsort(~on_device, kind="stable")
+        place_of = np.empty(in_order.size, dtype=np.int32)
+        place_of[in_order] = np.arange(in_order.size)
+        everything = np.arange(len(events), dtype=np.int32)
+        order = nesting_order(everything, events.start, events.duration, look_up(place_of, events.track))
+    device = search.result() if search else None
 
-    device = None if of_ranks else device_gaps(events)
     nothing = np.zeros(len(device.gaps) if device else 0, dtype=np.int64)
     idle = device.gaps if device else Gaps(nothing, nothing, nothing)
     text_of = np.zeros(len(CAUSES), dtype=np.int64)
@@ -95,8 +99,6 @@ def _all_done(tasks: Iterable[Callable[[], bytes]], spans: int) -> list[bytes]:
     """What the tasks return; of many spans, several at a time, for compressing needs no lock of Python's."""
     if spans < _MANY:
         return [task() for task in tasks]
-    from concurrent.futures import ThreadPoolExecutor
-
     with ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(lambda task: task(), tasks))
 

@@ -12,7 +12,7 @@
 #include <arm_neon.h>
 #endif
 
-enum { VERSION = 14 };
+enum { VERSION = 15 };
 
 /* How a scan ended. WANTING: in the middle of an event, which more text may complete. ODD: at what is no event. */
 enum { STOPPED = 0, CLOSED = 1, WANTING = -1, ODD = -2, FULL = -3 };

@@ -57,3 +57,44 @@ void look_up(const void *table, int64_t size, int32_t bytes, const int32_t *code
         LOOK_UP(uint64_t);
 #undef LOOK_UP
 }
+
+/* A value of a column of 1, 4 or 8 bytes; one of one byte has no sign. */
+static int64_t value_at(const void *column, int32_t bytes, int64_t row)
+{
+    return bytes == 1 ? ((const uint8_t *)column)[row] : bytes == 4 ? ((const int32_t *)column)[row] : ((const int64_t *)column)[row];
+}
+
+/* Number the rows that agree in all columns, in the order of their values; returns how many there are. Column k has `widths[k]` values
+   from `lows[k]` on; `number_of` has a place for each combination, all of them 0. `first` is the first row of each number. */
+int64_t group_rows(const void *const *columns, const int32_t *bytes, const int64_t *lows, const int64_t *widths, int32_t count, int64_t rows,
+                   int32_t *number_of, int64_t places, int32_t *group, int64_t *first)
+{
+    for (int64_t row = 0; row < rows; row++)
+        group[row] = 0;
+    for (int32_t at = 0; at < count; at++) {
+        const void *column = columns[at];
+        int64_t low = lows[at], width = widths[at];
+        int32_t size = bytes[at];
+#define ADD(of) \
+    for (int64_t row = 0; row < rows; row++) \
+        group[row] = (int32_t)(group[row] * width + (value_at(column, of, row) - low))
+        if (size == 1)
+            ADD(1);
+        else if (size == 4)
+            ADD(4);
+        else
+            ADD(8);
+#undef ADD
+    }
+    for (int64_t row = 0; row < rows; row++)
+        number_of[group[row]] = 1;
+    int64_t numbers = 0;
+    for (int64_t place = 0; place < places; place++)
+        if (number_of[place])
+            number_of[place] = (int32_t)numbers++;
+    for (int64_t row = rows - 1; row >= 0; row--) {
+        group[row] = number_of[group[row]];
+        first[group[row]] = row;
+    }
+    return numbers;
+}
