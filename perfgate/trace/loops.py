@@ -61,7 +61,9 @@ def earliest_calls(work: Codes, calls: Codes, begun: Column, least: int, width: 
     return found
 
 
-def grouped(columns: Sequence[Codes], lows: Sequence[int], widths: Sequence[int]) -> tuple[Column, Codes] | None:
+def grouped(
+    columns: Sequence[Codes], lows: Sequence[int], widths: Sequence[int]
+) -> tuple[Column, npt.NDArray[np.int32]] | None:
     """The first row of each group of rows that agree in all columns, and the group of every row; None without
     the library.
 
