@@ -15,7 +15,7 @@ from itertools import chain
 import msgspec
 
 from perfgate.catalogue.lookup import METRICS, RULES, metric
-from perfgate.document.decision import SIDE_BY_SIDE, DecisionDocument, JudgedFinding, StepComparison, StepSummary
+from perfgate.document.decision import SIDE_BY_SIDE, DecisionDocument, StepComparison, StepSummary
 from perfgate.document.explanation import Cause
 from perfgate.document.message import Message
 from perfgate.document.run import Finding, RunDocument, StepResult
@@ -32,20 +32,21 @@ def with_findings(decision: DecisionDocument, base: RunDocument, head: RunDocume
     """The decision with the standing of every finding of the head, and the findings that are gone."""
     before = {(step.workload, step.number): step for step in base.steps}
     moves = _Moves(decision, base, head)
-    steps = [
-        _judged(_checked(step, decision.checklist), before.get((step.workload, step.number)), moves, decision.causes)
-        for step in decision.steps
-    ]
+    steps = []
+    for step in decision.steps:
+        numbers = [row for row in decision.checklist if row.workload == step.workload and row.method in SIDE_BY_SIDE]
+        steps.append(
+            _judged(_checked(step, numbers), before.get((step.workload, step.number)), numbers, moves, decision.causes)
+        )
     return msgspec.structs.replace(decision, steps=steps)
 
 
-def _checked(step: StepSummary, checklist: Sequence[StepComparison]) -> StepSummary:
+def _checked(step: StepSummary, numbers: Sequence[StepComparison]) -> StepSummary:
     """The step without the findings that its numbers in pairs or turns contradict.
 
     The head's own measurement of a number is short, and the row that shows the finding shows the longer one.
     """
-    numbers = [row for row in checklist if row.workload == step.workload and row.method in SIDE_BY_SIDE]
-    findings = [finding for finding in step.findings if not _contradicted(finding, numbers)]
+    findings = [one for one in step.findings if not _contradicted(one, [(row, row.head) for row in numbers])]
     if len(findings) == len(step.findings):
         return step
     status = step.status
@@ -54,14 +55,15 @@ def _checked(step: StepSummary, checklist: Sequence[StepComparison]) -> StepSumm
     return msgspec.structs.replace(step, findings=findings, status=status)
 
 
-def _contradicted(finding: JudgedFinding, numbers: Sequence[StepComparison]) -> bool:
+def _contradicted(finding: Finding, numbers: Sequence[tuple[StepComparison, float | None]]) -> bool:
+    """Whether the number that a finding rests on lies within its limit, by the numbers of one side."""
     rule, limit = RULES.get(finding.rule), finding.evidence.get("limit")
     if rule is None or rule.judges is None or not isinstance(limit, (int, float)):
         return False
     judged, shape = rule.judges, finding.evidence.get("shape")
     values = [
-        row.head
-        for row in numbers
+        value
+        for row, value in numbers
         if row.metric == judged.metric and row.shape == shape and judged.labels.items() <= row.labels.items()
     ]
     return bool(values) and all(
@@ -69,10 +71,17 @@ def _contradicted(finding: JudgedFinding, numbers: Sequence[StepComparison]) -> 
     )
 
 
-def _judged(step: StepSummary, before: StepResult | None, moves: _Moves, causes: Sequence[Cause]) -> StepSummary:
+def _judged(
+    step: StepSummary,
+    before: StepResult | None,
+    numbers: Sequence[StepComparison],
+    moves: _Moves,
+    causes: Sequence[Cause],
+) -> StepSummary:
     if before is None or not {before.status, step.status} <= _MEASURED:
         return step
-    only_base, only_head = unmatched(before.findings, step.findings)
+    of_base = [one for one in before.findings if not _contradicted(one, [(row, row.base) for row in numbers])]
+    only_base, only_head = unmatched(of_base, step.findings)
     alone = {id(finding) for finding in only_head}
     findings = []
     for finding in step.findings:

@@ -263,10 +263,11 @@ def test_checklist__finding_on_a_number_that_the_pairs_measured__shown_if_their_
     finding = Finding(
         rule="utilization.host", severity="warning", evidence={"shape": SHAPE, "utilization.host": 0.5, "limit": 0.8}
     )
-    base, head = (using(run, share, finding) for run in sides(UNCHANGED))
+    base, head = (using(run, used, finding) for run, used in zip(sides(UNCHANGED), (share, share + 0.05)))
     decision = advised(decide(base, head, policy=Policy(), history=History()), base, head)
     (step,) = [step for step in decision.steps if step.number == 2]
     assert [one.rule for one in step.findings] == shown
+    assert step.gone == []
     assert step.status == ("attention" if shown else "ok")
     assert [one.rule for one in decision.suggestions if one.step == 2] == shown
 
