@@ -85,6 +85,8 @@ def _environment(medium: Medium, language: Language) -> Environment:
     jinja.globals["gettext"] = partial(_sentence, medium, language)
     jinja.globals["absent"] = Words(translate("none", language))
     jinja.globals["language"] = Words(language)
+    # After a colon: Chinese ones are as wide as a character, with their space.
+    jinja.globals["gap"] = Words("" if language == "zh" else " ")
     jinja.filters.update(_FILTERS[medium])
     jinja.filters.update(_NUMBER_FILTERS)
     jinja.filters.update(_DOCUMENT_FILTERS)
