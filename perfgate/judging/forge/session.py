@@ -84,7 +84,7 @@ class NothingArrivedError(ForgeError):
 
 
 def within(seconds: float, where: str, request: Callable[[], T]) -> T:
-    """Return the result of ``request``. Raises TooSlowError if it takes longer than ``seconds`` in all.
+    """The result of ``request``. Raises TooSlowError if it takes longer than ``seconds`` in all.
 
     A socket timeout bounds only the wait for the next byte, so a server that drips can hold a reader indefinitely: in the
     headers, in the body, inside a compressed block. The thread that still reads is abandoned; it ends with the process.

@@ -16,12 +16,12 @@ MAPS = Path("/proc/self/maps")
 
 
 def loaded_distributions() -> list[str]:
-    """Return the names of the distributions that this process has loaded a file of, as their metadata write them."""
+    """The names of the distributions that this process has loaded a file of, as their metadata write them."""
     return distributions_of(loaded_files(), importlib.metadata.distributions())
 
 
 def distributions_of(files: Iterable[str], distributions: Iterable[Distribution]) -> list[str]:
-    """Return the names of the distributions that one of ``files`` belongs to."""
+    """The names of the distributions that one of ``files`` belongs to."""
     wanted = {path for file in files for path in (file, os.path.realpath(file))}
     first: dict[str, Distribution] = {}
     for distribution in distributions:
@@ -32,7 +32,7 @@ def distributions_of(files: Iterable[str], distributions: Iterable[Distribution]
 
 
 def loaded_files() -> set[str]:
-    """Return the paths of the files that modules came from, and of those mapped into memory."""
+    """The paths of the files that modules came from, and of those mapped into memory."""
     # From the dictionary of a module: asking a lazy one for an attribute would import it.
     origins = {vars(module).get("__file__") for module in list(sys.modules.values()) if hasattr(module, "__dict__")}
     return {origin for origin in origins if isinstance(origin, str)} | _mapped_files()

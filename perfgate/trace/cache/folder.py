@@ -100,7 +100,7 @@ class RecordingCache:
         return self._with_stacks(recording, state)
 
     def _keep(self, path: Path, state: EntryState, recording: Recording) -> Recording:
-        """Return the recording, which keeps its stacks from now on.
+        """The recording, which keeps its stacks from now on.
 
         Raises OSError if it cannot be written, ValueError for data that a file of columns cannot hold.
         """
