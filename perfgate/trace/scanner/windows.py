@@ -144,8 +144,8 @@ class WindowedScan:
                 end, state = self._take(window)
                 if state == library.CLOSED:
                     rest = bytes(window.buffer[end : window.size])
-                    # Reading to the end lets the sums of a compressed file be checked.
-                    for block in text.blocks(self._window):
+                    # Reading to the end lets the sums of a compressed file be checked; mostly little is left.
+                    for block in text.blocks(_BEGIN_BYTES):
                         rest += block if len(rest) < MAX_HEADER_BYTES else b""
                     return header + rest
                 if state not in (library.WANTING, library.STOPPED) or window.size - end > MAX_EVENT_BYTES:
