@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cache
 
+import numpy as np
 from scipy.special import stdtrit
 
 from perfgate.catalogue.lookup import metric
@@ -62,12 +63,13 @@ def level(values: Sequence[float], is_accepted: Callable[[int], bool], name: str
     if better == "neutral":
         return list(values)
     current, improved = _Level(name), _Level(name)  # of the latter the newest in a row
+    worse = 1 if better == "lower" else -1
     for index, value in enumerate(values):
-        low, high = current.interval() or (-math.inf, math.inf)
-        if value > high if better == "lower" else value < low:
+        side = current.side(value)
+        if side == worse:
             if is_accepted(index):
                 current, improved = _Level(name, [value]), _Level(name)
-        elif not low <= value <= high:
+        elif side:
             improved.add(value)
             if len(improved.values) == MIN_RUNS:
                 current, improved = improved, _Level(name)
@@ -88,43 +90,53 @@ def prediction_interval(values: Sequence[float], name: str) -> tuple[float, floa
 
 
 class _Level:
-    """The values of a level with their interval, which one more value changes without a look at all others.
+    """The values of a level with their interval. One more value changes it without a look at all others.
 
     Source: Welford, Note on a method for calculating corrected sums of squares and products, Technometrics 4 (1962).
     """
 
     def __init__(self, name: str, values: Sequence[float] = ()) -> None:
-        self.values: list[float] = []
+        self.values = list(values)
         self._metric = metric(name)
-        self._lowest, self._highest = math.inf, -math.inf
+        self._lowest, self._highest = min(values, default=math.inf), max(values, default=-math.inf)
+        self._in_logarithms = self._lowest > 0
         # The mean, and the sum of squared deviations from it.
-        self._in_logarithms, self._mean, self._squares = True, 0.0, 0.0
-        self._interval: tuple[float, float] | None = None
-        self._has_changed = False
-        for value in values:
-            self.add(value)
+        self._mean, self._squares = 0.0, 0.0
+        if values:
+            self._sum_up()
+
+    def _sum_up(self) -> None:
+        numbers = np.array(self.values, dtype=np.float64)
+        numbers = np.log(numbers) if self._in_logarithms else numbers
+        self._mean = float(numbers.mean())
+        self._squares = float(np.square(numbers - self._mean).sum())
 
     def add(self, value: float) -> None:
-        self._has_changed = True
-        if self._in_logarithms and value <= 0:
-            self._in_logarithms, self._mean, self._squares = False, 0.0, 0.0
-            for count, earlier in enumerate(self.values, start=1):
-                self._take(count, earlier)
         self.values.append(value)
-        self._lowest, self._highest = min(self._lowest, value), max(self._highest, value)
-        self._take(len(self.values), math.log(value) if self._in_logarithms else value)
+        self._lowest = min(self._lowest, value)
+        self._highest = max(self._highest, value)
+        if self._in_logarithms and value <= 0:
+            self._in_logarithms = False
+            self._sum_up()
+            return
+        number = math.log(value) if self._in_logarithms else value
+        apart = number - self._mean
+        self._mean += apart / len(self.values)
+        self._squares += apart * (number - self._mean)
 
-    def _take(self, count: int, value: float) -> None:
-        apart = value - self._mean
-        self._mean += apart / count
-        self._squares += apart * (value - self._mean)
+    def side(self, value: float) -> int:
+        """-1 for a value below the interval, 1 for one above it, else 0; all are inside while there is no interval."""
+        if self._in_logarithms and value > 0 and self._lowest < self._highest and not self._metric.is_whole:
+            # Without the ends of the interval, which take two powers for every run.
+            runs = len(self.values)
+            if runs < MIN_RUNS:
+                return 0
+            apart, half = math.log(value) - self._mean, _half_width(runs) * math.sqrt(self._squares)
+            return 0 if -half <= apart <= half else 1 if apart > 0 else -1
+        low, high = self.interval() or (-math.inf, math.inf)
+        return 1 if value > high else -1 if value < low else 0
 
     def interval(self) -> tuple[float, float] | None:
-        if self._has_changed:
-            self._interval, self._has_changed = self._new_interval(), False
-        return self._interval
-
-    def _new_interval(self) -> tuple[float, float] | None:
         runs, has_spread = len(self.values), self._lowest < self._highest
         if runs < MIN_RUNS or (not has_spread and self._metric.kind == "noisy"):
             return None
