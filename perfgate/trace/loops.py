@@ -64,10 +64,10 @@ def earliest_calls(work: Codes, calls: Codes, begun: Column, least: int, width: 
 def grouped(
     columns: Sequence[Codes], lows: Sequence[int], widths: Sequence[int]
 ) -> tuple[Column, npt.NDArray[np.int32]] | None:
-    """The first row of each group of rows that agree in all columns, and the group of every row; None without
-    the library.
+    """The first row of each group of rows that agree in all columns, and the group of every row.
 
-    Column k has ``widths[k]`` values from ``lows[k]`` on. Groups are in the order of their values.
+    None without the library, or for too many combinations of values. Column k has ``widths[k]`` values from ``lows[k]`` on.
+    Groups are in the order of their values.
     """
     library, rows, places = load(), columns[0].size, math.prod(widths)
     if library is None or places > _MOST_PLACES:

@@ -506,12 +506,13 @@ def flame(
 
         click.echo(word(message), err=True)
 
+    spoken = _page_language(language)
     import_meanwhile("perfgate.judging.report.render.flame", "perfgate.document.files")
     trees = ask_flame(path, head, Choice(rank=rank, device=device), note=print_note)
     from perfgate.document.files import write_text_atomically
     from perfgate.judging.report.render.flame import flame_text
 
-    text = flame_text(trees, wanted, _page_language(language))
+    text = flame_text(trees, wanted, spoken)
     target = Path("flame.html") if out is None and wanted == "html" else out
     if target is None:
         return click.echo(text, nl=False)
@@ -533,12 +534,13 @@ def timeline(path: Path, rank: int | None, device: int | None, out: Path, langua
     from perfgate.flows.trace.choice import Choice
     from perfgate.flows.trace.questions import ask_timeline
 
+    spoken = _page_language(language)
     import_meanwhile("perfgate.judging.report.render.timeline", "perfgate.document.files")
     drawn = ask_timeline(path, Choice(rank=rank, device=device))
     from perfgate.document.files import write_text_atomically
     from perfgate.judging.report.render.timeline import render_timeline
 
-    write_text_atomically(out, render_timeline(drawn, _page_language(language)))
+    write_text_atomically(out, render_timeline(drawn, spoken))
     click.echo(str(out))
 
 
