@@ -143,6 +143,8 @@ class _Comparable:
         self._stored: dict[tuple[str, int], list[StepConditions | None]] = {
             (number.workload, number.step): [None] * len(recent.runs) for number in numbers
         }
+        # Whether each run's values of a step may stand beside this run's, of times and of other numbers.
+        self._is_comparable: dict[tuple[tuple[str, int], bool], list[bool]] = {}
         for at, stored in enumerate(recent.runs):
             for entry in stored.conditions:
                 if (of_step := self._stored.get((entry.workload, entry.step))) is not None:
@@ -154,11 +156,14 @@ class _Comparable:
         Exact counts and bytes are the same on a busy machine.
         """
         step, name, values = (number.workload, number.step), number.metric, self._values[number]
-        here, is_timed = self._here[step], metric(name).kind == "noisy" and metric(name).unit != "B"
-        is_comparable = [
-            stored is not None and here.compares_with(stored) and not (is_timed and stored.is_busy)
-            for stored in self._stored[step]
-        ]
+        is_timed = metric(name).kind == "noisy" and metric(name).unit != "B"
+        if (step, is_timed) not in self._is_comparable:
+            here = self._here[step]
+            self._is_comparable[step, is_timed] = [
+                stored is not None and here.compares_with(stored) and not (is_timed and stored.is_busy)
+                for stored in self._stored[step]
+            ]
+        is_comparable = self._is_comparable[step, is_timed]
         comparable = [(self._runs[at].commit, value) for at, value in values if is_comparable[at]]
         return comparable, len(values) - len(comparable)
 

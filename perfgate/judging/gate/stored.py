@@ -99,7 +99,7 @@ class _Level:
         self.values = list(values)
         self._metric = metric(name)
         self._lowest, self._highest = min(values, default=math.inf), max(values, default=-math.inf)
-        self._in_logarithms = self._lowest > 0
+        self._in_logarithms, self._is_whole = self._lowest > 0, self._metric.is_whole
         # The mean, and the sum of squared deviations from it.
         self._mean, self._squares = 0.0, 0.0
         if values:
@@ -126,7 +126,7 @@ class _Level:
 
     def side(self, value: float) -> int:
         """-1 for a value below the interval, 1 for one above it, else 0; all are inside while there is no interval."""
-        if self._in_logarithms and value > 0 and self._lowest < self._highest and not self._metric.is_whole:
+        if self._in_logarithms and value > 0 and self._lowest < self._highest and not self._is_whole:
             # Without the ends of the interval, which take two powers for every run.
             runs = len(self.values)
             if runs < MIN_RUNS:
@@ -148,7 +148,7 @@ class _Level:
             low, high = math.exp(min(low, _LARGEST_LOGARITHM)), math.exp(min(high, _LARGEST_LOGARITHM))
         if self._lowest == 0:
             low = max(0.0, low)
-        return (math.floor(low), math.ceil(high)) if self._metric.is_whole else (low, high)
+        return (math.floor(low), math.ceil(high)) if self._is_whole else (low, high)
 
 
 @cache
