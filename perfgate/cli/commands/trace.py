@@ -448,7 +448,8 @@ def diff(
     """
     from perfgate.flows.trace.questions import ask_diff
 
-    import_meanwhile("perfgate.judging.report.render.trace_diff")
+    if not as_json:
+        import_meanwhile("perfgate.judging.report.render.trace_diff")
     choice = _choice(rank, device, limit, as_json)
     document = ask_diff([base, *bases], [path, *heads], choice, tolerance=tolerance, by=by)
     if as_json:

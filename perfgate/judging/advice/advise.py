@@ -37,19 +37,19 @@ def advised(decision: DecisionDocument, base: RunDocument, head: RunDocument) ->
     """
     comparable = not decision.testbed_differences or decision.comparing == "stack"
     of_base = {(advisory.workload, advisory.category) for advisory in base.advisories}
-    listed = {
-        (step.workload, step.number): {(finding.rule, _shape(finding)) for finding in step.findings}
+    standing = {
+        (step.workload, step.number, finding.rule, _shape(finding))
         for step in decision.steps
+        for finding in step.findings
     }
     advice = on_changes(decision)
     for suggestion in suggestions(head):
         if suggestion.step is None:
             new = bool(of_base) and (suggestion.workload, suggestion.rule) not in of_base
-        else:
-            about = suggestion.rule, suggestion.shape
-            if about not in listed.get((suggestion.workload, suggestion.step), {about}):
-                continue
+        elif (suggestion.workload, suggestion.step, suggestion.rule, suggestion.shape) in standing:
             new = _is_new(suggestion, base)
+        else:
+            continue
         advice.append(msgspec.structs.replace(suggestion, introduced=comparable and new))
     return suggested(msgspec.structs.replace(decision, suggestions=_ranked(advice)))
 

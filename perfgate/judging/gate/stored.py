@@ -108,8 +108,9 @@ class _Level:
     def _sum_up(self) -> None:
         numbers = np.array(self.values, dtype=np.float64)
         numbers = np.log(numbers) if self._in_logarithms else numbers
-        self._mean = float(numbers.mean())
-        self._squares = float(np.square(numbers - self._mean).sum())
+        self._mean = float((numbers / numbers.size).sum())  # a sum of the largest numbers would overflow
+        with np.errstate(over="ignore"):
+            self._squares = float(np.square(numbers - self._mean).sum())
 
     def add(self, value: float) -> None:
         self.values.append(value)

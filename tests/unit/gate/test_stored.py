@@ -205,3 +205,10 @@ def test_accepts__a_time_of_a_call__any_other_time_of_that_call_too() -> None:
     assert not said("counters.framework_ops")
     assert said("batch.knee", "batch.knee")
     assert not said("latency.low", "batch.knee")
+
+
+@pytest.mark.parametrize("values", [[1e308, 1.7e308, 1.6e308], [0.0, 1.7e308, 1.7e308], [-1e308, 1e308, 5.0]])
+def test_prediction_interval__numbers_near_the_largest__an_interval_and_no_warning(values: list[float]) -> None:
+    interval = prediction_interval(values, "latency.p50")
+    assert interval is not None
+    assert interval[0] <= interval[1]

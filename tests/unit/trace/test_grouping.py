@@ -10,6 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from perfgate.trace import loops
 from perfgate.trace.model.arithmetic import Codes, group_rows
+from tests.unit.trace.test_launches import needs_library
 
 DTYPES = (np.bool_, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.int64)
 
@@ -24,16 +25,14 @@ def columns(draw: st.DrawFn) -> list[Codes]:
     return [draw(arrays(kind, rows, elements=values[kind])) for kind in kinds]
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_library)])
 @given(columns())
-def test_group_rows__any_columns__numbered_in_the_order_of_their_values(compiled: bool, given: list[Codes]) -> None:
-    if compiled and loops.load() is None:
-        pytest.skip("the scanner is not built (python hatch_build.py)")
+def test_group_rows__any_columns__numbered_in_the_order_of_their_values(compiled: bool, table: list[Codes]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         if not compiled:
             patch.setattr(loops, "load", lambda: None)
-        first, group = group_rows(*given)
-    rows = list(zip(*(column.tolist() for column in given)))
+        first, group = group_rows(*table)
+    rows = list(zip(*(column.tolist() for column in table)))
     distinct = sorted(set(rows))
     assert group.tolist() == [distinct.index(row) for row in rows]
     assert first.tolist() == [rows.index(row) for row in distinct]
