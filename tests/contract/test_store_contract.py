@@ -314,6 +314,16 @@ def test_recent__several_series_of_a_testbed__the_newest_values_of_each_and_how_
     assert store.recent("shop", [], newest=2) == RecentValues(runs=[], values=[])
 
 
+def test_recent__sessions_that_started_together__no_more_than_asked_for(store: Store) -> None:
+    run = run_of_day(1)
+    store.record_all(
+        msgspec.structs.replace(run, session=msgspec.structs.replace(run.session, id=f"together {number}"))
+        for number in range(4)
+    )
+    recent = store.recent("shop", [SeriesPlace("encoder", "short", "latency.p50", "", "f1")], newest=3)
+    assert [len({at for at, _ in values}) for values in recent.values] == [3]
+
+
 def test_recent__more_series_than_one_statement_or_request_takes__all_of_them(store: Store) -> None:
     values = [
         Value(metric="batch.throughput", value=float(batch), labels={"shape": "short", "batch": str(batch)})

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import islice
 
 import numpy as np
 from scipy.special import stdtrit
@@ -64,7 +65,13 @@ def level(values: Sequence[float], is_accepted: Callable[[int], bool], name: str
         return list(values)
     current, improved = _Level(name), _Level(name)  # of the latter the newest in a row
     worse = 1 if better == "lower" else -1
-    for index, value in enumerate(values):
+    index = 0
+    while index < len(values):
+        if not improved.values:
+            index = current.extend(values, index)
+            if index == len(values):
+                break
+        value = values[index]
         side = current.side(value)
         if side == worse:
             if is_accepted(index):
@@ -76,8 +83,8 @@ def level(values: Sequence[float], is_accepted: Callable[[int], bool], name: str
         else:
             for one in (*improved.values, value):
                 current.add(one)
-            if improved.values:
-                improved = _Level(name)
+            improved = _Level(name)
+        index += 1
     return [*current.values, *improved.values]
 
 
@@ -125,15 +132,35 @@ class _Level:
         self._mean += apart / len(self.values)
         self._squares += apart * (number - self._mean)
 
+    def extend(self, values: Sequence[float], index: int) -> int:
+        """Add the values from an index on that lie inside; return the index of the first that does not."""
+        while index < len(values) and not self.side(values[index]):
+            self.add(values[index])
+            index = self._extend_by_logarithms(values, index + 1)
+        return index
+
+    def _extend_by_logarithms(self, values: Sequence[float], index: int) -> int:
+        """As ``extend``, but end at the first value that takes more than one comparison."""
+        if not (self._in_logarithms and self._lowest < self._highest and len(self.values) >= MIN_RUNS):
+            return index
+        first, runs, mean, squares = index, len(self.values), self._mean, self._squares
+        for value in islice(values, first, None):
+            apart = (math.log(value) if value > 0 else math.inf) - mean
+            if abs(apart) > _half_width(runs) * math.sqrt(squares):
+                break
+            runs += 1
+            step = apart / runs
+            mean += step
+            squares += apart * (apart - step)
+            index += 1
+        if added := values[first:index]:
+            self.values += added
+            self._mean, self._squares = mean, squares
+            self._lowest, self._highest = min(self._lowest, *added), max(self._highest, *added)
+        return index
+
     def side(self, value: float) -> int:
         """-1 for a value below the interval, 1 for one above it, else 0; all are inside while there is no interval."""
-        if self._in_logarithms and value > 0 and self._lowest < self._highest and not self._is_whole:
-            # Without the ends of the interval, which take two powers for every run.
-            runs = len(self.values)
-            if runs < MIN_RUNS:
-                return 0
-            apart, half = math.log(value) - self._mean, _half_width(runs) * math.sqrt(self._squares)
-            return 0 if -half <= apart <= half else 1 if apart > 0 else -1
         low, high = self.interval() or (-math.inf, math.inf)
         return 1 if value > high else -1 if value < low else 0
 

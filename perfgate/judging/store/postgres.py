@@ -54,8 +54,11 @@ class PostgresDatabase:
         with clear_errors(self.name), self._engine.connect() as connection:
             # One query sees one state of the database by itself; a transaction would cost two more journeys to the server.
             connection.execution_options(isolation_level="AUTOCOMMIT")
-            if not (self._has_tables and is_current(connection)):
-                self._has_tables = has_tables(connection, self.name)
+            # Outside a transaction a failed query does no harm, and all names of tables take longer to read than a version.
+            is_known = False
+            with suppress(sa.exc.ProgrammingError):
+                is_known = is_current(connection)
+            self._has_tables = is_known or has_tables(connection, self.name)
             yield connection if self._has_tables else None
 
     @contextmanager
@@ -142,6 +145,13 @@ def _troubles() -> tuple[DatabaseTrouble, ...]:
             Activity("create the database first, on its server with createdb, or correct its name in the address"),
             states=("3D000",),
             words=('database "',),
+        ),
+        DatabaseTrouble(
+            Activity(
+                "a table or column of the store is missing: restore the database from a backup, or choose another one "
+                "if a commit of perfgate before its first release wrote it"
+            ),
+            states=("42P01", "42703"),
         ),
         DatabaseTrouble(
             Activity("this server is a copy that only reads; give the address of the primary"), states=("25006",)

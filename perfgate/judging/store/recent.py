@@ -5,8 +5,9 @@ One statement a series would take as many journeys to the server, and each would
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,9 +16,7 @@ from perfgate.document.conditions import StepConditions
 from perfgate.judging.store.store import RecentRun, RecentValues, SeriesPlace
 from perfgate.judging.store.tables import CONDITIONS, RUNS, SERIES, VALUES
 
-# SQLite joins 500 selects in one statement at most (its documentation, "Limits In SQLite", SQLITE_MAX_COMPOUND_SELECT).
-_AT_ONCE = 100
-_ROWS = 250
+_ROWS = 1_000
 _NUMBERS = sa.select(SERIES.c.number, *(SERIES.c[name] for name in SeriesPlace._fields)).where(
     SERIES.c.project == sa.bindparam("project"),
     SERIES.c.fingerprint == sa.bindparam("fingerprint"),
@@ -32,6 +31,27 @@ _RUNS_SINCE = (
         RUNS.c.started >= sa.bindparam("since"),
     )
     .order_by(RUNS.c.started, RUNS.c.number)
+)
+
+_SAME_SERIES = VALUES.alias()
+# From the oldest of the newest values on. SQLite has no LATERAL, and a union takes SQLAlchemy longer than the database.
+_OLDEST = (
+    sa.select(_SAME_SERIES.c.started)
+    .where(_SAME_SERIES.c.series == SERIES.c.number)
+    .order_by(_SAME_SERIES.c.started.desc())
+    .limit(1)
+    .offset(sa.bindparam("newest", type_=sa.Integer) - 1)
+    .scalar_subquery()
+)
+_VALUES_SINCE = (
+    sa.select(VALUES.c.series, VALUES.c.started, VALUES.c.run, VALUES.c.value)
+    .join_from(
+        SERIES,
+        VALUES,
+        sa.and_(VALUES.c.series == SERIES.c.number, VALUES.c.started >= sa.func.coalesce(_OLDEST, -math.inf)),
+    )
+    .where(SERIES.c.number.in_(sa.bindparam("numbers", expanding=True)))
+    .order_by(VALUES.c.series, VALUES.c.started, VALUES.c.run)
 )
 
 
@@ -50,47 +70,31 @@ def read_recent(
         SeriesPlace(*place): number for number, *place in connection.execute(_NUMBERS, {**testbed, "metrics": metrics})
     }
     numbers = [series[place] for place in places if place in series]
-    found: dict[int, list[tuple[int, float]]] = {number: [] for number in numbers}
-    oldest = float("inf")
-    for number, started, run, value in _newest_values(connection, numbers, newest):
-        found[number].append((run, value))
-        oldest = min(oldest, started)
-    used = {run for values in found.values() for run, _ in values}
+    of_series, started, runs_of, values = _newest_values(connection, numbers, newest)
+    used = set(runs_of)
     at: dict[int, int] = {}
     runs: list[RecentRun] = []
-    rows: Sequence[Any] = connection.execute(_RUNS_SINCE, {**testbed, "since": oldest}).all() if used else []
-    for number, run_id, commit, conditions in rows:
+    since = {**testbed, "since": min(started, default=0.0)}
+    for number, run_id, commit, conditions in connection.execute(_RUNS_SINCE, since) if used else ():
         if number in used:
             at[number] = len(runs)
             known = decode(run_id, conditions) if conditions else []
             runs.append(RecentRun(id=run_id, commit=commit, conditions=known))
-    # A run that was pruned in between has no place.
-    values = {
-        number: sorted((at[run], value) for run, value in values if run in at) for number, values in found.items()
-    }
-    return RecentValues(runs=runs, values=[values.get(series.get(place, 0), []) for place in places])
+
+    def newest_of(number: int) -> list[tuple[int, float]]:
+        last = bisect_right(of_series, number)
+        stretch = slice(max(bisect_left(of_series, number), last - newest), last)
+        # A run that was pruned in between has no place.
+        return [(at[run], value) for run, value in zip(runs_of[stretch], values[stretch]) if run in at]
+
+    return RecentValues(runs=runs, values=[newest_of(series.get(place, 0)) for place in places])
 
 
-def _newest_values(connection: sa.Connection, numbers: Sequence[int], newest: int) -> Iterator[Sequence[Any]]:
-    for start in range(0, len(numbers), _AT_ONCE):
-        some = numbers[start : start + _AT_ONCE]
-        values = {f"series_{position}": number for position, number in enumerate(some)}
-        # Fetched one by one, a row costs more than its values; thousands at once start the garbage collector.
-        for rows in connection.execute(_newest_of(len(some)), {**values, "newest": newest}).partitions(_ROWS):
-            yield from rows
-
-
-@cache
-def _newest_of(count: int) -> sa.CompoundSelect[tuple[int, float, int, float]]:
-    """The newest values of so many series, each from one stretch of the key."""
-    columns = VALUES.c.series, VALUES.c.started, VALUES.c.run, VALUES.c.value
-    order = VALUES.c.started.desc(), VALUES.c.run.desc()
-    stretches = [
-        sa.select(*columns)
-        .where(VALUES.c.series == sa.bindparam(f"series_{position}"))
-        .order_by(*order)
-        .limit(sa.bindparam("newest", type_=sa.Integer))
-        .subquery()
-        for position in range(count)
-    ]
-    return sa.union_all(*(sa.select(stretch) for stretch in stretches))
+def _newest_values(connection: sa.Connection, numbers: Sequence[int], newest: int) -> Sequence[list[Any]]:
+    """Number of the series, start, run and value of each of the newest values, sorted by series and start."""
+    columns: tuple[list[Any], ...] = ([], [], [], [])
+    # Fetched one by one, a row costs more than its values; all at once start the garbage collector.
+    for rows in connection.execute(_VALUES_SINCE, {"numbers": numbers, "newest": newest}).partitions(_ROWS):
+        for column, some in zip(columns, zip(*rows)):
+            column.extend(some)
+    return columns

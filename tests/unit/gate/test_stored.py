@@ -207,6 +207,29 @@ def test_accepts__a_time_of_a_call__any_other_time_of_that_call_too() -> None:
     assert not said("latency.low", "batch.knee")
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("metric", ["latency.p50", "throughput.median", "counters.framework_ops", "memory.growth"])
+def test_level__any_history__as_value_by_value_with_the_interval_of_those_before(seed: int, metric: str) -> None:
+    lot = np.random.default_rng(seed)
+    values = np.exp(lot.normal(3.0, 0.05, 60) + (lot.random(60) < 0.1) * lot.normal(0.0, 1.0, 60))
+    values[lot.random(60) < 0.02] = 0.0
+    if metric.startswith("counters"):
+        values = values.round()
+    worse = -1 if metric.startswith("throughput") else 1
+    current: list[float] = []
+    improved: list[float] = []
+    for value in values.tolist():
+        low, high = prediction_interval(current, metric) or (-np.inf, np.inf)
+        side = 1 if value > high else -1 if value < low else 0
+        if not side:
+            current, improved = [*current, *improved, value], []
+        elif side != worse:
+            improved.append(value)
+            if len(improved) == 3:
+                current, improved = improved, []
+    assert level_of(values.tolist(), metric=metric) == [*current, *improved]
+
+
 @pytest.mark.parametrize("values", [[1e308, 1.7e308, 1.6e308], [0.0, 1.7e308, 1.7e308], [-1e308, 1e308, 5.0]])
 def test_prediction_interval__numbers_near_the_largest__an_interval_and_no_warning(values: list[float]) -> None:
     interval = prediction_interval(values, "latency.p50")

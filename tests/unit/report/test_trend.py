@@ -22,8 +22,9 @@ from perfgate.judging.report.render.trend import issue_title, render_issue, rend
 from perfgate.judging.report.render.trend_email import MOST_BYTES, render_email
 from perfgate.judging.report.render.trend_page import render_trend_page
 from perfgate.judging.report.render.trend_terminal import render_trend
+from perfgate.judging.report.text.sparkline import sparkline
 from perfgate.judging.report.view.summary import CommentContext
-from perfgate.judging.report.view.trend_rows import MovedSeries, change_words, sparkline
+from perfgate.judging.report.view.trend_rows import MovedSeries, change_words
 from tests.fakes.documents import make_difference
 from tests.fakes.trends import (
     BEGAN,

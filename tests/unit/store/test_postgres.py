@@ -117,6 +117,17 @@ def test_store__right_to_select__reads_and_cannot_record(database: StoredDatabas
     )
 
 
+def test_store__a_table_or_its_version_is_missing__says_so(database: StoredDatabase) -> None:
+    record(database.store())
+    database.execute("DROP TABLE run_conditions, triages")
+    said = refusal(StoreError, lambda: database.store().triages("shop"))
+    assert 'relation "triages" does not exist; a table or column of the store is missing' in said
+    database.execute("ALTER TABLE perfgate_store RENAME COLUMN version_num TO version")
+    assert "written by a commit of perfgate before its first release" in refusal(
+        StoreError, lambda: read(database.store())
+    )
+
+
 def test_store__server_that_only_reads__names_the_primary(database: StoredDatabase) -> None:
     database.execute(f"ALTER DATABASE {database.name} SET default_transaction_read_only = on")
     assert "give the address of the primary" in refusal(StoreError, lambda: record(database.store()))

@@ -14,6 +14,7 @@ from perfgate.document.trend import TrendCause, TrendDocument, TrendSeries, plac
 from perfgate.judging.report.render.trend import runner_facts
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.names import metric_name
+from perfgate.judging.report.text.sparkline import sparkline
 from perfgate.judging.report.text.templates import render
 from perfgate.judging.report.text.words import Words, translated
 from perfgate.judging.report.view.trend_rows import (
@@ -27,7 +28,6 @@ from perfgate.judging.report.view.trend_rows import (
     recent_uplifts,
     searched,
     sort_causes,
-    sparkline,
     uplift_row,
 )
 from perfgate.locale import Language, speaking

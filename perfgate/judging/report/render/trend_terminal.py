@@ -12,6 +12,7 @@ from rich.text import Text
 from perfgate.document.trend import TrendCause, TrendDocument
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.numbers import counted
+from perfgate.judging.report.text.sparkline import sparkline
 from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.trend_rows import (
     bisect_command,
@@ -22,7 +23,6 @@ from perfgate.judging.report.view.trend_rows import (
     moved_by,
     searched,
     sort_causes,
-    sparkline,
     triage_view,
 )
 from perfgate.locale import Language, speaking

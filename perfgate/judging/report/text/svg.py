@@ -66,13 +66,17 @@ def small_line(values: Sequence[float], title: str, changes: Mapping[int, str]) 
     """Draw values as a line for a table, the last one marked; and the direction of each change at the position of a value."""
     if not values:
         return Markup("")
-    x = linear(-0.5, len(values) - 0.5, 3, _SMALL_WIDTH - 3)
-    y = linear(*robust_range(np.array(values, dtype=np.float64)), _SMALL_HEIGHT - 3, 3)
+    numbers = np.array(values, dtype=np.float64)
+    low, high = robust_range(numbers)
+    x, y = linear(-0.5, len(values) - 0.5, 3, _SMALL_WIDTH - 3), linear(low, high, _SMALL_HEIGHT - 3, 3)
     parts = [
         shape("line", f"change {direction}", x1=x(at - 0.5), x2=x(at - 0.5), y1=1, y2=_SMALL_HEIGHT - 1)
         for at, direction in changes.items()
     ]
-    points = " ".join(f"{x(index)},{y(value)}" for index, value in enumerate(values))
+    # At once: a page has hundreds of such lines.
+    across = np.interp(np.arange(len(values)), [-0.5, len(values) - 0.5], [3, _SMALL_WIDTH - 3]).round(1)
+    upward = np.interp(numbers, [low, high], [_SMALL_HEIGHT - 3, 3]).round(1)
+    points = " ".join(f"{left},{top}" for left, top in zip(across.tolist(), upward.tolist()))
     parts.append(shape("polyline", "line", points=points))
     parts.append(shape("circle", "last", cx=x(len(values) - 1), cy=y(values[-1]), r=2.2))
     return picture("small", _SMALL_WIDTH, _SMALL_HEIGHT, title, parts)

@@ -23,6 +23,7 @@ from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.escape import MAX_PROSE, clean, code_span, fenced, prose
 from perfgate.judging.report.text.messages import SentencePieces, word
 from perfgate.judging.report.text.names import evidence_of, first_line, part_of, place_of, title_of
+from perfgate.judging.report.text.sparkline import sparkline
 from perfgate.judging.report.text.suggestions import noticeable_gain, part_of_gain, times, unnamed_operator
 from perfgate.judging.report.text.words import Linked, Words, say
 from perfgate.locale import Language, current_language, gap_between, translate
@@ -240,6 +241,7 @@ _NUMBER_FILTERS: dict[str, Callable[..., object]] = {
     "sentence": lambda message: str(word(message)),
     "words": Words,
     "said": say,
+    "sparkline": sparkline,
     # A number and its unit stay together in narrow table columns.
     "whole_cell": lambda words: Words(words.replace(" ", "\u00a0")),
 }

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta, timezone
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
 
 from perfgate.document.decision import Comparison, Outcome
 from perfgate.document.explanation import Cause
@@ -35,11 +34,9 @@ from perfgate.judging.report.view.rows import worded_cause
 
 # The metric that shows whether calls got slower.
 _TIME = "latency.p50"
-_TICKS = "▁▂▃▄▅▆▇█"
 # Characters of a commit, and the most commits that the line about gates names.
 _COMMIT, _MOST_STANDING = 9, 3
 _RECENT_WEEKS = 4
-_SPARK_WIDTH = 24
 # False alarms of either direction, tested after every version: 0.12 per 100 values of recorded histories, at most 0.2 for
 # simulated noise, except if it has two levels or wanders for long (benchmarks/trend).
 FALSE_ALARMS_PER_VALUE = 0.002
@@ -325,7 +322,7 @@ def change_row(moved: MovedSeries) -> Values:
         "accepted": change.accepted or "",
         "accepted_until": day(change.accepted_until) if change.accepted_until else Words(""),
         "resolved_by": short(change.resolved_by),
-        "spark": sparkline([point.value for point in series.points]),
+        "history": [point.value for point in series.points],
     }
 
 
@@ -409,25 +406,6 @@ def gates_line(document: TrendDocument) -> Words | None:
     else:
         advice = say("Let the gate block after {needed}.", needed=numbers.counted(gates.needed, "gate"))
     return Words(f"{told} {advice}")
-
-
-def sparkline(values: Sequence[float], width: int = _SPARK_WIDTH) -> Words:
-    """The newest values as blocks, the last at the right; equal values all in the middle.
-
-    Values outside the range of most others are drawn at the edge, so that one outlier does not flatten the rest.
-    """
-    if not values:
-        return Words("")
-    newest = np.asarray(values[-4 * width :], dtype=np.float64)
-    if newest.size > width:
-        newest = np.array([np.median(part) for part in np.array_split(newest, width)])
-    low, high = (float(end) for end in np.quantile(newest, [0.05, 0.95], method="nearest"))
-    if high <= low:
-        low, high = float(newest.min()), float(newest.max())
-    if high <= low:
-        return Words(_TICKS[3] * newest.size)
-    places = np.clip((newest - low) / (high - low), 0, 1) * (len(_TICKS) - 1)
-    return Words("".join(_TICKS[round(float(place))] for place in places))
 
 
 def day(text: str) -> Words:
