@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from tests.fakes.postgres import PostgresServer
 
 # The same examples every time, and no limit on what one of them takes: a test that fails today and not tomorrow proves nothing.
-settings.register_profile("perfgate", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Half as many as is usual, because `make fuzz` draws others for hours.
+settings.register_profile(
+    "perfgate", max_examples=50, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("perfgate")
 
 # What perfgate, git and pytest's own output obey, and what a CI host tells its jobs.

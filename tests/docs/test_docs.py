@@ -40,6 +40,8 @@ SETTINGS = {
     "history": Watched,
     "jenkins": Jenkins,
 }
+# Pages with dozens of commands, whose flows tests/unit/flows run.
+LONG_PAGES = {"rules.md", "store.md", "trend.md"}
 # Why a block may stand there without being run. A reason that is not here fails.
 NOT_RUN = {
     "needs a PostgreSQL server; tests/unit/store/test_postgres.py starts one",
@@ -92,7 +94,13 @@ def _run_page(page: str, folder: Path, *, slow: bool) -> None:
             assert process.returncode in block.exit_codes, f"{block.name} ended with {process.returncode}:\n{output}"
 
 
-@pytest.mark.parametrize("page", sorted({block.page for block in of_language("sh")}))
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.slow if page in LONG_PAGES else ())
+        for page in sorted({block.page for block in of_language("sh")})
+    ],
+)
 def test_shell_blocks__of_a_page__do_what_the_page_says(tmp_path: Path, page: str) -> None:
     _run_page(page, tmp_path, slow=False)
 

@@ -20,6 +20,7 @@ from tests.fakes.forge import BOT_TOKEN
 RELU = "return torch.relu(y)"
 
 
+@pytest.mark.slow
 def test_baseline_accept__commit_named__its_regression_is_shown_and_does_not_gate(
     perfgate: Perfgate, clone: Clone
 ) -> None:

@@ -98,6 +98,7 @@ def test_run__wrong_workload_files_in_ci__exit_4_and_each_cause_in_run_json(perf
         assert words in worded(errors[name]["message"]) + (errors[name]["traceback"] or "")
 
 
+@pytest.mark.slow
 def test_run__workload_file_never_returns__exit_4_at_the_load_limit(perfgate: Perfgate, tmp_path: Path) -> None:
     root = _project(tmp_path / "p", GOOD + "[measure]\nload_timeout = 3\npreload = []", "import time\ntime.sleep(600)")
     done = perfgate("run", "--steps", "3", cwd=root)
@@ -155,6 +156,7 @@ def test_check__no_main_and_unknown_base__exit_2_with_the_remedy(perfgate: Perfg
     assert "git knows no commit 'origin/main'" in done.stderr
 
 
+@pytest.mark.slow
 def test_run__git_not_installed__measured_all_the_same(perfgate: Perfgate, clone: Clone, tmp_path: Path) -> None:
     done = perfgate("run", "--steps", "3", "--out", str(tmp_path / "out"), cwd=clone.root, PATH=str(tmp_path))
     assert done.returncode == 0, done.stderr

@@ -29,6 +29,7 @@ def _files(out: Path) -> list[str]:
     return sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.suffix in (".json", ".md", ".html"))
 
 
+@pytest.mark.slow
 def test_check__same_model_other_workload_file__no_fail_the_heads_file_on_both_sides_and_gate_agrees_to_the_byte(
     perfgate: Perfgate, clone: Clone, tmp_path: Path
 ) -> None:
@@ -86,6 +87,7 @@ def _assert_steps_without_turns_are_named(decision: dict[str, Any], comment: str
     assert "> **Note:**" not in comment
 
 
+@pytest.mark.slow
 def test_check__calls_too_slow_for_the_budget__refused_at_once_with_the_budget_that_would_do(
     perfgate: Perfgate, clone: Clone, tmp_path: Path
 ) -> None:
@@ -143,6 +145,7 @@ def test_check__ops_in_a_loop_and_a_copy__fail_that_names_the_counter_and_the_op
     assert "FAIL" in comment.splitlines()[0] + comment.splitlines()[1] + comment.splitlines()[2]
 
 
+@pytest.mark.slow
 def test_check__requests_remembered_outside_tensors__fail_that_names_the_line(perfgate: Perfgate, clone: Clone) -> None:
     leak = "self.seen = [*getattr(self, 'seen', ()), bytes(200_000)]\n        return torch.relu(y)"
     clone.commit("for the report of the day", model=(RELU, leak))
@@ -161,6 +164,7 @@ def test_check__requests_remembered_outside_tensors__fail_that_names_the_line(pe
     assert f"more left behind (0 B → 195 KiB) at `{line}`" in comment
 
 
+@pytest.mark.slow
 def test_check__wrong_output__fail_by_correctness(perfgate: Perfgate, clone: Clone) -> None:
     clone.commit("faster and wrong", model=(RELU, "return y"))
     done = perfgate("check", "--base", "main", "--out", "out", "--steps", "4", cwd=clone.root)
@@ -171,6 +175,7 @@ def test_check__wrong_output__fail_by_correctness(perfgate: Perfgate, clone: Clo
     assert "relu gives nothing below zero" in (clone.root / "out" / "head" / "run.json").read_text()
 
 
+@pytest.mark.slow
 def test_check__check_that_refuses_both_sides_in_ci__fail_without_pairs(perfgate: Perfgate, clone: Clone) -> None:
     clone.commit(
         "a wrong check", perf__workload=("(inputs.shape[0], 64)", "(7, 64)"), model=(RELU, f"y = y + 0\n        {RELU}")

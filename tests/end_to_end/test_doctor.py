@@ -67,6 +67,7 @@ def test_doctor__fitness_alone__seconds_and_nothing_gated(perfgate: Perfgate, tm
     assert (found["planted"], found["resolutions"]) == ([], [])
 
 
+@pytest.mark.slow
 def test_doctor__lock_that_cannot_be_opened__unfit_and_exit_4(perfgate: Perfgate, tmp_path: Path) -> None:
     done = perfgate("doctor", cwd=tmp_path, PERFGATE_LOCK=str(tmp_path))
     assert done.returncode == 4, done.stdout + done.stderr

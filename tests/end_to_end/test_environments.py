@@ -233,7 +233,7 @@ def test_upgrade__slower_stack__warn_that_names_the_package_and_what_got_slower(
 @pytest.mark.parametrize(
     ("option", "kinds"),
     [
-        ("--head-python", ["running", "given"]),
+        pytest.param("--head-python", ["running", "given"], marks=pytest.mark.slow),
         pytest.param("--base-python", ["given", "running"], marks=pytest.mark.slow),
     ],
 )

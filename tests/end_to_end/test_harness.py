@@ -36,6 +36,7 @@ def two_shapes_on_main(clone: Clone) -> None:
     clone.git("checkout", "-q", "feature")
 
 
+@pytest.mark.slow
 def test_check__shape_skipped_and_check_removed__warn_that_names_both(perfgate: Perfgate, clone: Clone) -> None:
     two_shapes_on_main(clone)
     clone.commit("less to measure", perf__workload=(SHAPES, 'shapes={"short": {"length": 8}},'))

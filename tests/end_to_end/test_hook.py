@@ -42,6 +42,7 @@ def test_hook__nothing_new__said_and_pushed(pushing: Pushing) -> None:
     assert pushing.there() == {"main"}
 
 
+@pytest.mark.slow
 def test_hook__no_time_for_a_pair__undecided_and_pushed(pushing: Pushing) -> None:
     pushing.hook("--time-budget", "1")
     pushing.clone.commit("reworded", model=REWORDED)

@@ -75,6 +75,7 @@ def test_check__interrupted_at_many_moments__130_and_nothing_left(perfgate: Perf
         assert list(clone.root.glob(".git/perfgate-worktrees/*")) == []
 
 
+@pytest.mark.slow
 def test_run__ctrl_c_twice_in_a_hanging_workload__130_and_nothing_left(perfgate: Perfgate, failing: Project) -> None:
     root = failing("build_hangs")
     process = perfgate.start("run", "--steps", "3", cwd=root, stderr=subprocess.PIPE)

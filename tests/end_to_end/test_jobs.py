@@ -132,6 +132,7 @@ def test_command__stale_file__is_no_result_of_this_run(perfgate: Perfgate, clone
     assert "out.json is older than this run of the program" in " ".join(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_run__a_job_alone__its_numbers_are_kept_for_mains_history(perfgate: Perfgate, clone: Clone) -> None:
     project(clone, COMMAND, bench__py=PROGRAM, step__py="SECONDS = 0.01\n")
     clone.git("checkout", "-q", "main")
@@ -470,6 +471,7 @@ def documents(clone: Clone) -> list[dict[str, Any]]:
     return [json.loads((clone.root / "perfgate-out" / side / "run.json").read_text()) for side in ("base", "head")]
 
 
+@pytest.mark.slow
 def test_server__asked_to_end_in_a_long_turn__ends_at_once_and_leaves_nothing(perfgate: Perfgate, clone: Clone) -> None:
     project(clone, SERVER.replace("concurrency = 2", "rate = 0.01").replace("timeout = 3", "timeout = 600"))
     shutil.copy(DATA / "fake_server.py", clone.root)

@@ -147,6 +147,7 @@ def test_run__package_in_another_folder__names_python_path(perfgate: Perfgate, b
     )
 
 
+@pytest.mark.slow
 def test_local__weights_that_git_ignores__found_by_run_and_link_is_named(perfgate: Perfgate, clone: Clone) -> None:
     model = ("torch.manual_seed(0)", "open('weights/m.pt').close()\n    torch.manual_seed(0)")
     (clone.root / ".gitignore").write_text("weights/\n")

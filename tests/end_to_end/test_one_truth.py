@@ -60,6 +60,7 @@ def _times(decision: DecisionDocument) -> dict[str, float]:
     return {one.op: one.head - one.base for one in decision.operators if one.base is not None and one.head is not None}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("load")
 def test_check__slower_call_while_others_use_the_machine__flame_graph_and_operators_agree_with_the_verdict(
     perfgate: Perfgate, clone: Clone

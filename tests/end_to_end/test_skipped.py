@@ -39,6 +39,7 @@ def test_check__only_documentation_changed__skipped_in_plain_words_in_seconds_an
     assert not (clone.root / ".git" / "perfgate-worktrees").exists()
 
 
+@pytest.mark.slow
 def test_check__change_ignores_its_own_code__the_bases_filter_decides(
     perfgate: Perfgate, clone: Clone, tmp_path: Path
 ) -> None:
@@ -113,6 +114,7 @@ def test_check__documentation_that_main_was_seen_to_read__measured_without_the_c
     assert "SKIPPED" not in perfgate(*arguments, cwd=clone.root).stdout
 
 
+@pytest.mark.slow
 def test_check__documentation_that_the_code_names__measured_in_a_clone_that_never_measured(
     perfgate: Perfgate, clone: Clone, tmp_path: Path
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from perfgate.catalogue.names import HOST_UTILIZATION
 from perfgate.document.files import read_decision, read_run
 from perfgate.judging.gate.comparison import ShapePlace
@@ -9,6 +11,7 @@ from perfgate.judging.gate.pairs import SAMPLED, TimedLane, deciding_clocks
 from tests.end_to_end.conftest import Clone, Perfgate
 
 
+@pytest.mark.slow
 def test_check__time_for_turns__differences_have_intervals_of_six_turns_and_no_other_number_has_one(
     perfgate: Perfgate, clone: Clone
 ) -> None:

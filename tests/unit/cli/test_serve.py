@@ -327,6 +327,7 @@ def test_is_loopback_host__addresses__only_those_of_this_machine() -> None:
     assert [is_loopback_host(host) for host in ("0.0.0.0", "::", "10.0.0.1", "host.example")] == [False] * 4
 
 
+@pytest.mark.slow
 def test_openapi__requests_of_every_kind__none_fails(address: str) -> None:
     schemathesis = pytest.importorskip("schemathesis")
     schema = schemathesis.openapi.from_dict(got(address, "openapi.json"))

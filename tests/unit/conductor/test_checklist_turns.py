@@ -50,6 +50,7 @@ def test_again__four_turns__each_side_begins_two_of_them(two_sides: Two, begun: 
     assert [turns_of(side.found.steps, UTILIZATION) for side in turns.sides] == 2 * [[None, "2", "3", "4"]]
 
 
+@pytest.mark.slow
 def test_compare__a_step_that_takes_long__has_its_turns_where_they_fit_and_is_named_where_not(two_sides: Two) -> None:
     turns = two_sides()
     turns.first((CHECKLIST,))
@@ -80,6 +81,7 @@ def test_settle__time_is_spent__takes_no_turn(two_sides: Two) -> None:
     assert turns.taken(UTILIZATION) == 1
 
 
+@pytest.mark.slow
 def test_compare__traces_of_pairs__a_turn_reads_one_and_records_none(two_sides: Two, tmp_path: Path) -> None:
     turns = two_sides()
     turns.first((CHECKLIST,))

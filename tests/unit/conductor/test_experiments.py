@@ -10,7 +10,7 @@ from tests.unit.conductor.conftest import Measure
 
 # What copying the model does, and the words that stand at what compiling a copy would have told.
 ENDINGS = [
-    ("copy_raises", "ReluctantError"),
+    pytest.param("copy_raises", "ReluctantError", marks=pytest.mark.slow),
     pytest.param("copy_exits", "SystemExit: not me", marks=pytest.mark.slow),
     pytest.param("copy_takes_memory", "can't allocate memory", marks=pytest.mark.slow),
     pytest.param("copy_exits_hard", "exited with code 7", marks=pytest.mark.slow),
@@ -69,7 +69,8 @@ def test_run_checklist__workload_itself_fails__stays_an_error_whether_or_not_the
     assert [step.status for step in findings.steps] == ["error"] * 4
 
 
-@pytest.mark.parametrize("name", ["spoilt_raises", pytest.param("spoilt_segfaults", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["spoilt_raises", "spoilt_segfaults"])
 def test_run_checklist__experiment_spoils_the_process__output_is_checked_in_a_fresh_one(
     measure: Measure, name: str
 ) -> None:

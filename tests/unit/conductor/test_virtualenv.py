@@ -126,6 +126,7 @@ def make_wheel(folder: Path, name: str, version: str) -> None:
             wheel.writestr(file, text)
 
 
+@pytest.mark.slow
 def test_provide_virtualenv__not_inheriting__no_worker_can_run_and_the_error_names_what_lacks(
     provide: Provide, tmp_path: Path
 ) -> None:
@@ -135,6 +136,7 @@ def test_provide_virtualenv__not_inheriting__no_worker_can_run_and_the_error_nam
         ask_about(python, environment, cwd=tmp_path, remedy="install it")
 
 
+@pytest.mark.slow
 def test_provide_virtualenv__setup_fails__the_log_in_the_error_and_made_anew_the_next_time(
     provide: Provide, tmp_path: Path
 ) -> None:

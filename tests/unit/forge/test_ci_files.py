@@ -568,6 +568,7 @@ def measuring(tmp_path: Path) -> Measuring:
     return Measuring(tmp_path)
 
 
+@pytest.mark.slow
 def test_measure__nothing_to_measure__reports_the_exit_code_and_no_verdict(measuring: Measuring) -> None:
     done = measuring.run("Measure")
     assert done.returncode == 0, done.stderr
@@ -595,6 +596,7 @@ def test_measure__bisection_ordered__its_metric_is_passed_on_and_a_base_without_
     assert "the change has no commit in common with its base" in done.stdout
 
 
+@pytest.mark.slow
 def test_measure__decision_of_an_earlier_job__is_not_taken(measuring: Measuring) -> None:
     measuring.out.mkdir()
     for name in ("decision.json", "comment.md", "run.json"):
@@ -661,6 +663,7 @@ def test_measure__results_beside_credentials__are_refused(measuring: Measuring, 
     assert measuring.outputs() == {"exit-code": "2"}
 
 
+@pytest.mark.slow
 def test_measure__link_among_the_results__nothing_is_uploaded(measuring: Measuring) -> None:
     measuring.out.mkdir()
     (measuring.out / "trace-x.json.gz").symlink_to("/etc/hostname")
@@ -689,6 +692,7 @@ def test_measure__script__asks_bash_for_nothing_it_cannot_parse(measuring: Measu
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_measure__python_that_takes_no_packages__is_seen_and_left_alone(measuring: Measuring) -> None:
     # As a distribution marks its own Python (PEP 668); the one below stands for it, in an environment with a package.
     system = measuring.folder / "system"
@@ -713,6 +717,7 @@ def test_measure__python_that_takes_no_packages__is_seen_and_left_alone(measurin
     assert found.stdout.split() == ["seen", "1", str(own.parents[1])]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 def test_measure__checkout_that_another_user_owns__is_read_all_the_same(measuring: Measuring) -> None:
     _run("git", "-C", measuring.folder, "-c", "user.name=a", "-c", "user.email=a@b.example", "commit", "--quiet",

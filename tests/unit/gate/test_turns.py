@@ -128,6 +128,7 @@ def test_command__every_run_is_a_start__quads_alone_decide() -> None:
     assert (decision.verdict, row.starts) == ("FAIL", 16)
 
 
+@pytest.mark.slow
 def test_job__starts_that_differ__false_alarms_stay_rare() -> None:
     """Luck of 1 % a start, as it is expected of servers: of 200 gates of equal code at most 1 % may fail."""
     verdicts = [judged(*runs(quads=64, luck=0.01, seed=seed)).verdict for seed in range(200)]

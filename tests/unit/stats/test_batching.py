@@ -153,6 +153,7 @@ def test_highest_rate__promise_kept_up_to_a_rate__found(keeps: Callable[[float],
     assert highest_rate(keeps, most=100.0) == pytest.approx(found, abs=0.01)
 
 
+@pytest.mark.slow
 def test_highest_rate__m_d_1_under_a_mean_wait__that_of_the_closed_form() -> None:
     """W = rho / (2 (1 - rho)) is half a service time at rho = 0.5."""
     gaps = np.random.default_rng(1).exponential(1.0, size=100_000)

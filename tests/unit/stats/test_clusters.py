@@ -17,7 +17,7 @@ def test_cluster_error__equal_values__the_luck_that_is_expected_remains() -> Non
     assert cluster_error(np.zeros(8), np.arange(8) // 4) == (pytest.approx(START_LUCK * (4 / 5 / 2) ** 0.5), 5)
 
 
-@pytest.mark.parametrize("starts", [2, 4, 10])
+@pytest.mark.parametrize("starts", [2, 4, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("luck", [0.0, 0.01, 0.02])
 def test_cluster_error__simulated_starts__the_test_alarms_about_as_often_as_it_may(starts: int, luck: float) -> None:
     """Twice the expected luck makes two starts alarm in up to 4 % where 1 % is meant; many starts show it themselves."""

@@ -257,6 +257,7 @@ def test_run_job__ranks_that_hold_the_interpreter__ended_all_the_same(
     assert (tmp_path / "stuck").exists()
 
 
+@pytest.mark.slow
 def test_run__rank_that_outlives_its_launcher__what_was_printed_until_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

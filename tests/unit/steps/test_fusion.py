@@ -215,6 +215,7 @@ def recorded_call(*names: str) -> CallTrace:
     return CallTrace(Timeline(rank=None, device=None, events=table.table()), calls=1, path=Path("trace.json"))
 
 
+@pytest.mark.slow
 def test_fusion__a_device_without_framework_operators__not_applicable(tmp_path):
     context = context_on(FakeDevice(), fake_workload(FakeKernel("aten::mm", 1000)), artifacts=tmp_path)
     result, _ = run_step(STEP, context)

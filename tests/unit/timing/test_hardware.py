@@ -75,6 +75,7 @@ def test_block_recorder__counters_that_others_had_half_of_a_block__what_was_seen
     assert recording.uncounted is None
 
 
+@pytest.mark.slow
 def test_block_recorder__counters_that_others_had_all_of_a_block__no_column_and_the_reason() -> None:
     recording = recorder(FakeProcessor(shared={3: 0.0}).counters())
     for sequence in range(3):
