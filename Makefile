@@ -19,12 +19,13 @@ unexport PYTHONDONTWRITEBYTECODE
 # These tests tell honest workers from others by their CPU time, so they need the machine to themselves.
 ALONE := tests/traps/test_processes.py
 SCANNER := perfgate/trace/scanner/_scanner.so
-# The others wait for processes a third of their time, so one more runs than there are cores.
+# The others wait for processes a third of their time, so one more runs than there are cores. Each is given one thread: those of several
+# workers would wait for each other in loops.
 WORKERS := $(shell expr $$(nproc) + 1)
 test: $(VENV)/.installed $(SCANNER)
 	$(BIN)/python -m compileall -q -j 0 perfgate plugins
 	$(BIN)/python -m pytest $(ALONE); alone=$$?; \
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ALONE:%=--ignore=%) && exit $$alone
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ALONE:%=--ignore=%) && exit $$alone
 
 # For quick feedback while editing: the tests of the judging half that start no worker and simulate nothing for seconds. Less than a minute
 # on two quiet cores.
