@@ -166,7 +166,7 @@ def _github(project: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("kill", [False, True])
+@pytest.mark.parametrize("kill", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_run__daemons_of_a_worker__killed_and_named_even_where_the_fork_server_was_killed(kill: bool) -> None:
     asleep = f"4321.5{os.getpid()}"  # seconds, as nobody else sleeps on this machine
     with project_for_all("leaves", LEAVES.replace("DEADLY", str(kill)).replace("ASLEEP", asleep)) as project:

@@ -299,19 +299,18 @@ def test_server__answers_are_checked_by_a_program__what_it_prints_decides(
     assert words in " ".join(done.stdout.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
         ("exits", "the server exited with code 1"),
-        pytest.param("aborts", "the server was killed by SIGABRT", marks=pytest.mark.slow),
-        pytest.param("never-ready", "the server did not answer /health within 6 s", marks=pytest.mark.slow),
-        pytest.param("port", "the server did not answer /health within 6 s", marks=pytest.mark.slow),
-        pytest.param("status", "2 of 2 requests failed; the first: HTTP 500", marks=pytest.mark.slow),
-        pytest.param(
-            "hang", "2 of 2 requests failed; the first: no complete answer within 3 s", marks=pytest.mark.slow
-        ),
-        pytest.param("truncated", "2 of 2 requests failed; the first: the event stream ended", marks=pytest.mark.slow),
-        pytest.param("silent", "none of 2 requests was answered with any text", marks=pytest.mark.slow),
+        ("aborts", "the server was killed by SIGABRT"),
+        ("never-ready", "the server did not answer /health within 6 s"),
+        ("port", "the server did not answer /health within 6 s"),
+        ("status", "2 of 2 requests failed; the first: HTTP 500"),
+        ("hang", "2 of 2 requests failed; the first: no complete answer within 3 s"),
+        ("truncated", "2 of 2 requests failed; the first: the event stream ended"),
+        ("silent", "none of 2 requests was answered with any text"),
     ],
 )
 def test_server__of_the_head_fails__exit_4_with_its_own_sentence_and_nothing_left(

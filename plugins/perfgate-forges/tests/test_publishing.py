@@ -50,7 +50,7 @@ def test_publish__base_that_is_not_of_main__is_not_believed_where_only_the_clone
     assert "INCONCLUSIVE" in job.comments()[0]
 
 
-@pytest.mark.parametrize("forge", ["gitcode", "gitea"])
+@pytest.mark.parametrize("forge", ["gitcode", pytest.param("gitea", marks=pytest.mark.slow)])
 def test_init__forge_without_a_ci_file_of_ours__variables_and_commands_that_perfgate_takes(
     tmp_path: Path,
     perfgate: Perfgate,

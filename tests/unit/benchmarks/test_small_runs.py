@@ -25,6 +25,7 @@ def test_trace__a_few_thousand_events__every_way_is_costed_on_both_layouts() -> 
         assert printed.count(f"\n  {way} ") == 2, printed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
     [

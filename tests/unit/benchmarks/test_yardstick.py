@@ -70,6 +70,7 @@ def made_recording(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_yardstick__the_rule_of_the_gate_on_a_made_recording__finds_5_percent_and_leaves_unchanged_code_alone(
     made_recording,
 ):

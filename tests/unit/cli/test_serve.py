@@ -268,7 +268,7 @@ def test_serve__every_interface__only_with_the_token(folder: Path) -> None:
         assert session.get(address + "api/recordings", timeout=60).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
+@pytest.mark.parametrize("host", [pytest.param("0.0.0.0", marks=pytest.mark.slow), "127.0.0.1"])
 def test_serve__without_a_token__makes_one(folder: Path, host: str) -> None:
     with serving(folder, "--host", host, PERFGATE_SERVE_TOKEN="") as said:
         address, _, token = said.partition("?token=")

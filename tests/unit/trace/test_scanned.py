@@ -219,6 +219,7 @@ def _alike_events(draw: st.DrawFn) -> str:
     return "[" + comma.join("{" + comma.join(event) + "}" for event in events) + "]"
 
 
+@pytest.mark.slow
 @needs_library
 @given(text=_alike_events(), window=st.sampled_from([100, 400, 1 << 20]))
 @settings(max_examples=200, deadline=None)
