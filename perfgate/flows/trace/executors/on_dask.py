@@ -15,12 +15,16 @@ from perfgate.flows.trace.executors import Outcome, Task, cluster_package
 
 
 class DaskExecutor(AbstractContextManager["DaskExecutor"]):
-    """The scheduler repeats the tasks of a dead worker itself, by default three times (its ``allowed-failures``)."""
+    """The scheduler repeats the tasks of a dead worker itself, by default three times (its ``allowed-failures``).
+
+    It blames every task that the worker had, also those that still waited there, so each one is tried again alone.
+    """
 
     def __init__(self, address: str) -> None:
         self._distributed = cluster_package("distributed", "dask")
         self._address = address
         self._running: dict[Any, Task] = {}
+        self._suspected: list[Task] = []
         try:
             self._client = self._distributed.Client(f"tcp://{address}")
         # Until Python 3.11, asyncio's error is no OSError.
@@ -55,10 +59,17 @@ class DaskExecutor(AbstractContextManager["DaskExecutor"]):
         return {address: (name, self._distributed.comm.get_address_host(address)) for address, name in named.items()}
 
     def outcomes(self) -> Iterator[Outcome]:
-        while self._running:
+        while self._running or self._suspected:
+            is_alone = not self._running
+            if is_alone:
+                self.submit(self._suspected.pop())
             self._distributed.wait(list(self._running), return_when="FIRST_COMPLETED")
             for future in [future for future in self._running if future.done()]:
-                yield self._outcome(self._running.pop(future), future)
+                outcome = self._outcome(self._running.pop(future), future)
+                if outcome.deaths and not is_alone:
+                    self._suspected.append(outcome.task)
+                else:
+                    yield outcome
 
     def _outcome(self, task: Task, future: Any) -> Outcome:
         try:
