@@ -102,7 +102,7 @@ def test_command__its_number_by_name(perfgate: Perfgate, clone: Clone, seconds: 
         ("raise SystemExit(3)", "`python bench.py` exited with code 3"),
         pytest.param(
             "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
-            "ended with exit code 139",
+            "`python bench.py` was killed by SIGSEGV",
             marks=pytest.mark.slow,
         ),
         pytest.param("print('no numbers')", "no line of the output is a JSON object", marks=pytest.mark.slow),
@@ -165,7 +165,7 @@ def test_upgrade__same_commit_on_another_installation__its_slowdown_is_named(
     python = str(tmp_path / "new" / "bin" / "python")
     done = perfgate("upgrade", "--python", python, "--out", "perfgate-out", cwd=clone.root, PYTHONPATH=str(ROOT))
     assert (done.returncode, decision(clone)["verdict"]) == (0, "WARN"), done.stdout + done.stderr
-    assert "upgrade: step of bench" in done.stdout
+    assert re.search(r"WARN – upgrade: step [0-9.]+ % slower", done.stdout)
 
 
 def test_server__equal_code__both_are_loaded_and_nothing_is_left(perfgate: Perfgate, clone: Clone) -> None:
@@ -214,7 +214,7 @@ def test_server__prefill_of_a_replayed_log_twice_as_slow__fails_by_the_time_to_f
     found = decision(clone)
     assert (done.returncode, found["verdict"]) == (1, "FAIL"), done.stdout + done.stderr
     comment = (clone.root / "perfgate-out" / "comment.md").read_text()
-    assert "perfgate: FAIL – time to first token of `chat`" in comment
+    assert re.search(r"perfgate: FAIL – time to first token [0-9.]+ % slower", comment)
     (first_token,) = [one for one in found["comparisons"] if one["metric"] == "serving.ttft"]
     assert first_token["delta"] > 0.5
     assert {"serving.tpot"} & {one["metric"] for one in found["comparisons"] if one["outcome"] == "regressed"} == set()
@@ -342,7 +342,7 @@ def test_server__of_the_head_writes_more_tokens__is_not_the_same_work(perfgate: 
     done = check(perfgate, clone)
     assert (done.returncode, decision(clone)["verdict"]) == (1, "FAIL"), done.stdout + done.stderr
     told = " ".join(done.stdout.split())
-    assert "FAIL – chat does different work on base and head: output_tokens of base 16, of head 20" in told
+    assert "FAIL – chat does different work on base and head: output_tokens: 16 on base, 20 on head" in told
 
 
 @pytest.mark.slow
