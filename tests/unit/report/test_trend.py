@@ -21,6 +21,7 @@ from perfgate.document.trend import CommitLabel, NotLookedAt
 from perfgate.judging.report.render.trend import issue_title, render_issue, render_news
 from perfgate.judging.report.render.trend_email import MOST_BYTES, render_email
 from perfgate.judging.report.render.trend_page import render_trend_page
+from perfgate.judging.report.render.trend_svg import small_plot
 from perfgate.judging.report.render.trend_terminal import render_trend
 from perfgate.judging.report.text.sparkline import sparkline
 from perfgate.judging.report.view.summary import CommentContext
@@ -330,6 +331,19 @@ def test_render_trend_page__a_change__picture_with_levels_intervals_and_commit()
     assert ">0014c0ffee</text>" in page
     assert page.count('<svg class="small"') == 2
     assert page.count('<rect class="step attention"') == 2  # one run, and the legend
+
+
+@pytest.mark.parametrize(("at", "count"), [(100, 700), (461, 700), (20, 30), (1, 241)])
+def test_small_plot__change_long_ago__the_line_begins_before_it_and_steps_up_there(at: int, count: int) -> None:
+    series = make_series(make_change(at), count=count)
+    drawn = small_plot(series, at)
+    (line,) = re.findall(r'<polyline class="line" points="([^"]*)"', drawn)
+    points = [tuple(map(float, pair.split(","))) for pair in line.split()]
+    (change,) = map(float, re.findall(r'<line class="change worse" x1="([0-9.]+)"', drawn))
+    assert len(points) <= 240
+    assert points[-1][0] == float(re.findall(r'<circle class="last" cx="([0-9.]+)"', drawn)[0])
+    before, after = ([y for x, y in points if (x > change) == is_after] for is_after in (False, True))
+    assert min(before) > max(after)  # y grows downwards
 
 
 def test_render_trend_page__kept_files_beside_a_change__linked_by_the_side_of_their_run() -> None:

@@ -142,7 +142,7 @@ def change_cells(moved: MovedSeries) -> Mapping[str, object]:
         "address": Words(""),
         "compare": Words(""),
         "told": _told(moved),
-        "plot": trend_svg.small_plot(moved.series),
+        "plot": trend_svg.small_plot(moved.series, moved.change.at),
     }
 
 

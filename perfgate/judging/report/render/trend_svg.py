@@ -22,6 +22,7 @@ from perfgate.judging.report.view.trend_rows import day, short
 _WIDTH, _HEIGHT = 760, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 8, 84, 34, 50
 _MAX_POINTS = 240
+_POINTS_BEFORE = 20
 _CELL, _ROW_NAME, _LONGEST_NAME = 18, 250, 40
 # Marks for colour-blind readers, in the order of the legend.
 _MARKS = {"ok": "", "attention": "!", "not_applicable": "–", "unavailable": "?", "invalid": "✕", "error": "✕"}
@@ -82,14 +83,20 @@ def series_plot(
     return picture("plot history", _WIDTH, _HEIGHT, history, parts, role="group" if link else "img")
 
 
-def small_plot(series: TrendSeries) -> Markup:
-    """Draw a series as a line for a table, its changes marked."""
-    values = [point.value for point in series.points[-_MAX_POINTS:]]
-    skipped = len(series.points) - len(values)
+def small_plot(series: TrendSeries, at: int | None = None) -> Markup:
+    """Draw the newest values of a series as a line for a table, its changes marked.
+
+    With the position of a change, the line begins before it: of more values than it has room for, it has one of every few.
+    """
+    count = len(series.points)
+    begin = max(0, min(count - _MAX_POINTS, count if at is None else at - _POINTS_BEFORE))
+    step = math.ceil((count - begin) / _MAX_POINTS) or 1
+    drawn = range(count - 1, begin - 1, -step)[::-1]
+    values = [series.points[index].value for index in drawn]
     changes = {
-        change.at - skipped: change.direction
+        math.ceil((change.at - drawn[0]) / step): change.direction
         for change in series.changes
-        if change.at > skipped and change.standing != "refuted"
+        if change.at > drawn[0] and change.standing != "refuted"
     }
     return small_line(values, say("history of {metric}", metric=clean_words(metric_name(series.metric))), changes)
 

@@ -68,7 +68,7 @@ def cause_card(cause: TrendCause, content: SiteContent, links: SiteLinks, root: 
         "direction": Words(cause.direction),
         "change": moved_cells(lead, links, root),
         "subject": next(subjects, ""),
-        "plot": trend_svg.small_plot(lead.series),
+        "plot": trend_svg.small_plot(lead.series, lead.change.at),
         "others": [moved_cells(moved, links, root) for moved in others[:_MAX_OTHERS]],
         "count": len(others),
     }
