@@ -381,7 +381,7 @@ def searched(document: TrendDocument) -> Words:
         "Searched {series} with {values}, {new} of them new; noise alone may cause up to {chance} suspected changes in these.",
         series=series,
         values=values,
-        new=document.new_values,
+        new=numbers.whole(document.new_values),
         chance=Words(f"{chance:.1f}"),
     )
 
