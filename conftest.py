@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.fakes.postgres import PostgresServer
 
 # The same examples every time, and no limit on what one of them takes: a test that fails today and not tomorrow proves nothing.
-# Half as many as is usual, because `make fuzz` draws others for hours.
+# Half as many as is usual, for the time that they take.
 settings.register_profile(
     "perfgate", max_examples=50, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -40,7 +40,7 @@ SETTINGS = {
     "history": Watched,
     "jenkins": Jenkins,
 }
-# Pages with dozens of commands, whose flows tests/unit/flows run.
+# Pages whose commands take ten seconds and more together; tests/unit runs the same flows.
 LONG_PAGES = {"rules.md", "store.md", "trend.md"}
 # Why a block may stand there without being run. A reason that is not here fails.
 NOT_RUN = {

@@ -68,17 +68,16 @@ def small_line(values: Sequence[float], title: str, changes: Mapping[int, str]) 
         return Markup("")
     numbers = np.array(values, dtype=np.float64)
     low, high = robust_range(numbers)
-    x, y = linear(-0.5, len(values) - 0.5, 3, _SMALL_WIDTH - 3), linear(low, high, _SMALL_HEIGHT - 3, 3)
+    x = linear(-0.5, len(values) - 0.5, 3, _SMALL_WIDTH - 3)
     parts = [
         shape("line", f"change {direction}", x1=x(at - 0.5), x2=x(at - 0.5), y1=1, y2=_SMALL_HEIGHT - 1)
         for at, direction in changes.items()
     ]
-    # At once: a page has hundreds of such lines.
-    across = np.interp(np.arange(len(values)), [-0.5, len(values) - 0.5], [3, _SMALL_WIDTH - 3]).round(1)
-    upward = np.interp(numbers, [low, high], [_SMALL_HEIGHT - 3, 3]).round(1)
-    points = " ".join(f"{left},{top}" for left, top in zip(across.tolist(), upward.tolist()))
+    # All at once: a page has hundreds of such lines.
+    heights = np.interp(numbers, [low, high], [_SMALL_HEIGHT - 3, 3]).round(1).tolist()
+    points = " ".join(f"{x(index)},{height}" for index, height in enumerate(heights))
     parts.append(shape("polyline", "line", points=points))
-    parts.append(shape("circle", "last", cx=x(len(values) - 1), cy=y(values[-1]), r=2.2))
+    parts.append(shape("circle", "last", cx=x(len(values) - 1), cy=heights[-1], r=2.2))
     return picture("small", _SMALL_WIDTH, _SMALL_HEIGHT, title, parts)
 
 
