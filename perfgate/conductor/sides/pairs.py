@@ -337,15 +337,15 @@ class _PairRunner:
         checkouts: tuple[Checkout, Checkout],
     ) -> tuple[Replicate, Replicate]:
         workers = members[0].worker, members[1].worker
-        say, timeout = self.bench.say, self.timeout
+        say, timeout, clock = self.bench.say, self.timeout, self.observer.monotonic
         if judges_subroutines(self.bench.config.gate.tolerance, PYTHON_TIMES):
-            replicates = with_profile("subroutines", workers, replicates, timeout=timeout, say=say)
+            replicates = with_profile("subroutines", workers, replicates, timeout=timeout, say=say, clock=clock)
         traces = self.traces if self.profiled_pairs < TRACED_PAIRS else None
         self.profiled_pairs += 1
         if members[0].analysed_late:
             self.late_operators.record(workers, replicates, checkouts, timeout=timeout, traces=traces)
             return replicates
-        replicates = with_profile("operators", workers, replicates, timeout=timeout, say=say)
+        replicates = with_profile("operators", workers, replicates, timeout=timeout, say=say, clock=clock)
         if traces is not None:
             head_first = len(self.measured.traces) // len(replicates[0].shapes) % 2 == 1
             self.measured.traces += record_traces(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,6 +36,8 @@ from perfgate.protocol import (
 # second of CPU time each for a call of 3 to 5 ms. Turns are short to keep both sides in one state of the machine.
 QUADS = 4
 TURN_SECONDS = 0.010
+# No quad begins after so long: the profiler of a GPU takes longer to start than a turn of calls.
+QUADS_SECONDS = 1.0
 # Of the pairs that profile their operators: enough that no single one makes the flame graph, and 0.2 s each.
 TRACED_PAIRS = 4
 TRACE_TURN_SECONDS = 0.05
@@ -67,6 +69,7 @@ def with_profile(
     *,
     timeout: float,
     say: Say,
+    clock: Callable[[], float],
 ) -> tuple[Replicate, Replicate]:
     """Both members of a pair with the times of their operators or subroutines.
 
@@ -77,7 +80,10 @@ def with_profile(
     doing = Activity("profiling {name}", name=first.workload)
     try:
         slow = any(_calls(blocks, TURN_SECONDS, FEWEST_CALLS, MOST_CALLS) == 1 for blocks in first.shapes.values())
-        for _ in range(1 if slow else QUADS):
+        began = clock()
+        for quad in range(1 if slow else QUADS):
+            if quad and clock() - began > QUADS_SECONDS:
+                break
             order = (1, 0, 0, 1) if lot.random() < 0.5 else (0, 1, 1, 0)
             for shape, blocks in first.shapes.items():
                 calls = _calls(blocks, TURN_SECONDS, FEWEST_CALLS, MOST_CALLS)

@@ -358,13 +358,14 @@ def _led_by_counted(ranked: list[Cause]) -> list[Cause]:
     """The causes; of each line that explains time, the operator that an exact counter found more of comes first.
 
     The operator that the line calls may take too little time to show in the pairs, although its inner operators and the views
-    around it show.
+    around it show. Time between operators that grew with their number is explained by the operators that were added.
     """
     first: dict[tuple[_Place, str | None], Cause] = {}
     by_rank = sorted((c for c in ranked if c.rank is not None and c.line), key=lambda c: (c.rank or 0, c.op))
     for cause in by_rank:
         first.setdefault((cause.place, cause.line), cause)
     outside = {place: cause for (place, _), cause in reversed(first.items()) if cause.kind == "outside"}
+    launching = {cause.place: cause.rank for cause in ranked if cause.kind == "launching"}
     most_python: dict[_Place, float] = {}
     for cause in ranked:
         if cause.amount == "bytecodes":
@@ -375,6 +376,9 @@ def _led_by_counted(ranked: list[Cause]) -> list[Cause]:
         if cause.amount == "bytecodes" and place in outside and cause.more_count >= EXPLAINS * most_python[place] > 0:
             # Time outside operators is Python's, and the bytecodes identify the line.
             return replace(cause, rank=outside[place].rank)
+        is_added = cause.counted and cause.amount == "calls" and cause.aspect is None and cause.more_count > 0
+        if is_added and cause.rank is None and place in launching:
+            return replace(cause, rank=launching[place])
         leading = first.get((place, cause.line))
         # A part of an operator that a line calls runs more often, and no counter names it.
         is_inner = leading is not None and not leading.counted and leading.kind in _COUNTED

@@ -3,9 +3,9 @@
 Seconds come from the pairs alone: their members profile in turns. Traces are recorded once a side, so they show how an operator
 changed (more often, on other inputs) and the line with most of its change, and never how much it costs.
 
-The profiler slows a CPU with every operator it records. Base gives the upper bound of that cost: its profiled call less its
-clocked call, shared among its operators. If additional operators add up to more than the measured difference, up to this bound
-is subtracted from them, and any remaining excess is reported.
+The profiler slows a CPU with every operator it records, also the one that launches the kernels of a device. Base gives the
+upper bound of that cost: its profiled call less its clocked call, shared among its operators. If additional operators add up
+to more than the measured difference, up to this bound is subtracted from them, and any remaining excess is reported.
 """
 
 from __future__ import annotations
@@ -155,7 +155,9 @@ class _Shape:
         if outside is not None:
             around = [first[OUTSIDE_OPERATORS] for first, _ in pairs if OUTSIDE_OPERATORS in first]
             parts.append(self._of_outside(outside, before=float(np.median(around)) if around else None))
-        parts = _without_profiler(parts, measured, at_most=self._cost_of_an_event(pairs, clocked))
+        parts = _without_profiler(
+            parts, measured, at_most=self._cost_of_an_event(pairs, clocked), on_device=self._on_device
+        )
         large = [part for part in parts if abs(part.seconds) >= abs(measured) * MIN_PART]
         # Operators with a changed exact count; others only do work for these.
         sign = 1 if measured > 0 else -1
@@ -167,10 +169,15 @@ class _Shape:
         }
         return _ranked(large, measured, counted=counted)
 
+    @property
+    def _on_device(self) -> bool:
+        """Whether the operators are kernels, beside which the host runs."""
+        return "operators" not in self.before.parts
+
     def _cost_of_an_event(self, pairs: PairedTimes, clocked: float) -> float:
-        """The seconds that the pairs' profiler adds to a call with every operator; 0 on a device, which it does not slow."""
-        events = sum(row.count for row in self.before.rows if row.kind == "host")
-        if "operators" not in self.before.parts or not events or not pairs:
+        """The seconds that the pairs' profiler adds to a call with every operator, or with the launch of every kernel."""
+        events = sum(row.count for row in self.before.rows if row.kind != "python")
+        if not events or not pairs:
             return 0.0
         return max(0.0, float(np.median([sum(first.values()) for first, _ in pairs])) - clocked) / events
 
@@ -265,20 +272,26 @@ def _added_seconds(pairs: PairedTimes, smallest: float) -> dict[str, float]:
     return seconds
 
 
-def _without_profiler(parts: Sequence[OperatorDelta], measured: float, *, at_most: float) -> list[OperatorDelta]:
+def _without_profiler(
+    parts: Sequence[OperatorDelta], measured: float, *, at_most: float, on_device: bool
+) -> list[OperatorDelta]:
     """The parts without the profiler's cost for additional operators, i.e. without their excess over the measured difference.
 
     That is at most ``at_most`` seconds an operator, and may well be less: a profiled call has other costs too. The profiler's
     cost lies partly in the operator and partly around it, so any part of it beyond the operator's own time is subtracted from
-    the time outside operators. An operator that runs more often saves no time by that.
+    the time outside operators; ``on_device`` all of it, because kernels are not slowed and the host that launches them is. An
+    operator that runs more often saves no time by that.
     """
-    more = sum(_more_runs(part) for part in parts)
+    counted = sum(_more_runs(part) for part in parts)
+    launched = sum(part.more_count for part in parts if part.kind == "launching")
+    more = max(counted, launched) if on_device else counted or launched
     beyond = sum(part.seconds for part in parts) - measured
     each = min(at_most, beyond / more) if more and beyond / more > 0 else 0.0
-    corrected, around = [], 0.0
+    corrected, around = [], each * (more - counted)
     for part in parts:
         added = each * _more_runs(part)
         inside = min(added, max(part.seconds, 0.0)) if added > 0 else max(added, min(part.seconds, 0.0))
+        inside = 0.0 if on_device else inside
         around += added - inside
         corrected.append(msgspec.structs.replace(part, seconds=rounded(part.seconds - inside)))
     return [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perfgate.conductor.sides.profiles import LateOperators, record_traces, with_profile
+from perfgate.conductor.sides.profiles import QUADS, LateOperators, record_traces, with_profile
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.worker import Worker, WorkerError
 from perfgate.config import WorkloadReference, load_config
@@ -20,6 +22,7 @@ from perfgate.protocol import (
     BlockRequest,
     Collected,
     CollectRequest,
+    ProfileRequest,
     ProfileTimes,
     ProfileTimesRequest,
     WarmedUp,
@@ -95,7 +98,7 @@ def measured_pair(
 def test_with_profile__operators__both_say_what_each_operator_takes(bench: Bench) -> None:
     with ExitStack() as stack:
         workers, replicates = measured_pair(bench, stack, "well")
-        pair = with_profile("operators", workers, replicates, timeout=TIMEOUT, say=pytest.fail)
+        pair = with_profile("operators", workers, replicates, timeout=TIMEOUT, say=pytest.fail, clock=time.monotonic)
 
     for before, after in zip(replicates, pair):
         assert after.shapes == before.shapes
@@ -105,13 +108,41 @@ def test_with_profile__operators__both_say_what_each_operator_takes(bench: Bench
         assert 0 < times["aten::addmm"] < 5
 
 
+class Counted:
+    """Hands on what is asked of a worker, and counts its turns."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.turns = 0
+
+    def ask(self, request: object, *args: object, **fields: object) -> object:
+        self.turns += isinstance(request, ProfileRequest)
+        return self.worker.ask(request, *args, **fields)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(("seconds", "quads"), [(0.1, QUADS), (2.0, 1)], ids=["quick profiler", "slow profiler"])
+def test_with_profile__profiler_that_takes_long_to_start__fewer_turns_of_both(
+    bench: Bench, seconds: float, quads: int
+) -> None:
+    ticks = itertools.count(0.0, seconds)
+    with ExitStack() as stack:
+        workers, replicates = measured_pair(bench, stack, "well")
+        counted = Counted(workers[0]), Counted(workers[1])
+        pair = with_profile(
+            "operators", counted, replicates, timeout=TIMEOUT, say=pytest.fail, clock=lambda: next(ticks)
+        )  # type: ignore[arg-type]
+
+    assert [worker.turns for worker in counted] == [2 * quads, 2 * quads]
+    assert all("aten::addmm" in replicate.operators["default"] for replicate in pair)
+
+
 def test_with_profile__operators_of_a_workload_that_fails_under_the_profiler__pair_without_them_and_a_word(
     bench: Bench,
 ) -> None:
     said: list[str] = []
     with ExitStack() as stack:
         workers, replicates = measured_pair(bench, stack, "shy")
-        pair = with_profile("operators", workers, replicates, timeout=TIMEOUT, say=said.append)
+        pair = with_profile("operators", workers, replicates, timeout=TIMEOUT, say=said.append, clock=time.monotonic)
         # They still answer.
         reply = workers[0].ask(ProfileTimesRequest(), ProfileTimes, timeout=TIMEOUT, doing="profiling")
 
@@ -123,7 +154,7 @@ def test_with_profile__operators_of_a_workload_that_fails_under_the_profiler__pa
 def test_with_profile__subroutines__both_say_what_each_module_and_function_takes(bench: Bench) -> None:
     with ExitStack() as stack:
         workers, replicates = measured_pair(bench, stack, "well")
-        pair = with_profile("subroutines", workers, replicates, timeout=TIMEOUT, say=pytest.fail)
+        pair = with_profile("subroutines", workers, replicates, timeout=TIMEOUT, say=pytest.fail, clock=time.monotonic)
 
     for before, after in zip(replicates, pair):
         assert after == msgspec.structs.replace(before, subroutines=after.subroutines)
@@ -136,7 +167,7 @@ def test_with_profile__subroutines_of_a_workload_that_fails__pair_without_them_a
     said: list[str] = []
     with ExitStack() as stack:
         workers, replicates = measured_pair(bench, stack, "sly")
-        pair = with_profile("subroutines", workers, replicates, timeout=TIMEOUT, say=said.append)
+        pair = with_profile("subroutines", workers, replicates, timeout=TIMEOUT, say=said.append, clock=time.monotonic)
     assert pair == replicates
     assert said == ["sly: no modules and functions from pair 3: ValueError: not while I am watched (at workload.py:13)"]
 
@@ -164,7 +195,14 @@ def test_record_traces__workload_that_fails_under_the_profiler__no_trace_and_a_w
     said: list[str] = []
     with ExitStack() as stack:
         workers, replicates = measured_pair(bench, stack, "shy")
-        kept = record_traces(workers, replicates, folder=tmp_path, head_first=False, timeout=TIMEOUT, say=said.append)
+        kept = record_traces(
+            workers,
+            replicates,
+            folder=tmp_path,
+            head_first=False,
+            timeout=TIMEOUT,
+            say=said.append,
+        )
     assert kept == []
     assert said == ["shy: no traces from pair 3: ValueError: not while I am watched (at workload.py:8)"]
     assert list(tmp_path.iterdir()) == []

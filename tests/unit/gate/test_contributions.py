@@ -184,6 +184,29 @@ def test_explanations__profiler_slows_every_operator__what_it_adds_is_taken_off(
     assert multiplied.seconds == pytest.approx(1e-3, rel=0.05)
 
 
+def test_explanations__profiler_slows_the_host_of_a_device__taken_off_between_the_kernels_and_not_from_them() -> None:
+    # Calls that wait for the host of an H100: 0.8 ms longer, 4.8 ms more between kernels under the profiler.
+    base = {"gemm": 0.5e-3, OUTSIDE_OPERATORS: 14e-3}
+    kernel = {"kind": "compute", "line": LINE}
+    rows = [row("gemm", 0.5e-3, 20, **kernel)]
+    documents = measured(
+        {**base, "elementwise": 0.1e-3, OUTSIDE_OPERATORS: 18.8e-3},
+        [*rows, row("elementwise", 0.1e-3, 40, **kernel)],
+        base_rows=rows,
+        compute=0.5e-3,
+        gap_host=9.5e-3,
+    )
+    first = msgspec.structs.replace(
+        documents[0],
+        replicates=[msgspec.structs.replace(one, operators={SHAPE: base}) for one in documents[0].replicates],
+    )
+    found = explained((first, documents[1]), slower(0.8e-3))
+    assert named(found) == [
+        ("elementwise", "added", pytest.approx(100, abs=2)),
+        (OUTSIDE_OPERATORS, "launching", pytest.approx(700, abs=2)),
+    ]
+
+
 def test_explanations__loop_of_small_operators_within_what_was_measured__nothing_is_taken_off() -> None:
     # Seen on the demo's model: a call with 48 more multiplications takes 243 us longer, and is 1 ms slower under the profiler
     # for reasons of its own, which are no operator's.

@@ -150,6 +150,14 @@ def test_why__counted_operator_and_one_that_lost_most__the_explanations_order_co
     assert why(made)[1].startswith("- `Relu` in")
 
 
+def test_why__time_between_operators_that_grew_with_their_number__the_operators_that_were_added_are_the_cause() -> None:
+    # A model that waits for the host of its GPU: the added kernels themselves take no time that shows.
+    counted = counting("counters.ops", Part(name="aten::clone", base=0, head=8, line="model.py:25"))
+    between = part("outside operators", "launching", 860, base_count=23, head_count=63)
+    made = decision(explained(between), counted)
+    assert cell(made) == "8 more `aten::clone` at `model.py:25`"
+
+
 def test_table__no_explanation__of_counted_and_tested_operators_the_one_with_more_time() -> None:
     slower = make_comparison(outcome="regressed", base=0.001, head=0.0014, delta=0.4, interval=(0.3, 0.5))
     change = OperatorDelta(workload="encoder", shape="long", op="TransData", base_count=0, head_count=2)  # fmt: skip

@@ -84,6 +84,14 @@ def test_transfer__limits_of_5_and_20_percent__judged(kernel: int, severities: l
     assert outcome.status == ("attention" if severities else "ok")
 
 
+def test_transfer__another_way_of_copying__its_speed_up_and_the_better_of_them() -> None:
+    outcome = STEP.measure(context_on(_device(), curve(4 * MS, 0, item_bytes=MB)))
+    speedups = {v.labels["of"]: v.value for v in outcome.values if v.metric == "transfer.speedup"}
+
+    assert speedups == {"pinned": pytest.approx(5 / 4.25, rel=0.01), "prefetch": pytest.approx(5 / 4, rel=0.01)}
+    assert outcome.findings[0].evidence["of"] == "prefetch"
+
+
 def test_transfer__full_precision_inputs__half_the_bytes_saved() -> None:
     images = {"image": torch.zeros(1000), "labels": torch.zeros(50, dtype=torch.int64)}
     (found,) = judge_inputs(images, output_bytes=600, share=0.25)

@@ -19,7 +19,10 @@ from perfgate.document.telemetry import DeviceState
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.step import RecordingContext, StepOutcome
 from perfgate.measuring.checklist.steps.s19_thermal import (
+    CANARY,
+    LAUNCHES,
     STEP,
+    WORKLOAD,
     Slice,
     Soak,
     add_sensed,
@@ -46,7 +49,7 @@ from tests.wording import finding_text
 MS, S = 1_000_000, 1_000_000_000
 SMI = Path(__file__).parents[2] / "softnpu" / "bin"
 # A soak of six seconds with 600 items, of which readings know nothing more.
-SOAKED = Soak(began_ns=0, slices=(Slice(3 * S, 100.0, None), Slice(6 * S, 100.0, None)), calls=600)
+SOAKED = Soak(began_ns=0, slices=(Slice(3 * S, {WORKLOAD: 100.0}), Slice(6 * S, {WORKLOAD: 100.0})), calls=600)
 
 
 def of_shape() -> StepOutcome:
@@ -104,7 +107,6 @@ def test_soak__calls_longer_than_the_soak__two_slices_and_no_interval() -> None:
 
     found = derating(soaked, 1.5, 2.0)
     assert len(soaked.slices) == 2
-    assert found is not None
     assert (found.low, found.high) == (None, None)
 
 
@@ -113,8 +115,12 @@ def on_host(waited: float, *, canary: float) -> list[Finding]:
     soaked = Soak(began_ns=0, slices=SOAKED.slices, calls=600, waited=waited)
     host = context_on(FakeDevice(capabilities=frozenset()), fake_workload(FakeKernel("aten::mm", MS)))
     outcome = of_shape()
-    judge_speed(outcome, soaked, SampleEstimate(0.25, 0.2, 0.3, 14), SampleEstimate(canary, canary, canary, 14), host)
+    judge_speed(outcome, soaked, {WORKLOAD: SampleEstimate(0.25, 0.2, 0.3, 14), CANARY: lost(canary)}, host)
     return outcome.findings
+
+
+def lost(share: float) -> SampleEstimate:
+    return SampleEstimate(share, share, share, 14)
 
 
 def test_judge_speed__others_use_the_cpus__said_and_not_judged() -> None:
@@ -136,8 +142,25 @@ def test_run_times__threads_that_run_and_wait__added_up(tmp_path: Path) -> None:
     assert run_times(tmp_path / "nowhere") is None
 
 
-def test_derating__of_a_canary_that_did_not_run__none() -> None:
-    assert derating(SOAKED, 1.5, 2.0, canary=True) is None
+@pytest.mark.parametrize(
+    ("canary", "launches", "rule"),
+    [
+        (0.2, 0.2, "thermal.derating"),
+        (0.2, 0.01, "thermal.derating"),
+        (0.02, 0.2, "thermal.host"),
+        (0.02, 0.01, "thermal.drift"),
+    ],
+)
+def test_judge_speed__device_with_a_queue__what_slows_down_beside_the_calls(
+    canary: float, launches: float, rule: str
+) -> None:
+    losses = {WORKLOAD: lost(0.25), CANARY: lost(canary), LAUNCHES: lost(launches)}
+    outcome = of_shape()
+    judge_speed(outcome, SOAKED, losses, context_on(FakeDevice(), fake_workload(FakeKernel("aten::mm", MS))))
+    (found,) = outcome.findings
+
+    assert (found.rule, found.severity) == (rule, "severe")
+    assert found.evidence["thermal.derating launches"] == launches
 
 
 @pytest.fixture
@@ -151,7 +174,7 @@ def one_thread() -> Iterator[None]:
 @pytest.mark.usefixtures("one_thread")
 def test_soak__cpu_whose_calls_grow__the_canary_beside_them_does_not() -> None:
     device, ones = open_device("cpu"), torch.ones(200, 200)
-    # Where others have the CPU, few slices fit into a second; a longer soak has as many as an interval takes.
+    # Where others have the CPU, few slices fit into a second, and their speed varies; a longer soak has more of them.
     for seconds in (1.5, 6.0, 24.0):
         begun = time.monotonic()
 
@@ -161,10 +184,8 @@ def test_soak__cpu_whose_calls_grow__the_canary_beside_them_does_not() -> None:
 
         third = seconds / 3
         soaked = soak(call, device, items=1, seconds=seconds, slice_seconds=0.1)
-        of_calls, of_canary = derating(soaked, third, third), derating(soaked, third, third, canary=True)
-        assert of_calls is not None
-        assert of_canary is not None
-        if of_calls.low is not None:
+        of_calls, of_canary = (derating(soaked, third, third, of=subject) for subject in (WORKLOAD, CANARY))
+        if of_calls.low is not None and of_canary.value < of_calls.value / 2:
             break
 
     assert of_calls.low is not None
@@ -232,7 +253,7 @@ def sampled(monkeypatch: pytest.MonkeyPatch, folder: Path, **switches: str) -> l
 
 
 def judged(readings: list[TelemetryReading]) -> tuple[dict[str, float | None], list[Finding]]:
-    soaked = Soak(readings[0].began_ns, (Slice(readings[-1].ended_ns, 1.0, None),), calls=10)
+    soaked = Soak(readings[0].began_ns, (Slice(readings[-1].ended_ns, {WORKLOAD: 1.0}),), calls=10)
     add_sensed(outcome := of_shape(), readings, soaked, items=10)
     judge_throttling(outcome)
     return {value.metric: value.value for value in outcome.values}, outcome.findings

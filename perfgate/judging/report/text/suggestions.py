@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from perfgate.document.decision import Gain, Suggestion
+from perfgate.judging.report.text.kernels import kernel_name
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.words import Words, phrase, say
 
 # A smaller gain reads as none.
 _NOTICEABLE = 0.005
+_LONGEST_OPERATOR = 48
 _OF = {
     "call": phrase("a call"),
     "item": phrase("an item"),
@@ -17,9 +19,9 @@ _OF = {
 
 
 def unnamed_operator(suggestion: Suggestion) -> str:
-    """The operator of a suggestion, empty if its sentence names it."""
+    """The operator of a suggestion, empty if its sentence names it; a kernel of a GPU by its short name."""
     op = str(suggestion.evidence.get("op") or "")
-    return "" if op in word(suggestion.message) else op
+    return "" if op in word(suggestion.message) else kernel_name(op, limit=_LONGEST_OPERATOR)
 
 
 def noticeable_gain(suggestion: Suggestion) -> Gain | None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.document.run import Finding
+from perfgate.document.run import Evidence, Finding
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
 from perfgate.measuring.checklist.limits import MaybeEvidence, finding
 from perfgate.measuring.checklist.recorded import device_times_missing, or_absent, profiled
@@ -94,15 +94,25 @@ def _measure(context: StepContext) -> StepOutcome:
     shape = context.workload.shapes[0]
     context.progress(f"copying inputs of shape {shape}")
     transfers = _Transfers(context.workload, context.device, shape)
-    shares, outcome = _copying_shares(context, transfers), context.outcome()
+    times, outcome = _times_of_ways(context, transfers), context.outcome()
     of_shape = outcome.under(shape=shape)
-    for mode, share in shares.items():
-        outcome.values.append(median("transfer.share", share, {"shape": shape, "mode": mode}))
+    # (end-to-end - device-only) / end-to-end.
+    shares = {mode: 1.0 - times[_ON_DEVICE] / times[mode] for mode in _MODES}
+    speedups = {mode: times[_PLAIN] / times[mode] for mode in _MODES if mode != _PLAIN}
+    outcome.values += [
+        median("transfer.share", share, {"shape": shape, "mode": mode}) for mode, share in shares.items()
+    ]
+    outcome.values += [
+        median("transfer.speedup", gain, {"shape": shape, "of": mode}) for mode, gain in speedups.items()
+    ]
     for mode in _MODES:
         _add_copies(of_shape.under(mode=mode), context.device, transfers, mode)
     # Plain copying is judged: code copies so by default. The gain of the other ways is evidence.
     medians = {mode: float(np.median(share)) for mode, share in shares.items()}
-    evidence = {f"transfer.share {mode}": share for mode, share in medians.items() if mode != _PLAIN}
+    evidence: dict[str, Evidence] = {
+        f"transfer.share {mode}": share for mode, share in medians.items() if mode != _PLAIN
+    }
+    evidence["of"] = max(speedups, key=lambda mode: float(np.median(speedups[mode])))
     if outcome.above("transfer.share", medians[_PLAIN], evidence):
         output_bytes = context.device.bytes_of(transfers.calls[_ON_DEVICE]())
         outcome.findings += judge_inputs(transfers.hosts[0], output_bytes, medians[_PLAIN])
@@ -125,11 +135,10 @@ def judge_inputs(inputs: Any, output_bytes: int, share: float) -> list[Finding]:
     return [finding("transfer.full_precision", "info", evidence)]
 
 
-def _copying_shares(context: StepContext, transfers: _Transfers) -> dict[str, npt.NDArray[np.float64]]:
-    """The share of the end-to-end time for each way of copying, one number per round.
+def _times_of_ways(context: StepContext, transfers: _Transfers) -> dict[str, npt.NDArray[np.float64]]:
+    """The nanoseconds of a call, on inputs that are on the device and for each way of copying, one number per round.
 
-    (end-to-end - device-only) / end-to-end, of medians of calls in the same round in random order, so that disturbances
-    affect all ways alike.
+    A round takes the medians of calls in random order, so that disturbances affect all ways alike.
     """
     most_rounds, seconds, warm_up_seconds = (10, 3.0, 1.0) if context.quick else (40, 20.0, 10.0)
     device, chance = context.device, random.Random(context.seed)
@@ -139,8 +148,7 @@ def _copying_shares(context: StepContext, transfers: _Transfers) -> dict[str, np
     while len(rounds) < most_rounds and (len(rounds) < _FEWEST_ROUNDS or device.clock_ns() < latest):
         order = chance.sample(list(transfers.calls), len(transfers.calls))
         rounds.append({mode: _median_ns(transfers.calls[mode], device) for mode in order})
-    on_device = np.asarray([times[_ON_DEVICE] for times in rounds])
-    return {mode: 1.0 - on_device / np.asarray([times[mode] for times in rounds]) for mode in _MODES}
+    return {way: np.asarray([times[way] for times in rounds]) for way in transfers.calls}
 
 
 def _median_ns(call: Callable[[], Any], device: Device) -> float:
