@@ -9,9 +9,11 @@ _RETURN_TYPES = ("void", "float", "double", "int", "bool", "__global__")
 _TENSILE = r"(Cijk)_.*?_(MT\d+x\d+x\d+)"
 _CUTLASS = r"(?:cutlass_\d+_)?(\w*?)(tensorop|wgmma|simt)_(\w*?gemm)\w*?_(\d+x\d+_\d+x\d+)"
 _ANONYMOUS = "(anonymous namespace)::"
-# The part inside the templates that distinguishes PyTorch's elementwise kernels.
-_FUNCTOR = r"\b(\w+(?:Functor|_kernel_cuda|_kernel_impl|Ops))\b"
+# The part inside the templates that distinguishes PyTorch's elementwise kernels, and CUTLASS's.
+_FUNCTOR = r"\b(CUDAFunctor_\w+|cutlass_\w+|\w+(?:Functor|_kernel_cuda|_kernel_impl|KernelImpl|Ops))\b"
 _LEAST_IN_TEMPLATE = 12
+_TEMPLATE = re.compile(r"::.*<|<.*::")
+_LONGEST = 64
 
 
 def kernel_name(name: str, *, limit: int) -> str:
@@ -28,6 +30,11 @@ def kernel_name(name: str, *, limit: int) -> str:
         return short
     head = (limit - 1) // 2
     return f"{short[:head]}…{short[len(short) - (limit - 1 - head) :]}"
+
+
+def with_short_kernel(text: str) -> str:
+    """The short name of a kernel instead of its long one with namespaces and templates; any other text as it is."""
+    return kernel_name(text, limit=_LONGEST) if len(text) > _LONGEST and _TEMPLATE.search(text) else text
 
 
 def _without_arguments(name: str) -> str:

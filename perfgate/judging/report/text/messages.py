@@ -11,6 +11,7 @@ from perfgate.document.message import QUOTE, Message, MessageValue
 from perfgate.document.run import Finding, Severity
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
+from perfgate.judging.report.text.kernels import with_short_kernel
 from perfgate.judging.report.text.words import Words, say, translated
 from perfgate.locale import current_language, gap_between, translate
 
@@ -137,7 +138,7 @@ def _word_value(value: MessageValue, spec: str) -> str:
     if spec in _FORMATS:
         return _FORMATS[spec](value)
     if isinstance(value, str):
-        return format(value, spec)
+        return format(with_short_kernel(value), spec)
     return Words(format(value, spec))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfgate.document.decision import Gain, Suggestion
-from perfgate.judging.report.text.kernels import kernel_name
+from perfgate.judging.report.text.kernels import kernel_name, with_short_kernel
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.words import Words, phrase, say
 
@@ -21,7 +21,7 @@ _OF = {
 def unnamed_operator(suggestion: Suggestion) -> str:
     """The operator of a suggestion, empty if its sentence names it; a kernel of a GPU by its short name."""
     op = str(suggestion.evidence.get("op") or "")
-    return "" if op in word(suggestion.message) else kernel_name(op, limit=_LONGEST_OPERATOR)
+    return "" if with_short_kernel(op) in word(suggestion.message) else kernel_name(op, limit=_LONGEST_OPERATOR)
 
 
 def noticeable_gain(suggestion: Suggestion) -> Gain | None:

@@ -21,6 +21,7 @@ from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.escape import MAX_PROSE, clean, code_span, fenced, prose
+from perfgate.judging.report.text.kernels import with_short_kernel
 from perfgate.judging.report.text.messages import SentencePieces, word
 from perfgate.judging.report.text.names import evidence_of, first_line, part_of, place_of, title_of
 from perfgate.judging.report.text.sparkline import sparkline
@@ -151,19 +152,19 @@ def _finalize_markdown(value: object) -> str:
     if isinstance(value, Linked):
         return _markdown_link(value.url, code_span(value))
     ours = _ours(value)
-    return code_span(str(value)) if ours is None else ours
+    return code_span(with_short_kernel(str(value))) if ours is None else ours
 
 
 def _finalize_plain(value: object) -> str:
     ours = _ours(value)
-    return clean(str(value)) if ours is None else ours
+    return clean(with_short_kernel(str(value))) if ours is None else ours
 
 
 def _finalize_html(value: object) -> Markup:
     if isinstance(value, Markup):
         return value
     ours = _ours(value)
-    return Markup("<code>{}</code>").format(clean(str(value))) if ours is None else escape(ours)
+    return Markup("<code>{}</code>").format(clean(with_short_kernel(str(value)))) if ours is None else escape(ours)
 
 
 def _by_piece(escaped: Callable[[str], str], within: Callable[[str], str], text: Message | str) -> str:
