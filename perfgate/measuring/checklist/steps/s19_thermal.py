@@ -342,7 +342,7 @@ def _canaries(device: Device) -> dict[str, Callable[[], Any]]:
     def launch() -> None:
         with device.inference_mode():
             for _ in range(_LAUNCHES):
-                single.neg_()
+                single.add_(single)
 
     canaries = {CANARY: multiply, LAUNCHES: launch} if "queue" in device.capabilities else {CANARY: multiply}
     for canary in canaries.values():
