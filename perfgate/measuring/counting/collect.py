@@ -65,6 +65,11 @@ class CallTrace:
     def device_work(self) -> EventTable:
         return self.events.of_kind(*DEVICE_KINDS)
 
+    @property
+    def hides_kernels(self) -> bool:
+        """Whether operators ran and no work of a device is recorded: unknown then, and not none."""
+        return not len(self.device_work()) and len(self.host_ops()) > 0
+
     def kernels(self) -> EventTable:
         """The kernels, those of collectives included; copies are none."""
         return self.events.of_kind(*KERNEL_KINDS)

@@ -1,4 +1,6 @@
+import gzip
 import hashlib
+import json
 import tracemalloc
 from pathlib import Path
 
@@ -9,12 +11,14 @@ from perfgate import trace
 from perfgate.measuring.checklist.runner import run_step
 from perfgate.measuring.checklist.step import RecordingContext, StepContext
 from perfgate.measuring.checklist.steps.s04_top_ops import STEP
+from perfgate.measuring.checklist.steps.s07_format import STEP as FORMAT
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
 from perfgate.trace.analysis.summary import summarize
 from perfgate.trace.model.events import EventTableBuilder
 from perfgate.trace.model.recording import Kernel, Recording, Timeline
+from perfgate.trace.model.spans import COLLECTIVES, KERNEL_METRICS
 from tests.fakes.device import FakeDevice
 from tests.fakes.wording import reason_of
 from tests.fakes.workloads import FakeKernel, context_on, fake_workload
@@ -148,6 +152,29 @@ def test_top_ops__every_shape__has_its_counters(tmp_path):
         "counters.flops": 0,
         "counters.deferred_ops": 0,
     }
+
+
+class WithoutKernels(FakeDevice):
+    """Its profiler may not record the device, as where a driver of NVIDIA reserves that for administrators."""
+
+    def record_trace(self, *args, **fields):
+        path = super().record_trace(*args, **fields)
+        recorded = json.loads(gzip.decompress(path.read_bytes()))
+        recorded["traceEvents"] = [event for event in recorded["traceEvents"] if event.get("cat") != "kernel"]
+        path.write_bytes(gzip.compress(json.dumps(recorded).encode()))
+        return path
+
+
+@pytest.mark.parametrize("step", [STEP, FORMAT], ids=["top_ops", "format"])
+def test_steps__profiler_that_records_no_kernels__unavailable_with_the_reason_and_no_counter_is_zero(tmp_path, step):
+    workload = fake_workload(FakeKernel("aten::mm", 100 * US))
+    outcome = step.measure(context_on(WithoutKernels(), workload, artifacts=tmp_path))
+
+    assert outcome.absent == "unavailable"
+    assert reason_of(outcome).startswith("operators ran, but the profiler recorded no work of the device")
+    counted = {name for counters in outcome.counters for name in counters.values}
+    # Collectives are counted on the host, too.
+    assert counted.isdisjoint({*KERNEL_METRICS} - {COLLECTIVES})
 
 
 def test_top_ops__kernels_that_only_convert_formats__counted_and_named(tmp_path):

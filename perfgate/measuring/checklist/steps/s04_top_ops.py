@@ -71,11 +71,12 @@ class TopOpsStep:
         """Measure every shape; unavailable if no trace holds an operator. The counters are there in any case."""
         outcome = context.outcome()
         measure_cases(context, outcome)
-        names, all_runs = set[str](), list[tuple[StepOutcome, _KernelRuns]]()
+        names, all_runs, traces = set[str](), list[tuple[StepOutcome, _KernelRuns]](), list[CallTrace]()
         roof = None if context.brief else measure_roof(context.device)
         for shape in context.workload.shapes:
             context.progress(f"tracing inputs of shape {shape}")
             of_shape, trace = outcome.under(shape=shape), steady_calls(context, shape)
+            traces.append(trace)
             events = trace.device_work() if context.shows_kernels else trace.host_ops()
             totals = operator_totals(events, calls=trace.calls)
             _judge_operators(of_shape, totals, context.workload.name, shape, calls=trace.calls, counted=len(events))
@@ -95,7 +96,9 @@ class TopOpsStep:
         if not context.brief:
             _judge_counters(context, outcome)
         if not outcome.operators:
-            outcome.absent, outcome.reason = "unavailable", Message("times.no-known-operator")
+            hidden = any(trace.hides_kernels for trace in traces) and context.shows_kernels
+            reason = "times.kernels-hidden" if hidden else "times.no-known-operator"
+            outcome.absent, outcome.reason = "unavailable", Message(reason)
         return outcome
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
@@ -137,7 +140,8 @@ def _count(outcome: StepOutcome, context: StepContext, shape: str, trace: CallTr
     counters, order = count_in_order(context.workload, context.device, shape, root=context.root)
     account = account_for(trace, context.workload.name, shape, order=order, root=context.root, roof=roof)
     if context.shows_kernels:
-        counters = with_kernels(counters, work_by_span(trace.events, trace.spans()))
+        absent = KERNEL_METRICS if trace.hides_kernels else ()
+        counters = with_kernels(counters, work_by_span(trace.events, trace.spans()), absent=absent)
     # Last, because the framework reports a fallback when it happens.
     if (fallbacks := context.device.fallbacks()) is not None:
         counters = with_fallbacks(counters, fallbacks)

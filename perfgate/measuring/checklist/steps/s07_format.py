@@ -15,7 +15,7 @@ from perfgate.document.message import Message
 from perfgate.measuring.checklist.audit import EITHER, AuditedOp, audit_shape
 from perfgate.measuring.checklist.limits import MaybeEvidence
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
-from perfgate.measuring.checklist.traces import steady_summary
+from perfgate.measuring.checklist.traces import steady_calls, steady_summary
 from perfgate.measuring.devices.batches import tensors
 from perfgate.trace.analysis.summary import kernels_of
 from perfgate.trace.model.kernel_table import KernelTable
@@ -71,7 +71,12 @@ class FormatStep:
             _judge(of_shape, conversions)
             _judge_orders(of_shape, audit)
             _judge_boundaries(of_shape, context, shape)
-        return outcome if busy_ns else unavailable(Message("operators.no-operators-no-kernels"))
+        if busy_ns:
+            return outcome
+        hidden = context.shows_kernels and any(
+            steady_calls(context, shape).hides_kernels for shape in context.workload.shapes
+        )
+        return unavailable(Message("times.kernels-hidden" if hidden else "operators.no-operators-no-kernels"))
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the kernels of every device; unavailable if the recording has none."""
