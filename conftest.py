@@ -18,6 +18,7 @@ from tests.exit_code import ExitCode
 
 if TYPE_CHECKING:
     from tests.fakes.postgres import PostgresServer
+    from tests.shared_bench import SharedBench
 
 # The same examples every time, and no limit on what one of them takes: a test that fails today and not tomorrow proves nothing.
 # Half as many as is usual, for the time that they take.
@@ -86,3 +87,12 @@ def postgres() -> Iterator[PostgresServer]:
 
     with running_postgres() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def shared_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedBench]:
+    """A bench for all tests of this process that run real workers."""
+    from tests.shared_bench import running_bench
+
+    with running_bench(tmp_path_factory.mktemp("logs")) as shared:
+        yield shared

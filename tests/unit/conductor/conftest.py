@@ -1,4 +1,4 @@
-"""A project with every bad workload there is, and one bench for all tests: importing torch costs seconds."""
+"""A project with every bad workload there is, and a bench that measures it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from perfgate.conductor.sides.checklist import Findings, run_checklist
-from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
+from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.config import Config, WorkloadReference, load_config
+from tests.shared_bench import SharedBench
 
 WORKLOADS = Path(__file__).parents[2] / "data" / "workloads"
 # What planted processes sleep: so many seconds as nobody else's on this machine.
@@ -39,16 +40,16 @@ def failing_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(scope="module")
-def said() -> list[str]:
+@pytest.fixture
+def said(shared_bench: SharedBench) -> list[str]:
     """What the conductor said it waits for."""
-    return []
+    return shared_bench.said
 
 
-@pytest.fixture(scope="module")
-def bench(failing_project: Path, tmp_path_factory: pytest.TempPathFactory, said: list[str]) -> Iterator[Bench]:
-    with open_bench(load_config(failing_project), logs=tmp_path_factory.mktemp("logs"), say=said.append) as opened:
-        yield opened
+@pytest.fixture
+def bench(shared_bench: SharedBench, failing_project: Path) -> Iterator[Bench]:
+    with shared_bench.configured(load_config(failing_project)) as bench:
+        yield bench
 
 
 @pytest.fixture

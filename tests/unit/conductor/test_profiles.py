@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from perfgate.conductor.sides.profiles import QUADS, LateOperators, record_traces, with_profile
-from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
+from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.worker import Worker, WorkerError
 from perfgate.config import WorkloadReference, load_config
 from perfgate.document.samples import Replicate
@@ -28,6 +28,7 @@ from perfgate.protocol import (
     WarmedUp,
     WarmUpRequest,
 )
+from tests.shared_bench import SharedBench
 
 TIMEOUT = 60.0
 WORKLOAD = """
@@ -58,12 +59,12 @@ sly = Workload(build=build, inputs=inputs, batch=32, call=refuse_profile)
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory, said: list[str]) -> Iterator[Bench]:
+def bench(shared_bench: SharedBench, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     root = tmp_path_factory.mktemp("project")
     (root / "workload.py").write_text(WORKLOAD)
     (root / "perfgate.toml").write_text('project = "pair"\nworkload = "workload.py:well"\n')
-    with open_bench(load_config(root), logs=tmp_path_factory.mktemp("logs"), say=said.append) as opened:
-        yield opened
+    with shared_bench.configured(load_config(root)) as bench:
+        yield bench
 
 
 def measured_pair(

@@ -20,8 +20,7 @@ TESTBED = protocol.TestbedRequest(device="cpu", threads=1)
 
 
 def server_of(bench: Bench) -> ForkServer:
-    (server,) = bench._servers.values()
-    return server
+    return bench._server(_ServerKey())
 
 
 def test_times_stopped__stopped_for_a_moment__is_known(bench: Bench) -> None:

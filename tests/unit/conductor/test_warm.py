@@ -15,12 +15,13 @@ import pytest
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
 from perfgate.conductor.sides.plan import draw_plans
 from perfgate.conductor.sides.warm import WarmWorkers
-from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
+from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import Worker, WorkerError
 from perfgate.config import WorkloadReference, load_config
 from perfgate.protocol import BlockDone, BlockRequest, Collected, CollectRequest, WarmedUp, WarmUpRequest
 from perfgate.system.processes import is_stopped, parent_of
+from tests.shared_bench import SharedBench
 from tests.waiting import wait_until
 
 SETTINGS = """
@@ -84,12 +85,12 @@ def noted(checkout: Checkout, what: str) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def bench(shared_bench: SharedBench, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     project = write(tmp_path_factory.mktemp("project"))
     config = load_config(project.root)
     config = msgspec.structs.replace(config, gate=msgspec.structs.replace(config.gate, aa_pairs=0))
-    with open_bench(config, logs=tmp_path_factory.mktemp("logs"), say=lambda text: None) as opened:
-        yield opened
+    with shared_bench.configured(config) as bench:
+        yield bench
 
 
 @contextmanager

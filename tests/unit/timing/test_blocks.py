@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,12 +15,6 @@ from tests.fakes.device import FakeDevice, FakeTensor, KernelTime
 from tests.fakes.workloads import FakeKernel, FakeModel, curve
 
 MS = 1_000_000
-
-
-@pytest.fixture(autouse=True)
-def _thaw() -> Iterator[None]:
-    yield
-    gc.unfreeze()
 
 
 def _bound(device: FakeDevice, workload: Workload) -> BoundWorkload:

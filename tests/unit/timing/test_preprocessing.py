@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from perfgate.document.files import misfit
 from perfgate.document.samples import unpack
@@ -21,12 +18,6 @@ from tests.fakes.workloads import curve
 
 MS = 1_000_000
 HERE = Path(__file__).parent
-
-
-@pytest.fixture(autouse=True)
-def _thaw() -> Iterator[None]:
-    yield
-    gc.unfreeze()
 
 
 def _works(device: FakeDevice, ns: int) -> Any:
@@ -55,7 +46,7 @@ def test_preprocessing__stages__each_timed_and_the_wall_is_their_sum() -> None:
         ("decode", [2 * MS] * 6),
         ("resize", [3 * MS] * 6),
     ]
-    assert [stage.line for stage in columns.stages] == ["test_preprocessing.py:33"] * 2
+    assert [stage.line for stage in columns.stages] == ["test_preprocessing.py:24"] * 2
     assert columns.cpu_source == "thread_cpu"
     assert misfit(columns) is None
     assert recorder.columns() == {}

@@ -15,13 +15,13 @@ from perfgate.system.garbage import collector_off, quiet
 def _outermost(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Leave the context that the whole session is in (conftest.py)."""
     monkeypatch.setattr(garbage, "_depth", 0)
-    gc.unfreeze()
     yield
     gc.enable()
     gc.freeze()
 
 
 def test_quiet__inside__collector_off_and_heap_frozen() -> None:
+    gc.unfreeze()
     with quiet():
         assert not gc.isenabled()
         assert gc.get_freeze_count() > 0
