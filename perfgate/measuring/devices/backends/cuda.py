@@ -75,8 +75,8 @@ class CudaDevice(AcceleratorDevice):
         return int(size) if size else None
 
     def profiler(self) -> Any:
-        # The inner profiler, as on the CPU: torch.profiler.profile imports inductor before it starts for the first time, which
-        # took 5.3 s in each worker (H100, torch 2.11). Without Kineto there would be no kernels in the trace.
+        # The inner profiler, as on the CPU: torch.profiler.profile imports inductor, and its first start took 5.3 s in each
+        # worker (H100, torch 2.11). Without Kineto there would be no kernels in the trace.
         from torch.autograd.profiler import profile
 
         return profile(use_cpu=True, use_device=KIND, use_kineto=True, record_shapes=True, with_stack=True)
