@@ -215,7 +215,7 @@ $(SCANNER): $(wildcard perfgate/trace/scanner/*.[ch]) | $(VENV)/.installed
 	$(NPU_BIN)/python -m pip install --quiet --upgrade pip
 	$(NPU_BIN)/python -m pip install --quiet $(TORCH)
 	$(NPU_BIN)/python -m pip install --quiet --no-deps torch-npu==2.13.0
-	$(NPU_BIN)/python -m pip install --quiet numpy pyyaml packaging psutil setuptools pytest hypothesis --editable .
+	$(NPU_BIN)/python -m pip install --quiet numpy pyyaml packaging psutil setuptools pytest pytest-xdist hypothesis --editable .
 	touch $@
 
 # The programs that the tests start have a folder of their own: gitlab-ci-local needs the Node that npm brings.
