@@ -238,20 +238,24 @@ def _remedy(error: OSError) -> str:
 
 def left_out(value: Any, record: msgspec.Struct) -> str | None:
     """The JSON path of a field of ``record`` that is missing in ``value``, the parsed JSON it was read from; else None."""
-    return _left_out(value, msgspec.to_builtins(record), "$")
+    found = _left_out(value, msgspec.to_builtins(record))
+    return None if found is None else f"${found}"
 
 
-def _left_out(value: Any, whole: Any, path: str) -> str | None:
+def _left_out(value: Any, whole: Any) -> str | None:
+    """The path below ``value``; written on the way back, since hardly any document lacks a field."""
     if isinstance(whole, dict):
         absent = next((key for key in whole if key not in value), None)
         if absent is not None:
-            return f"{path}.{absent}"
-        inside = ((value[key], part, f"{path}.{key}") for key, part in whole.items())
-    elif isinstance(whole, list):
-        inside = ((value[index], part, f"{path}[{index}]") for index, part in enumerate(whole))
+            return f".{absent}"
+        for key, part in whole.items():
+            if isinstance(part, (dict, list)) and (found := _left_out(value[key], part)) is not None:
+                return f".{key}{found}"
     else:
-        return None
-    return next((absent for part in inside if (absent := _left_out(*part))), None)
+        for index, part in enumerate(whole):
+            if isinstance(part, (dict, list)) and (found := _left_out(value[index], part)) is not None:
+                return f"[{index}]{found}"
+    return None
 
 
 def misfit(columns: BlockColumns) -> str | None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
@@ -82,21 +80,16 @@ def texts_of(decision: DecisionDocument) -> dict[str, str]:
     }
 
 
-@cache
-def texts_of_case(name: str) -> dict[str, str]:
-    return texts_of(CASES[name])
-
-
-@cache
-def measured_decision(name: str) -> DecisionDocument:
-    with TemporaryDirectory() as folder:
-        return measured(SITUATIONS[name](), Path(folder))
+MOST_FOLDS = 5
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_counts__every_place_that_gives_one__the_same(name: str) -> None:
+def test_decision__every_place_that_gives_a_count__the_same_and_few_folds(name: str) -> None:
+    texts = texts_of(CASES[name])
+    assert_one_number_of_regressions(CASES[name], texts)
+    assert texts["comment"].count("<details>") <= MOST_FOLDS
     found: dict[str, dict[int, list[str]]] = {}
-    for place, text in texts_of_case(name).items():
+    for place, text in texts.items():
         for kind, number in counts_in(text):
             found.setdefault(kind, {}).setdefault(number, []).append(place)
     assert {kind: numbers for kind, numbers in found.items() if len(numbers) > 1} == {}
@@ -112,28 +105,12 @@ def assert_one_number_of_regressions(decision: DecisionDocument, texts: dict[str
             assert len(numbers) >= (2 if place == "comment" else 1), place
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_counts__regressions__one_number_in_status_fold_facts_terminal_and_report(name: str) -> None:
-    assert_one_number_of_regressions(CASES[name], texts_of_case(name))
-
-
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_counts__regressions_that_were_measured__one_number_everywhere(name: str) -> None:
-    decision = measured_decision(name)
-    assert_one_number_of_regressions(decision, texts_of(decision))
-
-
-MOST_FOLDS = 5
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_folds__of_every_decision__are_few(name: str) -> None:
-    assert texts_of_case(name)["comment"].count("<details>") <= MOST_FOLDS
-
-
-@pytest.mark.parametrize("name", SITUATIONS)
-def test_folds__of_what_was_measured__are_few(name: str) -> None:
-    assert texts_of(measured_decision(name))["comment"].count("<details>") <= MOST_FOLDS
+def test_measured__regressions__one_number_everywhere_and_few_folds(name: str, tmp_path: Path) -> None:
+    decision = measured(SITUATIONS[name](), tmp_path)
+    texts = texts_of(decision)
+    assert_one_number_of_regressions(decision, texts)
+    assert texts["comment"].count("<details>") <= MOST_FOLDS
 
 
 def test_folds__all_that_there_can_be__are_few_and_hold_each_section_once() -> None:
