@@ -37,6 +37,12 @@ def steady_calls(context: StepContext, shape: str) -> CallTrace:
     return trace
 
 
+def kernels_are_hidden(context: StepContext) -> bool:
+    """Whether the trace of a shape shows operators and none of the kernels that this device should show."""
+    shapes = context.workload.shapes
+    return context.shows_kernels and any(steady_calls(context, shape).hides_kernels for shape in shapes)
+
+
 def steady_summary(context: StepContext, shape: str) -> DeviceSummary:
     """The run's trace of steady calls, summarised as a recording made elsewhere would be; each call is a span."""
     (summary,) = summarize([steady_calls(context, shape).timeline])

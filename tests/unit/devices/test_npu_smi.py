@@ -153,7 +153,7 @@ def test_parse__help_text__no_temperature_of_i2c() -> None:
 ANSWERS = sorted(path.read_text() for path in DATA.glob("*.txt"))
 
 
-@settings(deadline=1000, max_examples=100)
+@settings(deadline=1000, max_examples=200)
 @given(st.data())
 def test_parsers__any_change_of_an_answer__records_or_measuring_error(data: st.DataObject) -> None:
     answer = data.draw(st.sampled_from(ANSWERS))

@@ -16,7 +16,7 @@ from perfgate.measuring.checklist.limits import MaybeEvidence, above
 from perfgate.measuring.checklist.operator_cases import measure_cases
 from perfgate.measuring.checklist.recorded import or_absent
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome
-from perfgate.measuring.checklist.traces import steady_calls
+from perfgate.measuring.checklist.traces import kernels_are_hidden, steady_calls
 from perfgate.measuring.counting.account import account_for, measure_roof
 from perfgate.measuring.counting.collect import CallTrace
 from perfgate.measuring.counting.compiled import with_compilations
@@ -71,12 +71,11 @@ class TopOpsStep:
         """Measure every shape; unavailable if no trace holds an operator. The counters are there in any case."""
         outcome = context.outcome()
         measure_cases(context, outcome)
-        names, all_runs, traces = set[str](), list[tuple[StepOutcome, _KernelRuns]](), list[CallTrace]()
+        names, all_runs = set[str](), list[tuple[StepOutcome, _KernelRuns]]()
         roof = None if context.brief else measure_roof(context.device)
         for shape in context.workload.shapes:
             context.progress(f"tracing inputs of shape {shape}")
             of_shape, trace = outcome.under(shape=shape), steady_calls(context, shape)
-            traces.append(trace)
             events = trace.device_work() if context.shows_kernels else trace.host_ops()
             totals = operator_totals(events, calls=trace.calls)
             _judge_operators(of_shape, totals, context.workload.name, shape, calls=trace.calls, counted=len(events))
@@ -96,8 +95,7 @@ class TopOpsStep:
         if not context.brief:
             _judge_counters(context, outcome)
         if not outcome.operators:
-            hidden = any(trace.hides_kernels for trace in traces) and context.shows_kernels
-            reason = "times.kernels-hidden" if hidden else "times.no-known-operator"
+            reason = "times.kernels-hidden" if kernels_are_hidden(context) else "times.no-known-operator"
             outcome.absent, outcome.reason = "unavailable", Message(reason)
         return outcome
 

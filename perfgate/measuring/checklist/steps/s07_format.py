@@ -15,7 +15,7 @@ from perfgate.document.message import Message
 from perfgate.measuring.checklist.audit import EITHER, AuditedOp, audit_shape
 from perfgate.measuring.checklist.limits import MaybeEvidence
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
-from perfgate.measuring.checklist.traces import steady_calls, steady_summary
+from perfgate.measuring.checklist.traces import kernels_are_hidden, steady_summary
 from perfgate.measuring.devices.batches import tensors
 from perfgate.trace.analysis.summary import kernels_of
 from perfgate.trace.model.kernel_table import KernelTable
@@ -73,10 +73,8 @@ class FormatStep:
             _judge_boundaries(of_shape, context, shape)
         if busy_ns:
             return outcome
-        hidden = context.shows_kernels and any(
-            steady_calls(context, shape).hides_kernels for shape in context.workload.shapes
-        )
-        return unavailable(Message("times.kernels-hidden" if hidden else "operators.no-operators-no-kernels"))
+        reason = "times.kernels-hidden" if kernels_are_hidden(context) else "operators.no-operators-no-kernels"
+        return unavailable(Message(reason))
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:
         """Judge the kernels of every device; unavailable if the recording has none."""

@@ -242,11 +242,11 @@ def judge_speed(outcome: StepOutcome, soaked: Soak, losses: Mapping[str, SampleE
     of_calls = losses[WORKLOAD]
     if of_calls.low is None:
         return
-    # Without a canary nothing tells the device from the calls.
-    slower = {subject for subject, loss in losses.items() if loss.value >= of_calls.value / 2} | (
-        {CANARY} - losses.keys()
-    )
-    rule = "thermal.derating" if CANARY in slower else "thermal.host" if LAUNCHES in slower else "thermal.drift"
+    slower = [subject for subject, loss in losses.items() if loss.value >= of_calls.value / 2]
+    if CANARY in slower or CANARY not in losses:  # without one nothing tells the device from the calls
+        rule = "thermal.derating"
+    else:
+        rule = "thermal.host" if LAUNCHES in slower else "thermal.drift"
     evidence: MaybeEvidence = {
         "derating": of_calls.value,
         **{f"thermal.derating {subject}": loss.value for subject, loss in losses.items() if subject != WORKLOAD},
