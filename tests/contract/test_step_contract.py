@@ -12,7 +12,6 @@ from typing import Any, get_args
 import msgspec
 import pytest
 import torch
-import torch._dynamo
 
 from perfgate.catalogue.lookup import CARDS, metric
 from perfgate.document.run import StepResult, StepStatus
@@ -22,6 +21,7 @@ from perfgate.measuring.checklist.runner import find_steps, run_step
 from perfgate.measuring.checklist.step import Step, StepContext
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.workload import Traffic, Workload
+from tests.each import each
 from tests.fakes.device import ALL_CAPABILITIES, FakeDevice
 from tests.fakes.workloads import context_on, curve
 
@@ -50,12 +50,12 @@ def test_cards__checklist__twenty_numbers_and_different_slugs() -> None:
     assert len({card.slug for card in CARDS.values()}) == 20
 
 
-@every_step
+@each("step", STEPS.values())
 def test_step__card__is_that_of_the_checklist(step: Step) -> None:
     assert step.card is CARDS[step.card.number]
 
 
-@every_step
+@each("step", STEPS.values())
 def test_step__module__carries_number_and_slug(step: Step) -> None:
     assert type(step).__module__.rpartition(".")[2] == f"s{step.card.number:02}_{step.card.slug}"
 
@@ -118,16 +118,21 @@ class OddError(BaseException):
         raise RuntimeError("no words")
 
 
-RAISED: list[BaseException] = [
-    RuntimeError("mat1 and mat2 shapes cannot be multiplied"),
-    AssertionError("expected size 64==64, stride 96==1 at dim=0"),
-    KeyError("missing"),
-    MemoryError(),
-    torch._dynamo.exc.TorchRuntimeError("failed to run a node"),
-    torch._dynamo.exc.InternalTorchDynamoError("a bug of the compiler"),
-    SystemExit(1),
-    OddError(),
-]
+def _raised() -> list[BaseException]:
+    import torch._dynamo  # takes seconds
+
+    return [
+        RuntimeError("mat1 and mat2 shapes cannot be multiplied"),
+        AssertionError("expected size 64==64, stride 96==1 at dim=0"),
+        KeyError("missing"),
+        MemoryError(),
+        torch._dynamo.exc.TorchRuntimeError("failed to run a node"),
+        torch._dynamo.exc.InternalTorchDynamoError("a bug of the compiler"),
+        SystemExit(1),
+        OddError(),
+    ]
+
+
 # The steps that try what the workload does not do, on a model with products, convolutions, traffic and two ranks.
 EXPERIMENTING = (5, 8, 9, 10, 13, 14, 15, 16)
 CHECKLIST = Path(step_module.__file__).parent
@@ -149,7 +154,7 @@ def _raising(error: BaseException, reached: list[bool]) -> Callable[[], None]:
 def test_step__any_experiment_of_it_raises__no_error_and_every_missing_value_has_a_reason(
     step: Step, tmp_path: Path
 ) -> None:
-    for error in RAISED:
+    for error in _raised():
         reached: list[bool] = []
         planted = _raising(error, reached)
         context = replace(_context("asynchronous", tmp_path), experimenting=planted, copies=(1, 2), shape_space=True)

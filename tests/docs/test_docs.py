@@ -18,6 +18,7 @@ from perfgate.config import parse_config
 from tests.docs import tables
 from tests.docs.blocks import DESK, DOCS, ROOT, Block, pages, read_blocks
 from tests.docs.desk import PRE_COMMIT, Desk, Jenkins, Project, Watched
+from tests.each import each
 
 PAGES = [
     page for page in pages() if not page.endswith(".zh.md")
@@ -126,7 +127,7 @@ def test_yaml_blocks__fit_the_schema_of_their_host(tmp_path: Path, block: Block)
     assert process.returncode == 0, process.stdout + process.stderr
 
 
-@pytest.mark.parametrize("block", of_language("toml"), ids=lambda block: block.name)
+@each("block", of_language("toml"))
 def test_toml_blocks__are_accepted(block: Block) -> None:
     has_workload = re.search(r"^\[?workload", block.text, flags=re.MULTILINE)
     workload = "" if has_workload else 'workload = "perf/workload.py:example"\n'
@@ -159,7 +160,7 @@ def our_words() -> list[str]:
     return words + [re.sub(r"{{.*?}}", "…", path.read_text(encoding="utf-8")) for path in templates]
 
 
-@pytest.mark.parametrize("page", PROSE)
+@each("page", PROSE)
 def test_links__of_a_page__lead_to_files_and_headings(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     for target, heading in re.findall(r"\]\((?!\w+:)([^)#\s]*)#?([^)\s]*)\)", without_code(text)):
@@ -187,7 +188,7 @@ def test_index__of_the_pages__names_every_one() -> None:
     assert {page for page in named if "/" not in page} == set(pages()) - {"index.md"} - translated
 
 
-@pytest.mark.parametrize("block", of_language("python"), ids=lambda block: block.name)
+@each("block", of_language("python"))
 def test_python_blocks__are_python(block: Block) -> None:
     compile(block.text, block.name, "exec")
 

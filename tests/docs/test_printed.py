@@ -15,6 +15,7 @@ from perfgate.toml import tomllib
 from tests.docs.blocks import ROOT
 from tests.docs.desk import Checked
 from tests.docs.printed import MEASURE, NOT_RUN, RUN, WHOLE, orders, printed
+from tests.each import each
 
 EVERY = {**RUN, **MEASURE, **dict.fromkeys(NOT_RUN), **WHOLE}
 
@@ -27,9 +28,9 @@ def test_commands__that_are_printed__each_has_its_way_to_be_tested() -> None:
     assert len(EVERY) == len(RUN) + len(MEASURE) + len(NOT_RUN)
 
 
-@pytest.mark.parametrize("command", sorted(command for command in EVERY if command.startswith("perfgate")))
+@each("command", sorted(command for command in EVERY if command.startswith("perfgate")))
 def test_commands__options_and_arguments__are_those_of_the_command_line(tmp_path: Path, command: str) -> None:
-    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder").mkdir(exist_ok=True)
     words = Checked.words(tmp_path / "folder", "0" * 40, "0" * 40, tmp_path / "folder")
     _understood(shlex.split(_filled(EVERY[command] or command, words))[1:], command)
 

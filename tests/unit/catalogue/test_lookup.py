@@ -24,6 +24,7 @@ from perfgate.catalogue.lookup import (
 )
 from perfgate.catalogue.records import MeasuredGain
 from perfgate.measuring import checklist
+from tests.each import each
 
 # The entries of evidence that every suggestion on a change has, and those of one on other inputs.
 ON_A_CHANGE = {"op", "base", "head"}
@@ -76,19 +77,19 @@ def test_advice__names__no_rule_and_change_alike() -> None:
     assert RULES.keys() & CHANGE_ADVICE.keys() == set()
 
 
-@pytest.mark.parametrize("rule", RULE_ADVICE)
+@each("rule", RULE_ADVICE)
 def test_advice_on_rule__words__need_only_what_the_rule_itself_names(rule: str) -> None:
     advice = RULE_ADVICE[rule]
     assert names(advice.message) | names(advice.code) <= names(RULES[rule].message)
 
 
-@pytest.mark.parametrize("change", CHANGE_ADVICE)
+@each("change", CHANGE_ADVICE)
 def test_advice_on_change__words__need_only_what_a_change_always_has(change: str) -> None:
     evidence = ON_A_CHANGE | ({"before", "after"} if change in ON_OTHER_INPUTS else set())
     assert names(CHANGE_ADVICE[change].message) <= evidence
 
 
-@pytest.mark.parametrize("rule", RULE_ADVICE)
+@each("rule", RULE_ADVICE)
 def test_advice_on_rule__steps_and_measured_gain__exist(rule: str) -> None:
     advice = RULE_ADVICE[rule]
     assert set(advice.steps) <= CARDS.keys()

@@ -17,6 +17,7 @@ from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.report import ReportRequest
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.trend.job import TrendRequest
+from tests.each import each
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def commands_in(command: click.Command) -> Iterator[click.Command]:
         yield command
 
 
-@pytest.mark.parametrize("command", [pytest.param(each, id=each.name) for each in commands_in(cli)])
+@each("command", lambda: commands_in(cli))
 def test_command__options__are_what_its_function_takes(command: click.Command) -> None:
     assert command.callback is not None
     parameters = inspect.signature(command.callback).parameters.values()

@@ -14,6 +14,7 @@ from perfgate.document.message import Message, quote
 from perfgate.document.run import ErrorDetail, FailedPair
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.verdict import exit_code, verdict_of, verdict_rules
+from tests.each import each
 from tests.fakes.documents import make_comparison, make_counter, make_difference, make_failure
 from tests.unit.gate.builders import WORKLOAD, sides
 from tests.wording import worded
@@ -143,11 +144,7 @@ def test_rows__rules_that_are_asked__all_of_them_and_no_other(comparing: Compari
     assert ("INCONCLUSIVE testbed" in rows) is (comparing == "code")
 
 
-@pytest.mark.parametrize(
-    ("comparing", "row"),
-    [(comparing, row) for comparing, order in ORDERS.items() for row in order],
-    ids=lambda value: value if isinstance(value, str) else value.name,
-)
+@each("comparing, row", [(comparing, row) for comparing, order in ORDERS.items() for row in order])
 def test_verdict__one_rule_applies__it_gives_the_verdict(comparing: Comparing, row: Row) -> None:
     verdict, reasons = verdict_of(rules_for(row, comparing=comparing))
     assert (verdict, {reason.code for reason in reasons if isinstance(reason, Message)}) == (
@@ -156,10 +153,9 @@ def test_verdict__one_rule_applies__it_gives_the_verdict(comparing: Comparing, r
     )
 
 
-@pytest.mark.parametrize(
-    ("comparing", "first", "second"),
+@each(
+    "comparing, first, second",
     [(comparing, *pair) for comparing, order in ORDERS.items() for pair in permutations(order, 2)],
-    ids=lambda value: value if isinstance(value, str) else value.name,
 )
 def test_verdict__two_rules_apply__the_one_that_outranks_the_other(
     comparing: Comparing, first: Row, second: Row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import msgspec
@@ -30,10 +31,11 @@ from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.repeated import metrics_in_turns, repeated_metrics
 from perfgate.judging.report.render.explain import explain
 from perfgate.locale import translate
+from tests.each import each
 from tests.unit.gate.builders import counters, sides
 
 
-@pytest.mark.parametrize("name", METRICS)
+@each("name", METRICS)
 def test_explain__every_metric__meaning_unit_direction_and_source(name: str) -> None:
     text = explain(name)
     assert text.startswith(f"{name}: {METRICS[name].title}\n")
@@ -48,7 +50,7 @@ def test_explain__step_by_number_or_slug__the_same_text(name: str) -> None:
     assert "ops.share.softmax.warning = 0.15" in explain(name)
 
 
-@pytest.mark.parametrize("number", range(1, 21))
+@each("number", range(1, 21))
 def test_explain__all_twenty_steps__have_a_text(number: int) -> None:
     assert explain(str(number)).startswith(f"step {number}, ")
 
@@ -100,7 +102,7 @@ def decided() -> dict[str, bool]:
     return {c.metric: c.gating for c in decide(*runs, policy=Policy(), history=History()).comparisons}
 
 
-@pytest.mark.parametrize("name", METRICS)
+@each("name", METRICS)
 def test_explain__every_metric__compared_as_the_gate_does(name: str, decided: dict[str, bool]) -> None:
     text, entry = explain(name), METRICS[name]
     how = compared(name)
@@ -119,7 +121,7 @@ def test_explain__every_metric__compared_as_the_gate_does(name: str, decided: di
 SORTS = {"ratio": "a ratio", "count": "a count", "answer": "yes or no", "value": "a number without a unit"}
 
 
-@pytest.mark.parametrize("name", [name for name, entry in METRICS.items() if entry.unit == "1"])
+@each("name", [name for name, entry in METRICS.items() if entry.unit == "1"])
 def test_explain__metric_without_a_unit__the_sort_of_its_entry(name: str) -> None:
     entry = METRICS[name]
     sort = "a share of the whole" if entry.share else SORTS[entry.number_sort]
@@ -128,14 +130,14 @@ def test_explain__metric_without_a_unit__the_sort_of_its_entry(name: str) -> Non
         assert sort in ("a count", "yes or no")
 
 
-@pytest.mark.parametrize("name", sorted(GATING_LIMITS))
+@each("name", sorted(GATING_LIMITS))
 def test_explain__metric_that_a_limit_bounds__names_the_limit(name: str) -> None:
     judged = judged_by(name)
     assert judged is not None
     assert f"limit     {name} = " in explain(judged.metric)
 
 
-@pytest.mark.parametrize("term", GLOSSARY.values(), ids=lambda term: term.name)
+@each("term", GLOSSARY.values())
 def test_explain__word_of_the_glossary__in_both_languages(term: Term) -> None:
     for word in (term.name, *term.also, translate(term.name, "zh")):
         assert explain(word) == f"{term.name}\n\n{term.explanation}\n", word
@@ -204,14 +206,14 @@ def test_command__metric__prints_the_explanation() -> None:
     assert "Half of the calls were faster than this." in result.output
 
 
-@pytest.mark.parametrize("name", sorted(RULES))
+@each("name", sorted(RULES))
 def test_explain__every_rule__its_words_and_its_step(name: str) -> None:
     text = explain(name)
     assert text.startswith(f"{name}: ") or name in METRICS
     assert "step      " in text
 
 
-@pytest.mark.parametrize("name", sorted(LIMITS))
+@each("name", sorted(LIMITS))
 def test_explain__every_limit__value_and_source(name: str) -> None:
     text = explain(name)
     assert text.startswith(f"{name} = {LIMITS[name].default:g}\n")
@@ -229,8 +231,7 @@ def test_explain__step__what_this_device_shows_and_then_the_others() -> None:
     assert text.index("Here, on npu: ") < text.index("On other devices:") < text.index("cuda: ") < text.index("cpu: ")
 
 
-@pytest.mark.parametrize("device", DEVICE_KINDS)
-@pytest.mark.parametrize("number", range(1, 21))
+@each("number, device", product(range(1, 21), DEVICE_KINDS))
 def test_explain__step_in_chinese__no_english_sentence_left(number: int, device: str) -> None:
     card = CARDS[number]
     text = explain(str(number), device=device, language="zh")

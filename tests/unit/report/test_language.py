@@ -16,6 +16,7 @@ from perfgate.judging.report.text.numbers import counted
 from perfgate.judging.report.text.templates import environment
 from perfgate.judging.report.text.words import Words, say
 from perfgate.locale import current_language, speaking
+from tests.each import each
 from tests.unit.report.sentences import TEMPLATES, step_sentences, unsaid_words
 
 # What both languages call the same.
@@ -27,7 +28,7 @@ def test_steps__source__holds_no_sentences() -> None:
     assert step_sentences() == {}
 
 
-@pytest.mark.parametrize("template", sorted(TEMPLATES.rglob("*.j2")), ids=lambda path: path.stem)
+@each("template", sorted(TEMPLATES.rglob("*.j2")))
 def test_template__words_outside_of_sentences__are_those_both_languages_share(template: Path) -> None:
     assert set(unsaid_words(template)) <= UNTRANSLATED
 

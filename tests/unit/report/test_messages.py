@@ -15,6 +15,7 @@ from perfgate.document.run import Finding
 from perfgate.judging.report.text.messages import word, word_finding, word_findings
 from perfgate.judging.report.text.templates import environment
 from perfgate.locale import speaking
+from tests.each import each
 
 HOSTILE = "</details> @octocat `x` | [a](https://evil.example)"
 
@@ -76,7 +77,7 @@ def test_prose__hostile_code_and_values__are_escaped(language: str) -> None:
             assert "<" not in page.render(text=message).replace("<code>x</code>", "x")
 
 
-@pytest.mark.parametrize("code", sorted(MESSAGES))
+@each("code", sorted(MESSAGES))
 def test_catalogue__sentence_for_one__has_no_value_that_the_other_lacks(code: str) -> None:
     names = [
         {name for _, name, _, _ in Formatter().parse(text or "")} for text in (MESSAGES[code].one, MESSAGES[code].other)

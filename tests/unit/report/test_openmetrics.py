@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
@@ -14,6 +13,7 @@ from perfgate.catalogue.lookup import METRICS
 from perfgate.document.message import quote
 from perfgate.document.run import CounterSet, RunDocument, StepResult, Value
 from perfgate.judging.report.render.openmetrics import family_name, openmetrics
+from tests.each import each
 from tests.fakes.documents import make_run
 
 Sample = tuple[str, dict[str, str], float]
@@ -72,7 +72,7 @@ def test_openmetrics__same_series_twice__the_first_counts() -> None:
     assert family[1] == [("perfgate_latency_p50_seconds", {"workload": "encoder"}, 1.0)]
 
 
-@pytest.mark.parametrize("name", sorted(METRICS))
+@each("name", sorted(METRICS))
 def test_openmetrics__every_metric_of_the_catalogue__is_read_back(name: str) -> None:
     text = openmetrics(of_values(Value(metric=name, value=1.5), counters=[]), [1])
     ((found, (_, samples)),) = read(text).items()

@@ -26,6 +26,7 @@ from perfgate.measuring.worker.correctness import check_outputs
 from perfgate.measuring.worker.trial import try_calls
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.output import UnreadOutputError, holds_result, read
+from tests.each import each
 
 Pair = namedtuple("Pair", "first second")
 
@@ -162,11 +163,12 @@ def _started(thread: threading.Thread) -> threading.Thread:
     return thread
 
 
-@pytest.mark.parametrize("inside", INSIDE)
-@pytest.mark.parametrize("way", WAYS)
+# An object is iterated where the call returns it, not where it is one of many.
+@each(
+    "way, inside",
+    [(way, inside) for way in WAYS for inside in INSIDE if way != "object to iterate" or inside == "alone"],
+)
 def test_read__something_put_off__computed_when_it_returns(way: str, inside: str) -> None:
-    if way == "object to iterate" and inside != "alone":
-        pytest.skip("an object is iterated where the call returns it, not where it is one of many")
     computed = []
 
     def compute() -> torch.Tensor:
