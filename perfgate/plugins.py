@@ -71,8 +71,13 @@ def _load(entry: EntryPoint) -> ModuleType:
         raise _broken(entry, f"cannot be imported: {type(error).__name__}: {error}") from error
 
 
-def _module_names(package: ModuleType) -> list[str]:
-    return [info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_")]
+def _module_names(package: ModuleType) -> tuple[str, ...]:
+    return _modules_in(*package.__path__)
+
+
+@cache
+def _modules_in(*folders: str) -> tuple[str, ...]:
+    return tuple(info.name for info in pkgutil.iter_modules(folders) if not info.name.startswith("_"))
 
 
 def _entry_points(package: ModuleType, group: str | None) -> Mapping[str, EntryPoint]:

@@ -7,6 +7,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.stats.summary import median
+
 # The difference between two fresh starts of equal code, as the sd of a logarithm, beyond the spread within them; and the
 # degrees of freedom of this prior. A few starts cannot estimate their own variance: that of two may be nearly 0 by chance.
 # Servers of one model measured twelve starts: 0.8 to 2 % (benchmarks/jobs).
@@ -26,7 +28,7 @@ def cluster_error(values: npt.NDArray[np.float64], clusters: npt.NDArray[np.int6
     count = len(groups)
     if count < 2:
         return None
-    means = np.array([float(np.median(group)) for group in groups])
+    means = np.array([median(group) for group in groups])
     within = np.mean([_variance_of_median(group) for group in groups])
     expected = START_LUCK**2 + float(within)
     observed = float(means.var(ddof=1))
@@ -39,5 +41,5 @@ def _variance_of_median(group: npt.NDArray[np.float64]) -> float:
     """pi / 2 times the variance of the mean, by the robust spread; 0 for a single value: its spread shows between clusters."""
     if group.size < 2:
         return 0.0
-    deviation = 1.4826 * float(np.median(np.abs(group - np.median(group))))
+    deviation = 1.4826 * median(np.abs(group - median(group)))
     return math.pi / 2 * deviation**2 / group.size

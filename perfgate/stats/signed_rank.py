@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betainc, ndtr, ndtri, owens_t
 
+from perfgate.stats.summary import median
+
 EXACT_UP_TO = 50
 _LARGEST_SHIFT = 10.0  # standard deviations, beyond which every difference has one sign
 _BISECTIONS = 40
@@ -50,7 +52,7 @@ def _index_pairs(count: int) -> tuple[Indices, Indices]:
 
 def estimate(differences: Floats, weights: Floats | None = None) -> float:
     """The Hodges-Lehmann estimate of the effect: the median of the Walsh averages."""
-    return float(np.median(_averages(differences, weights)))
+    return median(_averages(differences, weights))
 
 
 def p_above(differences: Floats, margin: float, weights: Floats | None = None) -> float:

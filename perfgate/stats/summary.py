@@ -7,7 +7,7 @@ that follows from the binomial alone (David and Nagaraja, Order Statistics, 3rd 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -128,6 +128,17 @@ def linear_quantile(values: npt.NDArray[np.float64], probability: float) -> floa
     return low + (high - low) * share if share < 0.5 else high - (high - low) * (1 - share)
 
 
+def median(values: Samples | Sequence[float]) -> float:
+    """As ``np.median``, to the last bit, but in a tenth of the time if the values are few; at least one, and none is NaN."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.size > _FEW:
+        return float(np.median(array))
+    ordered = np.sort(array)
+    middle = ordered.size // 2
+    upper = float(ordered[middle])
+    return upper if ordered.size % 2 else (float(ordered[middle - 1]) + upper) / 2
+
+
 def low_location(samples: Samples) -> float:
     """The mean of the logarithms of the 2nd, 4th, 6th, 8th and 10th percentile, as a number like the samples.
 
@@ -143,19 +154,18 @@ def low_location(samples: Samples) -> float:
 def median_deviation(samples: Samples) -> float:
     """The median absolute deviation from the median, in the samples' own unit, without scaling."""
     values = np.asarray(samples, dtype=np.float64)
-    return float(np.median(np.abs(values - np.median(values))))
+    return median(np.abs(values - median(values)))
 
 
 def standard_deviation(samples: Samples) -> SampleEstimate:
     """The standard deviation of all samples, and its interval for samples that need not be normal.
 
     No interval of a standard deviation holds for every distribution (Bahadur & Savage, Ann. Math. Stat. 27, 1956): a slow
-    sample that has not happened yet may be arbitrarily slow. Math. Stat. 27, 1956): a slow sample that has not happened yet
-    may be as slow as it likes. This one takes the kurtosis from the samples, around a trimmed mean: Bonett, Approximate
-    confidence interval for standard deviation of nonnormal distributions, Computational Statistics & Data Analysis 50
-    (2006). Of 95 % it holds 94 to 95 of normal and slightly skewed samples, 85 of 700 samples of which 2 % are a hundred
-    times as far from the rest, and 92 of 3000 such (tests/unit/stats/test_summary.py). Raises ValueError for fewer than two
-    samples.
+    sample that has not happened yet may be arbitrarily slow. This one takes the kurtosis from the samples, around a trimmed
+    mean: Bonett, Approximate confidence interval for standard deviation of nonnormal distributions, Computational Statistics
+    & Data Analysis 50 (2006). Of 95 % it holds 94 to 95 of normal and slightly skewed samples, 85 of 700 samples of which
+    2 % are a hundred times as far from the rest, and 92 of 3000 such (tests/unit/stats/test_summary.py). Raises ValueError
+    for fewer than two samples.
     """
     values = np.sort(np.asarray(samples, dtype=np.float64))
     size = int(values.size)
@@ -166,7 +176,7 @@ def standard_deviation(samples: Samples) -> SampleEstimate:
     if size <= 4 or not deviation:
         return SampleEstimate(deviation, None, None, size)
     cut = int(size / (2 * math.sqrt(size - 4)))
-    centre = float(values[cut : size - cut].mean()) if size > 2 * cut else float(np.median(values))
+    centre = float(values[cut : size - cut].mean()) if size > 2 * cut else median(values)
     kurtosis = size * float(((values - centre) ** 4).sum()) / float(((values - values.mean()) ** 2).sum()) ** 2
     scale = size / (size - z)
     error = scale * math.sqrt(max(0.0, (kurtosis - (size - 3) / size) / (size - 1)))
@@ -179,7 +189,7 @@ def standard_deviation(samples: Samples) -> SampleEstimate:
 
 def neighbour_correlation(values: npt.NDArray[np.float64]) -> float:
     """The correlation of neighbours around 0, wild values cut; 0 for values that hardly differ."""
-    most = _WILD * _MAD * float(np.median(np.abs(values)))
+    most = _WILD * _MAD * median(np.abs(values))
     if not most:
         return 0.0
     # In units of the cut: the squares of tiny numbers are none.

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -90,16 +94,22 @@ def test_reader__nothing_there__refused(reader: Reader, tmp_path: Path) -> None:
         _read_or_refused(reader, tmp_path / path)
 
 
-_OPENED: list[str] | None = None
+def _opened(module: str, paths: list[Path]) -> list[set[Path]]:
+    """What a reader opens to read each path. For a process of its own: an audit hook cannot be removed, and slows all else."""
+    opened: set[Path] = set()
 
+    def note(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in ("open", "sqlite3.connect", "os.listdir", "os.scandir") and isinstance(arguments[0], str | bytes):
+            opened.add(Path(os.fsdecode(arguments[0]).removeprefix("file:").partition("?")[0]))
 
-def _note_opened(event: str, arguments: tuple[Any, ...]) -> None:
-    """What is opened while a reader is listened to; an audit hook cannot be removed again."""
-    if _OPENED is not None and event in ("open", "sqlite3.connect", "os.listdir", "os.scandir"):
-        _OPENED.append(os.fsdecode(arguments[0] if isinstance(arguments[0], str | bytes) else ""))
-
-
-sys.addaudithook(_note_opened)
+    sys.addaudithook(note)
+    by_path = []
+    for path in paths:
+        opened.clear()
+        with suppress(DocumentError):
+            cast(Reader, import_module(module)).read(path)
+        by_path.append(opened.copy())
+    return by_path
 
 
 @every_reader
@@ -114,21 +124,13 @@ sys.addaudithook(_note_opened)
     ],
 )
 def test_files__recorded_sample__all_that_is_opened(reader: Reader, sample: str, tmp_path: Path) -> None:
-    global _OPENED  # noqa: PLW0603 - the hook is one for the whole process
     folder = unpacked(tmp_path / "sample", sample)
-    for path in (folder, *folder.rglob("*")):
-        if not reader.recognises(path):
-            continue
-        _OPENED = []
-        try:
-            reader.read(path)
-        except DocumentError:
-            pass
-        finally:
-            opened, _OPENED = {Path(name.removeprefix("file:").partition("?")[0]) for name in _OPENED}, None
-        stray = {name for name in opened if folder in name.parents} - set(reader.files(path))
-        assert opened
-        assert not stray, path
+    paths = [path for path in (folder, *folder.rglob("*")) if reader.recognises(path)]
+    with ProcessPoolExecutor(1, get_context("fork")) as own_process:
+        opened = own_process.submit(_opened, str(reader.__name__), paths).result()
+    for path, names in zip(paths, opened, strict=True):
+        assert names
+        assert not {name for name in names if folder in name.parents} - set(reader.files(path)), path
 
 
 def test_read__no_recording__names_all_that_is_read(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -41,7 +42,7 @@ from perfgate.document.run import (
     Value,
     WorkloadRecord,
 )
-from perfgate.document.samples import BlockColumns, Replicate, pack
+from perfgate.document.samples import BlockColumns, PackedArray, Replicate, pack
 from perfgate.document.seal import Seal
 from perfgate.document.testbed import Testbed
 from perfgate.judging.advice.advise import suggested
@@ -426,13 +427,18 @@ def replicates(side: Side, *, slowdown: float = 0.0, pairs: int = 14, calls: int
     return made
 
 
-def _replicate(pair: int, arm: Any, member: Any, slowdown: float, calls: int) -> Replicate:
+@cache
+def _calls(pair: int, arm: Any, member: Any, slowdown: float, calls: int) -> PackedArray:
     seed = 1000 * pair + 100 * (arm == "aa") + 10 * (member == "second")
     random = np.random.default_rng(seed)
     # Both members of a pair share the process-to-process spread of their memory layout.
     layout = np.random.default_rng(7000 + pair).normal(0, 0.02)
     wall = 0.036e9 * np.exp(layout + random.normal(0, 0.003)) * (1 + slowdown) * (1 + random.gamma(1.5, 0.008, calls))
-    samples = pack(wall.astype(np.int64))
+    return pack(wall.astype(np.int64))
+
+
+def _replicate(pair: int, arm: Any, member: Any, slowdown: float, calls: int) -> Replicate:
+    samples = _calls(pair, arm, member, slowdown, calls)
     block = calls // 6
     return Replicate(
         pair=pair,

@@ -19,10 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
 from perfgate.document.explanation import Bottleneck
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallPart, Roof
+from perfgate.stats.summary import median
 
 GAP_LIMIT = 0.3
 OVERHEAD_LIMIT = 0.05
@@ -69,7 +68,7 @@ def bottleneck(account: CallAccount, times: Sequence[dict[str, float]], roof: Ro
         if OUTSIDE_OPERATORS in replicate and sum(replicate.values()) > 0
     ]
     if outside and "outside" in account.parts:
-        waiting["scheduling"] = float(np.median(outside))
+        waiting["scheduling"] = median(outside)
     largest = max(waiting, key=lambda name: waiting[name], default=None)
     if largest is not None and waiting[largest] >= GAP_LIMIT:
         return largest

@@ -31,6 +31,7 @@ from perfgate.judging.gate.counters import grown_sites, rows_by_line
 from perfgate.judging.gate.evidence import Evidence, PairedTimes
 from perfgate.judging.gate.operators import MIN_PAIRS
 from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
+from perfgate.stats.summary import median
 
 # A difference is believed if its interval at 95 % lies on one side of zero. It explains a difference found by another measure,
 # so a wrong one among dozens of operators costs a line of text, and a missing one leaves the loss unexplained.
@@ -154,7 +155,7 @@ class _Shape:
         parts = [self._of_operator(op, self.tested.get(op, seconds)) for op, seconds in added.items()]
         if outside is not None:
             around = [first[OUTSIDE_OPERATORS] for first, _ in pairs if OUTSIDE_OPERATORS in first]
-            parts.append(self._of_outside(outside, before=float(np.median(around)) if around else None))
+            parts.append(self._of_outside(outside, before=median(around) if around else None))
         parts = _without_profiler(
             parts, measured, at_most=self._cost_of_an_event(pairs, clocked), on_device=self._on_device
         )
@@ -179,7 +180,7 @@ class _Shape:
         events = sum(row.count for row in self.before.rows if row.kind != "python")
         if not events or not pairs:
             return 0.0
-        return max(0.0, float(np.median([sum(first.values()) for first, _ in pairs])) - clocked) / events
+        return max(0.0, median([sum(first.values()) for first, _ in pairs]) - clocked) / events
 
     def _of_operator(self, op: str, seconds: float) -> OperatorDelta:
         before, after = (rows.get(op, []) for rows in self._rows)

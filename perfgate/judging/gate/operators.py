@@ -26,6 +26,7 @@ from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidenc
 from perfgate.judging.gate.rule import SHAPE, alarm_looks
 from perfgate.stats.error_control import false_discovery, nominal_level
 from perfgate.stats.signed_rank import estimate, lower_bound, p_above, p_below, upper_bound
+from perfgate.stats.summary import median
 
 replace = msgspec.structs.replace
 FALSE_DISCOVERIES = 0.05  # share of the named operators that may be named wrongly
@@ -108,12 +109,12 @@ def _cells(evidence: Evidence, invalid: Iterable[Invalid], kind: Kind) -> Iterat
         operators = [sum(first.values()) - first.get(OUTSIDE_OPERATORS, 0.0) for first, _ in pairs]
         # Any part of a call runs within its longest subroutine.
         longest = [max(first.values(), default=0.0) for first, _ in pairs]
-        call_seconds = float(np.median(operators if kind == "operators" else longest))
+        call_seconds = median(operators if kind == "operators" else longest)
         for name in sorted({name for first, _ in pairs for name in first} - {OUTSIDE_OPERATORS}):
             times = np.array([(a[name], b[name]) for a, b in pairs if min(a.get(name, 0.0), b.get(name, 0.0)) > 0])
             if len(times) < MIN_PAIRS or (place, name) in changed:
                 continue
-            typical = float(np.median(times[:, 0]))
+            typical = median(times[:, 0])
             if typical >= MIN_SHARE * call_seconds:
                 ratios = (np.log(times[:, 1]) - np.log(times[:, 0])).clip(-LARGEST, LARGEST)
                 full_name = OPERATOR_TIME + name if kind == "operators" else name
@@ -309,7 +310,7 @@ def _heaviest(pairs: PairedTimes) -> list[str]:
 def _time(
     place: ShapePlace, op: str, pairs: PairedTimes, differences: Mapping[tuple[str, str, str], float]
 ) -> OperatorDelta:
-    before = float(np.median([first.get(op, 0.0) for first, _ in pairs]))
+    before = median([first.get(op, 0.0) for first, _ in pairs])
     difference = differences.get((*place, op))
     if difference is None:
         difference = estimate(np.array([second.get(op, 0.0) - first.get(op, 0.0) for first, second in pairs]))

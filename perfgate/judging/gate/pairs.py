@@ -45,7 +45,7 @@ from perfgate.judging.gate.clean import LEAST_CLEAN, clean_pair, waited_share
 from perfgate.judging.gate.comparison import ShapePlace, rounded
 from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.rule import Differences
-from perfgate.stats.summary import linear_quantile
+from perfgate.stats.summary import linear_quantile, median
 
 # The processor's counts of a block, by metric.
 HARDWARE: dict[str, Literal["instructions", "cycles", "cache_misses"]] = {
@@ -194,9 +194,9 @@ def compare_fast_paths(first: ProcessFastPath, second: ProcessFastPath) -> tuple
     their median absolute deviation. Swapping the sides changes only the sign of the effect.
     """
     low, fastest = second.low - first.low, second.fastest - first.fastest
-    effect = float(np.median([second.p10 - first.p10, np.median(low), np.median(fastest)]))
+    effect = sorted((second.p10 - first.p10, median(low), median(fastest)))[1]
     quads = (low + fastest) / 2
-    error = _MEDIAN_ERROR * 1.4826 * float(np.median(np.abs(quads - np.median(quads)))) / math.sqrt(quads.size)
+    error = _MEDIAN_ERROR * 1.4826 * median(np.abs(quads - median(quads))) / math.sqrt(quads.size)
     return effect, 1 / math.sqrt(BETWEEN_PAIRS**2 + error**2)
 
 
@@ -248,7 +248,7 @@ def statistics(blocks: BlockColumns, quads: frozenset[int] | None = None, *, clo
         cpu=cpu,
         gap=linear_quantile((spans - sums) / calls, GAP_QUANTILE),
         turnaround=turnaround,
-        hardware={metric: float(np.log(np.median(per_call))) for metric, per_call in counts.items()},
+        hardware={metric: float(np.log(median(per_call))) for metric, per_call in counts.items()},
     )
 
 
@@ -346,10 +346,7 @@ def _compute_alike(pairs: Sequence[_StatisticsPair]) -> bool:
     # The share of a call that its thread computed; NaN if its time awake is unknown.
     shares = np.asarray(
         [
-            [
-                math.nan if one.turnaround is None else float(np.median(one.cpu)) / math.exp(one.turnaround)
-                for one in pair
-            ]
+            [math.nan if one.turnaround is None else median(one.cpu) / math.exp(one.turnaround) for one in pair]
             for pair in pairs
         ]
     )
@@ -424,7 +421,7 @@ def _distribution(blocks: BlockColumns, quads: frozenset[int], clock: Clock) -> 
     return {
         P90: float(np.log(np.quantile(times, 0.9))),
         STD: float(np.log(max(_SHORTEST, float(np.std(times))))),
-        THROUGHPUT: float(np.log(np.median(rates))),
+        THROUGHPUT: float(np.log(median(rates))),
     }
 
 
@@ -480,13 +477,13 @@ def _log_p99(seconds: Floats) -> float:
 
 def _fast_path_effects(pairs: Sequence[tuple[ProcessFastPath, ProcessFastPath]], clock: Clock) -> PairedEffect:
     effects, weights = np.array([compare_fast_paths(first, second) for first, second in pairs]).T
-    base = float(np.exp(np.median([first.p10 for first, _ in pairs])))
+    base = float(np.exp(median([first.p10 for first, _ in pairs])))
     return PairedEffect.of(Differences(effects, weights), base, "paired")._replace(pairs=len(pairs), clock=clock)
 
 
 def _log_ratios(levels: list[tuple[float, float]], *, pairs: int, clock: Clock = "wall") -> PairedEffect:
     table = np.array(levels)
-    effect = PairedEffect.of(Differences.of(table[:, 1] - table[:, 0]), float(np.exp(np.median(table[:, 0]))), "paired")
+    effect = PairedEffect.of(Differences.of(table[:, 1] - table[:, 0]), float(np.exp(median(table[:, 0]))), "paired")
     return effect._replace(pairs=pairs, clock=clock)
 
 
@@ -497,8 +494,8 @@ def _gap_effects(pairs: Sequence[_StatisticsPair]) -> PairedEffect:
     """
     turns = [float(np.exp(a.fast_path.p10)) + max(0.0, a.gap) for a, _ in pairs]
     differences = [np.log1p(max(-0.99, (b.gap - a.gap) / turn)) for (a, b), turn in zip(pairs, turns)]
-    effect, base = Differences.of(differences), float(np.median([a.gap for a, _ in pairs]))
-    head = base + math.expm1(effect.estimate) * float(np.median(turns))
+    effect, base = Differences.of(differences), median([a.gap for a, _ in pairs])
+    head = base + math.expm1(effect.estimate) * median(turns)
     return PairedEffect(effect, base, head, "paired", pairs=len(pairs))
 
 

@@ -33,6 +33,7 @@ from perfgate.judging.gate.judge import Tested, judge
 from perfgate.judging.gate.numbers import LARGEST_RATIO
 from perfgate.judging.gate.quads import Quad
 from perfgate.judging.gate.rule import Differences, Errors, p_slower
+from perfgate.stats.summary import median
 
 # The chance of naming a wrong rank, per job.
 _WRONG_RANK = 0.01
@@ -69,7 +70,7 @@ def rank_parts(name: str, quads: Sequence[Quad]) -> list[Part]:
         others = np.median(np.delete(grown, index, axis=1), axis=1)
         lead = Differences.of((grown[:, index] - others) / max(level, 1e-9), starts)
         if p_slower(lead, 0.0, (lead.size,)) <= _WRONG_RANK / len(ranks):
-            before, after = (float(np.median(side[:, index])) / unit for side in (base, head))
+            before, after = (median(side[:, index]) / unit for side in (base, head))
             parts.append(Part(name=f"rank {rank}", base=rounded(before), head=rounded(after)))
     return sorted(parts, key=lambda part: part.base - part.head)
 
@@ -81,7 +82,7 @@ def _medians(turns: Iterable[Turn], metric: str) -> _ByRank:
         for entry in turn.samples:
             if entry.metric == metric and entry.labels.get("rank", "").isdecimal():
                 samples[int(entry.labels["rank"])] += unpack(entry.samples).tolist()
-    return {rank: float(np.median(values)) for rank, values in samples.items() if values}
+    return {rank: median(values) for rank, values in samples.items() if values}
 
 
 def losses_differ(base: Iterable[Turn], head: Iterable[Turn], tolerance: float) -> bool:

@@ -21,7 +21,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 from perfgate.stats.clusters import cluster_error
 from perfgate.stats.error_control import log_e_of_p, log_e_value, nominal_level, sequential_p
 from perfgate.stats.signed_rank import detectable_shift, estimate, lower_bound, p_above, p_below, upper_bound
-from perfgate.stats.summary import error_factor, neighbour_correlation
+from perfgate.stats.summary import error_factor, median, neighbour_correlation
 
 # All looks weigh alike (Pocock). Boundaries that are stricter early gain a little if all pairs can be had, and lose much if a
 # slow workload or a busy machine gives only a dozen pairs in the time.
@@ -237,7 +237,7 @@ def spread(differences: Differences, around: float | None = None) -> float:
     It is the sd of a normal sample, and insensitive to outliers.
     """
     centre = differences.estimate if around is None else around
-    return 1.4826 * float(np.median(np.abs(differences.values - centre)))
+    return 1.4826 * median(np.abs(differences.values - centre))
 
 
 def interval(differences: Differences, errors: Errors) -> Interval | None:

@@ -21,6 +21,7 @@ from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.judge import Tested
 from perfgate.judging.gate.quads import Quad
 from perfgate.judging.gate.rule import Differences
+from perfgate.stats.summary import median
 
 STALL_FACTOR = 3.0
 # For a quad without a stall, as 0 has no logarithm.
@@ -64,4 +65,4 @@ def _gaps(turns: Iterable[Turn]) -> _Gaps:
 
 def _stalls(gaps: _Gaps) -> tuple[int, int]:
     """How many gaps are stalls, and of how many."""
-    return int(np.count_nonzero(gaps > STALL_FACTOR * np.median(gaps))), int(gaps.size)
+    return int(np.count_nonzero(gaps > STALL_FACTOR * median(gaps))), int(gaps.size)

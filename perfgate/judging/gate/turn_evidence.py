@@ -26,6 +26,7 @@ from perfgate.judging.gate.required_jobs import (
     turns_without_output,
 )
 from perfgate.judging.gate.validity import OUT_OF_TURN_SHARE
+from perfgate.stats.summary import median
 
 # If requests are sent later than this share of their own duration, the generator is measured.
 LATE_SHARE = 0.1
@@ -56,7 +57,7 @@ def _disturbances(turns: Sequence[Sequence[Turn]]) -> Iterator[tuple[InvalidKind
 
 def _typical(shares: Iterable[float]) -> float:
     """The median, with out-of-range shares counted as the largest possible one."""
-    return float(np.median(np.clip(list(shares), 0.0, _MOST_SHARE)))
+    return median(np.clip(list(shares), 0.0, _MOST_SHARE))
 
 
 def missing_turns(evidence: Evidence, required: Mapping[str, RequiredJob]) -> list[Missing]:

@@ -55,6 +55,7 @@ from perfgate.judging.gate.servers import compare_counters_of_servers
 from perfgate.judging.gate.tails import stalls_of
 from perfgate.stats.clusters import START_LUCK
 from perfgate.stats.error_control import holm
+from perfgate.stats.summary import median
 
 # The numbers of quads after which a job may be decided. A quad of a command is two whole runs, one of the other kinds some
 # seconds of turns.
@@ -158,7 +159,7 @@ def _cells(job: JobRecord, number: JobNumber, measured: Mapping[int, Quad], poli
     tested = Tested(
         place,
         number.metric,
-        PairedEffect.of(differences, math.exp(float(np.median(table[:, 0]))), "turns"),
+        PairedEffect.of(differences, math.exp(median(table[:, 0])), "turns"),
         tolerance=allowed,
         margins=[max(allowed, margin)],
         better=number.better,

@@ -18,6 +18,7 @@ from perfgate.document.samples import STOPPED, BlockColumns, Replicate, unpack
 from perfgate.judging.gate.clean import LEAST_CLEAN, RATED_CLOCK_SHARE, Taint, clean_pair
 from perfgate.judging.gate.comparison import ShapePlace, rounded
 from perfgate.judging.gate.evidence import Evidence, Pair
+from perfgate.stats.summary import median
 
 # A worker's clock must show as much time as ours, less the waits of worker and conductor for a CPU by the kernel's account.
 # Other waits (a hypervisor, memory) delay some blocks, a false clock shortens all: hence a low quantile, and a wide limit for
@@ -123,7 +124,7 @@ def _false_clock(columns: BlockColumns) -> Message | None:
     if seen.size < FEWEST_BLOCKS:
         return None
     unseen = float(np.quantile(_unseen_shares(columns, spans), CLOCK_QUANTILE))
-    if unseen <= max(CLOCK_SHARE, FIRST_CALL_NS / float(np.median(seen))):
+    if unseen <= max(CLOCK_SHARE, FIRST_CALL_NS / median(seen)):
         return None
     waited = float(_or_zeros(columns.run_delay_ns, seen.size).sum() / seen.sum())
     # Caches that other processes emptied look the same, so a busy machine is named beside the clock.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
-from pathlib import Path
 from typing import NamedTuple
 
 from perfgate.measuring.devices.device import Device
@@ -25,7 +24,7 @@ class Holdings(NamedTuple):
     """
 
     files: dict[str, tuple[str, int]]
-    mappings: frozenset[str]
+    mappings: frozenset[bytes]
     modules: frozenset[str]
     environment: dict[str, str]
 
@@ -34,17 +33,16 @@ class Holdings(NamedTuple):
         found = dict[str, tuple[str, int]]()
         for descriptor in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names alone
             try:
-                target = str(Path(f"/proc/self/fd/{descriptor}").readlink())
-                about = dict(
-                    line.split(":", 1) for line in Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
-                )
+                target = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - names alone
+                about = dict(line.split(b":", 1) for line in _read(f"/proc/self/fdinfo/{descriptor}").splitlines())
             except (OSError, ValueError):  # the listing's own
                 continue
             # Appending writers do not depend on the position of others.
-            appends = int(about["flags"], 8) & os.O_APPEND
-            found[descriptor] = target, 0 if appends else int(about["pos"])
-        lines = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
-        shared = frozenset(" ".join(line) for line in lines if line[1][1] == "w" and line[1][3] == "s")
+            appends = int(about[b"flags"], 8) & os.O_APPEND
+            found[descriptor] = target, 0 if appends else int(about[b"pos"])
+        # Addresses, then permissions such as rw-s (proc_pid_maps(5)).
+        lines = _read("/proc/self/maps").splitlines()
+        shared = frozenset(line for line in lines if line.partition(b" ")[2][1:4:2] == b"ws")
         return cls(found, shared, frozenset(sys.modules), dict(os.environ))
 
     def imported_since(self) -> list[str]:
@@ -84,3 +82,8 @@ def write_stacks_to(path: str) -> None:
     stack = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     faulthandler.enable(file=stack)
     faulthandler.register(STACK_SIGNAL, file=stack)
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:  # noqa: PTH123 - read for every descriptor of every worker
+        return file.read()

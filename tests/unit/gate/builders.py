@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
 from perfgate.document.run import CorrectnessResult, CounterSet, CounterSite, OpCount, RunDocument
-from perfgate.document.samples import Arm, BlockColumns, Replicate, pack
+from perfgate.document.samples import Arm, BlockColumns, PackedArray, Replicate, pack
 from tests.fakes.documents import make_run
 
 SHAPE = "long"
@@ -31,10 +32,15 @@ def columns(
         end_ns=[start + span for start in starts],
         involuntary_switches=[0] * blocks,
         minor_faults=[0] * blocks,
-        wall=pack(np.full(blocks * calls, wall_ns)),
-        cpu=pack(np.full(blocks * calls, cpu_ns)),
+        wall=_equal(blocks * calls, wall_ns),
+        cpu=_equal(blocks * calls, cpu_ns),
         **seen_of(blocks, round(span * (calls + 1) / calls)),
     )
+
+
+@cache
+def _equal(count: int, value: int) -> PackedArray:
+    return pack(np.full(count, value))
 
 
 def seen_of(blocks: int, seen_ns: int) -> dict[str, list[int]]:

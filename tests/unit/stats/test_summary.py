@@ -17,6 +17,7 @@ from perfgate.stats.summary import (
     interval_ranks,
     linear_quantile,
     low_location,
+    median,
     median_deviation,
     quantile,
     standard_deviation,
@@ -28,6 +29,12 @@ def test_linear_quantile__any_count__that_of_numpy_to_the_last_bit(count: int) -
     values = np.random.default_rng(count).lognormal(-7.0, 0.3, count)
     for probability in (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 0.99, 1.0):
         assert linear_quantile(values, probability) == np.quantile(values, probability)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 10, 21, 100, 2048, 2049])
+def test_median__any_count__that_of_numpy_to_the_last_bit(count: int) -> None:
+    values = np.random.default_rng(count).lognormal(-7.0, 0.3, count)
+    assert median(values) == median(values.tolist()) == np.median(values)
 
 
 def test_p99_floor__the_second_largest_lies_above_the_true_p99_in_99_of_100_cases() -> None:
