@@ -322,12 +322,17 @@ class FakeForge:
         what = f"{call.method} {call.path}: "
         call = replace(call, path=call.path[len(self.dialect.undescribed) :])
         wrong = self.slice.request_errors(call.method, call.path, call.query, call.body) if reply.status < 400 else []
-        body = reply.value if isinstance(reply.value, bytes) else json.dumps(reply.value).encode()
+        # Without our port, which is another one in every test.
+        body = _data(reply).replace(self.url.encode(), b"http://127.0.0.1")
         errors = self.slice.answer_errors(call.method, call.path, call.query, call.body, reply.status, body)
         if reply.status == 202 or reply.status >= 400:
             # The descriptions leave refusals out (a comment is gone, a commit unknown); the servers say them all the same.
             errors = [error for error in errors if "ResponseNotFound" not in error]
         self.violations += [what + error for error in (*wrong, *errors)]
+
+
+def _data(reply: Reply) -> bytes:
+    return reply.value if isinstance(reply.value, bytes) else json.dumps(reply.value).encode()
 
 
 def _handler(forge: FakeForge) -> type[BaseHTTPRequestHandler]:
@@ -347,8 +352,7 @@ def _handler(forge: FakeForge) -> type[BaseHTTPRequestHandler]:
             if reply is None:
                 self.close_connection = True
                 return
-            data = reply.value if isinstance(reply.value, bytes) else json.dumps(reply.value).encode()
-            self._send(reply.status, {"Content-Type": "application/json", **reply.headers}, data)
+            self._send(reply.status, {"Content-Type": "application/json", **reply.headers}, _data(reply))
 
         def _send(self, status: int, headers: dict[str, str], data: bytes) -> None:
             self.send_response(status)

@@ -45,17 +45,26 @@ class Slice:
         self._api = OpenAPI.from_dict(spec)
         server = spec["servers"][0]["url"]
         self._host = server if server.startswith("http") else "https://forge.example"
+        # By everything that a judgement depends on: most tests ask and answer what others did before.
+        self._judged: dict[tuple[object, ...], list[str]] = {}
 
     def request_errors(self, method: str, path: str, query: Mapping[str, Any], body: bytes) -> list[str]:
         """Return what is wrong with a request; ``path`` as the client sent it, still encoded."""
-        return _errors(lambda: self._api.validate_request(self._request(method, path, query, body)))
+        key = (method, path, repr(query), body)
+        if key not in self._judged:
+            self._judged[key] = _errors(lambda: self._api.validate_request(self._request(method, path, query, body)))
+        return self._judged[key]
 
     def answer_errors(
         self, method: str, path: str, query: Mapping[str, Any], body: bytes, status: int, answer: bytes
     ) -> list[str]:
         """Return what is wrong with an answer."""
-        request = self._request(method, path, query, body)
-        return _errors(lambda: self._api.validate_response(request, MockResponse(answer, status_code=status)))
+        key = (method, path, repr(query), body, status, answer)
+        if key not in self._judged:
+            request = self._request(method, path, query, body)
+            response = MockResponse(answer, status_code=status)
+            self._judged[key] = _errors(lambda: self._api.validate_response(request, response))
+        return self._judged[key]
 
     def complete(self, name: str, value: dict[str, Any]) -> dict[str, Any]:
         """Return a value with every property that the named schema requires."""
