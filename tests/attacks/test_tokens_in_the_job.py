@@ -22,6 +22,7 @@ from perfgate.conductor.workers.environment import (
 from perfgate.errors import UsageError
 from perfgate.judging.report.text.messages import word
 from tests.attacks.measuring import project_for_all, run_job
+from tests.each import each
 from tests.fakes.wording import worded
 
 VALUE = "ghs_" + "aB3" * 12
@@ -64,8 +65,8 @@ thief = Workload(build=build, inputs=lambda batch, seed: torch.ones(batch, 4), b
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
+@each(
+    "name, value",
     [
         ("GITHUB_TOKEN", "x"),
         ("GH_TOKEN", "x"),

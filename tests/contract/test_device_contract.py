@@ -15,6 +15,7 @@ from perfgate.measuring.counting.collect import record_calls
 from perfgate.measuring.devices.device import Capability, Device
 from perfgate.measuring.devices.registry import device_kinds, open_device
 from perfgate.measuring.timing.open_loop import run_open_loop
+from tests.each import each
 from tests.fakes.device import FakeDevice, FakeTensor
 
 
@@ -107,7 +108,7 @@ def test_device__calls_sent_at_their_times__latency_between_nothing_and_what_pas
     assert (found.latencies <= passed).all()
 
 
-@pytest.mark.parametrize("clock", ["clock_ns", "cpu_clock_ns", "process_cpu_ns"])
+@each("clock", ["clock_ns", "cpu_clock_ns", "process_cpu_ns"])
 def test_device__clocks__integers_that_never_go_back(case, clock):
     read = getattr(case.device, clock)
     times = [read()]
@@ -132,7 +133,7 @@ def test_device__events_around_a_call__in_order(case):
     assert second.time_ns() > first.time_ns()
 
 
-@pytest.mark.parametrize("build", [lambda x: x, lambda x: (x, x), lambda x: [x], lambda x: {"input": x}])
+@each("build", [lambda x: x, lambda x: (x, x), lambda x: [x], lambda x: {"input": x}])
 def test_device__to_device_and_back__keeps_the_structure_and_the_bytes(case, build):
     batch = build(case.batch)
     moved = case.device.to_device(case.device.pin(batch), non_blocking=True)

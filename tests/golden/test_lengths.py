@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
+from tests.each import each
 from tests.golden.lengths import MOST_TITLE_CHARACTERS, MOST_TITLE_WORDS, MOST_WORDS, before_folds, title, words
 
 DATA = Path(__file__).parent / "data"
@@ -18,7 +17,7 @@ COMMENTS = {
 }
 
 
-@pytest.mark.parametrize("name", COMMENTS)
+@each("name", COMMENTS)
 def test_comment__of_a_decision__title_and_what_is_not_folded_are_short(name: str) -> None:
     shown = title(COMMENTS[name])
     assert words(shown) <= MOST_TITLE_WORDS, shown

@@ -7,6 +7,7 @@ import pytest
 from perfgate.config import Config, WorkloadReference, load_config, parse_config, report_language
 from perfgate.errors import ConfigError
 from perfgate.locale import speaking
+from tests.each import each
 
 PATH = Path("/project/perfgate.toml")
 ONE = 'workload = "perf/workload.py:encoder"\n'
@@ -75,8 +76,8 @@ def test_parse_config__unknown_key__did_you_mean(text: str, message: str) -> Non
     assert message in refusal(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@each(
+    "text, message",
     [
         ("workload = 3", "workload must be `str`, got `int`, found 3"),
         (ONE + '[gate]\nquads = "many"', "[gate] quads must be `int | null`, got `str`, found 'many'"),
@@ -124,8 +125,8 @@ def test_parse_config__not_toml__says_where(text: str, message: str) -> None:
     assert message in refusal(text)
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
+@each(
+    "line, message",
     [
         ("[gate]\nlooks = [7, 12]", "[gate] looks[0] must be `int` >= 8, found 7"),
         ("[gate]\nlooks = []", "[gate] looks must be `array` of length >= 1, found []"),

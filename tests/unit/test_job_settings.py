@@ -11,6 +11,7 @@ import pytest
 from perfgate.config import Config, parse_config
 from perfgate.errors import ConfigError
 from perfgate.job_settings import JobReference, JobSettings
+from tests.each import each
 
 COMMAND = '[workloads.bench]\ncommand = "python bench.py"\n'
 RANKS = '[workloads.train]\ntorchrun = "train.py"\n'
@@ -50,8 +51,8 @@ def test_job__other_budget__measures_the_same() -> None:
     assert plain.sha256 == longer.sha256 != other.sha256
 
 
-@pytest.mark.parametrize(
-    ("text", "error"),
+@each(
+    "text, error",
     [
         (
             "[workloads.bench]\ntimeout = 3\n",

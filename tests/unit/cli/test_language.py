@@ -19,12 +19,13 @@ from perfgate.document.trace import GapDocument, GapTimeline
 from perfgate.judging.report.render.doctor import render_fitness
 from perfgate.judging.report.render.trace import render_gaps
 from perfgate.locale import Activity, environment_language, shown, speaking
+from tests.each import each
 
 HAN = re.compile("[\u4e00-\u9fff]")
 
 
-@pytest.mark.parametrize(
-    ("environ", "language"),
+@each(
+    "environ, language",
     [
         ({}, "en"),
         ({"LANG": "zh_CN.UTF-8"}, "zh"),

@@ -16,6 +16,7 @@ from perfgate.errors import UsageError
 from perfgate.flows.shared.options import parse_steps
 from perfgate.plugins import member_names
 from perfgate.version import __version__
+from tests.each import each
 
 
 def _perfgate(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -41,7 +42,7 @@ def test_help__modules__none_of_the_heavy_ones_is_imported() -> None:
     assert "Exit codes: 0 PASS" in done.stdout
 
 
-@pytest.mark.parametrize("name", member_names(commands))
+@each("name", member_names(commands))
 def test_help__every_command__its_sentence_and_a_line_for_every_option(name: str) -> None:
     from click.testing import CliRunner
 
@@ -220,7 +221,7 @@ def test_parse_steps__numbers_ranges_names__sorted_once_each(text: str, steps: t
     assert parse_steps(text) == steps
 
 
-@pytest.mark.parametrize("text", ["99", "0", "fast", "3-", "-3", "5-1", "1-99999999999", "²", ",", "", "1;2", "1.5"])
+@each("text", ["99", "0", "fast", "3-", "-3", "5-1", "1-99999999999", "²", ",", "", "1;2", "1.5"])
 def test_parse_steps__nonsense__refused_with_what_there_is(text: str) -> None:
     with pytest.raises(UsageError, match=r"there are 1 latency, 2 utilization|write numbers, ranges or names"):
         parse_steps(text)

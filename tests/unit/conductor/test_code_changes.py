@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from perfgate.conductor.sides.code_changes import code_changes, same_code, touched_functions
+from tests.each import each
 
 MODEL = '''"""A model."""
 import torch
@@ -77,8 +78,8 @@ def test_code_changes__code_too_deep_to_compare__nothing(tmp_path: Path) -> None
     assert code_changes(tmp_path / "base", tmp_path / "head", ["model.py"]) == []
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "same"),
+@each(
+    "before, after, same",
     [
         ("x = 1\n", "# a comment\nx = (  1 )\n", True),
         ('def f():\n    """One."""\n    return 1\n', 'def f():\n    """Two."""\n    return 1\n', True),

@@ -9,6 +9,7 @@ from perfgate.document.conditions import StepConditions, conditions_of
 from perfgate.document.message import quote
 from perfgate.document.run import RunDocument, StepResult, StepStatus
 from perfgate.document.seal import Seal
+from tests.each import each
 from tests.unit.document.minimal import minimal_run
 
 
@@ -32,8 +33,8 @@ CHECK = (step(1), step(4), step(5), step(17))
 MAIN = (step(1), step(4), step(5), step(17), step(9), step(16))
 
 
-@pytest.mark.parametrize(
-    ("other", "compares"),
+@each(
+    "other, compares",
     [
         (run_of(*MAIN), True),
         (run_of(step(4), step(1), step(5), step(17)), True),

@@ -20,6 +20,7 @@ from perfgate.document.files import (
 from perfgate.document.message import quote
 from perfgate.document.run import CounterSet, RunDocument
 from perfgate.errors import DocumentError
+from tests.each import each
 
 from .minimal import minimal_decision, minimal_run
 
@@ -99,8 +100,8 @@ def test_write_run__lone_surrogate_in_a_text__refused_with_its_place(tmp_path: P
         write_document(tmp_path / "run.json", run)
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
+@each(
+    "data, message",
     [
         (b"", "the file is empty; the file is truncated"),
         (b" \n", "the file is empty; the file is truncated"),

@@ -21,14 +21,15 @@ from perfgate.judging.forge.orders import (
     read_order,
     takes_orders,
 )
+from tests.each import each
 from tests.fakes.forge import BOT_TOKEN, FakeForge, StoredChange
 from tests.fakes.forge_dialects import GitHubDialect
 
 HEAD = "a" * 40
 
 
-@pytest.mark.parametrize(
-    ("line", "order"),
+@each(
+    "line, order",
     [
         ("/perfgate run", RunOrder()),
         ("/perfgate run encoder", RunOrder(workload="encoder")),
@@ -97,7 +98,7 @@ def test_numbered_order__cause__line_that_is_read_back(commit: str | None) -> No
     assert read_order(numbered_order(2, commit)) == AcceptOrder((), "REASON", commit, (2,))
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         "/perfgate",

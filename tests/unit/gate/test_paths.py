@@ -13,13 +13,14 @@ from perfgate.judging.gate.paths import always_relevant, skipped, skipped_becaus
 from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.text.messages import word
 from perfgate.locale import speaking
+from tests.each import each
 from tests.wording import text_of
 
 CONFIG = parse_config('project = "a"\nworkload = "perf/w.py:w"\n', Path("/project/perfgate.toml"))
 
 
-@pytest.mark.parametrize(
-    ("changed", "because"),
+@each(
+    "changed, because",
     [
         (["README.md"], "only documentation changed (1 file)"),
         (

@@ -19,6 +19,7 @@ from perfgate.judging.gate.stored import accepts, compare_stored, level, predict
 from perfgate.judging.report.render.ci import annotate, verdict_annotation
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.junit import junit
+from tests.each import each
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 
 NO_CHANGE = [1.0 + 0.0005 * (-1) ** pair for pair in range(14)]
@@ -207,7 +208,7 @@ def test_accepts__a_time_of_a_call__any_other_time_of_that_call_too() -> None:
     assert not said("latency.low", "batch.knee")
 
 
-@pytest.mark.parametrize("seed", range(5))
+@each("seed", range(5))
 @pytest.mark.parametrize("metric", ["latency.p50", "throughput.median", "counters.framework_ops", "memory.growth"])
 def test_level__any_history__as_value_by_value_with_the_interval_of_those_before(seed: int, metric: str) -> None:
     lot = np.random.default_rng(seed)

@@ -14,6 +14,7 @@ from perfgate.document.run import Finding, RunDocument, StepResult
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.report.render.comment import CommentContext, render_comment
+from tests.each import each
 from tests.unit.gate import test_turns
 from tests.unit.gate.builders import counters, sides
 
@@ -38,11 +39,14 @@ def counting(run: RunDocument, name: str, count: int) -> RunDocument:
     )
 
 
-@pytest.mark.parametrize("name", COUNTERS)
+def test_decide__no_counter_of_a_newer_perfgate__pass() -> None:
+    assert judged(*checked()).verdict == "PASS"
+
+
 @pytest.mark.parametrize(("after", "verdict"), [(3, "PASS"), (4, "INCONCLUSIVE"), (2, "INCONCLUSIVE")])
+@each("name", COUNTERS)
 def test_decide__counter_of_a_newer_perfgate__named_and_not_judged(name: str, after: int, verdict: str) -> None:
     base, head = checked()
-    assert judged(base, head).verdict == "PASS"
     decision = judged(counting(base, name, 3), counting(head, name, after))
     assert decision.verdict == verdict
     (note,) = [note for note in decision.warnings if note.code == "gate.not-judged-by-this-version"]

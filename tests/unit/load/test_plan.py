@@ -13,6 +13,7 @@ import pytest
 from perfgate.conductor.load.plan import LoadPlan, plan_load
 from perfgate.errors import ConfigError
 from perfgate.load_settings import LoadSettings
+from tests.each import each
 
 
 def test_plan__same_seed__same_plan_and_another_seed_another() -> None:
@@ -51,8 +52,8 @@ def test_plan__prefix__shared_words_first_and_prompts_of_full_length_that_differ
     assert len({tuple(each[8:]) for each in words}) == 3
 
 
-@pytest.mark.parametrize(
-    ("settings", "text"),
+@each(
+    "settings, text",
     [
         ({}, "none of rate, concurrency and log; write one: rate = 4"),
         ({"dataset": "a"}, "none of rate, concurrency and log; write one: rate = 4"),

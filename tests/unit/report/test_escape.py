@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from perfgate.judging.report.text.escape import clean, code_span, fenced, prose
+from tests.each import each
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each(
+    "text, expected",
     [
         ("aten::add", "`aten::add`"),
         ("a|b", "`a\u2223b`"),
@@ -36,8 +35,8 @@ def test_clean__lone_surrogate__is_replaced_so_that_it_can_be_encoded() -> None:
     assert clean("a\ud800b").encode() == "a\ufffdb".encode()
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each(
+    "text, expected",
     [
         ("merge-base with main", "merge-base with main"),
         ("aten::add runs 24 times", "`aten::add` runs 24 times"),

@@ -6,11 +6,12 @@ import pytest
 
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
+from tests.each import each
 from tests.fakes.documents import make_comparison, make_counter
 
 
-@pytest.mark.parametrize(
-    ("value", "unit", "expected"),
+@each(
+    "value, unit, expected",
     [
         (0.0386, "s", "38.6 ms"),
         (1.5, "s", "1.50 s"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfgate.judging.report.text.templates import environment
+from tests.each import each
 
 PAGE = "https://forge.example/jobs/7"
 
@@ -14,7 +15,7 @@ def linked(medium: str, url: str) -> str:
 
 
 @pytest.mark.parametrize("medium", ["html", "markdown", "plain"])
-@pytest.mark.parametrize(
+@each(
     "url",
     [
         "javascript:alert(1)",

@@ -9,6 +9,7 @@ from math import ceil, log2
 import pytest
 
 from perfgate.stats.culprits import Answer, Culprits, find_culprits
+from tests.each import each
 
 
 class Stack:
@@ -26,7 +27,7 @@ class Stack:
         return self.special(changes) or ("slow" if self.culprits <= changes else "fast")
 
 
-@pytest.mark.parametrize("count", range(1, 17))
+@each("count", range(1, 17))
 def test_find_culprits__each_single_change__named_in_log2_of_all_plus_two_trials(count: int) -> None:
     for culprit in range(count):
         stack = Stack([culprit])
@@ -35,7 +36,7 @@ def test_find_culprits__each_single_change__named_in_log2_of_all_plus_two_trials
         assert frozenset() not in stack.tried
 
 
-@pytest.mark.parametrize("count", range(1, 17))
+@each("count", range(1, 17))
 def test_find_culprits__cumulative_changes__the_first_slow_one_and_only_first_ones_tried(count: int) -> None:
     for culprit in range(count):
         stack = Stack([culprit])
@@ -114,7 +115,7 @@ def test_find_culprits__culprit_cannot_be_installed_alone__named_first_and_then_
     assert find_culprits(8, stack) == Culprits("found", ((5,), (2,)))
 
 
-@pytest.mark.parametrize("count", range(2, 17))
+@each("count", range(2, 17))
 def test_find_culprits__any_one_answer_undecided__never_guessed(count: int) -> None:
     for culprit in range(count):
         clear = Stack([culprit])

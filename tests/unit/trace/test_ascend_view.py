@@ -11,6 +11,7 @@ from perfgate.trace.model.events import KINDS
 from perfgate.trace.model.kernel_names import type_by_name
 from perfgate.trace.model.readings import CORE_CLOCK, MEMORY_READ, MEMORY_WRITE
 from perfgate.trace.readers.ascend.kinds import task_kind
+from tests.each import each
 
 from .ascend import groups, kinds, written
 
@@ -79,8 +80,8 @@ def test_view__python_events__operators_apart_from_ranges(tmp_path):
     assert timeline.steps[0].number == 50
 
 
-@pytest.mark.parametrize(
-    ("task", "name", "kind"),
+@each(
+    "task, name, kind",
     [
         ("AI_CORE", "Conv2D1", "compute"), ("MIX_AIV", "aclnnMm", "compute"), ("DSA_SQE", "DSARandom", "compute"),
         ("Other", "trans_Cast_0", "compute"), ("AI_CPU", "Unique", "compute"), ("KERNEL_AIVEC", "x", "compute"),
@@ -93,8 +94,8 @@ def test_task_kind__types_of_every_generation(task, name, kind):
     assert task_kind(task, name) == kind
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
+@each(
+    "name, kind",
     [
         ("aclnnAddmm_MatMulCommon_MatMulV2", "MatMulV2"), ("trans_TransData_12", "TransData"), ("trans_Cast_0", "Cast"),
         ("trans_TransData_3_MemSet", "MemSet"), ("Conv2DBackpropFilter6_MemSet", "MemSet"), ("Conv2D1", "Conv2D"),

@@ -8,6 +8,7 @@ import pytest
 
 from perfgate.errors import UsageError
 from perfgate.trace.model.communication import add_communication, kernel_kind
+from tests.each import each
 
 COMMUNICATING = (
     "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
@@ -61,17 +62,17 @@ FUSED = (
 )
 
 
-@pytest.mark.parametrize("name", COMMUNICATING)
+@each("name", COMMUNICATING)
 def test_kernel_kind__kernels_of_communication_libraries__do(name: str) -> None:
     assert kernel_kind(name) == "comm"
 
 
-@pytest.mark.parametrize("name", COMPUTING)
+@each("name", COMPUTING)
 def test_kernel_kind__kernels_that_compute__do_not(name: str) -> None:
     assert kernel_kind(name) == "compute"
 
 
-@pytest.mark.parametrize("name", FUSED)
+@each("name", FUSED)
 def test_kernel_kind__kernels_that_multiply_and_exchange_at_once__are_a_kind_of_their_own(name: str) -> None:
     assert kernel_kind(name) == "fused"
 

@@ -14,6 +14,7 @@ from perfgate.trace.model.events import KINDS, nanoseconds
 from perfgate.trace.model.recording import Timeline
 from perfgate.trace.readers.formats.kineto import read_kineto
 from perfgate.trace.scanner.chrome_events import event_lists
+from tests.each import each
 from tests.samples import recorded
 
 DATA = Path(__file__).parents[2] / "data" / "trace"
@@ -132,8 +133,8 @@ def test_event_lists__borders_inside_strings_and_arguments__same_events(tmp_path
     assert [event for found in lists for event in found] == events
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each(
+    "text, expected",
     [
         (b"0", 0),
         (b"1790857026000010.125", 1790857026000010125),
@@ -152,9 +153,7 @@ def test_nanoseconds__microseconds_as_text__exact(text, expected):
     assert nanoseconds(text) == expected
 
 
-@pytest.mark.parametrize(
-    "text", [b"", b"null", b"NaN", b'"inf"', b"1e999999999", b"9" * 40, b"1" * 500, b"true", b"[1]"]
-)
+@each("text", [b"", b"null", b"NaN", b'"inf"', b"1e999999999", b"9" * 40, b"1" * 500, b"true", b"[1]"])
 def test_nanoseconds__no_time__value_error(text):
     with pytest.raises(ValueError, match="time"):
         nanoseconds(text)

@@ -1,11 +1,10 @@
-import pytest
-
 from perfgate.trace.analysis.operators import OperatorTotal, class_totals, op_class, operator_totals
 from perfgate.trace.model.events import EventTableBuilder
+from tests.each import each
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
+@each(
+    "name, expected",
     [
         ("aten::addmm", "conv_matmul"),
         ("aten::mm", "conv_matmul"),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from perfgate.trace.analysis.phases import batches
 from perfgate.trace.model.events import NO_CORRELATION, EventTable, EventTableBuilder
 from perfgate.trace.model.recording import ProfilerStep
 from perfgate.trace.model.steps import profiler_steps
+from tests.each import each
 
 HOST, STREAM = ("python", "1"), ("device 0", "stream 7")
 
@@ -22,8 +21,8 @@ def marked(*names: str) -> EventTable:
     return builder.table()
 
 
-@pytest.mark.parametrize(
-    ("name", "phase", "requests"),
+@each(
+    "name, phase, requests",
     [
         ("execute_context_2(1024)_generation_0(0)", "prefill", 2),
         ("execute_context_0(0)_generation_5(5)", "decode", 5),
