@@ -12,6 +12,7 @@ import click
 from babel.messages.catalog import Catalog
 from babel.messages.pofile import read_po, write_po
 from jinja2 import Environment, nodes
+from jinja2.ext import extract_from_ast
 
 from perfgate import errors, locale
 from perfgate.catalogue.lookup import METRICS, sentences
@@ -22,15 +23,19 @@ from perfgate.cli.main import cli as command_line
 from perfgate.flows.doctor.planted import CHANGES
 from perfgate.judging import report
 from perfgate.judging.report.render.comment import SECTIONS
+from tests.source import all_modules, calls
 
-PACKAGE = Path(locale.__file__).parent.parent
-# What plug-ins of this repository say stands in perfgate's catalogue too.
-PLUGINS = PACKAGE.parent / "plugins"
 REPORT = Path(report.__file__).parent
 TEMPLATES = REPORT / "templates"
 ERRORS = {
-    name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.PerfgateError)
+    "__init__",
+    *(name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.PerfgateError)),
 }
+# Functions whose first argument is said, and those of the report, where other functions have the same names.
+_FIRST = {"sentence", "Activity", "refused"}
+_FIRST_IN_REPORT = {"say", "phrase"}
+_SAYING = frozenset({*ERRORS, *_FIRST})
+_SAYING_IN_REPORT = frozenset({*ERRORS, *_FIRST, *_FIRST_IN_REPORT, "counted", "_print_rest", "_table"})
 ZH_PO = Path(locale.__file__).parent / "zh.po"
 
 
@@ -41,10 +46,9 @@ def english_sentences() -> set[str]:
     texts |= {str(section.title) for section in SECTIONS} | {"none"}
     for template in sorted(TEMPLATES.rglob("*.j2")):
         texts |= set(of_template(template))
-    for module in sorted(REPORT.rglob("*.py")):
+    # What plug-ins of this repository say stands in perfgate's catalogue too.
+    for module in all_modules():
         texts |= set(of_module(module))
-    for module in sorted([*PACKAGE.rglob("*.py"), *PLUGINS.glob("*/perfgate_*/*.py")]):
-        texts |= set(of_calls(module, {"sentence", "Activity", "refused"})) | set(of_errors(module))
     return (
         texts | set(of_command(command_line)) | {*CLICK_WORDS, *COMMAND_SECTIONS} | {change.title for change in CHANGES}
     )
@@ -65,11 +69,10 @@ def of_command(command: click.Command) -> Iterator[str]:
 
 def of_template(path: Path) -> Iterator[str]:
     """What stands in ``trans`` tags, the nouns that are counted and constants that are said."""
-    source = path.read_text(encoding="utf-8")
-    environment = template_environment()
-    for _, _, text in environment.extract_translations(source):  # type: ignore[attr-defined]
-        yield text if isinstance(text, str) else text[0]
-    for filtered in environment.parse(source).find_all(nodes.Filter):
+    tree = template_environment().parse(path.read_text(encoding="utf-8"))
+    for _, _, text in extract_from_ast(tree):
+        yield text if isinstance(text, str) else text[0]  # type: ignore[index,misc]
+    for filtered in tree.find_all(nodes.Filter):
         if filtered.name == "counted" and isinstance(filtered.args[0], nodes.Const):
             yield f"{{count}} {filtered.args[0].value}"
         if filtered.name == "said" and isinstance(filtered.node, nodes.Const):
@@ -77,42 +80,23 @@ def of_template(path: Path) -> Iterator[str]:
 
 
 def of_module(path: Path) -> Iterator[str]:
-    """The constants that are given to ``say``, ``phrase`` and ``counted``."""
-    for name, call in _calls(path):
-        if name in {"say", "phrase"}:
+    """The sentences of errors and of progress, and what the code of the report says."""
+    in_report = REPORT in path.parents
+    for name, call in calls(path, _SAYING_IN_REPORT if in_report else _SAYING):
+        if name in ERRORS:
+            yield from _of_error(call.args[0])
+        elif name in _FIRST or (in_report and name in _FIRST_IN_REPORT):
             yield from _constants(call.args[0])
-        if name == "counted" and len(call.args) > 1:
-            yield from (f"{{count}} {noun}" for noun in _constants(call.args[1]))
-        if name == "_print_rest":
-            yield from (f"{{count}} {noun}" for noun in _constants(call.args[1]))
-        if name == "_table":  # the titles of its columns; what ends in > is a column of numbers
+        elif name == "_table":  # the titles of its columns; what ends in > is a column of numbers
             yield from filter(None, (title.rstrip(">") for argument in call.args for title in _constants(argument)))
+        elif len(call.args) > 1:
+            yield from (f"{{count}} {noun}" for noun in _constants(call.args[1]))
 
 
-def of_calls(path: Path, names: set[str]) -> Iterator[str]:
-    """The constants that are the first argument of a function."""
-    for name, call in _calls(path):
-        if name in names:
-            yield from _constants(call.args[0])
-
-
-def of_errors(path: Path) -> Iterator[str]:
-    """The sentences of errors: a text that is put together where it is raised is none."""
-    for name, call in _calls(path):
-        text = call.args[0]
-        if (
-            name in {*ERRORS, "__init__"}
-            and isinstance(text, ast.Constant)
-            and isinstance(text.value, str)
-            and " " in text.value
-        ):
-            yield text.value
-
-
-def _calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
-    for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(call, ast.Call) and call.args:
-            yield call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", ""), call
+def _of_error(text: ast.expr) -> Iterator[str]:
+    """A text that is put together where it is raised is no sentence."""
+    if isinstance(text, ast.Constant) and isinstance(text.value, str) and " " in text.value:
+        yield text.value
 
 
 def template_environment() -> Environment:

@@ -15,6 +15,7 @@ from perfgate.cli import commands
 from perfgate.plugins import member_names
 from perfgate.toml import tomllib
 from tests.docs.blocks import DOCS, ROOT
+from tests.source import nodes, package_modules, source
 
 _NAMES = "|".join(name.replace("_", "-") for name in member_names(commands))
 _SUBCOMMANDS = "accept|accepted|cache|copy|diff|gaps|list|prune|ranks|record|reduce|requests|steps|top|triage|triaged"
@@ -25,8 +26,9 @@ _BARE = re.compile(
     r"(?: --[a-z][a-z-]*(?:[= ](?:[A-Z][A-Z/]*|\{[\w{}]*))?)*)(?![\w-])"
 )
 _ORDER = re.compile(r"(/perfgate (?:run|bisect|accept)[^`\n|]*)`")
-# What a module without a command does not contain: most need not be parsed.
+# What a module without a command does not contain: most need not be parsed; and what a line of each text with one does.
 _MAY_PRINT = re.compile(r"perfgate |`git |`pip ")
+_PROGRAM = re.compile(r"perfgate|`git|`pip")
 _COMMIT = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{9,40}\b")
 _ACCEPTED = re.compile(r"(?<=baseline accept )(?:[a-z_]+\.[\w.@*/:]+ ?)+")
 
@@ -233,7 +235,7 @@ def _general(command: str) -> str:
 @cache
 def _texts() -> tuple[tuple[str, str], ...]:
     package = ROOT / "perfgate"
-    texts = [(path, text) for path in sorted(package.rglob("*.py")) for text in _strings(path)]
+    texts = [(path, text) for path in package_modules() for text in _strings(path)]
     catalogue = sorted((package / "catalogue").rglob("*.toml"))
     texts += [(path, text) for path in catalogue for text in _values(tomllib.loads(path.read_text("utf-8")))]
     templates = sorted((package / "judging").rglob("*.j2"))
@@ -248,23 +250,15 @@ def _texts() -> tuple[tuple[str, str], ...]:
 
 def _strings(path: Path) -> Iterator[str]:
     """The text constants of a module but for docstrings; what an f-string fills in is `{}`."""
-    source = path.read_text("utf-8")
-    if not _MAY_PRINT.search(source):
-        return
-    tree = ast.parse(source)
     skipped = set()
-    for node in ast.walk(tree):
+    for node in nodes(path, _PROGRAM) if _MAY_PRINT.search(source(path)) else ():
         body = getattr(node, "body", None)
         if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
             skipped.add(id(body[0].value))
         if isinstance(node, ast.JoinedStr):
             skipped.update(id(part) for part in node.values)
-    for node in ast.walk(tree):
-        if id(node) in skipped:
-            continue
-        if isinstance(node, ast.JoinedStr):
             yield "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)  # type: ignore[misc]
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
             yield node.value
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import string
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from perfgate.errors import ConfigError, UsageError
 from perfgate.flows.shared.options import parse_steps
 from perfgate.locale import Activity, speaking
 from tests.command import run_perfgate
-from tests.translations import PACKAGE, of_errors, read_chinese
 
 
 def test_error__chinese_is_spoken__shown_in_chinese_and_itself_english(tmp_path: Path) -> None:
@@ -52,16 +50,3 @@ def test_command__lang_of_the_locale__its_error_in_chinese(tmp_path: Path) -> No
     done = run_perfgate("local", "-C", str(tmp_path), environment=spoken)
     assert done.returncode == 2
     assert "不在 git 仓库中；请运行 `git init` 并提交" in done.stderr
-
-
-def test_errors__in_chinese__have_the_places_of_their_english() -> None:
-    chinese = read_chinese()
-    for module in sorted(PACKAGE.rglob("*.py")):
-        for english in of_errors(module):
-            message = chinese.get(english)
-            assert message is not None
-            assert _places(str(message.string)) == _places(english), english
-
-
-def _places(text: str) -> set[tuple[str | None, str | None, str | None]]:
-    return {(name, spec, conversion) for _, name, spec, conversion in string.Formatter().parse(text) if name}

@@ -3,55 +3,65 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
 from perfgate.catalogue.lookup import MESSAGES, METRICS, RULE_ADVICE
-from perfgate.system.folders import PACKAGE
-from tests.translations import PLUGINS
-
-
-@cache
-def _nodes() -> list[tuple[Path, ast.Constant | ast.Call]]:
-    """The constants and calls of every module."""
-    return [
-        (path, node)
-        for path in [*PACKAGE.rglob("*.py"), *PLUGINS.glob("*/perfgate_*/*.py")]
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Constant | ast.Call)
-    ]
+from tests.source import all_modules, calls, source, text_constants
 
 
 def test_messages__every_code__is_used() -> None:
-    texts = {node.value for _, node in _nodes() if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    # `verdict` and `advice` are put before a name that stands in the code, in a metric's entry, or in a finding's advice.
-    texts |= {metric.advice for metric in METRICS.values() if metric.advice}
-    texts |= {text.partition(".")[0] for text in texts}  # of `pressure.memory` the sentence is that of `pressure`
-    named = {f"{area}.{text}" for area in ("verdict", "advice") for text in texts}
-    of_a_line = {f"{text}-at" for text in texts}
+    advice = {metric.advice for metric in METRICS.values() if metric.advice}
+    advice |= {name.partition(".")[0] for name in advice}
     of_rules = {f"advice.{rule}{end}" for rule in RULE_ADVICE for end in ("", ".instead")}
-    # A check of the machine has a name, a sentence has that name and its end.
-    of_checks = {code for code in MESSAGES if code.startswith("fitness.") and _parts(code) & texts}
 
-    assert sorted(MESSAGES.keys() - texts - named - of_a_line - of_rules - of_checks) == []
+    unused = [code for code in MESSAGES if code not in of_rules and not _is_used(code, advice)]
+
+    assert sorted(unused) == []
 
 
-def _parts(code: str) -> set[str]:
-    """What stands in the code for ``fitness.NAME-END``: all of it without the area, or the end alone."""
-    name = code.partition(".")[2]
-    return {name, *(name[at + 1 :] for at, character in enumerate(name) if character == "-")}
+def _is_used(code: str, advice: set[str]) -> bool:
+    """Whether the code stands in a module, or what the code puts it together of."""
+    area, _, name = code.partition(".")
+    # `verdict` and `advice` are put before a name that stands in the code, in a metric's entry, or in a finding's advice.
+    named = [name] if area in ("verdict", "advice") else []
+    of_a_line = [code.removesuffix("-at")]
+    # A check of the machine has a name, a sentence has that name and its end: all of it without the area, or the end alone.
+    ends = [name[at + 1 :] for at, character in enumerate(name) if character == "-"]
+    of_checks = [name, *ends] if area == "fitness" else []
+    return any(text in advice or _is_text(text) for text in (code, *of_a_line, *named, *of_checks))
+
+
+@cache
+def _is_text(text: str) -> bool:
+    """Whether a module holds the text as a constant, or one that begins with it and a dot, as `pressure.memory`."""
+    # Those that quote it come first, so that few need to be parsed.
+    modules = sorted(_modules_with_words()[text], key=lambda path: f'"{text}"' not in source(path))
+    return any(
+        text in text_constants(path) or any(text == constant.partition(".")[0] for constant in text_constants(path))
+        for path in modules
+    )
+
+
+@cache
+def _modules_with_words() -> dict[str, list[Path]]:
+    modules: dict[str, list[Path]] = defaultdict(list)
+    for path in all_modules():
+        words = set(re.findall(r"[\w.:-]+", source(path)))
+        for word in words | {word.partition(".")[0] for word in words}:
+            modules[word].append(path)
+    return modules
 
 
 def test_messages__code_in_a_message__has_its_sentence() -> None:
-    unknown = [
-        f"{path.relative_to(PACKAGE.parent)}:{node.lineno} {node.args[0].value}"
-        for path, node in _nodes()
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id == "Message"
-        and node.args
-        and isinstance(node.args[0], ast.Constant)
-        and node.args[0].value not in MESSAGES
-    ]
+    unknown = []
+    for path in all_modules():
+        for _, call in calls(path, frozenset({"Message"})):
+            first = call.args[0]
+            choices = [first.body, first.orelse] if isinstance(first, ast.IfExp) else [first]
+            codes = [choice.value for choice in choices if isinstance(choice, ast.Constant)]
+            unknown += [f"{path}:{call.lineno} {code}" for code in codes if code not in MESSAGES]
 
     assert unknown == []

@@ -8,7 +8,8 @@ from string import Formatter
 import pytest
 
 from perfgate.locale import filled, speaking, translate
-from tests.translations import PLUGINS, as_po, english_sentences, read_chinese, updated
+from tests.source import PLUGINS
+from tests.translations import as_po, english_sentences, read_chinese, updated
 
 CHINESE = {message.id: message.string for message in read_chinese() if message.id}
 PERCENT_PLACE = re.compile(r"%\(\w+\)s")
@@ -18,7 +19,7 @@ def places(sentence: str) -> list[str]:
     """The values in a sentence, each with how it is written."""
     if PERCENT_PLACE.search(sentence):
         return sorted(PERCENT_PLACE.findall(sentence))
-    return sorted(f"{name}:{spec}" for _, name, spec, _ in Formatter().parse(sentence) if name is not None)
+    return sorted(f"{name}!{how}:{spec}" for _, name, spec, how in Formatter().parse(sentence) if name is not None)
 
 
 @pytest.mark.skipif(not PLUGINS.is_dir(), reason="the sdist lacks the plug-ins, whose sentences are in the catalogue")

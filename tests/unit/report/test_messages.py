@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
 from string import Formatter
 
 import pytest
 
-import perfgate
 from perfgate.catalogue.lookup import MESSAGES
 from perfgate.document.message import Message, quote
 from perfgate.document.run import Finding
@@ -83,22 +80,6 @@ def test_catalogue__sentence_for_one__has_no_value_that_the_other_lacks(code: st
         {name for _, name, _, _ in Formatter().parse(text or "")} for text in (MESSAGES[code].one, MESSAGES[code].other)
     ]
     assert names[0] <= names[1]
-
-
-def used_codes() -> set[str]:
-    """The codes that are written out in perfgate as the first argument of ``Message``."""
-    codes = set()
-    for path in Path(perfgate.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Message" and node.args:
-                first = node.args[0]
-                choices = [first.body, first.orelse] if isinstance(first, ast.IfExp) else [first]
-                codes |= {choice.value for choice in choices if isinstance(choice, ast.Constant)}
-    return codes
-
-
-def test_catalogue__every_code_that_perfgate_uses__has_its_sentence() -> None:
-    assert used_codes() - MESSAGES.keys() == set()
 
 
 def _packets(shape: str, share: float, link: str = "HCCS") -> Finding:
