@@ -51,6 +51,8 @@ def parse_json(data: bytes, *, name: str, max_bytes: int = MAX_BYTES) -> Any:
 
 def check_values(value: Any, name: str, *, remedy: str = DAMAGED) -> None:
     """Refuse, with its place, a number or text that does not survive JSON, e.g. NaN or half a surrogate pair."""
+    if _survives(value):
+        return
     for place, item in _walk(value):
         if isinstance(item, _Refused):
             refuse(name, place, item.what, remedy)
@@ -145,6 +147,32 @@ def _decode(text: str, name: str, refused: list[_Refused]) -> Any:
         return json.loads(text, parse_int=integer, parse_float=number, object_pairs_hook=table, parse_constant=constant)
     except json.JSONDecodeError as error:
         refuse(name, f"line {error.lineno}, column {error.colno}", f"not JSON: {error.msg}", DAMAGED)
+
+
+def _survives(value: Any) -> bool:
+    """Whether nothing in a value is to be refused. Without the places it takes a tenth of the time of the walk."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        kind = type(item)
+        if kind is dict:
+            waiting += item
+            waiting += item.values()
+            continue
+        if kind is list or kind is tuple:
+            waiting += item
+            continue
+        if kind is str:
+            survives = item.isascii() or not _SURROGATE.search(item)
+        elif kind is float:
+            survives = math.isfinite(item)
+        elif kind is int:
+            survives = MIN_INTEGER <= item <= MAX_INTEGER
+        else:
+            survives = item is None or kind is bool
+        if not survives:
+            return False
+    return True
 
 
 def _walk(value: Any) -> Iterator[tuple[str, Any]]:

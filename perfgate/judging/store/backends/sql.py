@@ -124,8 +124,7 @@ class SqlStore:
     def show(self, run_id: str) -> RunDocument:
         # By its range of ids, for which every database uses the index.
         first = run_id.lower()
-        query = _WITH_DOCUMENT.where(RUNS.c.id >= first, RUNS.c.id < first + _AFTER_DIGITS)
-        rows = self._read(query.limit(2)) if run_id else []
+        rows = self._read(_BY_DIGITS, {"first": first, "after": first + _AFTER_DIGITS}) if run_id else []
         if not rows:
             raise UnknownRunError(
                 "{name} holds no run {run_id!a}; `perfgate baseline list` shows what there is",
@@ -192,23 +191,17 @@ class SqlStore:
         newest: int | None = None,
     ) -> list[HistoryValue]:
         """One metric of a series, oldest session first; ``labels`` are those beside the shape (e.g. batch)."""
-        series = sa.select(SERIES.c.number).where(
-            SERIES.c.project == project,
-            SERIES.c.fingerprint == fingerprint,
-            SERIES.c.workload == workload,
-            SERIES.c.shape == shape,
-            SERIES.c.metric == metric,
-            SERIES.c.labels == labels_text(labels or {}),
-        )
-        query = (
-            sa.select(RUNS.c.id, RUNS.c.session, RUNS.c.commit_id, RUNS.c.started_at, VALUES.c.value)
-            .join_from(VALUES, RUNS)
-            .where(VALUES.c.series == series.scalar_subquery())
-            .order_by(VALUES.c.started.desc(), VALUES.c.run.desc())
-            .limit(newest)
-        )
+        place = {
+            "project": project,
+            "fingerprint": fingerprint,
+            "workload": workload,
+            "shape": shape,
+            "metric": metric,
+            "labels": labels_text(labels or {}),
+        }
+        query, values = (_HISTORY, place) if newest is None else (_NEWEST, {**place, "newest": newest})
         with self._database.reading() as connection:
-            rows = connection.execute(query).all() if connection is not None else []
+            rows = connection.execute(query, values).all() if connection is not None else []
         # A year of main is thousands of values in dozens of series, so the columns are taken by their place.
         return [
             HistoryValue(run_id=run_id, session=session, commit=commit, started_at=started_at, value=value)
@@ -380,6 +373,25 @@ class SqlStore:
 
 _BY_ID = sa.select(*LISTED).where(RUNS.c.id == sa.bindparam("id"), RUNS.c.project == sa.bindparam("project"))
 _WITH_DOCUMENT = sa.select(RUNS.c.id, DOCUMENTS.c.document).join_from(RUNS, DOCUMENTS, isouter=True)
+_BY_DIGITS = _WITH_DOCUMENT.where(RUNS.c.id >= sa.bindparam("first"), RUNS.c.id < sa.bindparam("after")).limit(2)
+# Built once: a look at a project over time asks for every one of its series.
+_HISTORY = (
+    sa.select(RUNS.c.id, RUNS.c.session, RUNS.c.commit_id, RUNS.c.started_at, VALUES.c.value)
+    .join_from(VALUES, RUNS)
+    .where(
+        VALUES.c.series
+        == sa.select(SERIES.c.number)
+        .where(
+            *(
+                SERIES.c[name] == sa.bindparam(name)
+                for name in ("project", "fingerprint", "workload", "shape", "metric", "labels")
+            )
+        )
+        .scalar_subquery()
+    )
+    .order_by(VALUES.c.started.desc(), VALUES.c.run.desc())
+)
+_NEWEST = _HISTORY.limit(sa.bindparam("newest"))
 _CONDITIONS = msgspec.json.Decoder(list[StepConditions])
 # Sorts behind every hexadecimal digit.
 _AFTER_DIGITS = "g"
