@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from perfgate.cli import commands
 from perfgate.cli.main import cli
 from perfgate.config import parse_config
 from perfgate.plugins import member_names
+from tests.ci_schema import assert_valid
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -102,9 +101,7 @@ def test_readme__ci_snippet__is_valid_and_short(tmp_path: Path) -> None:
     assert len(workflow.splitlines()) <= 10
     file = tmp_path / "snippet.yml"
     file.write_text(workflow, encoding="utf-8")
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(file)]
-    process = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert process.returncode == 0, process.stdout + process.stderr
+    assert_valid("vendor.github-workflows", file)
 
 
 def test_readme__ci_snippets__name_one_commit_and_what_the_called_files_take() -> None:

@@ -21,6 +21,7 @@ from perfgate.errors import RepositoryError, SetUpError, UsageError
 from perfgate.flows.init.further import fitting
 from perfgate.flows.init.inputs import Forge, InitOptions
 from perfgate.flows.init.job import start_project
+from tests.ci_schema import assert_valid
 from tests.installed import from_git, write_distribution, write_installation
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -129,7 +130,8 @@ def test_init__machine_of_a_cluster__its_template_named_below_the_next_steps(
     sbatch.parent.mkdir()
     sbatch.touch(mode=0o755)
     monkeypatch.setenv("PATH", f"{sbatch.parent}:{os.environ['PATH']}")
-    further = init(project, "--gitlab", "--action", ACTION).output.partition("Also suitable for this project")[2]
+    done = init(project, "--gitlab", "--action", ACTION, "--job", "command")
+    further = done.output.partition("Also suitable for this project")[2]
     files = [line.partition(":")[0].strip() for line in further.splitlines()[1:]]
     assert files[:2] == ["docs/ci.md", "templates/slurm/testbed.sbatch"]
     assert all((ROOT / file).is_file() for file in files)
@@ -216,7 +218,7 @@ def test_init__local_then_ci_only__all_that_a_change_request_needs_is_named(
     git(project, "commit", "--allow-empty", "-qm", "first")
     git(project, "remote", "add", "origin", "git@github.com:team/model.git")
     monkeypatch.chdir(project)
-    assert init(project, "--local").exit_code == 0
+    start_project(project, InitOptions(local=True))
     assert files(project) == {"perfgate.toml", "perf", "perf/workload.py"}
     done = init(project, "--ci-only", "--action", ACTION, "--publish-on", "self-hosted,plain")
     (line,) = (line.split() for line in done.output.splitlines() if line.strip().startswith("git add"))
@@ -233,7 +235,7 @@ def test_init__lock__that_file_alone_and_none_of_the_user_s(project: Path) -> No
     lock = project / "perf" / "requirements.txt"
     written = lock.read_text()
     lock.write_text(written.partition("torch")[0])
-    done = init(project, "--lock")
+    done = init(project, "--lock", "--job", "command")
     assert lock.read_text() == written
     assert [line for line in done.output.splitlines() if line.startswith("wrote")] == ["wrote perf/requirements.txt"]
     lock.write_text("mine==1\n")
@@ -492,18 +494,11 @@ def test_init__the_workflows_called__have_these_inputs_and_need_no_other_rights(
 
 def test_init__github_files__clean_by_schema_and_by_zizmor_at_its_strictest(project: Path) -> None:
     start_project(project, InitOptions(forge="github", action=ACTION, setup="echo 'it''s' # fine: \\\"yes\""))
-    workflows = [str(project / name) for name in GITHUB[2:4]]
-    schema = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows]
-    zizmor = [
-        str(Path(sys.executable).with_name("zizmor")),
-        "--offline",
-        "--no-progress",
-        "--persona=auditor",
-        *workflows,
-    ]
-    for command in (schema, zizmor):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+    workflows = [project / name for name in GITHUB[2:4]]
+    assert_valid("vendor.github-workflows", *workflows)
+    zizmor = [Path(sys.executable).with_name("zizmor"), "--offline", "--no-progress", "--persona=auditor"]
+    done = subprocess.run([*zizmor, *workflows], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
     assert load_yaml(project / GITHUB[2])["jobs"]["gate"]["with"]["setup"] == "echo 'it''s' # fine: \\\"yes\""
 
 
@@ -519,9 +514,7 @@ def test_init__gitlab__an_include_with_inputs_that_the_template_has(project: Pat
     started = start_project(project, options)
     assert ".gitlab-ci.yml" in started.files
     file = project / ".gitlab-ci.yml"
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.gitlab-ci"]
-    done = subprocess.run([*command, "--data-transform", "gitlab-ci", str(file)], capture_output=True, check=False)
-    assert done.returncode == 0, done.stdout
+    assert_valid("vendor.gitlab-ci", file)
     (include,) = load_yaml(file)["include"]
     spec, _ = (ROOT / "templates" / "perfgate.yml").read_text(encoding="utf-8").split("\n---\n")
     known = yaml.safe_load(spec)["spec"]["inputs"]
