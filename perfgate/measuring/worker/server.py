@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import importlib.util
 import os
 import resource
 import selectors
@@ -53,6 +54,19 @@ from perfgate.system.processes import (
 )
 
 
+def _import_all(modules: list[str]) -> None:
+    """Import modules in their order.
+
+    The package after torch, usually that of a device, is looked for first: importing torch takes seconds and makes no other
+    package importable.
+    """
+    for module, following in zip(modules, [*modules[1:], ""]):
+        package = following.partition(".")[0]
+        if module == "torch" and package and importlib.util.find_spec(module) and not importlib.util.find_spec(package):
+            importlib.import_module(following)
+        importlib.import_module(module)
+
+
 def serve(connection: socket.socket, *, preload: list[str], parts: list[str]) -> NoReturn:
     """Serve fork requests until the conductor goes away; never returns.
 
@@ -64,8 +78,7 @@ def serve(connection: socket.socket, *, preload: list[str], parts: list[str]) ->
     # Orphans of a worker come to us, so that nothing it started can outlive it unseen.
     adopt_orphans()
     try:
-        for module in preload:
-            importlib.import_module(module)
+        _import_all(preload)
     except BaseException as error:  # noqa: BLE001 - a broken package may raise anything; the conductor reports it
         send(connection, ServerFailed(error=describe_error(error)))
         os._exit(1)
