@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,7 @@ def as_user(user: int) -> list[str]:
     return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
 
 
+@cache
 def _interpreter(user: int) -> tuple[str, dict[str, str]]:
     """Return an interpreter that a user may start, and what it needs to find our packages: ours may lie in root's home."""
     found = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *site.getsitepackages()])}
@@ -50,7 +52,7 @@ def _interpreter(user: int) -> tuple[str, dict[str, str]]:
 def run_job(
     project: Path, *options: str, out: str = "out", user: int = 0, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    arguments = ["run", "--steps", "2", "--quick", "--out", out, *options]
+    arguments = ["run", "--steps", "3", "--quick", "--out", out, *options]
     temporary = project / f"tmp-{user}"
     temporary.mkdir(exist_ok=True)
     temporary.chmod(0o777)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perfgate.cli.streams import make_streams_harmless
-from perfgate.conductor.workers.bench import Checkout, open_bench
+from perfgate.conductor.workers.bench import Checkout
 from perfgate.conductor.workers.cleanup import leftover_notes, remove_unsafe_entries
 from perfgate.conductor.workers.seals import Seals
 from perfgate.conductor.workers.virtualenv import SetupPlan, read_requirements
@@ -25,6 +25,7 @@ from perfgate.flows.shared.session import job_notes, log_artifacts, prepare_out,
 from perfgate.judging.report.text.messages import word
 from tests.attacks.measuring import project_for_all, run_job
 from tests.fakes.wording import worded
+from tests.shared_bench import SharedBench
 from tests.waiting import left_in_the_end
 
 SHOUTS = r"""
@@ -106,15 +107,19 @@ from pathlib import Path
 import torch
 from perfgate import Workload
 
-def build(device):
+def build(put):
     home = Path.home()
     out = Path(__file__).parents[1] / "out" / "logs"
     for file in (*home.parent.glob("server-*/*"), *out.glob("*.log")):
         file.unlink()
-        os.mkfifo(file) if PIPE else file.symlink_to("/proc/self/environ")
+        put(file)
     os._exit(3)
 
-deputes = Workload(build=build, inputs=lambda batch, seed: torch.ones(batch, 4), batch=1)
+def deputing(put):
+    return Workload(build=lambda device: build(put), inputs=lambda batch, seed: torch.ones(batch, 4), batch=1)
+
+link = deputing(lambda file: file.symlink_to("/proc/self/environ"))
+pipe = deputing(os.mkfifo)
 """
 
 LIVES = r"""
@@ -183,13 +188,16 @@ def test_run__daemons_of_a_worker__killed_and_named_even_where_the_fork_server_w
     assert left_in_the_end(lambda: _running(f"sleep {asleep}")) == []
 
 
-@pytest.mark.parametrize("pipe", [False, True])
-def test_run__worker_puts_another_file_in_the_place_of_its_stack_and_log__not_read(pipe: bool) -> None:
-    with project_for_all("deputes", DEPUTES.replace("PIPE", str(pipe))) as project:
+def test_run__worker_puts_another_file_in_the_place_of_its_stack_and_log__not_read() -> None:
+    with project_for_all("deputes", DEPUTES) as project:
+        workloads = "".join(f'{name} = "perf/deputes.py:{name}"\n' for name in ("link", "pipe"))
+        (project / "perfgate.toml").write_text(f'project = "deputes"\n[workloads]\n{workloads}')
         done = run_job(project, NOBODYS_BUSINESS="hush-4711", CI="true")
         document = (project / "out" / "run.json").read_text()
     assert done.returncode == 4, done.stderr
-    assert '"code":"worker.exited","values":{"code":3}' in document
+    errors = {workload["name"]: workload["error"]["message"] for workload in json.loads(document)["workloads"]}
+    exited = {"code": "worker.exited", "values": {"code": 3}}
+    assert errors == {"link": exited, "pipe": exited}
     assert "hush-4711" not in document + done.stdout + done.stderr
 
 
@@ -319,15 +327,18 @@ def test_results__file_that_is_a_link__replaced_and_not_followed(tmp_path: Path)
     assert victim.read_text() == "precious"
 
 
-def test_bench__both_sides__each_finds_what_it_compiled_and_not_what_the_other_did(tmp_path: Path) -> None:
+def test_bench__both_sides__each_finds_what_it_compiled_and_not_what_the_other_did(
+    tmp_path: Path, shared_bench: SharedBench
+) -> None:
     with project_for_all("lives", LIVES) as project, project_for_all("lives", LIVES) as other:
         config = load_config(project)
         sides = [Checkout(root=root, harness=root) for root in (project, other)]
-        with open_bench(config, logs=tmp_path / "logs", say=lambda text: None) as bench:
+        with shared_bench.configured(config) as bench:
             for name, checkout in (("base", sides[0]), ("head", sides[1]), ("again", sides[0])):
-                with bench.worker(checkout, config.references[0], cpus=bench.cpus[:1], layout_seed=0, log_name=name):
+                log = str(tmp_path / name)
+                with bench.worker(checkout, config.references[0], cpus=bench.cpus[:1], layout_seed=0, log_name=log):
                     pass
-    found = {log.stem: log.read_text().split() for log in (tmp_path / "logs").glob("*.log")}
+    found = {log.stem: log.read_text().split() for log in tmp_path.glob("*.log")}
     assert found == {"base": ["COLD", "True"], "head": ["COLD", "True"], "again": ["FOUND", "True"]}
 
 

@@ -634,25 +634,22 @@ def test_measure__what_the_setup_prints__neither_commands_the_runner_nor_draws(m
     assert not (measuring.folder / "reached").exists()
 
 
-def test_measure__code_that_found_the_runners_files__says_nothing_to_later_steps(measuring: Measuring) -> None:
+def test_measure__setup__sets_the_environment_not_the_folder_and_says_nothing_to_later_steps(
+    measuring: Measuring,
+) -> None:
     # BASH_ENV would be run by the bash of the next step, whose exit code is the job's.
     files = {name: str(measuring.folder / name) for name in ("GITHUB_ENV", "GITHUB_PATH")}
     attack = (
         'echo "BASH_ENV=/tmp/x" >> "$GITHUB_ENV"; echo /tmp/x >> "$GITHUB_PATH"; echo PASS >> "$GITHUB_STEP_SUMMARY"'
     )
-    done = measuring.run("Measure", **files, PERFGATE_SETUP=f'{attack}; echo "verdict<<x" >> "$GITHUB_OUTPUT"')
+    # As an environment of CANN or conda does: what comes after it finds another Python.
+    setup = f'export PERFGATE_PYTHON={sys.executable}\ncd /\n{attack}; echo "verdict<<x" >> "$GITHUB_OUTPUT"'
+    (measuring.folder / "perfgate.toml").write_text("wrong = here\n")
+    done = measuring.run("Measure", **files, PERFGATE_PYTHON="no-such-python", PERFGATE_SETUP=setup)
     assert done.returncode == 0, done.stderr
     assert [Path(file).read_text() for file in files.values()] == ["", ""]
     assert measuring.outputs()["exit-code"] == "2"
     assert "PASS" not in (measuring.folder / "summary").read_text()
-
-
-def test_measure__setup__sets_the_environment_of_the_measuring_and_not_its_folder(measuring: Measuring) -> None:
-    # As an environment of CANN or conda does: what comes after it finds another Python.
-    setup = f"export PERFGATE_PYTHON={sys.executable}\ncd /"
-    (measuring.folder / "perfgate.toml").write_text("wrong = here\n")
-    done = measuring.run("Measure", PERFGATE_PYTHON="no-such-python", PERFGATE_SETUP=setup)
-    assert measuring.outputs()["exit-code"] == "2"
     assert "perfgate.toml is not valid TOML" in done.stdout
 
 
@@ -788,9 +785,10 @@ def test_measure__fail_on_misspelt__is_refused(measuring: Measuring) -> None:
 def test_measure__earlier_attempt__only_a_repeated_run_has_one(measuring: Measuring) -> None:
     earlier = measuring.out / "earlier" / "perfgate-default-1"
     earlier.mkdir(parents=True)
-    measuring.run("Measure", GITHUB_RUN_ATTEMPT="2")
+    # It is decided before the set-up, whose end is this one's.
+    measuring.run("Measure", GITHUB_RUN_ATTEMPT="2", PERFGATE_SETUP="false")
     assert earlier.is_dir()
-    measuring.run("Measure", GITHUB_RUN_ATTEMPT="1")
+    measuring.run("Measure", GITHUB_RUN_ATTEMPT="1", PERFGATE_SETUP="false")
     assert not earlier.exists()
 
 
