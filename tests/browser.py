@@ -32,6 +32,13 @@ class Page:
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
 
+    def forget(self) -> None:
+        """Be as new: what an earlier test of the same browser asked for and complained about is not the next one's."""
+        self.call("Emulation.clearDeviceMetricsOverride")
+        self.call("Page.navigate", url="about:blank")
+        self.requests.clear()
+        self.errors.clear()
+
     def open(self, file: Path) -> None:
         """Open a file and wait until its script has drawn, if it has one that does."""
         self.call("Page.navigate", url=file.as_uri())

@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -15,7 +14,7 @@ import pytest
 
 from perfgate.document.flame import FLAME_KINDS, FlameCosts, FlameMark, FlameTree, WhyCounts, side_by_side
 from perfgate.judging.report.render.flame import collapsed_stacks, render_flame, speedscope
-from tests.browser import Page, browser_page
+from tests.browser import Page
 from tests.fakes.documents import make_comparison
 from tests.unit.report.sentences import TEMPLATES
 
@@ -167,12 +166,6 @@ def test_speedscope__device__a_profile_for_each_thread_and_stream() -> None:
     assert (host["name"], host["samples"], host["weights"]) == ("gpu · thread 1", [[0]], [MS])
     assert (stream["name"], stream["samples"], stream["endValue"]) == ("gpu · stream 7", [[0, 1]], 15 * MS)
     assert document["shared"]["frames"][1] == {"name": "sgemm", "file": "model.py", "line": 5}
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with browser_page(tmp_path_factory.mktemp("profile")) as page:
-        yield page
 
 
 def test_render_flame__chinese__every_sentence_of_page_and_script_is() -> None:

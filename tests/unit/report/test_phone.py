@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from perfgate.judging.report.render.served import render_index
 from perfgate.judging.report.render.timeline import render_timeline
 from perfgate.trace.model.events import NO_CORRELATION
 from perfgate.trace.pages.timeline import drawn_timeline
-from tests.browser import Page, browser_page
+from tests.browser import Page
 from tests.fakes.documents import make_decision, make_run
 from tests.unit.report.test_flame import make_tree
 from tests.unit.report.test_ranks_page import drawn
@@ -45,12 +45,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "report": lambda: render_html(make_decision(), make_run("base"), make_run("head", slowdown=0.07)),
     **{f"site-{name}": partial(example_page, address, LONG) for name, address in SHOWN.items()},
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with browser_page(tmp_path_factory.mktemp("profile")) as page:
-        yield page
 
 
 @pytest.mark.parametrize("name", PAGES)

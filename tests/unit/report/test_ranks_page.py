@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from perfgate.document.ranks import DrawnRanks
 from perfgate.flows.trace.ranks import Ranks, ranks_document
@@ -17,7 +15,7 @@ from perfgate.trace.analysis.rank_table import reduce_timeline
 from perfgate.trace.analysis.ranks import arrivals
 from perfgate.trace.model.events import EventTableBuilder
 from perfgate.trace.model.recording import Collective, Kernel, ProfilerStep, RankLink, Timeline
-from tests.browser import Page, browser_page
+from tests.browser import Page
 from tests.fakes.training import Training
 
 MS = 1_000_000
@@ -64,12 +62,6 @@ def test_render_ranks_page__hostile_name__stays_text() -> None:
     start = page.index('id="maps">') + len('id="maps">')
     maps = json.loads(page[start : page.index("</script>", start)])
     assert np.shape(maps["maps"][0]["values"]) == (3, 1)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with browser_page(tmp_path_factory.mktemp("profile")) as page:
-        yield page
 
 
 def test_page__opened__answer_cells_and_timelines(browser: Page, tmp_path: Path) -> None:

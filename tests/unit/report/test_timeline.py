@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from perfgate.trace import loops
 from perfgate.trace.model.events import NO_CORRELATION, EventKind, EventTable, EventTableBuilder
 from perfgate.trace.model.readings import Readings
 from perfgate.trace.pages.timeline import drawn_timeline, packed
-from tests.browser import Page, browser_page
+from tests.browser import Page
 
 HOST, STREAM = ("python", "main"), ("device 0", "stream 7")
 
@@ -123,12 +122,6 @@ def test_render_timeline__hostile_names__only_in_the_packed_data() -> None:
     assert "<b>relu</b>" not in page
     assert "<script>alert" not in page
     assert "default-src 'none'" in page
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with browser_page(tmp_path_factory.mktemp("profile")) as page:
-        yield page
 
 
 def opened(browser: Page, folder: Path, *timelines: DrawnTimeline) -> None:
