@@ -13,8 +13,10 @@ from perfgate.trace.model.arithmetic import CodeColumn, Codes, FloatColumn, Grou
 
 # Stands for an unknown number.
 NO_NUMBER = -(1 << 63)
-_NARROW = (np.uint8, np.uint16, np.uint32)
+# Each with the most that it holds.
+_NARROW = ((np.uint8, (1 << 8) - 1), (np.uint16, (1 << 16) - 1), (np.uint32, (1 << 32) - 1))
 _AT_ONCE = 1 << 16
+_FEW = 64
 _THOUSAND = 1000
 _EXACT = 1 << 53
 
@@ -46,8 +48,8 @@ class Packed:
     def same(number: int, rows: int) -> Packed:
         """A column of one number."""
         if number == NO_NUMBER:
-            return Packed(np.broadcast_to(np.uint8(0), rows), 0, -1)
-        return Packed(np.broadcast_to(np.uint8(1), rows), number, number)
+            return Packed(_repeated(b"\0", rows), 0, -1)
+        return Packed(_repeated(b"\1", rows), number, number)
 
     def __len__(self) -> int:
         return int(self.values.size)
@@ -70,6 +72,8 @@ class Packed:
 
     def distinct(self) -> list[int]:
         """Every number once, in the order of the rows."""
+        if len(self) <= _FEW:
+            return list(dict.fromkeys(self.unpacked().tolist()))
         if self.high - self.low >= max(_AT_ONCE, len(self)):
             _, first = np.unique(self.values, return_index=True)
             return list(self._numbers(self.values[np.sort(first)]).tolist())
@@ -145,16 +149,24 @@ class PackedReals:
         return np.concatenate([np.empty(0), *map(_reals, self._parts)])
 
     def select(self, rows: Rows) -> PackedReals:
-        return PackedReals(self.unpacked()[rows])
+        if len(self._parts) != 1:
+            return PackedReals(self.unpacked()[rows])
+        (part,), selected = self._parts, PackedReals()
+        selected._parts = [part.select(rows) if isinstance(part, Packed) else part[rows]]
+        return selected
 
 
 def _thousandths(column: FloatColumn) -> Packed | FloatColumn:
     """The nearest number to a text of three decimals is the quotient of its thousandths, rounded once (Clinger 1990)."""
     with np.errstate(over="ignore", invalid="ignore"):
         whole = np.rint(column * _THOUSAND)
-    if not (np.isnan(column) | ((whole / _THOUSAND == column) & (np.abs(whole) < _EXACT))).all():
+    absent = np.isnan(column)
+    if not (absent | ((whole / _THOUSAND == column) & (np.abs(whole) < _EXACT))).all():
         return column.copy()
-    return Packed.of(np.where(np.isnan(column), NO_NUMBER, np.nan_to_num(whole)).astype(np.int64))
+    whole[absent] = 0
+    numbers = whole.astype(np.int64)
+    numbers[absent] = NO_NUMBER
+    return Packed.of(numbers)
 
 
 def _reals(part: Packed | FloatColumn) -> FloatColumn:
@@ -204,8 +216,13 @@ def alike_rows(chosen: npt.NDArray[np.bool_], *columns: Packed) -> list[npt.NDAr
     return np.split(rows[np.argsort(number, kind="stable")], np.cumsum(np.bincount(number))[:-1])
 
 
+def _repeated(byte: bytes, rows: int) -> npt.NDArray[np.uint8]:
+    """One byte as a column; np.broadcast_to takes ten times as long, and a database lacks dozens of columns."""
+    return np.ndarray((rows,), np.uint8, byte, strides=(0,))
+
+
 def _dtype(low: int, high: int) -> Any:
-    return next((dtype for dtype in _NARROW if high - low < np.iinfo(dtype).max), np.int64)
+    return next((dtype for dtype, most in _NARROW if high - low < most), np.int64)
 
 
 def _packed(column: npt.NDArray[Any], known: npt.NDArray[np.bool_] | None, low: int, high: int) -> Packed:

@@ -234,6 +234,8 @@ class TraceText:
         self._path, self._size = path, 0
         with self._worded():
             self._stream = opened(path)
+            # The bytes of the file, compressed or not.
+            self.stored = path.stat().st_size
 
     def __enter__(self) -> TraceText:
         return self

@@ -26,6 +26,7 @@ _MOST_COLUMNS = 512
 _LINE_END = ord("\n")
 # A window stays in the processor's cache; rows are taken out of the library's columns after this many.
 _WINDOW = 1 << 20
+_LINE = 1 << 10
 _ROWS = 1 << 15
 
 
@@ -67,7 +68,7 @@ def scan_table(path: Path, kinds: Sequence[CellKind], *, skip: int, most_rows: i
     try:
         with path.open("rb") as stream:
             stream.seek(skip, os.SEEK_SET)
-            window = _Window(stream)
+            window = _Window(stream, path.stat().st_size - skip)
             while window.read_on():
                 behind = take(table, window.address, window.size)
                 if behind < 0:
@@ -86,8 +87,10 @@ def scan_table(path: Path, kinds: Sequence[CellKind], *, skip: int, most_rows: i
 class _Window:
     """The current text of the scan, in a buffer that is reused for the following text; every line of it has an end."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream, self._buffer, self.size = stream, bytearray(_WINDOW), 0
+    def __init__(self, stream: IO[bytes], expected: int) -> None:
+        """``expected`` are the bytes of the text: a small table does not need a large window."""
+        self._stream, self.size = stream, 0
+        self._buffer = bytearray(min(_WINDOW, max(expected, 0) + _LINE))
 
     @property
     def address(self) -> int:

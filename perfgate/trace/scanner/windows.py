@@ -38,6 +38,8 @@ _SHARE_BYTES = 2 << 20
 # Reading the file and putting the columns together are one thread's work, which is an eighth of it all.
 _MOST_THREADS = 8
 _BEGIN_BYTES = 64 << 10
+# Most compressed traces have more than a sixteenth of their text; of others, a window is read after the other.
+_MOST_COMPRESSED = 16
 MIN_SHARE_BYTES = 1 << 20
 
 
@@ -96,7 +98,7 @@ class WindowedScan:
         self._path, self._keys, self._advice = path, dict(keys), advice
         allowed = len(os.sched_getaffinity(0))
         self._threads = threads or min(_MOST_THREADS, idle_processors(allowed, os.cpu_count() or 1, os.getloadavg()[0]))
-        self._window = window or max(_WINDOW_BYTES, self._threads * _SHARE_BYTES)
+        self._window = window
         self._sets: tuple[int, ...] = library.SETS if arrows else (library.COMPLETE, library.OTHERS)
         self._scan = self._new_scan()
         # Those of the other threads, each empty between two windows.
@@ -136,10 +138,11 @@ class WindowedScan:
     def _take_all(self) -> bytes:
         """Take every event; return the file without its events."""
         with TraceText(self._path) as text:
+            size = self._window or self._window_of(text.stored)
             # Most headers end in the first bytes, and a window that is read for them alone is copied twice.
-            begin = islice(text.blocks(min(_BEGIN_BYTES, self._window)), 1)
-            header, rest = header_and_rest(self._path, chain(begin, text.blocks(self._window)))
-            window = _Window(text, rest, self._window)
+            begin = islice(text.blocks(min(_BEGIN_BYTES, size)), 1)
+            header, rest = header_and_rest(self._path, chain(begin, text.blocks(size)))
+            window = _Window(text, rest, size)
             while True:
                 end, state = self._take(window)
                 if state == library.CLOSED:
@@ -152,6 +155,10 @@ class WindowedScan:
                     raise UndecidedError
                 if self._scan.events > MAX_EVENTS or not window.move_on(end):
                     raise UndecidedError
+
+    def _window_of(self, stored: int) -> int:
+        """The bytes of a window for a file of so many; a small one, even compressed, does not need a large window."""
+        return min(max(_WINDOW_BYTES, self._threads * _SHARE_BYTES), max(_BEGIN_BYTES, _MOST_COMPRESSED * stored))
 
     def _take(self, window: _Window) -> tuple[int, int]:
         """Take the events of a window; return the position at which that ended, and why."""
