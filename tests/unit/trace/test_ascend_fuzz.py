@@ -6,6 +6,7 @@ import sqlite3
 import time
 import tracemalloc
 import zipfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,7 @@ TABLES = {
 }
 
 
+@cache  # a strategy is checked once, and that takes longer than to draw from it
 def changed(original):
     """Return texts near an original: cut, with a piece put in, taken out or doubled, or with bits turned."""
     pieces = st.one_of(
