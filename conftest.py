@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,6 +36,7 @@ _NAMES = ("CI", "COLUMNS", "FORCE_COLOR", "NO_COLOR")
 _KEPT = ("PERFGATE_LOCK", "PERFGATE_WRITE_GOLDEN", "PERFGATE_FUZZ_ARGUMENTS")
 
 _SESSION = ExitStack()
+TESTS = Path(__file__).parent / "tests"
 
 # Tests that are imported from a module that is none itself.
 pytest.register_assert_rewrite("tests.contract.forge_suite", "tests.contract.artifact_suite")
@@ -69,6 +72,12 @@ def pytest_assertrepr_compare(left: object, right: object) -> None:
             sys.stdout.write(value.explanation())
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out a folder whose tests all have the marker that it is named after, unless that is asked for."""
+    deselected = re.findall(r"not (\w+)", config.option.markexpr)
+    return True if collection_path.parent == TESTS and collection_path.name in deselected else None
+
+
 def pytest_collectstart() -> None:
     """Collecting makes many objects and no garbage: looking for it takes a third of the time."""
     gc.disable()
@@ -76,6 +85,7 @@ def pytest_collectstart() -> None:
 
 def pytest_collection_finish() -> None:
     """Freeze the tests themselves: perfgate collects garbage around what it measures, which would walk over them each time."""
+    gc.freeze()  # before ``quiet`` looks for garbage in them, which takes a second
     _SESSION.enter_context(quiet())
     gc.enable()
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+from scipy import special
 
 Floats = npt.NDArray[np.float64]
 Run = Sequence[Floats]
@@ -131,7 +131,7 @@ def bencher_t_test(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]
     at most 64). A stored value is the mean of one run.
     """
     stored = _means(base)[-64:]
-    limit = stored.mean() + stats.t.ppf(0.99, stored.size - 1) * stored.std(ddof=1)
+    limit = stored.mean() + special.stdtrit(stored.size - 1, 0.99) * stored.std(ddof=1)
     value = float(_means(head).mean())
     return _two_valued(value > limit, _ratio(float(stored.mean()), value))
 
@@ -181,7 +181,7 @@ def kalibera_jones(base: Sequence[Run], head: Sequence[Run], ctx: dict[str, Any]
     """
     before, after = _means(base), _means(head)
     degrees = before.size + after.size - 2
-    t = float(stats.t.ppf(0.995, degrees)) if degrees > 0 else np.inf
+    t = float(special.stdtrit(degrees, 0.995)) if degrees > 0 else np.inf
     a, b = before.mean(), after.mean()
     half_a, half_b = (t * x.std(ddof=1) / np.sqrt(x.size) if x.size > 1 else np.inf for x in (before, after))
     effect = _ratio(float(a), float(b))
@@ -228,9 +228,9 @@ def mann_whitney(before: Floats, after: Floats, *, ties_conservative: bool = Fal
     """Return the two-sided p-value of the U test: exact without ties up to 20 a side, else the normal limit."""
     u, ties = _u_statistic(before, after)
     if ties == 0 and max(before.size, after.size) <= 20:
-        return float(stats.mannwhitneyu(before, after, method="exact").pvalue)
+        return _u_test_p(before, after, "exact")
     if not ties_conservative:
-        return float(stats.mannwhitneyu(before, after, method="asymptotic").pvalue)
+        return _u_test_p(before, after, "asymptotic")
     # asv breaks ties in the least significant way, and has neither a continuity nor a tie correction
     half = before.size * after.size / 2
     distance = max(0.0, abs(u - half) - ties / 2)
@@ -348,4 +348,10 @@ def _u_deviation(n: int, m: int) -> float:
 
 def _normal_p(before: Floats, after: Floats) -> float:
     """Return the two-sided U-test p-value by the normal limit with continuity correction, as Pinpoint computes it."""
-    return float(stats.mannwhitneyu(before, after, method="asymptotic").pvalue)
+    return _u_test_p(before, after, "asymptotic")
+
+
+def _u_test_p(before: Floats, after: Floats, method: str) -> float:
+    from scipy.stats import mannwhitneyu  # half a second to import
+
+    return float(mannwhitneyu(before, after, method=method).pvalue)

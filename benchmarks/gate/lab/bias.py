@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
-from scipy.stats import chi2, mannwhitneyu, norm
+from scipy.special import chdtrc, chdtri, ndtri
 
 from perfgate.stats.signed_rank import estimate, lower_bound, p_above, upper_bound
 
@@ -54,6 +53,8 @@ def compare(records: list[Record], first: str, second: str) -> None:
         ratios[workload] = float(np.median(both[1]) / np.median(both[0]))
     mean = float(np.exp(np.mean(np.log(list(ratios.values())))))
     texts = "  ".join(f"{workload} {ratio:.2f}" for workload, ratio in ratios.items())
+    from scipy.stats import mannwhitneyu
+
     p = float(mannwhitneyu(*sizes).pvalue)
     pairs = f"{len(sizes[0])} and {len(sizes[1])} pairs"
     print(f"median |effect|, {second!r} over {first!r}: {texts}; mean {mean:.2f}, p {p:.4f}, {pairs}")
@@ -72,15 +73,16 @@ def _each(found: dict[tuple[Any, ...], Floats]) -> str:
         f"{key[0]}: {100 * centre:+.2f} ± {100 * error:.2f} ({groups[key].size})"
         for key, centre, error in zip(groups, centres, errors)
     )
-    p = float(chi2.sf(np.sum((centres / errors) ** 2), centres.size))
+    p = float(chdtrc(centres.size, np.sum((centres / errors) ** 2)))
     return f"{texts}   no bias: p {p:.3f}; at most {100 * largest_bias(centres, errors):.2f}"
 
 
 def largest_bias(centres: Floats, errors: Floats) -> float:
     """Return the root mean square of the true biases that would give estimates as small as these 5 % of the time."""
+    from scipy.optimize import brentq
 
     def excess(bias: float) -> float:
-        return float(np.sum(centres**2 / (errors**2 + bias**2)) - chi2.ppf(LEVEL, centres.size))
+        return float(np.sum(centres**2 / (errors**2 + bias**2)) - chdtri(centres.size, 1 - LEVEL))
 
     return 0.0 if excess(0.0) < 0 else float(brentq(excess, 0.0, 1.0))
 
@@ -93,10 +95,10 @@ def _print_servers(heads: list[Record]) -> None:
     if not gates:
         return
     p = np.array([p_above(effects, 0.0) for effects in gates.values()])
-    z = norm.isf(np.clip(p, 1e-9, 1 - 1e-9))
+    z = -ndtri(np.clip(p, 1e-9, 1 - 1e-9))
     alarms = {one: sum(p_above(effects, one) < 0.01 for effects in gates.values()) for one in MARGINS}
     pairs = int(np.median([one.size for one in gates.values()]))
-    evidence = f"sd of z {np.std(z):.2f} (1 without bias), p {float(chi2.sf(np.sum(z**2), z.size)):.3f}"
+    evidence = f"sd of z {np.std(z):.2f} (1 without bias), p {float(chdtrc(z.size, np.sum(z**2))):.3f}"
     counts = ", ".join(f"{count} at margin {100 * margin:g} %" for margin, count in alarms.items())
     print(
         f"\n{len(gates)} gates of one variant on one server, {pairs} pairs each: {evidence}; alarms at alpha 1 %: {counts}"

@@ -1,6 +1,5 @@
 import pytest
 import torch
-from torch._dynamo.utils import counters
 
 from tests.unit.counting.planted import BODY, FIRST_LINE, count, judged, regressed
 from tests.wording import text_of
@@ -59,15 +58,21 @@ def test_compiled__counted_twice_in_one_process__same_numbers(base, tmp_path):
 
 
 def test_not_compiled__no_counter_of_the_compiler(tmp_path):
-    counters.clear()
+    _forget_what_was_compiled()
     (plain,) = count(tmp_path / "base", BODY)
 
     assert not {"counters.graph_breaks", "counters.recompiles"} & plain.values.keys()
 
 
 def test_compiled__only_the_base__told_and_not_judged(base, tmp_path):
-    counters.clear()
+    _forget_what_was_compiled()
     found = {c.metric: c for c in judged(base, count(tmp_path / "head", BODY))}["counters.graph_breaks"]
 
     assert (found.base, found.head, found.outcome, found.gating) == (0, None, "not_comparable", False)
     assert text_of(found.reason) == "only the base has it"
+
+
+def _forget_what_was_compiled():
+    from torch._dynamo.utils import counters  # takes a second
+
+    counters.clear()
