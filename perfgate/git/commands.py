@@ -11,7 +11,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -105,6 +105,17 @@ def exchange_with_git(
         process.communicate()
         raise
     return GitResult(process.returncode, output, " ".join(_text(errors).split()))
+
+
+def contents_of(batch: bytes) -> Iterator[tuple[str, bytes]]:
+    """Parse the output of `git cat-file --batch`: a line of name, type and size, then the content and a newline."""
+    place = 0
+    while place < len(batch):
+        end = batch.index(b"\n", place)
+        name, _kind, size = batch[place:end].split(b" ")
+        start = end + 1
+        yield name.decode(), batch[start : start + int(size)]
+        place = start + int(size) + 1
 
 
 @cache

@@ -16,7 +16,7 @@ from pathlib import Path
 from perfgate.document.message import Message
 from perfgate.document.run import Source
 from perfgate.errors import HostileRepositoryError, RepositoryError
-from perfgate.git.commands import COMMIT_ID, NAMES_OF_CHANGED, run_git
+from perfgate.git.commands import COMMIT_ID, NAMES_OF_CHANGED, exchange_with_git, run_git
 from perfgate.git.contents import WITHOUT_LFS, fill_worktree, refuse_changed_submodules
 from perfgate.locale import Activity
 from perfgate.system.folders import remove_folder
@@ -427,9 +427,11 @@ def prefix_of(root: Path) -> str:
     return run_git(root, ["rev-parse", "--show-prefix"], {}).output
 
 
-def has_commit(root: Path, commit: str) -> bool:
-    """Whether the clone around a folder has a commit, without asking any server."""
-    return run_git(root, ["cat-file", "-e", f"{commit}^{{commit}}"], {"GIT_NO_LAZY_FETCH": "1"}).code == 0
+def has_commits(root: Path, *commits: str) -> bool:
+    """Whether the clone around a folder has all of some commits, without asking any server."""
+    names = "".join(f"{commit}^{{commit}}\n" for commit in commits).encode(errors="surrogateescape")
+    found = exchange_with_git(root, ["cat-file", "--batch-check=%(objecttype)"], {"GIT_NO_LAZY_FETCH": "1"}, feed=names)
+    return found.code == 0 and found.output.split("\n") == ["commit"] * len(commits)
 
 
 def merge_base(root: Path, first: str, second: str) -> str | None:
@@ -444,7 +446,7 @@ def merge_base(root: Path, first: str, second: str) -> str | None:
 
 def files_between(root: Path, base: str, head: str) -> list[str] | None:
     """The paths that differ between two commits of the clone, since their merge base; None without them."""
-    if not (has_commit(root, base) and has_commit(root, head)):
+    if not has_commits(root, base, head):
         return None
     result = run_git(root, [*NAMES_OF_CHANGED, f"{base}...{head}", "--"], {})
     return [name for name in result.output.split("\0") if name] if result.code == 0 else None

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from perfgate.conductor.sides.code_changes import MAX_BYTES, same_code
 from perfgate.config import CONFIG_NAME, Config, parse_config
 from perfgate.errors import ConfigError, RepositoryError
-from perfgate.git.commands import exchange_with_git
-from perfgate.git.repository import has_commit, prefix_of
+from perfgate.git.commands import contents_of, exchange_with_git
+from perfgate.git.repository import has_commits, prefix_of
 from perfgate.git.settings import alone_in, as_environment, authorization, password_of
 from perfgate.judging.forge.url import is_loopback
 from perfgate.judging.store.store import GitAccess
@@ -94,7 +94,7 @@ def config_at(root: Path, commit: str, access: GitAccess | None) -> BaseConfig:
     Raises RepositoryError if the commit is not in the clone around ``root`` and cannot be fetched.
     """
     path = prefix_of(root) + CONFIG_NAME
-    if has_commit(root, commit):
+    if has_commits(root, commit):
         return _read(root, commit, path, {}, root)
     if access is None:
         raise RepositoryError(
@@ -129,7 +129,7 @@ def same_code_between(root: Path, base: str, head: str, files: Sequence[str], ac
     if len(files) > MOST_FILES or not all(file.endswith(".py") for file in files):
         return False
     try:
-        if has_commit(root, base) and has_commit(root, head):
+        if has_commits(root, base, head):
             return _same_code(root, base, head, files, {})
         if access is not None:
             with fetched([base, head], access) as (scratch, environ):
@@ -145,15 +145,16 @@ def _same_code(repository: Path, base: str, head: str, files: Sequence[str], env
         return False
     pairs = [modified[file] for file in files]
     objects = sorted({name for pair in pairs for name in pair})
-    command = ["cat-file", "--batch-check=%(objectname) %(objectsize)"]
-    listing = (
-        git_bytes(repository, command, environ, feed=b"".join(name + b"\n" for name in objects)) if objects else b""
-    )
+    listing = _batch(repository, objects, environ, "--batch-check=%(objectname) %(objectsize)") if objects else b""
     sizes = {name: int(size) for name, size in (line.split() for line in listing.splitlines())}
     return max(sizes.values(), default=0) <= MAX_BYTES and all(
-        same_code(*(git_bytes(repository, ["cat-file", "blob", name.decode()], environ) for name in pair))
+        same_code(*(content for _, content in contents_of(_batch(repository, pair, environ, "--batch"))))
         for pair in pairs
     )
+
+
+def _batch(repository: Path, objects: Sequence[bytes], environ: Mapping[str, str], option: str) -> bytes:
+    return git_bytes(repository, ["cat-file", option], environ, feed=b"".join(name + b"\n" for name in objects))
 
 
 def _modified(repository: Path, base: str, head: str, environ: Mapping[str, str]) -> dict[str, tuple[bytes, bytes]]:

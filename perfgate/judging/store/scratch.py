@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfgate.errors import RepositoryError, StoreError, StoreRefusedError
-from perfgate.git.commands import GitResult, exchange_with_git
+from perfgate.git.commands import GitResult, contents_of, exchange_with_git
 from perfgate.judging.store.remote import REMOTE, RemoteBranch
 from perfgate.locale import Activity
 from perfgate.system.interrupts import held_back
@@ -86,7 +86,7 @@ class Scratch:
         if result.code:
             raise self._refusal(Activity("cannot be read"), result)
         self._has_tip = True
-        ((commit, text),) = _contents(self._must("cat-file", "--batch", feed=f"{_TIP}\n".encode()))
+        ((commit, text),) = contents_of(self._must("cat-file", "--batch", feed=f"{_TIP}\n".encode()))
         counted = _COUNT.search(text)
         return Tip(commit, int(counted[1]) if counted else 1, self._list(commit))
 
@@ -113,7 +113,7 @@ class Scratch:
                 total=total,
                 prune=_PRUNE,
             )
-        return dict(_contents(self._must("cat-file", "--batch", feed=request)))
+        return dict(contents_of(self._must("cat-file", "--batch", feed=request)))
 
     def push(self, tip: Tip, change: StoreChange, *, seconds_since_1970: int) -> bool:
         """Push a commit unless the branch has moved since; return whether the branch is at it now.
@@ -302,14 +302,3 @@ _REMEDIES = (
         ),
     ),
 )
-
-
-def _contents(batch: bytes) -> Iterator[tuple[str, bytes]]:
-    """Parse the output of `git cat-file --batch`: a line of name, type and size, then the content and a newline."""
-    place = 0
-    while place < len(batch):
-        end = batch.index(b"\n", place)
-        name, _kind, size = batch[place:end].split(b" ")
-        start = end + 1
-        yield name.decode(), batch[start : start + int(size)]
-        place = start + int(size) + 1

@@ -36,7 +36,9 @@ _SEPARATOR = lazy_pattern(rb"\s*,")
 BORDER = lazy_pattern(rb'\}\s{0,40},\s{0,40}\{\s{0,40}"(?:ph|name)"')
 _TAIL_BYTES = 16 << 10
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
-_OPEN, _CLOSE = (ord("["), ord("{")), (ord("]"), ord("}"))
+# By byte, what it does to the depth outside of strings.
+_BRACKETS = np.zeros(256, dtype=np.int8)
+_BRACKETS[[ord("["), ord("{")]], _BRACKETS[[ord("]"), ord("}")]] = 1, -1
 _NOT_EVENTS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 # Categories of today's Kineto (torch 2.x) and of 2021 (cat "Kernel", "Operator" …), in lower case. Seen in the recorded
 # samples cpu-torch2.13, cuda-hta and cuda-kineto; privateuse1_runtime in torch-native-privateuse1.
@@ -330,10 +332,10 @@ def _members(buffer: bytes, end: int, *, first: bool) -> bytes:
 def _cut(buffer: bytes, path: Path) -> tuple[int, bool]:
     """The end of the last whole member, and whether the list ends there: brackets outside strings, counted with numpy."""
     text = np.frombuffer(buffer, dtype=np.uint8)
-    outside = ~_in_string(text)
-    opens = np.isin(text, _OPEN) & outside
-    closes = np.isin(text, _CLOSE) & outside
-    depth = np.cumsum(opens.astype(np.int8) - closes.astype(np.int8), dtype=np.int32)
+    steps = _BRACKETS[text]
+    steps[_in_string(text)] = 0
+    closes = steps < 0
+    depth = np.cumsum(steps, dtype=np.int32)
     ends_list = closes & (depth < 0)
     if ends_list.any():
         list_ends = int(np.argmax(ends_list))

@@ -110,6 +110,12 @@ def described(events: EventTable) -> object:
     return list(zip(*fields)), events.names, events.tracks
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For all examples of a test: a folder for each takes longer than to read it."""
+    return tmp_path_factory.mktemp("examples")
+
+
 def written(folder: Path, name: str, rows: list[tuple[str, ...]]) -> Path:
     path = folder / name
     lines = [",".join(TABLES[name][1]), *map(",".join, rows)]
@@ -128,11 +134,9 @@ def both_ways(name: str, path: Path) -> tuple[object, object]:
 @pytest.mark.parametrize("name", TABLES)
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_readers__any_rows__the_same_with_and_without_the_library(
-    name: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_readers__any_rows__the_same_with_and_without_the_library(name: str, folder: Path, data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.tuples(*TABLES[name][1].values()), max_size=5))
-    scanned, read = both_ways(name, written(tmp_path_factory.mktemp("table"), name, rows))
+    scanned, read = both_ways(name, written(folder, name, rows))
 
     assert scanned == read
 

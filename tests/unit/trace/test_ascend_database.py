@@ -30,6 +30,12 @@ _strange = st.sampled_from(
 STRINGS = "CREATE TABLE STRING_IDS (id INTEGER PRIMARY KEY, value TEXT)"
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For all examples of a test: a folder for each takes longer than to read it."""
+    return tmp_path_factory.mktemp("examples")
+
+
 def written(path: Path, *statements: str | tuple[str, Sequence[Sequence[Any]]]) -> Path:
     connection = sqlite3.connect(path)
     for statement in statements:
@@ -64,11 +70,10 @@ def spelled(cell: object, declared: str) -> object:
     | st.lists(st.tuples(_likely | _strange, _likely | _strange), max_size=3),
     declared=st.sampled_from(["", "INTEGER", "TEXT", "NUMERIC", "varchar(9)"]),
 )
-def test_columns__any_cells__as_each_cell_alone(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[object, object]], declared: str
-) -> None:
+def test_columns__any_cells__as_each_cell_alone(folder: Path, rows: list[tuple[object, object]], declared: str) -> None:
+    (folder / "a.db").unlink(missing_ok=True)
     path = written(
-        tmp_path_factory.mktemp("database") / "a.db",
+        folder / "a.db",
         f"CREATE TABLE t (a {declared}, b {declared})",
         ("INSERT INTO t VALUES (?, ?)", rows),
     )

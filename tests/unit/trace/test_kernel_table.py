@@ -94,6 +94,12 @@ def described(columns: TableColumns) -> object:
     return kernels, list(kernels), incomplete, counters
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For all examples of a test: a folder for each takes longer than to read it."""
+    return tmp_path_factory.mktemp("examples")
+
+
 def table(folder: Path, text: bytes) -> Path:
     path = folder / "kernel_details.csv"
     path.write_bytes(text)
@@ -104,10 +110,10 @@ def table(folder: Path, text: bytes) -> Path:
 @settings(max_examples=400, deadline=None)
 @given(rows=_rows | _plain_rows, end=st.sampled_from(["\n", "\r\n"]), last=st.booleans())
 def test_scan_columns__any_rows__as_the_csv_module_reads_them(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[str], end: str, last: bool
+    folder: Path, rows: list[str], end: str, last: bool
 ) -> None:
     text = end.join([HEADER, *rows]) + (end if last else "")
-    path = table(tmp_path_factory.mktemp("table"), text.encode())
+    path = table(folder, text.encode())
     scanned = scan_columns(path, {**KINDS, **COUNTERS})
     try:
         read = read_columns(path, {**KINDS, **COUNTERS})
@@ -120,8 +126,8 @@ def test_scan_columns__any_rows__as_the_csv_module_reads_them(
 @needs_library
 @settings(max_examples=200, deadline=None)
 @given(rows=_plain_rows)
-def test_scan_columns__plain_rows__scanned(tmp_path_factory: pytest.TempPathFactory, rows: list[str]) -> None:
-    path = table(tmp_path_factory.mktemp("table"), "".join(f"{line}\n" for line in [HEADER, *rows]).encode())
+def test_scan_columns__plain_rows__scanned(folder: Path, rows: list[str]) -> None:
+    path = table(folder, "".join(f"{line}\n" for line in [HEADER, *rows]).encode())
     scanned = scan_columns(path, {**KINDS, **COUNTERS})
     assert scanned is not None
     assert described(scanned) == described(read_columns(path, {**KINDS, **COUNTERS}))
@@ -136,11 +142,11 @@ def test_scan_columns__plain_rows__scanned(tmp_path_factory: pytest.TempPathFact
     end=st.sampled_from(["\n", "\r\n"]),
 )
 def test_scan_columns__skipped_cell_over_several_lines_and_numbers__as_the_csv_module_reads_them(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, ...]], end: str
+    folder: Path, rows: list[tuple[str, ...]], end: str
 ) -> None:
     wanted: dict[str, Kind] = {"size(kb)": "number", "host self duration(us)": "time", "name": "text"}
     lines = ["Size(KB),Host Self Duration(us),Call Stack,Name", *map(",".join, rows)]
-    path = table(tmp_path_factory.mktemp("table"), "".join(line + end for line in lines).encode())
+    path = table(folder, "".join(line + end for line in lines).encode())
     scanned = scan_columns(path, wanted)
     try:
         read = read_columns(path, wanted)
