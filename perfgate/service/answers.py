@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from http import HTTPStatus
 from typing import Any
 
@@ -51,8 +52,14 @@ def refused(error: str, status: int) -> Response:
 
 def json_answer(*kinds: Any, status: HTTPStatus = HTTPStatus.OK) -> Answers:
     """The responses of an operation that returns a value of one of the types."""
+    return described(_schema_of(kinds), status=status)
+
+
+@cache
+def _schema_of(kinds: tuple[Any, ...]) -> dict[str, Any]:
     schemas, _ = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
-    return described(schemas[0] if len(schemas) == 1 else {"oneOf": list(schemas)}, status=status)
+    schema: dict[str, Any] = schemas[0] if len(schemas) == 1 else {"oneOf": list(schemas)}
+    return schema
 
 
 def described(

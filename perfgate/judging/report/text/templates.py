@@ -11,9 +11,12 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from functools import cache, partial
+from types import CodeType
 from typing import Any, Literal
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import BytecodeCache, Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.bccache import Bucket
+from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
 from perfgate.document.decision import Comparison
@@ -77,7 +80,9 @@ def _environment(medium: Medium, language: Language) -> Environment:
         loader=PackageLoader("perfgate.judging.report", "templates"),
         undefined=StrictUndefined,
         autoescape=medium == "html",
-        finalize=_FINALIZE[medium],
+        finalize=_finalized(_FINALIZE[medium]),
+        optimized=False,
+        bytecode_cache=_COMPILED[medium == "html"],
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=False,
@@ -93,6 +98,36 @@ def _environment(medium: Medium, language: Language) -> Environment:
     jinja.filters.update(_NUMBER_FILTERS)
     jinja.filters.update(_DOCUMENT_FILTERS)
     return jinja
+
+
+class _CompiledTemplates(BytecodeCache):
+    """The code of templates for environments that differ in medium and language alone.
+
+    Jinja must compute nothing while it compiles: not ``optimized``, and ``finalize`` takes the context.
+    """
+
+    def __init__(self) -> None:
+        self._code: dict[tuple[str, str], CodeType | None] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Find the code of a template."""
+        bucket.code = self._code.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Keep the code of a template."""
+        self._code[bucket.key, bucket.checksum] = bucket.code
+
+
+# By whether the code escapes for HTML.
+_COMPILED = {False: _CompiledTemplates(), True: _CompiledTemplates()}
+
+
+def _finalized(finalize: Callable[[object], str]) -> Callable[..., str]:
+    @pass_context
+    def at_run_time(_: Context, value: object) -> str:
+        return finalize(value)
+
+    return at_run_time
 
 
 def _sentence(medium: Medium, language: Language, english: str, /, **values: object) -> str:
