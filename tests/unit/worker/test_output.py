@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import dataclasses
 import functools
 import multiprocessing.pool
@@ -129,6 +130,7 @@ def torch_future(compute: Callable[[], Any]) -> Any:
 
 POOL = ThreadPoolExecutor(1)
 THREADS = multiprocessing.pool.ThreadPool(1)
+atexit.register(THREADS.terminate)
 # How something may put off what ``compute`` does.
 WAYS: dict[str, Callable[[Callable[[], torch.Tensor]], Any]] = {
     "generator": generator,
