@@ -78,6 +78,8 @@ class _Refused:
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MAYBE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_STRING = re.compile(rb'"[^"]*"')
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _TOKEN = re.compile(rb'"[^"]*"?|[\[\]{}]')
 
 
@@ -102,6 +104,8 @@ def _scan(data: bytes, name: str) -> None:
 
 def _refuse_depth(data: bytes, name: str) -> bool:
     """Refuse deep nesting; return whether the text (without escapes) ends inside a string, an array or an object."""
+    if (depth := _shallow_depth(data)) is not None:
+        return depth > 0
     depth = 0
     for token in _TOKEN.finditer(data):
         start, end = token.span()
@@ -116,6 +120,22 @@ def _refuse_depth(data: bytes, name: str) -> bool:
         else:
             depth -= 1
     return depth > 0
+
+
+def _shallow_depth(data: bytes) -> int | None:
+    """How many arrays and objects are open at the end of a text; None if the tokens must tell.
+
+    Most tokens are strings, which go here without a look at each.
+    """
+    outside = _STRING.sub(b"", data)
+    if b'"' in outside:
+        return None
+    depth = 0
+    for bracket in outside.translate(None, _NO_BRACKETS):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > MAX_DEPTH:
+            return None
+    return depth
 
 
 def _decode(text: str, name: str, refused: list[_Refused]) -> Any:
