@@ -36,7 +36,7 @@ _NAMES = ("CI", "COLUMNS", "FORCE_COLOR", "NO_COLOR")
 _KEPT = ("PERFGATE_LOCK", "PERFGATE_WRITE_GOLDEN", "PERFGATE_FUZZ_ARGUMENTS")
 
 _SESSION = ExitStack()
-TESTS = Path(__file__).parent / "tests"
+_TESTS = Path(__file__).parent / "tests"
 
 # Tests that are imported from a module that is none itself.
 pytest.register_assert_rewrite("tests.contract.forge_suite", "tests.contract.artifact_suite")
@@ -72,10 +72,18 @@ def pytest_assertrepr_compare(left: object, right: object) -> None:
             sys.stdout.write(value.explanation())
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark every test of a folder in tests/ that has the name of a marker."""
+    folders = item.path.relative_to(_TESTS).parts[:-1] if item.path.is_relative_to(_TESTS) else ()
+    markers = {line.partition(":")[0] for line in item.config.getini("markers")}
+    for name in markers.intersection(folders[:1]):
+        item.add_marker(name)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out a folder whose tests all have the marker that it is named after, unless that is asked for."""
+    """Leave out such a folder, which takes seconds to import, if its marker is deselected."""
     deselected = re.findall(r"not (\w+)", config.option.markexpr)
-    return True if collection_path.parent == TESTS and collection_path.name in deselected else None
+    return True if collection_path.parent == _TESTS and collection_path.name in deselected else None
 
 
 def pytest_collectstart() -> None:

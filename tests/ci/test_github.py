@@ -18,7 +18,6 @@ from tests.ci.packages import ROOT, software_npu
 from tests.fakes.forge import BOT_TOKEN
 
 pytestmark = [
-    pytest.mark.ci,
     pytest.mark.skipif(shutil.which("act") is None, reason="make test-ci installs act"),
 ]
 SLOWER = ("y = self.layer(x)\n", "y = self.layer(x)\n        y = y + 0\n        y = y + 0\n")

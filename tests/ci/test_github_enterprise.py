@@ -15,7 +15,6 @@ from tests.fakes.forge import FakeForge
 from tests.fakes.forge_dialects import GitHubEnterpriseDialect
 
 pytestmark = [
-    pytest.mark.ci,
     pytest.mark.skipif(shutil.which("act") is None, reason="make test-ci installs act"),
 ]
 SLOWER = ("y = self.layer(x)\n", "y = self.layer(x)\n        y = y + 0\n        y = y + 0\n")

@@ -16,7 +16,6 @@ from tests.ci.act import Hub
 from tests.fakes.history import on_another_day
 
 pytestmark = [
-    pytest.mark.ci,
     pytest.mark.skipif(shutil.which("act") is None, reason="make test-ci installs act"),
 ]
 SLOW = ("y = self.layer(x)\n", "y = sum(self.layer(x) for _ in range(20)) / 20\n")

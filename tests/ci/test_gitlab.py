@@ -23,7 +23,6 @@ from tests.fakes.forge_files import basic_token
 from tests.fakes.remote import git
 
 pytestmark = [
-    pytest.mark.ci,
     pytest.mark.skipif(shutil.which("gitlab-ci-local") is None, reason="make test-ci installs gitlab-ci-local"),
 ]
 SLOWER = ("y = self.layer(x)\n", "y = self.layer(x)\n        y = y + 0\n        y = y + 0\n")

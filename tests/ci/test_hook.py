@@ -13,7 +13,6 @@ import pytest
 from tests.end_to_end.conftest import Clone, Perfgate, clone, perfgate  # noqa: F401 - fixtures
 from tests.end_to_end.pushing import PREPARED, REWORDED, Pushing
 
-pytestmark = pytest.mark.ci
 OURS = Path(__file__).parents[2]
 
 

@@ -15,8 +15,6 @@ from tests.unit.report.rendering import PARSERS, check_comment, check_posted
 COUNT, AT_ONCE = 10_000, 40
 ISSUE_TAGS = frozenset({"h3", "br"})
 
-pytestmark = pytest.mark.ci
-
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("parser", PARSERS)

@@ -13,7 +13,6 @@ import pytest
 from perfgate.flows.init.inputs import InitOptions
 from perfgate.flows.init.job import start_project
 
-pytestmark = pytest.mark.ci
 ROOT = Path(__file__).parents[2]
 ACTIONS = Path(__file__).parent / "actions"
 EVENTS = [

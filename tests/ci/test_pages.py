@@ -37,8 +37,6 @@ from tests.unit.report.test_site import SHOWN, example_page
 from tests.unit.report.test_timeline import EVENTS
 from tests.unit.report.test_trend import make_change, make_series, make_trend
 
-pytestmark = pytest.mark.ci
-
 PHOTOS = Path(__file__).parents[2] / "build" / "photographs"
 PAGES: dict[str, Callable[[Language], str]] = {
     "report": lambda language: render_html(

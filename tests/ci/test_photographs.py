@@ -26,8 +26,6 @@ from tests.fakes.documents import make_counter, make_decision
 from tests.golden.test_comment_golden import decisions
 from tests.unit.report.rendering import as_github, as_gitlab
 
-pytestmark = pytest.mark.ci
-
 STYLES = Path(__file__).parent / "styles"
 PHOTOS = Path(__file__).parents[2] / "build" / "photographs"
 FORGES = {"github": as_github, "gitlab": as_gitlab}

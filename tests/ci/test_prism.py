@@ -11,7 +11,6 @@ from tests.ci.prism import prism_proxy
 from tests.fakes.forge import BOT, BOT_TOKEN, Dialect, FakeForge, StoredChange
 from tests.fakes.forge_dialects import GitHubDialect, GitLabDialect
 
-pytestmark = pytest.mark.ci
 SIGNED = {"Authorization": f"Bearer {BOT_TOKEN}"}
 
 

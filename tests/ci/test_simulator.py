@@ -26,7 +26,6 @@ from tests.waiting import left_in_the_end
 NODE = shutil.which("node")
 TOOLS = Path(NODE).parents[1] if NODE else Path()
 pytestmark = [
-    pytest.mark.ci,
     pytest.mark.skipif(
         not (TOOLS / "node_modules" / "@simulacrum").is_dir(), reason="make test-ci installs the simulator"
     ),

@@ -17,7 +17,6 @@ from tests.command import run_perfgate
 from tests.fakes.deadly_reader import install, kill_readers
 from tests.fakes.training import MS, Training
 
-pytestmark = pytest.mark.cluster
 SLOW = 2
 RANKS = 8
 

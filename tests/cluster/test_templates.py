@@ -17,7 +17,6 @@ from tests.cluster.clusters import RunningCluster, running_slurm
 from tests.command import run_perfgate
 from tests.end_to_end.conftest import Clone
 
-pytestmark = pytest.mark.cluster
 TEMPLATES = Path(__file__).parents[2] / "templates"
 SLOWER = ("y = self.layer(x)\n", "y = self.layer(x)\n        y = y + 0\n        y = y + 0\n")
 CHECK = "check --base main --steps 4"

@@ -24,8 +24,6 @@ from perfgate.judging.gate.decide import decide
 from tests.fakes.documents import make_run
 from tests.jobs.tools import TOOLS, installed
 
-pytestmark = pytest.mark.formats
-
 ROOT = Path(__file__).parents[2]
 READERS = ("pyarrow==26.0.1", "polars==2.1.0", "duckdb==2.0.0", "junitparser==5.0.3")
 # Has the schema of Jenkins' xunit plugin among its tests.

@@ -10,11 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.jobs.tools import installed
 
-pytestmark = pytest.mark.jobs
 SETTINGS = """
 project = "llama"
 [workloads.llama]

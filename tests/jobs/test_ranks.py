@@ -18,7 +18,6 @@ from tests.waiting import left_in_the_end, wait_until
 
 # How perfgate ends: undecided, and not measured to the end.
 UNDECIDED, FAILED = 3, 4
-pytestmark = pytest.mark.jobs
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = """

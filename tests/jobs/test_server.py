@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 pytestmark = [
-    pytest.mark.jobs,
     pytest.mark.skipif(
         importlib.util.find_spec("transformers") is None,
         reason="needs transformers: make test-jobs installs examples/serving/requirements.txt",

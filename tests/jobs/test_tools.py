@@ -27,7 +27,6 @@ from tests.jobs.tools import installed
 from tests.waiting import wait_until
 
 pytest.importorskip("transformers", reason="make test-jobs installs examples/serving/requirements.txt")
-pytestmark = pytest.mark.jobs
 
 ROOT = Path(__file__).parents[2]
 REQUESTS, WORDS, TOKENS = 8, 16, 8

@@ -22,8 +22,6 @@ from tests.fakes.artifacts import artifact_set, run_folder, trace_of
 from tests.fakes.runner import separating_runner
 from tests.fakes.service import SERVER_TOKEN, listening, serve_folder
 
-pytestmark = pytest.mark.s3
-
 
 def boto(environ: dict[str, str]):  # type: ignore[no-untyped-def]
     import boto3

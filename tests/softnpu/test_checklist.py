@@ -11,8 +11,6 @@ import pytest
 from tests.fakes.wording import worded
 from tests.softnpu.checkout import Project
 
-pytestmark = pytest.mark.softnpu
-
 LINEAR = "x = torch.relu(self.first(x))"
 IMPORT = "import torch\nfrom torch import nn"
 # A cast to a private format, and its way back.

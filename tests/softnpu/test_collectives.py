@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 import pytest
 
-pytestmark = pytest.mark.softnpu
-
 PROGRAM = Path(__file__).parent / "ranks.py"
 
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-pytestmark = pytest.mark.softnpu
-
 
 def passes(result) -> str:
     assert result.returncode == 0, result.stdout + result.stderr

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-pytestmark = pytest.mark.softnpu
-
 TIMED = """
 import os, time
 def seconds():

@@ -12,8 +12,6 @@ import pytest
 from tests.fakes.wording import worded
 from tests.softnpu.checkout import Project
 
-pytestmark = pytest.mark.softnpu
-
 RELU = "x = torch.relu(self.first(x))"
 SIGMOID = "x = torch.sigmoid(self.second(x))"
 IMPORT = "import torch\nfrom torch import nn"

@@ -12,8 +12,6 @@ import pytest
 
 from tests.fakes.wording import worded
 
-pytestmark = pytest.mark.softnpu
-
 ROOT = Path(__file__).parents[2]
 IMPORTS = f"""
 import sys

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.softnpu
-
 HERE = Path(__file__).parent
 PROGRAM = HERE / "models.py"
 DEMO = HERE.parents[1] / "perfgate" / "demo"

@@ -13,8 +13,6 @@ import pytest
 
 from tests.samples import recorded
 
-pytestmark = pytest.mark.softnpu
-
 PROGRAM = Path(__file__).parent / "bin" / "npu-smi"
 
 

@@ -6,10 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-pytestmark = pytest.mark.softnpu
-
 PROGRAM = Path(__file__).parent / "operators.py"
 
 

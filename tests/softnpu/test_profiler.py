@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.softnpu
-
 PROGRAM = Path(__file__).parent / "profiled.py"
 
 

@@ -9,10 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-pytestmark = pytest.mark.softnpu
-
 STEPS = 3
 TRAIN = f"""
 import os, sys

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.softnpu
-
 ROOT = Path(__file__).parents[2]
 PROGRAM = f"""
 import sys

@@ -14,8 +14,6 @@ import pytest
 
 from tests.softnpu.checkout import Project
 
-pytestmark = pytest.mark.softnpu
-
 SETTINGS = """
 project = "ranks"
 device = "npu"
