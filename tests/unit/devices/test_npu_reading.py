@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -128,7 +129,8 @@ def test_read_telemetry__stand_in_for_each_chip__fourth_device_read(
     monkeypatch: pytest.MonkeyPatch, chip: str, total: int
 ) -> None:
     """The software NPU's npu-smi was written from the recorded outputs by others than the reader was."""
-    monkeypatch.setenv("PATH", str(STAND_IN.parent), prepend=":")
+    # It is run by the python3 on PATH, which may be slow to start where it is a version manager's.
+    monkeypatch.setenv("PATH", f"{STAND_IN.parent}:{Path(sys.executable).parent}", prepend=":")
     monkeypatch.setenv("SOFTNPU_SMI_CHIP", chip)
     monkeypatch.setenv("SOFTNPU_DEVICES", "4")
     found = read_telemetry(3, environ={})

@@ -7,9 +7,9 @@ import hashlib
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from shutil import which
 
@@ -22,6 +22,7 @@ from perfgate.judging.store import layout
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.store import StorePlace
 from tests.fakes.remote import clone_of_empty_remote, git
+from tests.forking import exit_code, forked
 from tests.unit.document.minimal import minimal_run
 
 DATA = "refs/heads/perfgate-data"
@@ -116,32 +117,20 @@ def test_store__project_in_a_shallow_partial_clone__the_same(clone: Path, tmp_pa
     assert sessions(clone) == {"s1", "s2"}
 
 
-RECORD = """
-import sys
-from pathlib import Path
-from perfgate.judging.store.backends.gitbranch import GitBranchStore
-from perfgate.judging.store.store import StorePlace
-from tests.unit.document.minimal import minimal_run
-clone, name, count = sys.argv[1:]
-store = GitBranchStore("branch://perfgate-data", StorePlace(root=Path(clone), environ={}))
-sys.stdin.readline()
-for number in range(int(count)):
-    store.record(minimal_run(session=f"{name}-{number}"))
-"""
-
-
 def test_record__four_processes_start_on_no_branch__every_run_is_kept(clone: Path, remote: Path) -> None:
-    writers = [
-        subprocess.Popen([sys.executable, "-c", RECORD, str(clone), name, "5"], stdin=subprocess.PIPE, text=True)
-        for name in "abcd"
-    ]
-    for writer in writers:
-        assert writer.stdin is not None
-        writer.stdin.write("\n")
-        writer.stdin.flush()
-    for writer in writers:
-        writer.communicate(timeout=600)
-    assert [writer.returncode for writer in writers] == [0, 0, 0, 0]
+    gate, release = os.pipe()
+
+    def record_five(name: str) -> None:
+        store = opened(clone)
+        os.read(gate, 1)
+        for number in range(5):
+            store.record(minimal_run(session=f"{name}-{number}"))
+
+    writers = [forked(partial(record_five, name)) for name in "abcd"]
+    os.write(release, b"....")
+    assert [exit_code(writer) for writer in writers] == [0, 0, 0, 0]
+    for descriptor in (gate, release):
+        os.close(descriptor)
     assert sessions(clone) == {f"{name}-{number}" for name in "abcd" for number in range(5)}
     assert commits(remote) == 20
     assert len([path for path in files(remote) if path.startswith("documents/")]) == 20

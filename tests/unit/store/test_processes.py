@@ -1,48 +1,27 @@
 """Real processes on one store at once, one of them killed in the middle."""
 
+from __future__ import annotations
+
+import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from perfgate.judging.store.backends.sql import SqlStore
-
-RECORD = """
-import sys
-from pathlib import Path
-from perfgate.judging.store.backends.sql import SqlStore
+from tests.forking import exit_code, forked
 from tests.unit.document.minimal import minimal_run
-path, name, count = sys.argv[1:]
-store = SqlStore(Path(path))
-sys.stdin.readline()
-for number in range(int(count)):
-    store.record(minimal_run(session=f"{name}-{number}"))
-    print(number, flush=True)
-"""
 
 
-def start(path: Path, name: str, count: int) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-c", RECORD, str(path), name, str(count)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=Path(__file__).parents[3],
-    )
-
-
-def release(*processes: "subprocess.Popen[str]") -> None:
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-
-
-def finish(process: "subprocess.Popen[str]") -> int:
-    process.communicate(timeout=600)
-    return process.returncode
+def record(path: Path, name: str, count: int, gate: int, told: int | None = None) -> None:
+    """Record so many runs once a byte can be read from ``gate``, and tell the number of each that is recorded."""
+    store = SqlStore(path)
+    assert os.read(gate, 1)
+    for number in range(count):
+        store.record(minimal_run(session=f"{name}-{number}"))
+        if told is not None:
+            os.write(told, f"{number}\n".encode())
 
 
 def assert_sound(path: Path) -> None:
@@ -54,9 +33,12 @@ def assert_sound(path: Path) -> None:
 
 def test_record__four_processes_start_on_no_file__every_run_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "new" / "store.db"
-    processes = [start(path, name, 10) for name in "abcd"]
-    release(*processes)
-    assert [finish(process) for process in processes] == [0, 0, 0, 0]
+    gate, release = os.pipe()
+    processes = [forked(partial(record, path, name, 10, gate)) for name in "abcd"]
+    os.write(release, b"....")
+    assert [exit_code(process) for process in processes] == [0, 0, 0, 0]
+    for descriptor in (gate, release):
+        os.close(descriptor)
     sessions = sorted(run.session for run in SqlStore(path).runs("shop"))
     assert sessions == sorted(f"{name}-{number}" for name in "abcd" for number in range(10))
     assert_sound(path)
@@ -64,15 +46,20 @@ def test_record__four_processes_start_on_no_file__every_run_is_kept(tmp_path: Pa
 
 def test_record__a_process_killed_while_writing__its_whole_runs_are_kept_and_others_go_on(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    victim, other = start(path, "victim", 100_000), start(path, "other", 10)
-    release(victim, other)
-    assert victim.stdout is not None
-    for _ in range(5):
-        printed = victim.stdout.readline()
-    victim.send_signal(signal.SIGKILL)
-    assert finish(victim) == -signal.SIGKILL
-    assert finish(other) == 0
+    gate, release = os.pipe()
+    reading, told = os.pipe()
+    victim = forked(partial(record, path, "victim", 100_000, gate, told))
+    other = forked(partial(record, path, "other", 10, gate))
+    os.write(release, b"..")
+    with os.fdopen(reading, encoding="ascii") as lines:
+        for _ in range(5):
+            printed = lines.readline()
+        os.kill(victim, signal.SIGKILL)
+        assert exit_code(victim) == -signal.SIGKILL
+        assert exit_code(other) == 0
     sessions = {run.session for run in SqlStore(path).runs("shop")}
     assert {f"victim-{number}" for number in range(int(printed) + 1)} <= sessions
     assert {f"other-{number}" for number in range(10)} <= sessions
     assert_sound(path)
+    for descriptor in (gate, release, told):
+        os.close(descriptor)

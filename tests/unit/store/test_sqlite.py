@@ -22,6 +22,7 @@ from perfgate.errors import SessionKeptError, StoreError
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.sqlite import SqliteFile
 from perfgate.judging.store.store import StorePlace, open_location
+from tests.forking import exit_code, forked
 from tests.unit.document.minimal import minimal_run
 from tests.waiting import wait_until
 
@@ -67,22 +68,6 @@ def test_store__empty_file__is_refused_and_left_as_it_is(tmp_path: Path) -> None
         leftover.unlink()
     assert_refused(tmp_path / "store.db", "store.db is a file of 0 bytes.* restore a copy, or remove the file")
     assert (tmp_path / "store.db").stat().st_size == 0
-
-
-def forked(work: Callable[[], object]) -> int:
-    """Do it in a process of its own; return the process's id."""
-    child = os.fork()
-    if not child:
-        try:
-            work()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    return child
-
-
-def exit_code(child: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def record_until(path: Path, run: RunDocument, steps: int) -> None:
