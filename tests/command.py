@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -27,6 +28,7 @@ COMMAND = (sys.executable, "-m", "perfgate.cli.main")
 SERVER = Path(__file__).with_name("command_server.py")
 # These start themselves anew without tokens, by their own command line, which is not that of a fork.
 _MEASURING = frozenset({"bisect", "check", "doctor", "local", "run", "trend", "upgrade"})
+_STARTING = threading.Lock()
 _OF_PYTHON = ("PYTHON", "LD_", "TZ", "PATH", "GIT_PYTHON_")
 
 
@@ -58,7 +60,9 @@ def _run(
     reply, theirs = socket.socketpair()
     with reply, theirs, TemporaryFile() as stdout, TemporaryFile() as stderr, Path(os.devnull).open("rb") as stdin:
         descriptors = [theirs.fileno(), stdin.fileno(), stdout.fileno(), stderr.fileno()]
-        socket.send_fds(_server(), [order.encode()], descriptors)
+        with _STARTING:
+            server = _server()
+        socket.send_fds(server, [order.encode()], descriptors)
         theirs.close()
         with reply.makefile("r") as answers:
             process = int(answers.readline())

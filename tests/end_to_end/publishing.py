@@ -38,7 +38,7 @@ from perfgate.flows.shared.doors import Doors
 from perfgate.judging.forge.comment import marker
 from perfgate.judging.gate.decide import decide
 from perfgate.version import __version__
-from tests.command import COMMAND, run_perfgate
+from tests.command import run_perfgate
 from tests.fakes.forge import BOT, BOT_TOKEN, FakeForge, StoredChange
 from tests.fakes.forge_dialects import GitHubDialect, GitHubEnterpriseDialect, GitLabDialect
 from tests.unit.gate.builders import pairs_of
@@ -278,13 +278,6 @@ class Job:
         """Publish with the real command, in a process of its own."""
         environment = self._environment(token, environ)
         return run_perfgate("publish", *(options or (str(self.artifact),)), cwd=self.root, environment=environment)
-
-    def start(self, *options: str, token: str | None = BOT_TOKEN, **environ: str) -> subprocess.Popen[str]:
-        command = [*COMMAND, "publish", *(options or (str(self.artifact),))]
-        environment = self._environment(token, environ)
-        return subprocess.Popen(
-            command, env=environment, cwd=self.root, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
 
     def _environment(self, token: str | None, environ: dict[str, str]) -> dict[str, str]:
         plain = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}

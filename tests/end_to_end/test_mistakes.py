@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
+from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.config import load_config
 from perfgate.errors import SetUpError
 from perfgate.flows.shared.preflight import preflight
 from tests.end_to_end.conftest import WORKLOADS, Clone, Perfgate
+from tests.shared_bench import SharedBench
 
 WORKLOAD = """import torch
 from model import build
@@ -45,11 +46,11 @@ def beginner(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def bench(tmp_path_factory: pytest.TempPathFactory, shared_bench: SharedBench) -> Iterator[Bench]:
     """One bench for all mistakes that `run` and `local` find by trying the workload on theirs."""
     config = load_config(write_project(tmp_path_factory.mktemp("well") / "project"))
-    with open_bench(config, logs=tmp_path_factory.mktemp("logs"), say=lambda text: None) as opened:
-        yield opened
+    with shared_bench.configured(config) as bench:
+        yield bench
 
 
 def _refused(bench: Bench, root: Path) -> str:

@@ -14,12 +14,13 @@ import msgspec
 import pytest
 
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
-from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
+from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.config import load_config
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.run import RunDocument
 from perfgate.protocol import BlockDone, BlockRequest, Collected, CollectRequest, WarmedUp, WarmUpRequest
 from tests.fakes.documents import make_run
+from tests.shared_bench import SharedBench
 from tests.traps.catalogue import caught, not_caught
 from tests.traps.naming import error_names, names
 from tests.traps.virtual import judged
@@ -106,13 +107,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def bench(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    logs = tmp_path_factory.mktemp("logs")
+def bench(project: Path, shared_bench: SharedBench) -> Iterator[Bench]:
     config = load_config(project / "head")
     # One pair is enough to see misconduct; no arm of base against base, which a gate may not go without.
     config = msgspec.structs.replace(config, gate=msgspec.structs.replace(config.gate, aa_pairs=0))
-    with open_bench(config, logs=logs, say=lambda text: None) as opened:
-        yield opened
+    with shared_bench.configured(config) as bench:
+        yield bench
 
 
 def model(*, build: str = "pass", call: str = "pass") -> str:
