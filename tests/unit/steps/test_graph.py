@@ -104,6 +104,14 @@ def patient(monkeypatch):
     monkeypatch.setattr(s09_graph, "_QUICK", s09_graph._Effort(graphs=60.0, compile=120.0, compare=0.3))
 
 
+@pytest.fixture(autouse=True)
+def no_precompiled_headers(monkeypatch):
+    """Compile torch's headers with the few kernels of these tests: precompiling them takes eight seconds and 155 MB of /tmp."""
+    config = pytest.importorskip("torch._inductor.config")
+    if hasattr(config, "cpp_cache_precompile_headers"):  # of some versions
+        monkeypatch.setattr(config, "cpp_cache_precompile_headers", False)
+
+
 @pytest.fixture
 def no_compiler(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
