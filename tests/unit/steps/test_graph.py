@@ -105,11 +105,13 @@ def patient(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def no_precompiled_headers(monkeypatch):
+def no_precompiled_headers():
     """Compile torch's headers with the few kernels of these tests: precompiling them takes eight seconds and 155 MB of /tmp."""
-    config = pytest.importorskip("torch._inductor.config")
-    if hasattr(config, "cpp_cache_precompile_headers"):  # of some versions
-        monkeypatch.setattr(config, "cpp_cache_precompile_headers", False)
+    from torch._inductor import config  # a second of CPU for whoever only collects the tests
+
+    # Not every torch knows it.
+    with config.patch({name: False for name in ("cpp_cache_precompile_headers",) if hasattr(config, name)}):
+        yield
 
 
 @pytest.fixture
