@@ -9,10 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
+
 from tests.docs.blocks import ROOT
 from tests.end_to_end.conftest import SMALL_GATE, WORKLOADS
 from tests.fakes.forge import BOT_TOKEN, FakeForge, StoredChange
 from tests.fakes.forge_dialects import GitHubDialect
+from tests.forking import exit_code, forked
 from tests.installed import from_git, write_installation
 from tests.unit.cli.test_trace_ranks import job
 
@@ -134,14 +137,19 @@ class Watched(Project):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        script = (
-            "import os; from pathlib import Path; import msgspec; from perfgate.config import load_config; "
-            "from perfgate.flows.shared.store import open_project_store; from tests.fakes.history import main_runs, stepped; "
-            "runs = [msgspec.structs.replace(run, project='model') for run in main_runs(30, time=stepped(15, 1.1))]; "
-            "open_project_store(load_config(Path('.')), os.environ).record_all(runs)"
-        )
-        environment = {**self.environment, "PYTHONPATH": str(ROOT)}
-        subprocess.run([sys.executable, "-c", script], cwd=self.clone, env=environment, check=True, capture_output=True)
+        assert exit_code(forked(self._record)) == 0
+
+    def _record(self) -> None:
+        """In a process of its own, which takes the desk's folder and environment."""
+        from perfgate.config import load_config
+        from perfgate.flows.shared.store import open_project_store
+        from tests.fakes.history import main_runs, stepped
+
+        os.environ.clear()
+        os.environ.update(self.environment)
+        os.chdir(self.clone)
+        runs = [msgspec.structs.replace(run, project="model") for run in main_runs(30, time=stepped(15, 1.1))]
+        open_project_store(load_config(Path()), os.environ).record_all(runs)
 
 
 class Jenkins(Project):

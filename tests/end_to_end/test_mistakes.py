@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -171,16 +170,3 @@ def test_local__no_perfgate_toml_and_a_main_of_another_name__what_to_write(perfg
     assert "perfgate.toml does not exist; `perfgate init` writes one" in _said(perfgate, clone.root, "local")
     clone.git("checkout", "-q", "stable", "--", "perfgate.toml")
     assert 'set main_branch = "stable" under [store] in perfgate.toml' in _said(perfgate, clone.root, "local")
-
-
-def test_init__pyproject_only__what_it_needs_at_one_version(perfgate: Perfgate, tmp_path: Path) -> None:
-    root = tmp_path / "project"
-    subprocess.run(["git", "init", "-q", "-b", "main", str(root)], env=perfgate.environment, check=True)
-    (root / "pyproject.toml").write_text('[project]\nname = "ranker"\ndependencies = ["numpy"]\n')
-    done = perfgate("init", "--github", "--action", f"tools/perfgate@{'a' * 40}", cwd=root)
-    assert done.returncode == 0, done.stderr
-    assert "tested: the workload loads, runs and passes its check here" in done.stdout
-    assert "pip install -r perf/requirements.txt" in (root / ".github" / "workflows" / "perfgate.yml").read_text()
-    installed = (root / "perf" / "requirements.txt").read_text()
-    assert "\nnumpy==" in installed
-    assert "\ntorch==" in installed

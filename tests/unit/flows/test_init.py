@@ -85,12 +85,20 @@ def init(root: Path, *arguments: str) -> Result:
     return CliRunner().invoke(cli, ["init", "-C", str(root), *arguments], catch_exceptions=False)
 
 
-def test_init__first_commit_made__every_file_and_the_next_step(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    git(project, "commit", "--allow-empty", "-qm", "first")
+def test_init__first_commit_made__every_file_what_it_needs_at_one_version_and_the_next_step(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "pyproject.toml").write_text('[project]\nname = "ranker"\ndependencies = ["numpy"]\n')
+    git(project, "add", "--all")
+    git(project, "commit", "-qm", "first")
     monkeypatch.chdir(project)
     done = init(project, "--github", "--action", ACTION)
     assert done.exit_code == 0
-    assert {name for name in files(project) if (project / name).is_file()} == set(GITHUB)
+    assert {name for name in files(project) if (project / name).is_file()} == {*GITHUB, "pyproject.toml"}
+    assert "pip install -r perf/requirements.txt" in (project / GITHUB[2]).read_text()
+    installed = (project / "perf" / "requirements.txt").read_text()
+    assert "\nnumpy==" in installed
+    assert "\ntorch==" in installed
     assert [line for line in done.output.splitlines() if line.startswith("wrote")] == [
         f"wrote {name}" for name in GITHUB
     ]
