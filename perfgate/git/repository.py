@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from perfgate.document.message import Message
@@ -424,7 +425,13 @@ def _not_a_clone(start: Path, words: str) -> RepositoryError:
 
 def prefix_of(root: Path) -> str:
     """The path of a folder in its clone, empty or with a slash at the end; outside a clone it is the root."""
-    return run_git(root, ["rev-parse", "--show-prefix"], {}).output
+    return _prefix_of(root.absolute())
+
+
+# A verdict asks for it five times.
+@cache
+def _prefix_of(folder: Path) -> str:
+    return run_git(folder, ["rev-parse", "--show-prefix"], {}).output
 
 
 def has_commits(root: Path, *commits: str) -> bool:
