@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import shutil
 import socket
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,8 +19,12 @@ from perfgate.system.socket_folder import make_socket_folder
 from perfgate.system.turns import MAX_LINE
 
 _EXIT_SECONDS = 0.5
-# A parent may reap it at any moment, and its exit code is then lost.
+# A parent may reap it at any moment, and older kernels then forget its exit code.
 _POLL_SECONDS = 0.0001
+# Of Linux 6.5: a pidfd of the process at the other end of a socket.
+_SO_PEERPIDFD = 77
+# Of Linux 6.15: PIDFD_GET_INFO, PIDFD_INFO_EXIT, and struct pidfd_info as far as its exit code (include/uapi/linux/pidfd.h).
+_GET_INFO, _EXIT_INFO, _INFO = 0xC040FF0B, 1 << 3, struct.Struct("=Q52xi")
 
 
 class Peer:
@@ -28,6 +34,9 @@ class Peer:
         self.rank = -1
         self.pid = 0
         self._connection = connection
+        self._process: int | None = None
+        with suppress(OSError):
+            self._process = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
         self._buffer = b""
 
     def fileno(self) -> int:
@@ -53,24 +62,43 @@ class Peer:
             return line
         return None if not data or len(self._buffer) > MAX_LINE else b""
 
+    def hang_up(self) -> None:
+        """End the connection; how the process ends can still be asked for."""
+        self._connection.close()
+
     def close(self) -> None:
         self._connection.close()
+        if self._process is not None:
+            os.close(self._process)
+            self._process = None
 
     def exit_code(self) -> int | None:
         """The exit code of a process that is ending, minus the signal that killed it; None if unknown.
 
-        Its parent reaps it a moment later; until then it is the last field of /proc/PID/stat (proc_pid_stat(5)).
+        Its parent reaps it a moment later. Until then the code is the last field of /proc/PID/stat (proc_pid_stat(5)), and
+        from then on the kernel tells it of a pidfd, since Linux 6.15.
         """
         deadline = time.monotonic() + _EXIT_SECONDS
         while time.monotonic() < deadline:
             try:
                 fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
             except OSError:
-                return None
+                return self._exit_code_when_reaped()
             if fields[0] in ("Z", "X"):
                 return os.waitstatus_to_exitcode(int(fields[-1]))
             time.sleep(_POLL_SECONDS)
         return None
+
+    def _exit_code_when_reaped(self) -> int | None:
+        if self._process is None:
+            return None
+        info = bytearray(_INFO.pack(_EXIT_INFO, 0))
+        try:
+            fcntl.ioctl(self._process, _GET_INFO, info)
+        except OSError:
+            return None
+        known, status = _INFO.unpack(info)
+        return os.waitstatus_to_exitcode(status) if known & _EXIT_INFO else None
 
 
 class Rendezvous:
@@ -83,6 +111,7 @@ class Rendezvous:
         self._listener.bind(self.address)
         self._listener.listen(socket.SOMAXCONN)
         self._peers: list[Peer] = []
+        self._gone: list[Peer] = []
 
     def lines(self, seconds: float) -> Iterator[tuple[Peer, bytes | None]]:
         """Wait at most so long, and yield the lines that have come, each with its peer; None for a peer that has ended."""
@@ -93,7 +122,8 @@ class Rendezvous:
             line = peer.read()
             if line is None:
                 self._peers.remove(peer)
-                peer.close()
+                self._gone.append(peer)
+                peer.hang_up()
             if line != b"":
                 yield peer, line
         if self._listener.fileno() in ready:
@@ -101,7 +131,7 @@ class Rendezvous:
 
     def close(self) -> None:
         """End every connection: the processes behind them end themselves."""
-        for peer in self._peers:
+        for peer in [*self._peers, *self._gone]:
             peer.close()
         self._listener.close()
         shutil.rmtree(self.folder, ignore_errors=True)
