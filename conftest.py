@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from perfgate.system.garbage import quiet
 from tests.exit_code import ExitCode
@@ -28,6 +29,9 @@ settings.register_profile(
     "perfgate", max_examples=50, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("perfgate")
+# Constants of imported modules would be examples too, and which ones are imported depends on the tests that ran before in this
+# process. Hypothesis has no setting for that; to parse them takes seven seconds in a fresh clone.
+providers._get_local_constants = lambda: providers._local_constants  # type: ignore[assignment]
 
 # What perfgate, git and pytest's own output obey, and what a CI host tells its jobs.
 _PREFIXES = ("ACTIONS_", "CI_", "GITHUB_", "GITLAB_", "GITEA_", "GITEE_", "GIT_", "PERFGATE_", "PG", "RUNNER_")
