@@ -53,9 +53,9 @@ def render_issue(document: TrendDocument, context: CommentContext, *, budget: in
     """
     with speaking(context.language):
         for rows in _ROWS:
+            values = _values(document, context, rows)
             for count in range(len(FOLDS), -1, -1):
-                values = _values(document, context, rows, FOLDS[:count])
-                text = tidied(render("trend/issue.md.j2", "markdown", values)) + "\n"
+                text = tidied(render("trend/issue.md.j2", "markdown", {**values, "folds": FOLDS[:count]})) + "\n"
                 if len(text) <= budget:
                     return text
     raise ValueError(f"a budget of {budget} characters is too small for any report")
@@ -78,9 +78,7 @@ def render_news(document: TrendDocument, language: Language) -> str | None:
         return tidied(render("trend/news.md.j2", "markdown", values)) + "\n"
 
 
-def _values(
-    document: TrendDocument, context: CommentContext, rows: int, folds: tuple[str, ...]
-) -> Mapping[str, object]:
+def _values(document: TrendDocument, context: CommentContext, rows: int) -> Mapping[str, object]:
     causes = sort_causes(document)
 
     def listed(group: list[TrendCause]) -> Mapping[str, object]:
@@ -109,7 +107,6 @@ def _values(
             {**cause_row(cause, document, most=0)["lead"], "more": cause.commit_count - len(cause.commits)}
             for cause in [one for one in (*causes.new_worse, *causes.still_open) if one.commit_count > 1][:rows]
         ],
-        "folds": folds,
         "looked_at": document.looked_at,
         "searched": searched(document),
         "gates": gates_line(document),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from perfgate.judging.report.text.words import Words
+from perfgate.stats.summary import median
 
 _TICKS = "▁▂▃▄▅▆▇█"
 _WIDTH = 24
@@ -21,7 +22,7 @@ def sparkline(values: Sequence[float], width: int = _WIDTH) -> Words:
         return Words("")
     newest = np.asarray(values[-4 * width :], dtype=np.float64)
     if newest.size > width:
-        newest = np.array([np.median(part) for part in np.array_split(newest, width)])
+        newest = np.array([median(part) for part in np.array_split(newest, width)])
     low, high = (float(end) for end in np.quantile(newest, [0.05, 0.95], method="nearest"))
     if high <= low:
         low, high = float(newest.min()), float(newest.max())
