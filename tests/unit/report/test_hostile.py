@@ -94,12 +94,13 @@ def hostile_decision(name: str) -> DecisionDocument:
 
 
 class Seen(HTMLParser):
-    """What a reader's browser would get: tags, cells per table row, and text outside code."""
+    """What a reader's browser would get: tags, links, cells per table row, and text outside code."""
 
     def __init__(self) -> None:
         super().__init__()
         self.tags: set[str] = set()
         self.attributes: set[str] = set()
+        self.links: list[str] = []
         self.rows: list[list[int]] = []
         self.text = ""
         self._code = 0
@@ -107,6 +108,8 @@ class Seen(HTMLParser):
     def handle_starttag(self, tag, attrs):
         self.tags.add(tag)
         self.attributes |= {name for name, _ in attrs}
+        if tag == "a":
+            self.links += [value for name, value in attrs if name == "href" and value]
         self._code += tag in {"code", "pre"}
         if tag == "table":
             self.rows.append([])
