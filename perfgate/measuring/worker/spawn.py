@@ -17,33 +17,27 @@ _FORKABLE_KIND = "cpu"
 _SET_BY_TORCH = {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"}
 
 
+# By descriptor, what is open and the position in it.
+OpenFiles = dict[str, tuple[str, int]]
+
+
 class Holdings(NamedTuple):
     """State that a process shares with its forks: open files with their positions, and memory mapped as shared.
 
     Also its imports, and the environment during them.
     """
 
-    files: dict[str, tuple[str, int]]
+    files: OpenFiles
     mappings: frozenset[bytes]
     modules: frozenset[str]
     environment: dict[str, str]
 
     @classmethod
     def of_this_process(cls) -> Holdings:
-        found = dict[str, tuple[str, int]]()
-        for descriptor in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names alone
-            try:
-                target = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - names alone
-                about = dict(line.split(b":", 1) for line in _read(f"/proc/self/fdinfo/{descriptor}").splitlines())
-            except (OSError, ValueError):  # the listing's own
-                continue
-            # Appending writers do not depend on the position of others.
-            appends = int(about[b"flags"], 8) & os.O_APPEND
-            found[descriptor] = target, 0 if appends else int(about[b"pos"])
         # Addresses, then permissions such as rw-s (proc_pid_maps(5)).
         lines = _read("/proc/self/maps").splitlines()
         shared = frozenset(line for line in lines if line.partition(b" ")[2][1:4:2] == b"ws")
-        return cls(found, shared, frozenset(sys.modules), dict(os.environ))
+        return cls(open_files(), shared, frozenset(sys.modules), dict(os.environ))
 
     def imported_since(self) -> list[str]:
         """The modules imported since, in order, of packages that were there; none if the environment has changed."""
@@ -60,12 +54,27 @@ class Holdings(NamedTuple):
         ]
 
 
-def is_forkable(device: Device, *, began: Holdings, loaded: Holdings) -> bool:
+def open_files() -> OpenFiles:
+    """Those of this process."""
+    found = OpenFiles()
+    for descriptor in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names alone
+        try:
+            target = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - names alone
+            about = dict(line.split(b":", 1) for line in _read(f"/proc/self/fdinfo/{descriptor}").splitlines())
+        except (OSError, ValueError):  # the listing's own
+            continue
+        # Appending writers do not depend on the position of others.
+        appends = int(about[b"flags"], 8) & os.O_APPEND
+        found[descriptor] = target, 0 if appends else int(about[b"pos"])
+    return found
+
+
+def is_forkable(device: Device, *, began: Holdings, loaded: OpenFiles) -> bool:
     """Whether workers can be forked from this one and be like a process of their own that loaded and warmed up.
 
     A thread does not survive a fork, nor does an accelerator driver's state, and locks stay as they were. Child processes,
     sockets, pipes, shared memory and file positions would be shared by all of them: ``began`` is the state before the
-    process loaded the workload, ``loaded`` that before its first call.
+    process loaded the workload, ``loaded`` the files that were open before its first call.
     """
     if device.kind != _FORKABLE_KIND or len(threads_of(os.getpid())) != 1 or children():
         return False
@@ -73,7 +82,7 @@ def is_forkable(device: Device, *, began: Holdings, loaded: Holdings) -> bool:
     opened = {name: target for name, (target, _) in now.files.items() if began.files.get(name, ("", 0))[0] != target}
     if any(not target.startswith("/") for target in opened.values()):  # e.g. socket:[4711]
         return False
-    reads_on = any(loaded.files.get(name) != now.files[name] for name in opened)
+    reads_on = any(loaded.get(name) != now.files[name] for name in opened)
     return not reads_on and now.mappings <= began.mappings
 
 

@@ -35,7 +35,7 @@ from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.timing.testbed import describe_testbed
 from perfgate.measuring.worker.correctness import check_outputs
 from perfgate.measuring.worker.packages import loaded_distributions
-from perfgate.measuring.worker.spawn import Holdings, is_forkable, write_stacks_to
+from perfgate.measuring.worker.spawn import Holdings, is_forkable, open_files, write_stacks_to
 from perfgate.measuring.worker.trial import Seeker, try_calls, unseen_functions
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.layout import Layout, define_dead_functions
@@ -242,7 +242,7 @@ class WorkerLoop:
 
     def _warm_up(self, request: protocol.WarmUpRequest) -> protocol.WarmedUp:
         self.recorder = BlockRecorder(self._loaded, self._opened, counters=self.counters)
-        loaded = Holdings.of_this_process()
+        loaded = open_files()
         warm = warm_up(
             self._loaded,
             self._opened,
