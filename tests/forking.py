@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Callable
 
 
 def forked(work: Callable[[], object]) -> int:
-    """Do it in a process of its own; return the process's id."""
+    """Do it in a process of its own, which prints what it raises; return the process's id."""
     child = os.fork()
     if not child:
         try:
             work()
-            os._exit(0)
-        finally:
+        except BaseException:  # noqa: BLE001 - it may not become the tests' own
+            traceback.print_exc()
             os._exit(1)
+        os._exit(0)
     return child
 
 
