@@ -62,6 +62,24 @@ class Server(Protocol):
         """Answer a batch and return when it is done."""
 
 
+class SimulatedServer:
+    """A server with a clock that only its batches move; ``service`` is the seconds of a batch by its size."""
+
+    def __init__(self, service: Callable[[int], float]) -> None:
+        self._service = service
+        self._now = 0.0
+
+    def begin(self, ready: float) -> float:
+        """Move the clock."""
+        self._now = max(self._now, ready)
+        return self._now
+
+    def answer(self, items: int) -> float:
+        """Move the clock by the batch's seconds."""
+        self._now += self._service(items)
+        return self._now
+
+
 class Served(NamedTuple):
     """Every request's arrival, start of its batch and end; and of every batch how many requests it held."""
 
@@ -104,37 +122,13 @@ def serve(arrivals: npt.ArrayLike, policy: BatchingPolicy, server: Server) -> Se
         ends.append(server.answer(size))
         sizes.append(size)
         first += size
-    return _served(times, starts, ends, sizes)
+    items = np.array(sizes, dtype=np.int64)
+    return Served(times.copy(), np.repeat(starts, items), np.repeat(ends, items), items)
 
 
 def simulate(arrivals: npt.ArrayLike, policy: BatchingPolicy, service: Callable[[int], float]) -> Served:
-    """The outcome of ``serve`` if every batch took exactly ``service`` seconds by its size.
-
-    With a loop of its own: the search for the highest rate simulates millions of batches.
-    """
-    times = np.asarray(arrivals, dtype=np.float64)
-    came: list[float] = times.tolist()
-    ready, count, most = policy.ready(times), len(came), policy.batch
-    starts, ends, sizes = list[float](), list[float](), list[int]()
-    now, first, arrived = 0.0, 0, 0
-    while first < count:
-        if (may_start := ready[first]) > now:
-            now = may_start
-        while arrived < count and came[arrived] <= now:
-            arrived += 1
-        size = min(arrived - first, most) or 1
-        starts.append(now)
-        now += service(size)
-        ends.append(now)
-        sizes.append(size)
-        first += size
-    return _served(times, starts, ends, sizes)
-
-
-def _served(arrivals: Floats, starts: list[float], ends: list[float], sizes: list[int]) -> Served:
-    """``starts`` and ``ends`` are those of the batches."""
-    items = np.array(sizes, dtype=np.int64)
-    return Served(arrivals.copy(), np.repeat(starts, items), np.repeat(ends, items), items)
+    """The outcome if every batch took exactly ``service`` seconds."""
+    return serve(arrivals, policy, SimulatedServer(service))
 
 
 def highest_rate(keeps: Callable[[float], bool], *, most: float, steps: int = 16, halvings: int = 10) -> float:

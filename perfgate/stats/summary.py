@@ -129,11 +129,13 @@ def linear_quantile(values: npt.NDArray[np.float64], probability: float) -> floa
 
 
 def median(values: Samples | Sequence[float]) -> float:
-    """As ``np.median``, to the last bit, but in a tenth of the time if the values are few; at least one, and none is NaN."""
+    """As ``np.median``, to the last bit, but in a tenth of the time if the values are few; NaN for none, or if one is NaN."""
     array = np.asarray(values, dtype=np.float64)
     if array.size > _FEW:
         return float(np.median(array))
     ordered = np.sort(array)
+    if not ordered.size or np.isnan(ordered[-1]):  # NaN is sorted to the end
+        return math.nan
     middle = ordered.size // 2
     upper = float(ordered[middle])
     return upper if ordered.size % 2 else (float(ordered[middle - 1]) + upper) / 2

@@ -67,7 +67,7 @@ class Peer:
         self._connection.close()
 
     def close(self) -> None:
-        self._connection.close()
+        self.hang_up()
         if self._process is not None:
             os.close(self._process)
             self._process = None

@@ -194,7 +194,7 @@ def compare_fast_paths(first: ProcessFastPath, second: ProcessFastPath) -> tuple
     their median absolute deviation. Swapping the sides changes only the sign of the effect.
     """
     low, fastest = second.low - first.low, second.fastest - first.fastest
-    effect = sorted((second.p10 - first.p10, median(low), median(fastest)))[1]
+    effect = median([second.p10 - first.p10, median(low), median(fastest)])
     quads = (low + fastest) / 2
     error = _MEDIAN_ERROR * 1.4826 * median(np.abs(quads - median(quads))) / math.sqrt(quads.size)
     return effect, 1 / math.sqrt(BETWEEN_PAIRS**2 + error**2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from math import comb
 from typing import Any
@@ -35,6 +36,12 @@ def test_linear_quantile__any_count__that_of_numpy_to_the_last_bit(count: int) -
 def test_median__any_count__that_of_numpy_to_the_last_bit(count: int) -> None:
     values = np.random.default_rng(count).lognormal(-7.0, 0.3, count)
     assert median(values) == median(values.tolist()) == np.median(values)
+
+
+def test_median__of_none_or_with_nan__nan() -> None:
+    assert math.isnan(median([]))
+    assert math.isnan(median([1.0, math.nan, 2.0]))
+    assert math.isnan(median([math.inf, math.nan, -math.inf, 0.0]))
 
 
 def test_p99_floor__the_second_largest_lies_above_the_true_p99_in_99_of_100_cases() -> None:
