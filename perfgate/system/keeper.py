@@ -14,10 +14,11 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from perfgate.system.logs import bound_log
+from perfgate.system.logs import bound_log, cut_log
 from perfgate.system.processes import (
     adopt_orphans,
     cpu_ns_below,
@@ -48,10 +49,16 @@ def main(arguments: list[str]) -> None:
         signal.set_wakeup_fd(waker)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         began = time.monotonic()
+        log, log_begins = Path("/proc/self/fd/1").readlink(), os.fstat(1).st_size
         program = _start({int(cpu) for cpu in arguments[1].split(",")}, arguments[2:])
         connection.sendall(json.dumps({"pid": program}).encode() + b"\n")
-        _keep(connection, wake, program, began)
+        if end := _end_of(connection, wake, program, began, lambda: bound_log(log, begins=log_begins)):
+            with suppress(OSError):
+                connection.sendall(json.dumps(end).encode() + b"\n")
         kill_children(spare=())
+        if end is None:
+            # Nobody is left who reads it or will cut it.
+            cut_log(log, begins=log_begins)
 
 
 def _start(cpus: set[int], command: list[str]) -> int:
@@ -70,15 +77,16 @@ def _start(cpus: set[int], command: list[str]) -> int:
         os._exit(_NOT_STARTED)
 
 
-def _keep(connection: socket.socket, wake: int, program: int, began: float) -> None:
-    """Wait until the program has ended or the other end is closed, and keep its log within bounds."""
+def _end_of(
+    connection: socket.socket, wake: int, program: int, began: float, bound: Callable[[], None]
+) -> dict[str, object] | None:
+    """Wait until the program has ended, with its log kept within bounds; None if the other end is closed before."""
     reaped = _Reaped(program)
-    log, log_begins = Path("/proc/self/fd/1").readlink(), os.fstat(1).st_size
     while reaped.code is None:
         ready, _, _ = select.select([connection.fileno(), wake], [], [], _TICK_SECONDS)
-        bound_log(log, begins=log_begins)
+        bound()
         if connection.fileno() in ready:
-            return
+            return None
         if wake in ready:
             os.read(wake, 4096)
         reaped.reap()
@@ -86,15 +94,13 @@ def _keep(connection: socket.socket, wake: int, program: int, began: float) -> N
     left = _wait_for_orphans(reaped)
     # CPU time of running processes and the children that they reaped; our own reaped children are counted elsewhere.
     running = cpu_ns_below(os.getpid()) - waited_for_ns(os.getpid())
-    end = {
+    return {
         "code": reaped.code,
         "seconds": seconds,
         "cpu": reaped.cpu + running / 1e9,
         "memory": reaped.memory,
         "left": [name_of(pid) for pid in left],
     }
-    with suppress(OSError):
-        connection.sendall(json.dumps(end).encode() + b"\n")
 
 
 class _Reaped:

@@ -2,33 +2,53 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 MAX_LOG_BYTES = 32 * 1024**2
 KEPT_BYTES = 1024**2
 _DROPPED = b"\n[perfgate: the log grew over 32 MiB; what stood here is dropped]\n"
+# linux/falloc.h: FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+_PUNCH_HOLE = 0x02 | 0x01
 
 
 def bound_log(path: str | Path, *, begins: int = 0) -> None:
-    """Drop the middle of a log behind ``begins`` once it exceeds its bound.
+    """Free the space of the middle of a log that is being written, behind ``begins``, once it exceeds its bound.
 
-    Its writers append (O_APPEND), so that they go on at the new end.
+    The middle becomes a hole, so that no byte moves and nothing is lost that is written meanwhile; ``cut_log`` closes it.
+    A file system that knows no holes (NFS before version 4.2) gets the log cut while it is written.
     """
-    try:
-        with open(path, "r+b", opener=only_a_file) as log:
-            size = log.seek(0, os.SEEK_END)
-            if size - begins <= MAX_LOG_BYTES:
-                return
-            log.seek(size - KEPT_BYTES)
-            end = log.read(KEPT_BYTES)
-            log.truncate(begins + KEPT_BYTES)
-        with open(path, "ab", opener=only_a_file) as log:
-            log.write(_DROPPED + end)
-    except OSError:
-        return
+    with suppress(OSError), open(path, "r+b", opener=only_a_file) as log:
+        size = log.seek(0, os.SEEK_END)
+        if size - begins > MAX_LOG_BYTES and not _punched(log.fileno(), begins + KEPT_BYTES, size - KEPT_BYTES):
+            _cut(log, begins)
+
+
+def cut_log(path: str | Path, *, begins: int = 0) -> None:
+    """Drop the middle of a log whose writers have ended, behind ``begins``, if it exceeds its bound."""
+    with suppress(OSError), open(path, "r+b", opener=only_a_file) as log:
+        if log.seek(0, os.SEEK_END) - begins > MAX_LOG_BYTES:
+            _cut(log, begins)
+
+
+def _punched(descriptor: int, start: int, end: int) -> bool:
+    library = ctypes.CDLL(None, use_errno=True)
+    library.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    return bool(library.fallocate(descriptor, _PUNCH_HOLE, start, end - start) == 0)
+
+
+def _cut(log: BinaryIO, begins: int) -> None:
+    """The end is written behind the beginning before the rest is cut off: a reader finds the end at any moment."""
+    log.seek(-KEPT_BYTES, os.SEEK_END)
+    end = log.read()
+    log.seek(begins + KEPT_BYTES)
+    log.write(_DROPPED + end)
+    log.truncate()
 
 
 def only_a_file(path: str, flags: int) -> int:

@@ -22,7 +22,7 @@ from perfgate.document.message import Message, as_message, english, spoken
 from perfgate.document.run import ErrorDetail, ErrorKind
 from perfgate.errors import MeasuringError
 from perfgate.system.interrupts import safe_point
-from perfgate.system.logs import KEPT_BYTES, bound_log
+from perfgate.system.logs import KEPT_BYTES, cut_log
 from perfgate.system.processes import cpu_ns_below, run_delay_ns_below, running_below, threads_of
 
 _TICK_SECONDS = 0.2
@@ -103,7 +103,7 @@ class SideProgram:
         ours, theirs = socket.socketpair()
         keeper = [str(RUNNING), "-m", "perfgate.system.keeper"]
         self._connection = ours
-        bound_log(log)
+        cut_log(log)
         with log.open("ab") as output:
             self.log_begins = output.tell()
             self._keeper = subprocess.Popen(

@@ -41,7 +41,7 @@ from perfgate.protocol import (
     server_decoder,
 )
 from perfgate.system.interrupts import safe_point
-from perfgate.system.logs import bound_log
+from perfgate.system.logs import bound_log, cut_log
 from perfgate.system.processes import is_stopped
 
 TICK_SECONDS = 0.2
@@ -352,7 +352,7 @@ class Worker:
         if self.pid and self._server.exit_of(self, timeout=LEAVE_SECONDS) is None:
             self._kill()
             self._server.exit_of(self, timeout=EXIT_SECONDS)
-        bound_log(self.log)
+        cut_log(self.log)
         self._server.forget(self)
 
     @property

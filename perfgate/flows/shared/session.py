@@ -20,7 +20,7 @@ from perfgate.document.run import Artifact, CiContext, FailedPair, RunDocument, 
 from perfgate.document.samples import Replicate
 from perfgate.document.testbed import Testbed
 from perfgate.errors import UsageError
-from perfgate.system.logs import bound_log
+from perfgate.system.logs import cut_log
 from perfgate.version import __version__
 
 FLAME_PAGE = "flame.html"
@@ -169,7 +169,7 @@ def job_notes(environ: Mapping[str, str], out: Path) -> list[Message]:
 def log_artifacts(folder: Path) -> list[Artifact]:
     artifacts = []
     for log in sorted((folder / "logs").glob("*.log")):
-        bound_log(log)
+        cut_log(log)
         if data := read_log(log):
             artifacts.append(artifact_of(log, data, "log", str(log.relative_to(folder))))
     return artifacts

@@ -1,28 +1,57 @@
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from perfgate.conductor.workers.cleanup import log_tail, one_line, read_log
-from perfgate.system.logs import MAX_LOG_BYTES, bound_log
+from perfgate.system.logs import KEPT_BYTES, MAX_LOG_BYTES, bound_log, cut_log
 
 
-def test_bound_log__grown_over_the_bound__beginning_and_end_are_kept(tmp_path: Path) -> None:
+def test_bound_log__grown_over_the_bound__space_is_freed_and_no_byte_moves(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(b"first\n" + b"x" * (40 * 1024**2) + b"\nlast\n")
+    size = log.stat().st_size
     with log.open("ab") as writer:
         bound_log(log)
+        writer.write(b"after\n")
+    assert log.stat().st_size == size + len(b"after\n")
+    assert log.stat().st_blocks * 512 < 3 * 1024**2
+    assert log_tail(log) == "x" * (4000 - len("\nlast\nafter\n")) + "\nlast\nafter"
+
+
+def test_bound_log__while_it_is_written__no_line_is_lost(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("ab") as output, subprocess.Popen(["seq", "20000000"], stdout=output) as writer:
+        while writer.poll() is None:
+            bound_log(log)
+    cut_log(log)
+    lines = log.read_bytes()[-KEPT_BYTES:].split(b"\n")[1:]
+    assert lines == [*(b"%d" % number for number in range(20_000_002 - len(lines), 20_000_001)), b""]
+
+
+def test_cut_log__grown_over_the_bound__beginning_and_end_are_kept(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"first\n" + b"x" * (40 * 1024**2) + b"\nlast\n")
+    bound_log(log)
+    with log.open("ab") as writer:
+        cut_log(log)
         writer.write(b"after\n")
     data = log.read_bytes()
     assert len(data) < 3 * 1024**2
     assert data.startswith(b"first\n")
     assert b"the log grew over 32 MiB" in data
     assert data.endswith(b"\nlast\nafter\n")
+    assert b"\0" not in data
 
 
-def test_bound_log__within_the_bound__untouched(tmp_path: Path) -> None:
+@pytest.mark.parametrize("keep", [bound_log, cut_log])
+def test_log__within_the_bound__untouched(tmp_path: Path, keep: Callable[[Path], None]) -> None:
     log = tmp_path / "log"
     log.write_bytes(b"few words\n")
-    bound_log(log)
+    keep(log)
     assert log.read_bytes() == b"few words\n"
 
 
