@@ -30,8 +30,6 @@ def checkout(tmp_path: Path) -> Path:
         if name and (ROOT / name).is_file():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, root / name)
-    changelog = root / "CHANGELOG.md"
-    changelog.write_text(changelog.read_text().replace("(not released yet)", "(2026-12-01)"))
     git(root, "init", "--quiet", "--initial-branch", "main")
     git(root, "add", "--all")
     git(root, "commit", "--quiet", "--message", "the release")

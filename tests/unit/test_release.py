@@ -51,8 +51,8 @@ def write_changelog(folder: Path, heading: str) -> Path:
     return path
 
 
-def test_read_version__changelog_of_this_repository__names_it(release: ModuleType) -> None:
-    assert release.read_version(None) == __version__
+def test_read_version__changelog_of_this_repository__names_it_with_its_date(release: ModuleType) -> None:
+    assert release.read_version(f"v{__version__}") == __version__
 
 
 @pytest.mark.parametrize(("date", "accepted"), [("(2026-12-01)", True), ("(not released yet)", False), ("", False)])
