@@ -15,7 +15,7 @@ from jinja2 import Environment, nodes
 from jinja2.ext import extract_from_ast
 
 from perfgate import errors, locale
-from perfgate.catalogue.lookup import METRICS, sentences
+from perfgate.catalogue.lookup import sentences, sources
 from perfgate.cli.groups import CommandGroup
 from perfgate.cli.language import CLICK_WORDS, paragraphs
 from perfgate.cli.main import SECTIONS as COMMAND_SECTIONS
@@ -41,8 +41,7 @@ ZH_PO = Path(locale.__file__).parent / "zh.po"
 
 def english_sentences() -> set[str]:
     """What templates, the code of the report and the catalogue say. A ``{name}`` or ``%(name)s`` is the place of a value."""
-    # How a metric is made may be a formula, which is the same in Chinese.
-    texts = {*sentences(), *(metric.source for metric in METRICS.values())}
+    texts = {*sentences()}
     texts |= {str(section.title) for section in SECTIONS} | {"none"}
     for template in sorted(TEMPLATES.rglob("*.j2")):
         texts |= set(of_template(template))
@@ -122,9 +121,13 @@ def read_chinese() -> Catalog:
 
 
 def updated(chinese: Catalog, english: set[str]) -> Catalog:
-    """The catalogue with every sentence and nothing else, sorted; a sentence without Chinese has an empty one."""
+    """The catalogue with every sentence, the sources that have Chinese and nothing else, sorted.
+
+    A sentence without Chinese has an empty one.
+    """
     catalogue = Chinese(fuzzy=False)
-    for text in sorted(english):
+    translated = {text for text in sources() if text in chinese and chinese[text].string}
+    for text in sorted(english | translated):
         message = chinese.get(text)
         catalogue.add(text, message.string if message else "")
     return catalogue

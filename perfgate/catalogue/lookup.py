@@ -48,7 +48,7 @@ MUST_DECIDE = {name for family in FAMILIES.values() if family.must_decide for na
 TIMED_STEPS = frozenset(entry.step for entry in METRICS.values() if entry.timed)
 _PARTS: dict[str, Metric] = {part.name: part for card in CARDS.values() for part in card.parts}
 _COUNTING_STEP = 4
-_UNKNOWN = Metric(name="", step=20, title="", unit="1", better="neutral", kind="noisy", explanation="", source="")
+_UNKNOWN = Metric(name="", step=20, title="", unit="1", better="neutral", explanation="", source="")
 
 
 def card(number: int) -> StepCard:
@@ -110,13 +110,19 @@ def judged_by(limit: str) -> JudgedValue | None:
 GATING_LIMITS = tuple(name for name in LIMITS if judged_by(name))
 
 
+def sources() -> Iterator[str]:
+    """Where the numbers of the catalogue come from: formulas and references, which need no translation and may have one."""
+    for step in CARDS.values():
+        yield from (metric.source for metric in (*step.metrics, *step.parts))
+        yield from (limit.source for limit in step.limits)
+
+
 def sentences() -> Iterator[str]:
-    """Every English sentence of the catalogue that needs a translation; sources of metrics may be formulas and need none."""
+    """Every English sentence of the catalogue that needs a translation."""
     for step in CARDS.values():
         yield from (step.title, step.question, step.how, step.remedy, step.cost, *step.devices.values())
         for metric in (*step.metrics, *step.parts):
             yield from (metric.title, metric.explanation, *metric.clock_titles.values())
-        yield from (limit.source for limit in step.limits)
         yield from (rule.message for rule in step.rules)
     for term in GLOSSARY.values():
         yield from (term.name, term.explanation)

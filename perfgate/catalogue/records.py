@@ -25,11 +25,11 @@ class Metric(Entry, frozen=True):
     title: str
     unit: Unit
     better: Better
-    # Whether repetition gives the same number.
-    kind: Kind
     explanation: str
     # How the number is computed; a formula if there is one.
     source: str
+    # Whether repetition gives the same number.
+    kind: Kind = "noisy"
     # A part of a whole, unit 1, which reads as a percentage.
     share: bool = False
     # The sort of a number of unit 1; by default a whole number is a count and any other number a ratio.

@@ -22,7 +22,6 @@ devices = { cpu = "Everything." }
 title = "fast-path latency"
 unit = "s"
 better = "lower"
-kind = "noisy"
 explanation = "The time of a call."
 source = "over {dispatch}"
 
