@@ -26,6 +26,10 @@ class TraceLog:
         name = op.rpartition("::")[2] + "_kernel"
         self._device("kernel", name, start, end, stream, {})
 
+    def launch(self, began: int, ended: int) -> None:
+        """Log the runtime call that launched the latest kernel."""
+        self._host("cuda_runtime", "cudaLaunchKernel", began, ended, {"correlation": self.correlation})
+
     def copy(self, kind: str, size: int, began: int, ended: int, start: int, end: int, *, stream: str) -> None:
         """Log a copy operator on the host and the copy on the device."""
         self.correlation += 1

@@ -25,7 +25,7 @@ from tests.fakes.documents import make_run
 from tests.jobs.tools import TOOLS, installed
 
 ROOT = Path(__file__).parents[2]
-READERS = ("pyarrow==26.0.1", "polars==2.1.0", "duckdb==2.0.0", "junitparser==5.0.3")
+READERS = ("pyarrow==26.0.1", "polars==2.1.0", "pandas==3.1.1", "duckdb==2.0.0", "junitparser==5.0.3")
 # Has the schema of Jenkins' xunit plugin among its tests.
 WITH_SCHEMA = "pytest==8.4.2"
 NUMERIC = ("value", "low", "high", "confidence")

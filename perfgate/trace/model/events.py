@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
@@ -98,6 +98,29 @@ class EventTable:
         launch = np.full(len(self), NOT_RECORDED, dtype=np.int32)
         launch[work[joined]] = calls[called[joined]]
         return launch
+
+    def columns(self) -> dict[str, IntColumn | list[str | None]]:
+        """The columns with words for the numbers of names, as pandas and polars make a data frame of them.
+
+        ``start_ns`` and ``duration_ns`` are arrays. ``name``, ``type`` (the name of the group), ``kind``, ``process``,
+        ``thread``, ``request`` and ``shape`` are lists, with None for no request and no shape.
+        """
+
+        def words(texts: Iterable[str | None], numbers: Codes) -> list[str | None]:
+            named: list[str | None] = np.array([*texts, None], dtype=object)[numbers].tolist()  # NO_TEXT is the last
+            return named
+
+        return {
+            "start_ns": self.start,
+            "duration_ns": self.duration,
+            "name": words(self.names, self.name),
+            "type": words(self.names, self.group),
+            "kind": words(KINDS, self.kind),
+            "process": words((process for process, _ in self.tracks), self.track),
+            "thread": words((thread for _, thread in self.tracks), self.track),
+            "request": words(self.names, self.request),
+            "shape": words(self.names, self.shape),
+        }
 
     def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> EventTable:
         """The events chosen by a mask, or by positions in their order; names and tracks keep their numbers."""

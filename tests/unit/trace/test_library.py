@@ -18,6 +18,7 @@ from tests.fakes.kineto import TraceLog, write_trace
 def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = TraceLog()
     log.kernel("aten::sgemm", 0, 1_000, 2_000, 5_000, stream="compute")
+    log.launch(500, 600)
     log.kernel("aten::relu", 6_000, 7_000, 8_000, 9_000, stream="compute")
     (tmp_path / "profile").mkdir()
     write_trace(log, tmp_path / "profile" / "one.pt.trace.json")
@@ -36,6 +37,36 @@ def test_docs__example_of_the_library__prints_what_the_device_did(capsys: pytest
         "relu_kernel 1 1e-06",
         "idle 0.0 s for the host",
     ]
+
+
+@pytest.mark.usefixtures("profile")
+def test_docs__examples_with_numpy__print_the_longest_runs_and_the_delay_of_launches(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    blocks = [block for block in read_blocks("trace-library.md") if "import numpy" in block.text]
+
+    for block in blocks:
+        exec(compile(block.text, block.name, "exec"), {})
+
+    assert capsys.readouterr().out.splitlines() == ["2000 ns: 3000 ns long", "median 1500.0 ns; longest 1500 ns"]
+
+
+@pytest.mark.usefixtures("profile")
+def test_columns__words_for_numbers_of_names() -> None:
+    kernels = trace.read(Path("profile")).timelines[0].events.of_kind("compute")
+
+    columns = kernels.columns()
+
+    assert list(columns["duration_ns"]) == [3_000, 1_000]
+    assert {name: column for name, column in columns.items() if isinstance(column, list)} == {
+        "name": ["sgemm_kernel", "relu_kernel"],
+        "type": ["sgemm_kernel", "relu_kernel"],
+        "kind": ["compute", "compute"],
+        "process": ["0", "0"],
+        "thread": ["7", "7"],
+        "request": [None, None],
+        "shape": [None, None],
+    }
 
 
 @pytest.mark.usefixtures("profile")
