@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from perfgate.trace.analysis.gaps import DeviceGaps, Gap, device_gaps
     from perfgate.trace.analysis.rows import Top, TopOperator, top
     from perfgate.trace.analysis.stacks import stacks_of
-    from perfgate.trace.model.events import EventKind, EventTable
+    from perfgate.trace.model.events import EventKind, EventTable, EventTableBuilder
     from perfgate.trace.model.recording import Collective, Kernel, ProfilerStep, Recording, Timeline
     from perfgate.trace.model.stacks import Stacks
     from perfgate.trace.readers.damaged import salvage
@@ -35,6 +35,7 @@ __all__ = [
     "DeviceGaps",
     "EventKind",
     "EventTable",
+    "EventTableBuilder",
     "Gap",
     "Kernel",
     "ProfilerStep",
@@ -57,6 +58,7 @@ _HOMES = {
     "DeviceGaps": "analysis.gaps",
     "EventKind": "model.events",
     "EventTable": "model.events",
+    "EventTableBuilder": "model.events",
     "Gap": "analysis.gaps",
     "Kernel": "model.recording",
     "ProfilerStep": "model.recording",

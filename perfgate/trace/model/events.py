@@ -206,7 +206,7 @@ class EventTableBuilder:
         track: tuple[str, str],
         name: str,
         kind: EventKind,
-        correlation: int,
+        correlation: int = NO_CORRELATION,
         group: str | None = None,
         request: str | None = None,
         shape: str | None = None,

@@ -147,7 +147,6 @@ class Collective(NamedTuple):
     elapsed_ns: int | None
     transit_ns: int | None
     wait_ns: int | None
-    synchronization_ns: int | None
     idle_ns: int | None
     links: tuple[LinkUse, ...] = ()
 

@@ -33,9 +33,7 @@ def drawn(*, collective: str = "hcom_allReduce__17_0_1") -> DrawnRanks:
             kernels=[Kernel("GroupedMatmul", "GroupedMatmul", "AI_CORE", 1000 * MS, computing)],
             steps=(ProfilerStep(5, 0, 30 * MS, computing, 30 * MS - computing, 30 * MS - computing, 0, 0, 0),),
             collectives=(
-                Collective(
-                    collective, "collective", "17", 5, 1000 * MS + computing, 30 * MS - computing, MS, MS, 0, MS
-                ),
+                Collective(collective, "collective", "17", 5, 1000 * MS + computing, 30 * MS - computing, MS, MS, MS),
             ),
             rank_links=tuple(
                 RankLink("allreduce", "collective", "17", 5, rank, other, "HCCS", 4e6, 2 * MS, 2e9)

@@ -370,7 +370,7 @@ def test_judge_recording__fused_kernels__their_share_of_a_step_apart() -> None:
 
 
 def on_rank(number: int, *, exposed: int) -> Timeline:
-    collective = Collective("hcom_allReduce__1_0_1", "collective", None, 1, None, 10 * MS, 9 * MS, MS, None, None)
+    collective = Collective("hcom_allReduce__1_0_1", "collective", None, 1, None, 10 * MS, 9 * MS, MS, None)
     step = ProfilerStep(
         number=1,
         computing_ns=90 * MS,
@@ -491,7 +491,7 @@ def test_environment__ports_of_hccl_and_the_interface__chosen_unless_given() -> 
 
 def sent(*links: LinkUse, rank: int = 0, name: str = "hcom_allReduce__483_0_1", elapsed: int = 5 * MS) -> Timeline:
     """One collective as communication.json has it (samples msinsight-910B-alexnet and msinsight-gpt3-cann7)."""
-    collective = Collective(name, "collective", "group", 1, None, elapsed, elapsed, 0, 0, 0, links)
+    collective = Collective(name, "collective", "group", 1, None, elapsed, elapsed, 0, 0, links)
     return Timeline(rank=rank, device=rank, events=EventTableBuilder().table(), collectives=(collective,))
 
 

@@ -197,7 +197,7 @@ def test_recorded_checklist__operators_of_a_cpu__no_device_to_judge() -> None:
 
 def test_recorded_checklist__ranks_in_a_collective__the_slowest_is_named() -> None:
     def rank(number: int, elapsed: int) -> Timeline:
-        collective = Collective("hcom_allReduce__1_0_1", "collective", None, 1, None, elapsed, None, None, None, None)
+        collective = Collective("hcom_allReduce__1_0_1", "collective", None, 1, None, elapsed, None, None, None)
         kernels = (Kernel("MatMulV2", "MatMulV2", "AI_CORE", 0, 10, step=1),)
         return on_rank(number, kernels=kernels, steps=(ProfilerStep(1),), collectives=(collective,))
 

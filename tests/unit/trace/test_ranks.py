@@ -18,14 +18,14 @@ STREAM = ("device 0", "stream 7")
 def table(rank: int, *shares: tuple[str, str, int, int]) -> RankTable:
     """A rank whose shares have a group, a name, a start and a length."""
     collectives = tuple(
-        Collective(name, "collective", group, 1, start, length, None, None, None, None)
+        Collective(name, "collective", group, 1, start, length, None, None, None)
         for group, name, start, length in shares
     )
     return reduce_timeline(Timeline(rank, 0, EventTableBuilder().table(), collectives=collectives), "folder")
 
 
 def test_reduce__parts_of_collectives_that_were_not_recorded__none_and_not_zero() -> None:
-    timed = Collective("hcom_allReduce__1_0_1", "collective", None, 1, 0, 100, None, 30, None, None)
+    timed = Collective("hcom_allReduce__1_0_1", "collective", None, 1, 0, 100, None, 30, None)
 
     def shares(*collectives: Collective) -> object:
         events = EventTableBuilder().table()

@@ -34,7 +34,7 @@ def host(*spans: tuple[str, str, int, int]) -> EventTable:
 
 
 def collective(name: str, step: int | None, elapsed: int) -> Collective:
-    return Collective(name, "collective", "g", step, None, elapsed, None, None, None, None)
+    return Collective(name, "collective", "g", step, None, elapsed, None, None, None)
 
 
 def test_summarize__kineto_with_three_steps__work_times_and_copies_of_each(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ _KINDS: tuple[CollectiveKind, ...] = ("collective", "p2p")
 _MEGABYTE, _GIGABYTE = 1e6, 1e9
 _MICROSECOND, _MILLISECOND = 1e3, 1e6
 _COUNT_AND_TIME = 2
-_PARTS = ("Elapse", "Transit", "Wait", "Synchronization", "Idle")
+_PARTS = ("Elapse", "Transit", "Wait", "Idle")
 _TOTAL = "Total Op Info"
 _STEP = re.compile(r"(?:step)?(\d{1,18})$")
 _PAIR = re.compile(r"(\d{1,9})-(\d{1,9})$")
@@ -53,9 +53,7 @@ def read_collectives(path: Path) -> tuple[Collective, ...]:
         plain, _, group = name.partition("@")
         start = operation.times.get("Start Timestamp(us)")
         with _named(path, name):
-            elapsed, transit, wait, synchronization, idle = (
-                _duration(operation.times.get(f"{part} Time(ms)")) for part in _PARTS
-            )
+            elapsed, transit, wait, idle = (_duration(operation.times.get(f"{part} Time(ms)")) for part in _PARTS)
             uses = [_link_use(link, use) for link, use in operation.links.items()]
             collectives.append(
                 Collective(
@@ -67,7 +65,6 @@ def read_collectives(path: Path) -> tuple[Collective, ...]:
                     elapsed_ns=elapsed,
                     transit_ns=transit,
                     wait_ns=wait,
-                    synchronization_ns=synchronization,
                     idle_ns=idle,
                     links=tuple(use for use in uses if use.size_bytes or use.transit_ns),
                 )
@@ -129,7 +126,7 @@ def read_database_collectives(path: Path) -> tuple[Collective, ...] | None:
     """The operations of analysis.db with their links; None if it has none."""
     columns = (
         *("hccl_op_name", "group_name", "step", "type", "start_timestamp"),
-        *("elapse_time", "transit_time", "wait_time", "synchronization_time", "idle_time"),
+        *("elapse_time", "transit_time", "wait_time", "idle_time"),
     )
     with open_database(path) as database:
         if not database.has("CommAnalyzerTime"):
@@ -139,7 +136,7 @@ def read_database_collectives(path: Path) -> tuple[Collective, ...] | None:
         for name, group, step, kind, start, *times in database.rows("CommAnalyzerTime", columns):
             if str(name) == _TOTAL:
                 continue
-            elapsed, transit, wait, synchronization, idle = (_time(database, time, _MILLISECOND) for time in times)
+            elapsed, transit, wait, idle = (_time(database, time, _MILLISECOND) for time in times)
             collectives.append(
                 Collective(
                     name=str(name),
@@ -151,7 +148,6 @@ def read_database_collectives(path: Path) -> tuple[Collective, ...] | None:
                     elapsed_ns=elapsed,
                     transit_ns=transit,
                     wait_ns=wait,
-                    synchronization_ns=synchronization,
                     idle_ns=idle,
                     links=tuple(links.get((str(name), str(group), str(step)), {}).values()),
                 )

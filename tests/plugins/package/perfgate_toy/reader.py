@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perfgate.errors import DocumentError
-from perfgate.trace import Recording, Timeline
-from perfgate.trace.model.events import NO_CORRELATION, EventTableBuilder
+from perfgate.trace import EventTableBuilder, Recording, Timeline
 
 READS = "*.toytrace"
 PRIORITY = 0
@@ -28,5 +27,5 @@ def read(path: Path) -> Recording:
             times = int(start), int(duration)
         except ValueError as error:
             raise DocumentError(f"{path}: line {number} is no event: {error}; record it again") from error
-        builder.add(*times, track=("toy", stream), name=name, kind="compute", correlation=NO_CORRELATION)
+        builder.add(*times, track=("toy", stream), name=name, kind="compute")
     return Recording(path, "toy", (Timeline(None, 0, builder.table()),))
