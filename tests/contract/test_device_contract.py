@@ -1,5 +1,7 @@
 """What every device promises, run over each backend that can be opened here and over the fake device."""
 
+from __future__ import annotations
+
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,6 +11,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+import torch
 
 from perfgate.errors import MeasuringError
 from perfgate.measuring.counting.collect import record_calls
@@ -51,11 +54,11 @@ def _torch_case(kind: str) -> Case:
 
 
 @pytest.fixture(params=[*device_kinds(), "fake"])
-def case(request):
+def case(request: pytest.FixtureRequest) -> Case:
     return _fake_case() if request.param == "fake" else _torch_case(request.param)
 
 
-def test_leave_out_waits__work__the_timer_goes_on_and_no_faster_than_the_clock(case):
+def test_leave_out_waits__work__the_timer_goes_on_and_no_faster_than_the_clock(case: Case) -> None:
     device, clock, timer = case.device, [], []
     with device.leave_out_waits():
         for _ in range(20):
@@ -70,7 +73,7 @@ def test_leave_out_waits__work__the_timer_goes_on_and_no_faster_than_the_clock(c
     assert abs(device.timer_ns() - device.clock_ns()) < 1e9
 
 
-def test_device__opened__says_what_it_is(case):
+def test_device__opened__says_what_it_is(case: Case) -> None:
     device = case.device
 
     assert device.kind in (*device_kinds(), "fake")
@@ -79,7 +82,7 @@ def test_device__opened__says_what_it_is(case):
     assert device.handle() is not None
 
 
-def test_device__properties__texts_and_the_same_each_time(case):
+def test_device__properties__texts_and_the_same_each_time(case: Case) -> None:
     properties = case.device.properties()
 
     assert properties
@@ -87,7 +90,7 @@ def test_device__properties__texts_and_the_same_each_time(case):
     assert case.device.properties() == properties
 
 
-def test_device__idle_until__never_early_and_at_once_where_it_is_past(case):
+def test_device__idle_until__never_early_and_at_once_where_it_is_past(case: Case) -> None:
     device = case.device
     until = device.clock_ns() + 3_000_000
     device.idle_until(until)
@@ -98,7 +101,7 @@ def test_device__idle_until__never_early_and_at_once_where_it_is_past(case):
     assert device.clock_ns() - woken < 1_800_000_000_000  # an hour ago, and not in an hour
 
 
-def test_device__calls_sent_at_their_times__latency_between_nothing_and_what_passed(case):
+def test_device__calls_sent_at_their_times__latency_between_nothing_and_what_passed(case: Case) -> None:
     started = case.device.clock_ns()
     found = run_open_loop(case.call, case.device, np.arange(5) * 0.002)
     passed = case.device.clock_ns() - started
@@ -109,7 +112,7 @@ def test_device__calls_sent_at_their_times__latency_between_nothing_and_what_pas
 
 
 @each("clock", ["clock_ns", "cpu_clock_ns", "process_cpu_ns"])
-def test_device__clocks__integers_that_never_go_back(case, clock):
+def test_device__clocks__integers_that_never_go_back(case: Case, clock: str) -> None:
     read = getattr(case.device, clock)
     times = [read()]
     for _ in range(20):
@@ -121,7 +124,7 @@ def test_device__clocks__integers_that_never_go_back(case, clock):
     assert times[-1] > times[0]
 
 
-def test_device__events_around_a_call__in_order(case):
+def test_device__events_around_a_call__in_order(case: Case) -> None:
     first, second = case.device.event(), case.device.event()
     first.record()
     case.call()
@@ -134,7 +137,9 @@ def test_device__events_around_a_call__in_order(case):
 
 
 @each("build", [lambda x: x, lambda x: (x, x), lambda x: [x], lambda x: {"input": x}])
-def test_device__to_device_and_back__keeps_the_structure_and_the_bytes(case, build):
+def test_device__to_device_and_back__keeps_the_structure_and_the_bytes(
+    case: Case, build: Callable[[torch.Tensor], Any]
+) -> None:
     batch = build(case.batch)
     moved = case.device.to_device(case.device.pin(batch), non_blocking=True)
     back = case.device.to_host(moved)
@@ -146,11 +151,11 @@ def test_device__to_device_and_back__keeps_the_structure_and_the_bytes(case, bui
         assert back.keys() == batch.keys()
 
 
-def test_device__bytes_of_what_is_no_tensor__none(case):
+def test_device__bytes_of_what_is_no_tensor__none(case: Case) -> None:
     assert case.device.bytes_of({"mask": None, "length": 3}) == 0
 
 
-def test_device__copy_stream__entered_and_left(case):
+def test_device__copy_stream__entered_and_left(case: Case) -> None:
     with case.device.copy_stream():
         moved = case.device.to_device(case.batch, non_blocking=True)
     case.device.synchronize()
@@ -158,7 +163,7 @@ def test_device__copy_stream__entered_and_left(case):
     assert case.device.bytes_of(moved) == 64
 
 
-def test_device__record_trace__every_call_named_and_one_file_left(case, tmp_path):
+def test_device__record_trace__every_call_named_and_one_file_left(case: Case, tmp_path: Path) -> None:
     trace = record_calls(case.device, case.call, calls=7, folder=tmp_path, name="trace")
 
     assert list(tmp_path.iterdir()) == [trace.path]
@@ -167,7 +172,7 @@ def test_device__record_trace__every_call_named_and_one_file_left(case, tmp_path
     assert (len(trace.kernels()) >= 7) == ("kernel_timeline" in case.device.capabilities)
 
 
-def test_device__call_fails_while_traced__error_and_no_file(case, tmp_path):
+def test_device__call_fails_while_traced__error_and_no_file(case: Case, tmp_path: Path) -> None:
     def call():
         raise ValueError("from the workload")
 
@@ -178,7 +183,7 @@ def test_device__call_fails_while_traced__error_and_no_file(case, tmp_path):
     record_calls(case.device, case.call, calls=2, folder=tmp_path, name="next")
 
 
-def test_device__count_memory__repeatable_or_absent(case):
+def test_device__count_memory__repeatable_or_absent(case: Case) -> None:
     if "allocation_count" not in case.device.capabilities:
         assert case.device.count_memory([case.call]) is None
         return
@@ -190,7 +195,7 @@ def test_device__count_memory__repeatable_or_absent(case):
     assert set(counts) == {(1, 64, 0)}
 
 
-def test_device__count_memory__what_calls_leave_behind_is_kept(case):
+def test_device__count_memory__what_calls_leave_behind_is_kept(case: Case) -> None:
     if "allocation_count" not in case.device.capabilities:
         return
     left = []
@@ -200,7 +205,7 @@ def test_device__count_memory__what_calls_leave_behind_is_kept(case):
     assert first.allocations == 1
 
 
-def test_device__count_memory__a_result_that_replaces_the_last_is_not_kept(case):
+def test_device__count_memory__a_result_that_replaces_the_last_is_not_kept(case: Case) -> None:
     if "allocation_count" not in case.device.capabilities:
         return
     state = {}
@@ -209,19 +214,19 @@ def test_device__count_memory__a_result_that_replaces_the_last_is_not_kept(case)
     assert [count.kept_bytes for count in steady] == [0, 0, 0]
 
 
-def test_device__host_waits__can_be_called_and_have_names_of_their_own(case):
+def test_device__host_waits__can_be_called_and_have_names_of_their_own(case: Case) -> None:
     waits = case.device.host_waits()
 
     assert all(callable(getattr(wait.owner, wait.name)) for wait in waits)
     assert len({wait.label for wait in waits}) == len(waits)
 
 
-def test_device__other_errors__are_not_out_of_memory(case):
+def test_device__other_errors__are_not_out_of_memory(case: Case) -> None:
     assert not case.device.is_out_of_memory(ValueError("shape"))
     assert not case.device.is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
 
 
-def test_device__inference_mode_and_empty_cache__usable(case):
+def test_device__inference_mode_and_empty_cache__usable(case: Case) -> None:
     with case.device.inference_mode():
         case.call()
     case.device.empty_cache()
@@ -248,7 +253,7 @@ os._exit(0)
 """
 
 
-def test_cpu__forked_from_a_server_that_only_imported_torch__traces_and_counts(tmp_path):
+def test_cpu__forked_from_a_server_that_only_imported_torch__traces_and_counts(tmp_path: Path) -> None:
     found = subprocess.run(
         [sys.executable, "-c", FORKED, str(tmp_path)],
         check=False, capture_output=True, text=True, timeout=600, cwd=Path(__file__).parents[2],
@@ -257,7 +262,7 @@ def test_cpu__forked_from_a_server_that_only_imported_torch__traces_and_counts(t
     assert (found.returncode, found.stdout) == (0, "measured"), found.stderr
 
 
-def test_device__memory__peaks_begin_anew_and_hold_what_is_in_use(case):
+def test_device__memory__peaks_begin_anew_and_hold_what_is_in_use(case: Case) -> None:
     kept = case.call()
     case.device.reset_memory_peaks()
     case.call()
@@ -273,7 +278,7 @@ def test_device__memory__peaks_begin_anew_and_hold_what_is_in_use(case):
         assert statistics.segments > 0
 
 
-def test_device__cache__its_size_or_nothing_and_a_sweep_that_takes_time(case):
+def test_device__cache__its_size_or_nothing_and_a_sweep_that_takes_time(case: Case) -> None:
     size, sweep = case.device.cache_bytes(), case.device.cache_sweeper()
 
     assert size is None or size > 0
@@ -284,5 +289,5 @@ def test_device__cache__its_size_or_nothing_and_a_sweep_that_takes_time(case):
         assert case.device.clock_ns() > before
 
 
-def test_device__among_its_kind__its_index_is_one_that_is_visible(case):
+def test_device__among_its_kind__its_index_is_one_that_is_visible(case: Case) -> None:
     assert 0 <= case.device.index < case.device.visible_devices()

@@ -7,10 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 PROJECT = Path(__file__).parent / "project"
+# The fixture on_npu: runs a program with torch and torch_npu imported.
+OnNpu = Callable[..., subprocess.CompletedProcess[str]]
 
 
 class Project:

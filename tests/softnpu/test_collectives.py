@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +31,7 @@ def free_port() -> int:
 
 
 @pytest.fixture
-def job(npu_environment, tmp_path):
+def job(npu_environment: dict[str, str], tmp_path: Path) -> Callable[..., list[Outcome]]:
     """Run parts of ranks.py as a job of so many processes."""
 
     def run(parts: list[str], size: int, timeout: float = 120) -> list[Outcome]:
@@ -58,7 +59,9 @@ def job(npu_environment, tmp_path):
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_hccl__collectives_parcels_and_messages__values_expected_and_no_files_left(size, job):
+def test_hccl__collectives_parcels_and_messages__values_expected_and_no_files_left(
+    size: int, job: Callable[..., list[Outcome]]
+) -> None:
     outcomes = job(["collectives", "all_to_all", "messages"], size)
     for rank, outcome in enumerate(outcomes):
         assert outcome.status == 0, outcome.output
@@ -66,7 +69,7 @@ def test_hccl__collectives_parcels_and_messages__values_expected_and_no_files_le
     assert not list(Path("/dev/shm").glob(f"softhccl_{outcomes[0].process}_*"))
 
 
-def test_hccl__rank_dies__others_are_told_in_seconds(job, tmp_path):
+def test_hccl__rank_dies__others_are_told_in_seconds(job: Callable[..., list[Outcome]], tmp_path: Path) -> None:
     begin = time.monotonic()
     outcomes = job(["dying"], 3)
     assert outcomes[2].status == 3, outcomes[2].output
@@ -76,7 +79,7 @@ def test_hccl__rank_dies__others_are_told_in_seconds(job, tmp_path):
     assert time.monotonic() - begin < 90
 
 
-def test_hccl__profile_of_data_parallel__communication_files(job, tmp_path):
+def test_hccl__profile_of_data_parallel__communication_files(job: Callable[..., list[Outcome]], tmp_path: Path) -> None:
     for outcome in job(["data_parallel"], 2):
         assert outcome.status == 0, outcome.output
     for rank in (0, 1):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from tests.softnpu.checkout import OnNpu
+
 
 def passes(result) -> str:
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
 
 
-def test_device__copy_and_add__value_of_the_cpu(on_npu):
+def test_device__copy_and_add__value_of_the_cpu(on_npu: OnNpu) -> None:
     passes(
         on_npu("""
 x = torch.randn(2, 3)
@@ -20,7 +22,7 @@ assert torch.npu.get_device_name(0) == "Ascend910B3"
     )
 
 
-def test_device__launches__are_asynchronous(on_npu):
+def test_device__launches__are_asynchronous(on_npu: OnNpu) -> None:
     passes(
         on_npu(
             """
@@ -40,7 +42,7 @@ assert 20 <= begin.elapsed_time(end) < 200, begin.elapsed_time(end)
     )
 
 
-def test_device__memory__is_counted_and_runs_out(on_npu):
+def test_device__memory__is_counted_and_runs_out(on_npu: OnNpu) -> None:
     passes(
         on_npu("""
 before = torch.npu.memory_allocated()
@@ -59,7 +61,7 @@ else:
     )
 
 
-def test_device__side_stream__is_waited_for(on_npu):
+def test_device__side_stream__is_waited_for(on_npu: OnNpu) -> None:
     passes(
         on_npu("""
 side, x = torch.npu.Stream(), torch.ones(64, 64).npu()
@@ -71,7 +73,7 @@ assert (y.cpu() == 64).all()
     )
 
 
-def test_device__captured_graph__replays_on_new_input(on_npu):
+def test_device__captured_graph__replays_on_new_input(on_npu: OnNpu) -> None:
     passes(
         on_npu("""
 x = torch.ones(4).npu()
@@ -87,13 +89,13 @@ assert y.cpu().tolist() == [6.0] * 4
     )
 
 
-def test_device__unknown_operator__is_named(on_npu):
+def test_device__unknown_operator__is_named(on_npu: OnNpu) -> None:
     result = on_npu("torch.linalg.qr(torch.ones(4, 4).npu()); torch.npu.synchronize()")
     assert result.returncode != 0
     assert "Qr" in result.stderr or "qr" in result.stderr
 
 
-def test_device__synchronous__task_is_done_when_launched(on_npu):
+def test_device__synchronous__task_is_done_when_launched(on_npu: OnNpu) -> None:
     passes(
         on_npu(
             """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.softnpu.checkout import OnNpu
+
 TIMED = """
 import os, time
 def seconds():
@@ -13,7 +15,7 @@ def seconds():
 """
 
 
-def test_delay__set_by_the_program_at_any_time__slows_what_follows(on_npu):
+def test_delay__set_by_the_program_at_any_time__slows_what_follows(on_npu: OnNpu) -> None:
     result = on_npu(
         TIMED
         + """
@@ -31,7 +33,7 @@ assert between < 0.03, between
     assert result.returncode == 0, result.stderr
 
 
-def test_failure__planted__poisons_the_process(on_npu):
+def test_failure__planted__poisons_the_process(on_npu: OnNpu) -> None:
     result = on_npu(
         """
 x = torch.ones(4).npu()
@@ -58,7 +60,7 @@ os._exit(0)
     assert result.returncode == 0, result.stderr
 
 
-def test_failure__planted_in_another_operator__harmless(on_npu):
+def test_failure__planted_in_another_operator__harmless(on_npu: OnNpu) -> None:
     result = on_npu(
         "x = torch.ones(4).npu(); assert (x.relu().cpu() == 1).all()",
         SOFTNPU_FAIL="aclnnTanh",

@@ -7,10 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.fakes.wording import worded
+from tests.softnpu.checkout import OnNpu
 
 ROOT = Path(__file__).parents[2]
 IMPORTS = f"""
@@ -56,7 +58,7 @@ Path(sys.argv[1]).write_text(json.dumps(found))
 
 
 @pytest.fixture(scope="module")
-def measured(npu_environment, tmp_path_factory):
+def measured(npu_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Measure every workload in one process, all recordings analysed in one go."""
     folder = tmp_path_factory.mktemp("measured")
     done = subprocess.run(
@@ -68,57 +70,59 @@ def measured(npu_environment, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["plain", "autocast", "formats", "ranges", "waiting", "graph"])
-def test_measuring__each_workload__timed_and_counted_alike_each_time(measured, name):
+def test_measuring__each_workload__timed_and_counted_alike_each_time(measured: dict[str, Any], name: str) -> None:
     assert measured[name]["timed"]
     assert measured[name]["unstable"] == []
     assert measured[name]["device"]["counters.kernels"] >= 3
 
 
-def test_measuring__autocast__half_precision_on_host_and_device(measured):
+def test_measuring__autocast__half_precision_on_host_and_device(measured: dict[str, Any]) -> None:
     assert measured["plain"]["host"]["counters.low_precision_ops"] == 0
     assert measured["plain"]["products"] == ["FLOAT"]
     assert measured["autocast"]["host"]["counters.low_precision_ops"] >= 3
     assert measured["autocast"]["products"] == ["FLOAT16"]
 
 
-def test_measuring__private_format_and_back__two_conversions(measured):
+def test_measuring__private_format_and_back__two_conversions(measured: dict[str, Any]) -> None:
     assert measured["plain"]["device"]["counters.format_conversions"] == 0
     assert measured["formats"]["device"]["counters.format_conversions"] == 2
     assert measured["formats"]["device"]["counters.kernels"] == measured["plain"]["device"]["counters.kernels"] + 2
 
 
-def test_measuring__ranges_of_mstx__count_as_nothing(measured):
+def test_measuring__ranges_of_mstx__count_as_nothing(measured: dict[str, Any]) -> None:
     assert measured["ranges"]["host"] == measured["plain"]["host"]
     assert measured["ranges"]["device"] == measured["plain"]["device"]
 
 
-def test_measuring__call_that_waits__two_waits_and_three_values_for_python(measured):
+def test_measuring__call_that_waits__two_waits_and_three_values_for_python(measured: dict[str, Any]) -> None:
     assert measured["plain"]["host"]["counters.syncs"] == 0
     assert measured["waiting"]["host"]["counters.syncs"] == 5
 
 
-def test_measuring__replayed_graph__one_operator_on_the_host_and_every_kernel_on_the_device(measured):
+def test_measuring__replayed_graph__one_operator_on_the_host_and_every_kernel_on_the_device(
+    measured: dict[str, Any],
+) -> None:
     # The copy into the graph's input is all that the host dispatches.
     assert measured["graph"]["host"]["counters.framework_ops"] == 1
     assert measured["graph"]["host"]["counters.allocations"] == 0
     assert measured["graph"]["device"]["counters.kernels"] == measured["plain"]["device"]["counters.kernels"] + 1
 
 
-def test_open_device__every_operator_waits__refused(on_npu):
+def test_open_device__every_operator_waits__refused(on_npu: OnNpu) -> None:
     found = on_npu(IMPORTS + 'open_device("npu")', ASCEND_LAUNCH_BLOCKING="1")
 
     assert found.returncode == 1
     assert "unset ASCEND_LAUNCH_BLOCKING" in found.stderr
 
 
-def test_open_device__no_such_npu__says_which_there_are(on_npu):
+def test_open_device__no_such_npu__says_which_there_are(on_npu: OnNpu) -> None:
     found = on_npu(IMPORTS + 'open_device("npu:5")', SOFTNPU_DEVICES="2")
 
     assert found.returncode == 1
     assert "npu:5 does not exist, torch_npu sees 2; write npu:0 to npu:1" in found.stderr
 
 
-def test_open_device__no_cann__says_what_the_linker_misses(npu_environment, tmp_path):
+def test_open_device__no_cann__says_what_the_linker_misses(npu_environment: dict[str, str], tmp_path: Path) -> None:
     environment = {**npu_environment, "LD_LIBRARY_PATH": "", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     found = subprocess.run(
         [sys.executable, "-c", IMPORTS + 'open_device("npu")'],
@@ -130,7 +134,9 @@ def test_open_device__no_cann__says_what_the_linker_misses(npu_environment, tmp_
     assert "libhccl.so" in found.stderr
 
 
-def test_record_trace__no_msprof__says_so_before_anything_is_recorded(on_npu, npu_environment, tmp_path):
+def test_record_trace__no_msprof__says_so_before_anything_is_recorded(
+    on_npu: OnNpu, npu_environment: dict[str, str], tmp_path: Path
+) -> None:
     # Only what holds the interpreter stays on the PATH.
     program = IMPORTS + 'open_device("npu").record_trace(lambda: None, calls=1, folder=Path.cwd(), name="trace")'
     found = on_npu(program, PATH=str(Path(sys.executable).parent))
@@ -140,7 +146,7 @@ def test_record_trace__no_msprof__says_so_before_anything_is_recorded(on_npu, np
     assert [path.name for path in tmp_path.iterdir() if path.name != "fusion_result.json"] == []
 
 
-def test_out_of_memory__told_from_other_errors(on_npu):
+def test_out_of_memory__told_from_other_errors(on_npu: OnNpu) -> None:
     program = """
 device = open_device("npu")
 try:
@@ -155,7 +161,7 @@ else:
     assert found.returncode == 0, found.stderr
 
 
-def test_telemetry__npu_smi__temperature_and_clock(on_npu):
+def test_telemetry__npu_smi__temperature_and_clock(on_npu: OnNpu) -> None:
     found = on_npu(IMPORTS + 'print(open_device("npu").telemetry())')
 
     assert found.returncode == 0, found.stderr
@@ -212,7 +218,9 @@ def run_checklist(folder: Path, environment: dict[str, str], workload: str, step
     return json.loads(written.read_text())
 
 
-def test_checklist__operator_without_a_kernel__counted_and_found_with_its_line(npu_environment, tmp_path):
+def test_checklist__operator_without_a_kernel__counted_and_found_with_its_line(
+    npu_environment: dict[str, str], tmp_path: Path
+) -> None:
     run = run_checklist(tmp_path, npu_environment, "fallback", "4")
 
     [step] = run["steps"]
@@ -222,7 +230,9 @@ def test_checklist__operator_without_a_kernel__counted_and_found_with_its_line(n
     assert run["counters"][0]["values"]["counters.fallbacks"] == 1
 
 
-def test_checklist__operator_fails_in_one_step__error_there_and_the_next_is_clean(npu_environment, tmp_path):
+def test_checklist__operator_fails_in_one_step__error_there_and_the_next_is_clean(
+    npu_environment: dict[str, str], tmp_path: Path
+) -> None:
     run = run_checklist(tmp_path, npu_environment, "failing", "1,2")
 
     first, second = run["steps"]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.softnpu.checkout import OnNpu
+
 HERE = Path(__file__).parent
 PROGRAM = HERE / "models.py"
 DEMO = HERE.parents[1] / "perfgate" / "demo"
@@ -23,7 +25,7 @@ NAMES = [
 
 
 @pytest.fixture(scope="module")
-def outcomes(npu_environment, tmp_path_factory) -> dict[str, str]:
+def outcomes(npu_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What each model printed; one process for all, because torch_npu takes seconds to import."""
     result = subprocess.run(
         [sys.executable, str(PROGRAM), *NAMES],
@@ -39,11 +41,11 @@ def outcomes(npu_environment, tmp_path_factory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_model__inference_and_training__values_of_the_cpu(name, outcomes):
+def test_model__inference_and_training__values_of_the_cpu(name: str, outcomes: dict[str, str]) -> None:
     assert outcomes[name].startswith("inference "), outcomes[name]
 
 
-def test_demo_model__on_npu__scores_of_the_cpu(on_npu):
+def test_demo_model__on_npu__scores_of_the_cpu(on_npu: OnNpu) -> None:
     result = on_npu(
         f"""
 import sys

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def test_npu__device_contract__kept(npu_environment, tmp_path):
+def test_npu__device_contract__kept(npu_environment: dict[str, str], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "-k", "npu", "tests/contract/test_device_contract.py"]
     found = subprocess.run(
         [*command, "-p", "no:cacheprovider", "--basetemp", str(tmp_path / "contract")],

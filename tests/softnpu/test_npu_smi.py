@@ -58,7 +58,7 @@ def text_of(name: str) -> str:
         ("info_A3-Ascend910_driver-25.3.rc1_cann-8.2.RC1_two-dies-per-npu.txt", "", "A3", "16"),
     ],
 )
-def test_npu_smi__chip__layout_of_the_recorded_output(sample, words, chip, devices):
+def test_npu_smi__chip__layout_of_the_recorded_output(sample: str, words: str, chip: str, devices: str) -> None:
     expected = text_of(sample).split("| NPU     Chip")[0]
     said = ask("info", *words.split(), SOFTNPU_SMI_CHIP=chip, SOFTNPU_DEVICES=devices).split("| NPU     Chip")[0]
     assert shape(said) == shape(expected)
@@ -71,7 +71,7 @@ def test_npu_smi__chip__layout_of_the_recorded_output(sample, words, chip, devic
         ("info_310B4_driver-23.0.0_alarm_borders-stripped.txt", "310B"),
     ],
 )
-def test_npu_smi__wide_table__titles_and_bars_of_the_recorded_output(sample, chip):
+def test_npu_smi__wide_table__titles_and_bars_of_the_recorded_output(sample: str, chip: str) -> None:
     expected = [line for line in text_of(sample).splitlines() if "|" in line]
     said = [line for line in ask("info", SOFTNPU_SMI_CHIP=chip).splitlines() if line.startswith("|")]
     assert said[:3] == expected[:3]
@@ -81,13 +81,13 @@ def test_npu_smi__wide_table__titles_and_bars_of_the_recorded_output(sample, chi
     assert bars[:2] == bars[2:]
 
 
-def test_npu_smi__process__lines_of_the_recorded_output():
+def test_npu_smi__process__lines_of_the_recorded_output() -> None:
     busy = ask("info", "-t", "proc-mem", "-i", "0", SOFTNPU_SMI_PROCESSES="1654497:python:177")
     assert busy == text_of("proc-mem_910B.txt")
     assert ask("info", "-t", "proc-mem", "-i", "0") == text_of("proc-mem_idle.txt")
 
 
-def test_npu_smi__watch__titles_and_columns_of_the_recorded_output():
+def test_npu_smi__watch__titles_and_columns_of_the_recorded_output() -> None:
     command = [sys.executable, str(PROGRAM), "info", "watch", "-d", "0.01"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         lines = [process.stdout.readline().rstrip("\n") for _ in range(3)]
@@ -99,11 +99,11 @@ def test_npu_smi__watch__titles_and_columns_of_the_recorded_output():
     ]
 
 
-def test_npu_smi__driver_not_reachable__its_two_lines():
+def test_npu_smi__driver_not_reachable__its_two_lines() -> None:
     assert ask("info", SOFTNPU_SMI_FAIL="driver") == text_of("error_container_-8005.txt")
 
 
-def test_npu_smi__wrong_type__usage_text():
+def test_npu_smi__wrong_type__usage_text() -> None:
     for words in (["-t", "utilization,power,temperature"], ["-t", "temperature", "-i", "0"]):
         said = ask("info", *words)
         assert said.startswith("Error parameter of -t\nUsage: npu-smi info <watch|proc|-h|-m|-l|-t type>")
@@ -111,7 +111,7 @@ def test_npu_smi__wrong_type__usage_text():
     assert ask("info", "-i", "0").startswith("Usage: npu-smi")
 
 
-def test_npu_smi__values_in_the_environment__shown_everywhere():
+def test_npu_smi__values_in_the_environment__shown_everywhere() -> None:
     switches = {"SOFTNPU_SMI_TEMPERATURE": "97", "SOFTNPU_SMI_FREQUENCY": "800", "SOFTNPU_SMI_HEALTH": "Alarm"}
     common = fields(ask("info", "-t", "common", "-i", "0", SOFTNPU_SMI_CHIP="910A", **switches))
     assert (common["Aicore Freq(MHZ)"], common["Aicore curFreq(MHZ)"], common["Temperature(C)"]) == (
@@ -123,7 +123,7 @@ def test_npu_smi__values_in_the_environment__shown_everywhere():
     assert "| Alarm " in ask("info", **switches)
 
 
-def test_npu_smi__values_in_a_file__of_one_chip(tmp_path):
+def test_npu_smi__values_in_a_file__of_one_chip(tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     state.write_text(
         json.dumps({"power": "90.0", "chips": {"1": {"power": "310.5", "processes": [[4242, "other", 2048]]}}})
@@ -144,7 +144,7 @@ def test_npu_smi__values_in_a_file__of_one_chip(tmp_path):
         ("950", ["NPU ID", "Chip Logic ID", "Chip Name"]),
     ],
 )
-def test_npu_smi__mapping__columns_of_the_chip(chip, titles):
+def test_npu_smi__mapping__columns_of_the_chip(chip: str, titles: list[str]) -> None:
     first, *rows = ask("info", "-m", SOFTNPU_SMI_CHIP=chip, SOFTNPU_DEVICES="2").splitlines()
     assert re.split(r"\s{2,}", first.strip()) == titles
     logic = titles.index("Chip Logic ID")

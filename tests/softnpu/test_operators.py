@@ -9,7 +9,9 @@ from pathlib import Path
 PROGRAM = Path(__file__).parent / "operators.py"
 
 
-def test_operators__each_expression__value_and_gradients_of_the_cpu(npu_environment, tmp_path):
+def test_operators__each_expression__value_and_gradients_of_the_cpu(
+    npu_environment: dict[str, str], tmp_path: Path
+) -> None:
     command = [sys.executable, str(PROGRAM)]
     result = subprocess.run(
         command, cwd=tmp_path, env=npu_environment, capture_output=True, text=True, timeout=300, check=False

@@ -6,15 +6,18 @@ import csv
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.softnpu.checkout import OnNpu
 
 PROGRAM = Path(__file__).parent / "profiled.py"
 
 
 @pytest.fixture
-def profiled(npu_environment, tmp_path):
+def profiled(npu_environment: dict[str, str], tmp_path: Path) -> Callable[..., Path]:
     """Run profiled.py; returns the folder of results."""
 
     def run(*arguments: str, folder: str = "profile", **switches: str) -> Path:
@@ -39,7 +42,7 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_profile__level1_pipes__kernels_with_steps_shapes_formats_and_counters(profiled):
+def test_profile__level1_pipes__kernels_with_steps_shapes_formats_and_counters(profiled: Callable[..., Path]) -> None:
     folder = profiled("now")
     kernels = rows(folder / "kernel_details.csv")
     assert [row["Step Id"] for row in kernels] == ["1"] * 4 + ["2"] * 4
@@ -63,7 +66,7 @@ def test_profile__level1_pipes__kernels_with_steps_shapes_formats_and_counters(p
     assert (cast["Input Shapes"], cast["Output Shapes"]) == ('"1,16,4,4"', '"1,1,4,4,16"')
 
 
-def test_profile__level1__other_files_agree_with_kernels(profiled):
+def test_profile__level1__other_files_agree_with_kernels(profiled: Callable[..., Path]) -> None:
     folder = profiled("now")
     kernels = rows(folder / "kernel_details.csv")
     statistic = {row["OP Type"]: row for row in rows(folder / "op_statistic.csv")}
@@ -77,14 +80,14 @@ def test_profile__level1__other_files_agree_with_kernels(profiled):
     assert sum(event.get("cat") == "async_npu" and event["ph"] == "f" for event in events) >= len(kernels)
 
 
-def test_profile__level0__no_types_and_no_statistic(profiled):
+def test_profile__level0__no_types_and_no_statistic(profiled: Callable[..., Path]) -> None:
     folder = profiled("now", "Level0")
     kernels = rows(folder / "kernel_details.csv")
     assert {row["Type"] for row in kernels} == {"N/A"}
     assert not (folder / "op_statistic.csv").exists()
 
 
-def test_profile__l2_cache__hits_and_victim_rates(profiled):
+def test_profile__l2_cache__hits_and_victim_rates(profiled: Callable[..., Path]) -> None:
     folder = profiled("now", "Level1", "L2Cache")
     kernel = rows(folder / "kernel_details.csv")[0]
     assert int(kernel["aic_r0_read_cache_hit"]) == pytest.approx(
@@ -93,7 +96,7 @@ def test_profile__l2_cache__hits_and_victim_rates(profiled):
     assert {row["Hit Rate"] for row in rows(folder / "l2_cache.csv")} == {"N/A"}
 
 
-def test_profile__analysed_in_a_fresh_process__same_files(profiled):
+def test_profile__analysed_in_a_fresh_process__same_files(profiled: Callable[..., Path]) -> None:
     collected = profiled("later")
     assert not (collected / "kernel_details.csv").exists()
     folder = profiled("analyse")
@@ -101,21 +104,21 @@ def test_profile__analysed_in_a_fresh_process__same_files(profiled):
     assert (folder / "op_statistic.csv").exists()
 
 
-def test_profile__copies__asynchronous_ones_are_tasks(on_npu, profiled):
+def test_profile__copies__asynchronous_ones_are_tasks(on_npu: OnNpu, profiled: Callable[..., Path]) -> None:
     events = json.loads((profiled("now") / "trace_view.json").read_text())
     copies = [event for event in events if event["name"] == "MEMCPY_ASYNC"]
     assert [event["args"]["Task Type"] for event in copies] == ["PCIE_DMA_SQE"] * 2
     assert sum(event["name"] == "AscendCL@aclrtMemcpyAsync" for event in events) == 2
 
 
-def test_msprof__database_asked_for__refused(npu_environment, tmp_path):
+def test_msprof__database_asked_for__refused(npu_environment: dict[str, str], tmp_path: Path) -> None:
     command = ["msprof", "--export=on", "--type=db", f"--output={tmp_path}"]
     result = subprocess.run(command, env=npu_environment, capture_output=True, text=True, check=False)
     assert result.returncode == 1
     assert "--type=db is not built" in result.stderr
 
 
-def test_delay__planted_on_relu__shows_as_its_duration(profiled):
+def test_delay__planted_on_relu__shows_as_its_duration(profiled: Callable[..., Path]) -> None:
     folder = profiled("now", SOFTNPU_DELAY_US="aclnnRelu=3000")
     # The shortest run of each: any may meet a busy machine.
     shortest = {row["OP Type"]: float(row["Min Time(us)"]) for row in rows(folder / "op_statistic.csv")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import runpy
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ torch = pytest.importorskip("torch")
 
 
 @pytest.mark.parametrize("workload", models.SOURCES)
-def test_variants__other_text__same_output(workload, tmp_path, monkeypatch):
+def test_variants__other_text__same_output(workload: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     outputs, texts = [], set()
     harness = workloads.write_harness(tmp_path / "harness", workload)
@@ -43,12 +44,12 @@ def test_variants__other_text__same_output(workload, tmp_path, monkeypatch):
     assert all(torch.equal(outputs[0], one) for one in outputs[1:])
 
 
-def test_modules__same_seed__same_text():
+def test_modules__same_seed__same_text() -> None:
     assert workloads.modules("tblock", 8, seed=7) == workloads.modules("tblock", 8, seed=7)
     assert workloads.modules("tblock", 8, seed=7) != workloads.modules("tblock", 8, seed=8)
 
 
-def test_write_harness__twin__prelude_runs_before_the_model_is_imported(tmp_path):
+def test_write_harness__twin__prelude_runs_before_the_model_is_imported(tmp_path: Path) -> None:
     folder = workloads.write_harness(tmp_path / "twin", "mlp", dead_functions=3, objects=5, seed=1)
     names: dict[str, object] = {}
     exec((folder / "prelude.py").read_text(), names)
@@ -57,13 +58,13 @@ def test_write_harness__twin__prelude_runs_before_the_model_is_imported(tmp_path
     assert sum(callable(one) for name, one in names.items() if name != "__builtins__") == 3
 
 
-def test_largest_bias__hardly_noise__chi_square_of_eight():
+def test_largest_bias__hardly_noise__chi_square_of_eight() -> None:
     # The 5 % point of chi-square with 8 degrees of freedom is 2.733 (any table): eight biases of 1 % give sqrt(8 / 2.733) %.
     assert largest_bias(np.full(8, 0.01), np.full(8, 1e-6)) == pytest.approx(0.0171, abs=1e-4)
     assert largest_bias(np.zeros(8), np.full(8, 0.01)) == 0.0
 
 
-def test_robust_sd__one_wild_value__ignored():
+def test_robust_sd__one_wild_value__ignored() -> None:
     assert robust_sd(np.array([-0.01, 0.0, 0.01, 5.0, -0.02])) == pytest.approx(1.4826 * 0.01)
 
 

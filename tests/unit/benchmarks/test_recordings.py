@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import recordings
@@ -33,7 +35,7 @@ def plain(pair, quad, side, calls):
     return (pair, quad, side, calls, 1, 0, 0.0, 0)
 
 
-def test_read_pairs__abba__blocks_of_each_side_in_time_order(tmp_path):
+def test_read_pairs__abba__blocks_of_each_side_in_time_order(tmp_path: Path) -> None:
     blocks = [plain(0, 0, 0, [10, 11]), plain(0, 0, 1, [20]), plain(0, 0, 1, [21]), plain(0, 0, 0, [12])]
     write(tmp_path / "aa-quiet-mlp-pass00.npz", [*blocks, plain(1, 0, 1, [30]), plain(1, 0, 0, [40])])
     first, second = recordings.read_pairs(tmp_path / "aa-quiet-mlp-pass00.npz", 0)
@@ -44,20 +46,20 @@ def test_read_pairs__abba__blocks_of_each_side_in_time_order(tmp_path):
     assert first.seconds == pytest.approx((23 + 22 + 22 + 12) * 1e-6)  # the calls and a microsecond's gap after each
 
 
-def test_runs_of__cpu_clock(tmp_path):
+def test_runs_of__cpu_clock(tmp_path: Path) -> None:
     write(tmp_path / "aa-quiet-mlp-pass00.npz", [plain(0, 0, 0, [10, 20]), plain(0, 0, 1, [30])])
     base, head = recordings.runs_of(recordings.read_pairs(tmp_path / "aa-quiet-mlp-pass00.npz", 0)[0], "cpu")
     assert (base[0].tolist(), head[0].tolist()) == (pytest.approx([5e-6, 10e-6]), pytest.approx([15e-6]))
 
 
-def test_runs_of__gap_clock__a_change_is_a_share_of_a_call(tmp_path):
+def test_runs_of__gap_clock__a_change_is_a_share_of_a_call(tmp_path: Path) -> None:
     rows = [(0, 0, 0, [100] * 20, 1, 0, 0.0, 0), (0, 0, 1, [100] * 10 + [180] * 10, 3, 0, 0.0, 0)]
     write(tmp_path / "aa-quiet-mlp-pass00.npz", rows)
     base, head = recordings.runs_of(recordings.read_pairs(tmp_path / "aa-quiet-mlp-pass00.npz", 0)[0], "gap")
     assert (base[0].tolist(), head[0].tolist()) == (pytest.approx([101e-6]), pytest.approx([103e-6]))
 
 
-def test_read_cells__passes_of_one_condition_are_pooled(tmp_path):
+def test_read_cells__passes_of_one_condition_are_pooled(tmp_path: Path) -> None:
     for name in ("aa-quiet-mlp-pass00", "aa-quiet-mlp-pass02", "aa-quiet-mlp-pass04", "aa-disturbed-mlp-pass00"):
         write(tmp_path / f"{name}.npz", [plain(0, 0, 0, [10]), plain(0, 0, 1, [20])])
     cells = recordings.read_cells(tmp_path)
@@ -68,12 +70,12 @@ def test_read_cells__passes_of_one_condition_are_pooled(tmp_path):
     }
 
 
-def test_read_cells__no_recordings__says_what_to_do(tmp_path):
+def test_read_cells__no_recordings__says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="with --recordings"):
         recordings.read_cells(tmp_path)
 
 
-def test_read_injections__each_kind_with_the_base_of_its_quads(tmp_path):
+def test_read_injections__each_kind_with_the_base_of_its_quads(tmp_path: Path) -> None:
     rows = [
         (0, 0, 0, [100, 100], 0, 0, 0.0, 0),
         (0, 0, 1, [110, 110], 0, 1, 0.05, 5),
@@ -88,7 +90,7 @@ def test_read_injections__each_kind_with_the_base_of_its_quads(tmp_path):
     assert tail.share == pytest.approx(0.02 * 100 / 100)  # two calls in a hundred wait one call longer
 
 
-def test_slow_tail__p99_up_median_stays():
+def test_slow_tail__p99_up_median_stays() -> None:
     run = [np.linspace(1.0, 2.0, 500), np.linspace(2.0, 1.0, 500)]
     slow = recordings.slow_tail(run, 0.10)
     before, after = np.concatenate(run), np.concatenate(slow)
@@ -97,7 +99,7 @@ def test_slow_tail__p99_up_median_stays():
     assert (after > before).sum() == 20
 
 
-def test_read_cells__the_recordings_beside_the_repository__every_workload():
+def test_read_cells__the_recordings_beside_the_repository__every_workload() -> None:
     if not recordings.FOLDER.is_dir():
         pytest.skip("the recordings are not beside this checkout (../shared/gate-noise)")
     cells = recordings.read_cells(recordings.FOLDER)

@@ -40,7 +40,7 @@ def ok(base, head):
     return "ok"
 
 
-def test_rows__budget__pairs_until_the_seconds_are_spent():
+def test_rows__budget__pairs_until_the_seconds_are_spent() -> None:
     watching = Watching(ok)
     (row,) = rows_of(task(pair(0, 1.0, 2.0, seconds=4.0)), [watching.rule()], PLAN)
     assert {len(base) for base, _, _ in watching.seen} == {7}  # 7 x 4 s fit into 30 s
@@ -48,7 +48,7 @@ def test_rows__budget__pairs_until_the_seconds_are_spent():
     assert (row.trials, row.ok, row.regressed, row.undecided) == (40, 40, 0, 0)
 
 
-def test_rows__unchanged__labels_of_each_pair_swap_on_their_own():
+def test_rows__unchanged__labels_of_each_pair_swap_on_their_own() -> None:
     watching = Watching(ok)
     rows_of(task(pair(0, 1.0, 2.0)), [watching.rule()], PLAN)
     for base, head, _ in watching.seen:
@@ -58,26 +58,26 @@ def test_rows__unchanged__labels_of_each_pair_swap_on_their_own():
     assert any(len(set(base)) == 2 for base, _, _ in watching.seen)
 
 
-def test_rows__unchanged_as_one__labels_of_a_gate_swap_together():
+def test_rows__unchanged_as_one__labels_of_a_gate_swap_together() -> None:
     watching = Watching(ok)
     rows_of(task(pair(0, 1.0, 2.0), swap="gate"), [watching.rule()], PLAN)
     assert all(len(set(base)) == 1 for base, _, _ in watching.seen)
     assert {base[0] for base, _, _ in watching.seen} == {1.0, 2.0}
 
 
-def test_rows__slower__head_alone_is_scaled():
+def test_rows__slower__head_alone_is_scaled() -> None:
     watching = Watching(ok)
     rows_of(task(pair(0, 1.0, 1.0), sizes=(0.05,), scenario="slower"), [watching.rule()], PLAN)
     assert all(set(base) == {1.0} and set(head) == {1.05} for base, head, _ in watching.seen)
 
 
-def test_rows__injected__labels_stay_and_nothing_is_scaled():
+def test_rows__injected__labels_stay_and_nothing_is_scaled() -> None:
     watching = Watching(ok)
     rows_of(task(pair(0, 1.0, 2.0), sizes=(0.5,), scenario="injected", swap="none"), [watching.rule()], PLAN)
     assert all(set(base) == {1.0} and set(head) == {2.0} for base, head, _ in watching.seen)
 
 
-def test_rows__stored__sides_from_different_passes_and_not_paired():
+def test_rows__stored__sides_from_different_passes_and_not_paired() -> None:
     watching = Watching(ok)
     pairs = [pair(0, 1.0, 1.5), pair(0, 1.1, 1.6), pair(2, 11.0, 11.5), pair(2, 11.1, 11.6)]
     rows_of(task(*pairs, scenario="stored", swap="stored"), [watching.rule()], PLAN)
@@ -88,7 +88,7 @@ def test_rows__stored__sides_from_different_passes_and_not_paired():
     assert {base[0] > 10 for base, _, _ in watching.seen} == {True, False}
 
 
-def test_rows__looks__asked_at_the_looks_and_at_the_end_until_it_decides():
+def test_rows__looks__asked_at_the_looks_and_at_the_end_until_it_decides() -> None:
     never = Watching(lambda base, head: "undecided")
     (row,) = rows_of(task(pair(0, 1.0, 1.0)), [never.rule(looks=(8, 12, 16, 24, 64))], PLAN._replace(unchanged=1))
     assert [len(base) for base, _, _ in never.seen] == [8, 12, 16, 24, 30]
@@ -100,19 +100,19 @@ def test_rows__looks__asked_at_the_looks_and_at_the_end_until_it_decides():
     assert row.seconds_to_ok == pytest.approx(12.0)
 
 
-def test_rows__at_once__one_question():
+def test_rows__at_once__one_question() -> None:
     never = Watching(lambda base, head: "undecided")
     rows_of(task(pair(0, 1.0, 1.0)), [never.rule(looks=(8, 12, 16, 24, 64))], PLAN._replace(unchanged=1, at_once=True))
     assert [len(base) for base, _, _ in never.seen] == [30]
 
 
-def test_rows__looks__no_more_pairs_than_at_the_last_look():
+def test_rows__looks__no_more_pairs_than_at_the_last_look() -> None:
     never = Watching(lambda base, head: "undecided")
     rows_of(task(pair(0, 1.0, 1.0)), [never.rule(looks=(8, 16))], PLAN._replace(unchanged=1))
     assert [len(base) for base, _, _ in never.seen] == [8, 16]
 
 
-def test_rows__same_seed__same_draws_for_every_rule_and_run():
+def test_rows__same_seed__same_draws_for_every_rule_and_run() -> None:
     first, second, other = Watching(ok), Watching(ok), Watching(ok)
     pairs = [pair(0, float(number), number + 0.5) for number in range(1, 9)]
     rows_of(task(*pairs), [first.rule(), second.rule()], PLAN)
@@ -121,12 +121,12 @@ def test_rows__same_seed__same_draws_for_every_rule_and_run():
     assert first.seen != other.seen
 
 
-def test_rows__unknown_answer__named():
+def test_rows__unknown_answer__named() -> None:
     with pytest.raises(SystemExit, match="a decision is regressed, ok or undecided"):
         rows_of(task(pair(0, 1.0, 1.0)), [Watching(lambda base, head: "maybe").rule()], PLAN)
 
 
-def test_rows__rule_with_a_metric_of_its_own__judges_that_scenario_by_it():
+def test_rows__rule_with_a_metric_of_its_own__judges_that_scenario_by_it() -> None:
     watching, tail = Watching(ok), Watching(ok)
     rule = Rule("watching", watching, others={"p99": tail})
     rows_of(task(pair(0, 1.0, 1.0), scenario="p99"), [rule], PLAN)
@@ -135,6 +135,6 @@ def test_rows__rule_with_a_metric_of_its_own__judges_that_scenario_by_it():
     assert len(watching.seen) == PLAN.changed
 
 
-def test_tasks__gap_injection__judged_by_the_time_between_calls():
+def test_tasks__gap_injection__judged_by_the_time_between_calls() -> None:
     (task_of_gap,) = tasks_of([], [Injection("mlp", "gap", 0.03, 0.033, (pair(0, 1.0, 1.0),))], PLAN)
     assert (task_of_gap.clock, task_of_gap.swap, task_of_gap.sizes) == ("gap", "none", (0.033,))

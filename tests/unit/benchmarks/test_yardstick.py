@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,26 +30,26 @@ def row(cell, size, regressed):
     return Row("rule", "slower", cell, size, 100, regressed, 100 - regressed, 0, 60.0, 60.0, size)
 
 
-def test_wilson__known_values():
+def test_wilson__known_values() -> None:
     # Wilson 1927, as tabulated e.g. by Newcombe 1998, table I: 15 of 148
     assert wilson(15, 148) == pytest.approx((0.0624, 0.1605), abs=1e-4)
     assert wilson(0, 20)[0] == 0.0
 
 
-def test_smallest_found__a_gap_above_ends_it():
+def test_smallest_found__a_gap_above_ends_it() -> None:
     rows = [row("a", 0.01, 96), row("a", 0.02, 90), row("a", 0.05, 100), row("b", 0.02, 99), row("b", 0.05, 99)]
     assert smallest_found(rows, 1.0) == 0.05  # 1 % does not count: 2 % is found in 90 only
     assert smallest_found([row("a", 0.05, 94)], 1.0) is None
 
 
-def test_smallest_found__median_cell():
+def test_smallest_found__median_cell() -> None:
     rows = [row(cell, 0.02, found) for cell, found in zip("abc", (100, 96, 10))]
     assert smallest_found(rows, 0.5) == 0.02
     assert smallest_found(rows, 1.0) is None
 
 
 @pytest.fixture
-def made_recording(tmp_path):
+def made_recording(tmp_path: Path) -> Path:
     """Forty pairs of four quads with a spread of 1 % between pairs, in the format of a recording: a few kilobytes."""
     random = np.random.default_rng(3)
     rows = [(number, quad, side) for number in range(40) for quad in range(4) for side in (0, 1, 1, 0)]
@@ -72,8 +73,8 @@ def made_recording(tmp_path):
 
 @pytest.mark.slow
 def test_yardstick__the_rule_of_the_gate_on_a_made_recording__finds_5_percent_and_leaves_unchanged_code_alone(
-    made_recording,
-):
+    made_recording: Path,
+) -> None:
     """What `make bench-rules` runs, small: the shipped rule of rule.py, with the gate's own looks."""
     few = ["--recordings", str(made_recording), "--sets", "aa-quiet", "--unchanged", "10", "--changed", "10"]
     done = run(made_recording, *few, "--budget", "4", "--only-rules", "perfgate", "--out", "rows.json")
@@ -92,14 +93,14 @@ def run(tmp_path, *arguments):
     return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
 
-def test_yardstick__no_recordings__says_what_to_do(tmp_path):
+def test_yardstick__no_recordings__says_what_to_do(tmp_path: Path) -> None:
     done = run(tmp_path, "--recordings", str(tmp_path))
     assert done.returncode == 1
     assert "with --recordings" in done.stderr
 
 
 @pytest.mark.slow
-def test_yardstick__rule_of_a_file__table_and_json_the_same_with_two_jobs(tmp_path):
+def test_yardstick__rule_of_a_file__table_and_json_the_same_with_two_jobs(tmp_path: Path) -> None:
     if not recordings.FOLDER.is_dir():
         pytest.skip("the recordings are not beside this checkout (../shared/gate-noise)")
     (tmp_path / "mine.py").write_text(ALARMS_AT_FIVE)

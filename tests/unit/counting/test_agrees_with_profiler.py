@@ -1,6 +1,10 @@
 """What is counted is what runs: the same operators as torch's own profiler sees without a dispatch mode."""
 
+from __future__ import annotations
+
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -48,7 +52,7 @@ MATRIX_PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "ate
 
 
 @pytest.fixture(autouse=True)
-def slow_path():
+def slow_path() -> Iterator[None]:
     """Take attention layers apart: their fused operator calls others inside, which no dispatch mode sees."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
@@ -71,7 +75,9 @@ def profiled(call):
 
 @pytest.mark.parametrize("gradients", [torch.inference_mode, torch.no_grad, torch.enable_grad])
 @pytest.mark.parametrize("name", sorted(MODULES))
-def test_counting__every_operator_ran_as_often_as_the_profiler_says(name, gradients):
+def test_counting__every_operator_ran_as_often_as_the_profiler_says(
+    name: str, gradients: Callable[[], AbstractContextManager[None]]
+) -> None:
     module, inputs = MODULES[name]
     if isinstance(module, nn.Module):
         module.eval()

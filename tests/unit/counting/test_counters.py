@@ -1,7 +1,11 @@
+from __future__ import annotations
+
 import importlib.util
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -28,7 +32,7 @@ class Model:
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
+def one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -36,7 +40,7 @@ def one_thread():
 
 
 @pytest.fixture
-def project(tmp_path):
+def project(tmp_path: Path) -> ModuleType:
     file = tmp_path / "pkg" / "model.py"
     file.parent.mkdir()
     file.write_text(PROJECT)
@@ -55,7 +59,7 @@ def counted(workload, root, repeats=3):
     return count_calls(BoundWorkload("w", workload, device, seed=1), device, "default", repeats=repeats, root=root)
 
 
-def test_count_calls__copies_of_three_kinds__counted_with_bytes_and_lines(project, tmp_path):
+def test_count_calls__copies_of_three_kinds__counted_with_bytes_and_lines(project: ModuleType, tmp_path: Path) -> None:
     counters = counted(Workload(build=lambda device: project.Model(), inputs=inputs, batch=4), tmp_path)
 
     # 4 x 8 floats are 128 bytes, as doubles 256; only the transposed copy changes the layout.
@@ -75,7 +79,7 @@ def test_count_calls__copies_of_three_kinds__counted_with_bytes_and_lines(projec
     ]
 
 
-def test_count_calls__one_more_copy__seen_in_every_counter_of_copies(project, tmp_path):
+def test_count_calls__one_more_copy__seen_in_every_counter_of_copies(project: ModuleType, tmp_path: Path) -> None:
     model = project.Model()
     plain = counted(Workload(build=lambda device: model, inputs=inputs, batch=4), tmp_path)
     more = counted(
@@ -100,7 +104,7 @@ def test_count_calls__one_more_copy__seen_in_every_counter_of_copies(project, tm
     }
 
 
-def test_count_calls__gradients_on_or_off__composite_ops_count_as_their_parts(tmp_path):
+def test_count_calls__gradients_on_or_off__composite_ops_count_as_their_parts(tmp_path: Path) -> None:
     build = MODELS["mlp"].build
     forward = {"inputs": MODELS["mlp"].inputs, "batch": 8}
     inference = counted(Workload(build=build, **forward), tmp_path)
@@ -117,7 +121,7 @@ def test_count_calls__gradients_on_or_off__composite_ops_count_as_their_parts(tm
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_count_calls__sequences_of_different_lengths__nested_tensors_take_their_own_kernels(tmp_path):
+def test_count_calls__sequences_of_different_lengths__nested_tensors_take_their_own_kernels(tmp_path: Path) -> None:
     class Padded(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -131,7 +135,7 @@ def test_count_calls__sequences_of_different_lengths__nested_tensors_take_their_
     assert {"aten::linear", "aten::relu"} <= {op.op for op in counted(workload, tmp_path).ops}
 
 
-def test_count_calls__work_depends_on_the_data__listed_as_unstable(tmp_path):
+def test_count_calls__work_depends_on_the_data__listed_as_unstable(tmp_path: Path) -> None:
     def loop(_, x):
         for _ in range(int(x[0])):
             x = x + 1
@@ -152,13 +156,13 @@ def test_count_calls__work_depends_on_the_data__listed_as_unstable(tmp_path):
     assert {op.op: op.count for op in counters.ops}["aten::add"] == 3
 
 
-def test_count_calls__outside_the_project__no_line():
+def test_count_calls__outside_the_project__no_line() -> None:
     counters = counted(MODELS["mlp"], Path("/nonexistent"))
 
     assert [op.line for op in counters.ops] == [None, None, None]
 
 
-def test_count_calls__record_function_in_the_model__no_operator(tmp_path):
+def test_count_calls__record_function_in_the_model__no_operator(tmp_path: Path) -> None:
     def call(model, x):
         with torch.profiler.record_function("mine"):
             return x + 1
@@ -169,7 +173,7 @@ def test_count_calls__record_function_in_the_model__no_operator(tmp_path):
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
-def test_count_calls__hundred_repeats__no_spread(name, tmp_path):
+def test_count_calls__hundred_repeats__no_spread(name: str, tmp_path: Path) -> None:
     counters = counted(MODELS[name], tmp_path, repeats=100)
 
     assert counters.unstable == []
@@ -177,7 +181,7 @@ def test_count_calls__hundred_repeats__no_spread(name, tmp_path):
 
 
 @pytest.mark.slow
-def test_count_calls__fresh_and_forked_processes__same_counters():
+def test_count_calls__fresh_and_forked_processes__same_counters() -> None:
     command = [sys.executable, "-m", "tests.unit.counting.models"]
     root = Path(__file__).parents[3]
     first, second = (
@@ -193,7 +197,7 @@ def test_count_calls__fresh_and_forked_processes__same_counters():
 
 
 @pytest.fixture
-def alone(tmp_path):
+def alone(tmp_path: Path) -> Iterator[None]:
     """A group of one process, which dispatches its collectives as a group of many does."""
     import torch.distributed as dist
 
@@ -203,7 +207,7 @@ def alone(tmp_path):
 
 
 @pytest.mark.usefixtures("alone")
-def test_count_calls__a_duplicated_collective__counted_with_operator_and_line(tmp_path):
+def test_count_calls__a_duplicated_collective__counted_with_operator_and_line(tmp_path: Path) -> None:
     import torch.distributed as dist
 
     def once(model, x):
@@ -245,7 +249,7 @@ class Forgetful(torch.nn.Module):
 
 
 @pytest.mark.parametrize(("grad", "seen"), [(False, False), (True, True)])
-def test_count_calls__lost_no_grad__seen_where_the_code_owns_the_mode(tmp_path, grad, seen):
+def test_count_calls__lost_no_grad__seen_where_the_code_owns_the_mode(tmp_path: Path, grad: bool, seen: bool) -> None:
     kept, lost = (
         counted(Workload(build=lambda device, lost=lost: Forgetful(lost), inputs=inputs, batch=4, grad=grad), tmp_path)
         for lost in (False, True)
@@ -253,7 +257,7 @@ def test_count_calls__lost_no_grad__seen_where_the_code_owns_the_mode(tmp_path, 
     assert (lost.values["memory.peak"] > kept.values["memory.peak"]) is seen
 
 
-def test_count_calls__wider_layer__its_arithmetic_by_operator(tmp_path):
+def test_count_calls__wider_layer__its_arithmetic_by_operator(tmp_path: Path) -> None:
     narrow, wide = (
         counted(Workload(build=lambda device, width=width: torch.nn.Linear(8, width), inputs=inputs, batch=4), tmp_path)
         for width in (688, 704)

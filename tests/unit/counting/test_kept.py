@@ -95,7 +95,9 @@ def _compared(base: CounterSet, head: CounterSet) -> dict[str, Comparison]:
         ("next(turn) % 2 and seen.append(bytes(100_000))", 50_000),
     ],
 )
-def test_with_kept_bytes__call_that_keeps_what_python_made__bytes_and_line(write, tmp_path, line, size) -> None:
+def test_with_kept_bytes__call_that_keeps_what_python_made__bytes_and_line(
+    write: Callable[..., Callable[[Any], Any]], tmp_path: Path, line: str, size: int
+) -> None:
     head = _count(write(line), tmp_path)
     found = _compared(_count(write("pass"), tmp_path), head)[KEPT_PYTHON]
     assert size <= head.values[KEPT_PYTHON] < size * 1.1 + 500
@@ -115,7 +117,9 @@ def test_with_kept_bytes__call_that_keeps_what_python_made__bytes_and_line(write
         "next(turn) == 2 * 8 + 4 and seen.append(bytes(10_000_000))",
     ],
 )
-def test_with_kept_bytes__what_is_replaced_or_fills_up__no_leak(write, tmp_path, line) -> None:
+def test_with_kept_bytes__what_is_replaced_or_fills_up__no_leak(
+    write: Callable[..., Callable[[Any], Any]], tmp_path: Path, line: str
+) -> None:
     base, head = _count(write("pass"), tmp_path), _count(write(line), tmp_path)
     assert {c.outcome for name, c in _compared(base, head).items() if name.startswith("memory.")} == {"unchanged"}
     assert not {KEPT_PYTHON, KEPT_NATIVE} & {*head.unstable, *head.ranges}
@@ -143,7 +147,7 @@ MORE_MODELS = {
 
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("name", [*MODELS, *MORE_MODELS])
-def test_with_kept_bytes__usual_models__within_what_a_call_may_grow_by(name, tmp_path) -> None:
+def test_with_kept_bytes__usual_models__within_what_a_call_may_grow_by(name: str, tmp_path: Path) -> None:
     device = open_device("cpu")
     bound = BoundWorkload(WORKLOAD, {**MODELS, **MORE_MODELS}[name], device, seed=1)
     # As many calls as the other counts make before.
@@ -157,7 +161,9 @@ def test_with_kept_bytes__usual_models__within_what_a_call_may_grow_by(name, tmp
     assert all(counted.unstable == [] for counted in found)
 
 
-def test_with_kept_bytes__growth_that_wavers__its_range_is_compared(write, tmp_path) -> None:
+def test_with_kept_bytes__growth_that_wavers__its_range_is_compared(
+    write: Callable[..., Callable[[Any], Any]], tmp_path: Path
+) -> None:
     head = _count(write("seen.append(bytes(1000 * next(turn)))"), tmp_path)
     least, most = head.ranges[KEPT_PYTHON]
     assert 10_000 < least < most
@@ -166,7 +172,9 @@ def test_with_kept_bytes__growth_that_wavers__its_range_is_compared(write, tmp_p
     assert (found.outcome, found.head, found.parts[0].line) == ("regressed", least, f"model.py:{LEAK_LINE}")
 
 
-def test_with_kept_bytes__native_code_that_keeps__counted_without_a_line(write, tmp_path) -> None:
+def test_with_kept_bytes__native_code_that_keeps__counted_without_a_line(
+    write: Callable[..., Callable[[Any], Any]], tmp_path: Path
+) -> None:
     libc = ctypes.CDLL(None)
     libc.malloc.argtypes, libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
     taken: list[int] = []
@@ -182,12 +190,16 @@ def test_with_kept_bytes__native_code_that_keeps__counted_without_a_line(write, 
     assert found[KEPT_PYTHON].outcome == "unchanged"
 
 
-def test_with_kept_bytes__bytes_of_python__not_counted_as_native_too(write, tmp_path) -> None:
+def test_with_kept_bytes__bytes_of_python__not_counted_as_native_too(
+    write: Callable[..., Callable[[Any], Any]], tmp_path: Path
+) -> None:
     assert _count(write("seen.append(bytes(100_000))"), tmp_path).values[KEPT_NATIVE] <= 4 * KIB
 
 
 @pytest.mark.parametrize("line", ["tracemalloc.stop()", "tracemalloc.clear_traces()", "tracemalloc.start()"])
-def test_with_kept_bytes__calls_that_use_tracemalloc_themselves__not_counted(write, tmp_path, line) -> None:
+def test_with_kept_bytes__calls_that_use_tracemalloc_themselves__not_counted(
+    write: Callable[..., Callable[[Any], Any]], tmp_path: Path, line: str
+) -> None:
     try:
         counted = _count(write(f"seen.append(bytes(100_000)); {line}"), tmp_path)
     finally:
@@ -197,7 +209,7 @@ def test_with_kept_bytes__calls_that_use_tracemalloc_themselves__not_counted(wri
 
 
 @pytest.mark.parametrize(("call_ns", "calls"), [(1_000_000, 1 + 2 * POOL_SIZE), (2_000_000_000, 1 + 2 * 2)])
-def test_with_kept_bytes__slow_call__fewer_of_them(tmp_path, call_ns, calls) -> None:
+def test_with_kept_bytes__slow_call__fewer_of_them(tmp_path: Path, call_ns: int, calls: int) -> None:
     device = FakeDevice()
     made = []
 

@@ -26,7 +26,7 @@ def empty(repeats):
     return CounterSet(workload="w", shape="s", repeats=repeats, values={}, ops=[])
 
 
-def test_work_by_span__launches_known__a_kernel_belongs_to_the_span_that_launched_it():
+def test_work_by_span__launches_known__a_kernel_belongs_to_the_span_that_launched_it() -> None:
     table = built(
         ("runtime", "cudaLaunchKernel", 10, 2, 1, None),
         ("runtime", "cudaLaunchKernel", 90, 2, 2, None),
@@ -41,7 +41,7 @@ def test_work_by_span__launches_known__a_kernel_belongs_to_the_span_that_launche
     assert works == [{WorkItem("compute", "gemm"): 2}, {WorkItem("compute", "relu"): 1}]
 
 
-def test_span_of__before_between_and_after_the_spans__outside():
+def test_span_of__before_between_and_after_the_spans__outside() -> None:
     table = built(*(("compute", "k", start, 1, NO_CORRELATION, None) for start in (5, 10, 20, 25, 30, 40)))
 
     found = span_of(table, spans((10, 20), (30, 40)), launches=table.of_kind("runtime"))
@@ -49,7 +49,7 @@ def test_span_of__before_between_and_after_the_spans__outside():
     assert found.tolist() == [-1, 0, -1, -1, 1, -1]
 
 
-def test_span_of__one_launch_at_two_levels__the_first_counts():
+def test_span_of__one_launch_at_two_levels__the_first_counts() -> None:
     table = built(
         ("runtime", "Node@launch", 120, 2, 7, None),
         ("runtime", "AscendCL@aclnnMm", 90, 60, 7, None),
@@ -59,7 +59,7 @@ def test_span_of__one_launch_at_two_levels__the_first_counts():
     assert work_by_span(table, spans((0, 100), (100, 200))) == [{WorkItem("compute", "MatMulV2"): 1}, {}]
 
 
-def test_kernel_counters__ascend_types__conversions_copies_and_collectives_apart():
+def test_kernel_counters__ascend_types__conversions_copies_and_collectives_apart() -> None:
     table = built(
         ("compute", "trans_TransData_1", 1, 1, NO_CORRELATION, "TransData"),
         ("compute", "trans_TransData_2", 2, 1, NO_CORRELATION, "TransData"),
@@ -78,13 +78,13 @@ def test_kernel_counters__ascend_types__conversions_copies_and_collectives_apart
     }
 
 
-def test_is_format_conversion__names_of_vendors__only_layout_changes():
+def test_is_format_conversion__names_of_vendors__only_layout_changes() -> None:
     names = ["TransData", "trans_TransData_3", "void nchwToNhwcKernel<float>", "Transpose", "TransposeD", "Cast"]
 
     assert [is_format_conversion(name) for name in names] == [True, True, True, False, False, False]
 
 
-def test_with_kernels__equal_spans__values_ops_and_sites():
+def test_with_kernels__equal_spans__values_ops_and_sites() -> None:
     work = Work({WorkItem("compute", "TransData"): 2, WorkItem("compute", "Add"): 1})
 
     counted = with_kernels(empty(2), [work, work])
@@ -99,7 +99,7 @@ def test_with_kernels__equal_spans__values_ops_and_sites():
     assert counted.unstable == []
 
 
-def test_with_kernels__spans_differ__what_differs_is_unstable():
+def test_with_kernels__spans_differ__what_differs_is_unstable() -> None:
     table = built(
         ("compute", "Add", 1, 1, NO_CORRELATION, None),
         ("compute", "Mul", 2, 1, NO_CORRELATION, None),
@@ -116,7 +116,7 @@ def row(op, count, line=None, code=None, kind="compute"):
     return CallRow(op=op, kind=kind, self_time=1e-6, count=count, line=line, code=code)
 
 
-def test_with_kernel_lines__rows_hold_every_kernel__sites_by_line_and_the_most_frequent_line_of_each():
+def test_with_kernel_lines__rows_hold_every_kernel__sites_by_line_and_the_most_frequent_line_of_each() -> None:
     counted = with_kernels(
         empty(1), [Work({WorkItem("compute", "TransData"): 3, WorkItem("compute", "Relu"): 1})], absent=(COLLECTIVES,)
     )
@@ -141,7 +141,7 @@ def test_with_kernel_lines__rows_hold_every_kernel__sites_by_line_and_the_most_f
     assert sum(site.count for site in found.sites if site.metric == "counters.kernels") == 4
 
 
-def test_with_kernel_lines__rows_hold_another_number__the_site_stays_whole():
+def test_with_kernel_lines__rows_hold_another_number__the_site_stays_whole() -> None:
     counted = with_kernels(empty(1), [Work({WorkItem("compute", "Relu"): 3})], absent=(COLLECTIVES,))
 
     found = with_kernel_lines(counted, [row("Relu", 2.5, "model.py:7", "relu(x)")])

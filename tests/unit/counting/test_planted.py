@@ -1,8 +1,13 @@
+from __future__ import annotations
+
 import random
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
+from perfgate.document.run import CounterSet
 from perfgate.judging.advice.changes import on_changes
 from tests.fakes.documents import make_decision
 from tests.unit.counting.planted import BODY, FIRST_LINE, count, judged, regressed
@@ -28,7 +33,7 @@ PLANTS = {
 
 
 @pytest.fixture(autouse=True, scope="module")
-def one_thread():
+def one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -36,7 +41,7 @@ def one_thread():
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory):
+def base(tmp_path_factory: pytest.TempPathFactory) -> list[CounterSet]:
     return count(tmp_path_factory.mktemp("plain") / "base", BODY)
 
 
@@ -45,7 +50,7 @@ def planted(line, position, body=BODY):
 
 
 @pytest.mark.parametrize("name", sorted(PLANTS))
-def test_planted_line__moves_its_counters_and_is_named(name, base, tmp_path):
+def test_planted_line__moves_its_counters_and_is_named(name: str, base: list[CounterSet], tmp_path: Path) -> None:
     line, named, unnamed = PLANTS[name]
     position = random.Random(name).randrange(1, len(BODY))
     head = count(tmp_path / "head", planted(line, position))
@@ -57,14 +62,16 @@ def test_planted_line__moves_its_counters_and_is_named(name, base, tmp_path):
     assert {found[metric] for metric in named} == {f"model.py:{FIRST_LINE + position}"}
 
 
-def test_planted_line__twin_of_a_line_that_moved_down__the_new_line_is_named(base, tmp_path):
+def test_planted_line__twin_of_a_line_that_moved_down__the_new_line_is_named(
+    base: list[CounterSet], tmp_path: Path
+) -> None:
     head = count(tmp_path / "head", [*BODY[:3], "", "", *BODY[3:], "h = h + 2"])
 
     assert regressed(judged(base, head))[WORK] == f"model.py:{FIRST_LINE + len(BODY) + 2}"
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_planted_line__random_model_and_place__named(seed, tmp_path):
+def test_planted_line__random_model_and_place__named(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     lines = [*BODY, "h = h.tanh()", "h = h - h.mean()", "h = torch.cat([h[:4], h[4:]])", "h = h.clone()", "h = h * 3"]
     body = [rng.choice(lines) for _ in range(rng.randrange(5, 40))]
@@ -78,13 +85,13 @@ def test_planted_line__random_model_and_place__named(seed, tmp_path):
     assert found == {WORK: line, SYNC: line, "counters.allocations": line}
 
 
-def test_no_change__nothing_regresses(base, tmp_path):
+def test_no_change__nothing_regresses(base: list[CounterSet], tmp_path: Path) -> None:
     found = judged(base, count(tmp_path / "head", BODY))
 
     assert {comparison.outcome for comparison in found} == {"unchanged"}
 
 
-def test_leak__a_result_is_kept__bytes_and_the_line_that_made_it(base, tmp_path):
+def test_leak__a_result_is_kept__bytes_and_the_line_that_made_it(base: list[CounterSet], tmp_path: Path) -> None:
     head = count(tmp_path / "head", [*BODY, "self.kept.append(h)"])
 
     # 8 x 16 floats each call, made by the softmax.
@@ -96,7 +103,7 @@ def test_leak__a_result_is_kept__bytes_and_the_line_that_made_it(base, tmp_path)
     assert set(regressed(judged(base, head))) == {"memory.kept"}
 
 
-def test_leak__the_last_result_only_or_now_and_then__none(base, tmp_path):
+def test_leak__the_last_result_only_or_now_and_then__none(base: list[CounterSet], tmp_path: Path) -> None:
     last = count(tmp_path / "last", [*BODY, "self.result = h"])
     sometimes = count(
         tmp_path / "sometimes",
@@ -116,7 +123,7 @@ CONTENT = (
 )
 
 
-def test_cache__by_identity__saved_operators_with_the_reason(base, tmp_path):
+def test_cache__by_identity__saved_operators_with_the_reason(base: list[CounterSet], tmp_path: Path) -> None:
     found = {c.metric: c for c in judged(base, count(tmp_path / "head", IDENTITY))}
 
     saves = found["counters.repeat_saves"]
@@ -127,14 +134,14 @@ def test_cache__by_identity__saved_operators_with_the_reason(base, tmp_path):
     assert found[WORK].outcome == "unchanged"
 
 
-def test_cache__by_content__saved_operators(base, tmp_path):
+def test_cache__by_content__saved_operators(base: list[CounterSet], tmp_path: Path) -> None:
     found = {c.metric: c for c in judged(base, count(tmp_path / "head", CONTENT))}
 
     # All six and the copy of the input; the comparison itself is made both times.
     assert (found["counters.repeat_saves"].head, found["counters.repeat_saves"].outcome) == (7, "regressed")
 
 
-def test_half_precision_inside__suspect_with_the_line_but_no_failure(base, tmp_path):
+def test_half_precision_inside__suspect_with_the_line_but_no_failure(base: list[CounterSet], tmp_path: Path) -> None:
     head = count(tmp_path / "head", planted("h = (h.bfloat16() @ self.weight.bfloat16()).float()", 2))
 
     found = {c.metric: c for c in judged(base, head)}["counters.low_precision_ops"]
@@ -146,7 +153,7 @@ def test_half_precision_inside__suspect_with_the_line_but_no_failure(base, tmp_p
 AUTOCAST = ("with torch.autocast('cpu', dtype=torch.bfloat16):", "    h = h @ self.weight", "    h = h @ self.weight")
 
 
-def test_autocast_added__suspect_at_the_line_that_enters_it(base, tmp_path):
+def test_autocast_added__suspect_at_the_line_that_enters_it(base: list[CounterSet], tmp_path: Path) -> None:
     head = count(tmp_path / "head", [*BODY, *AUTOCAST])
 
     found = {c.metric: c for c in judged(base, head)}["counters.low_precision_ops"]
@@ -154,7 +161,7 @@ def test_autocast_added__suspect_at_the_line_that_enters_it(base, tmp_path):
     assert {part.line for part in found.parts} == {f"model.py:{FIRST_LINE + len(BODY)}"}
 
 
-def test_autocast_dropped__says_what_computes_in_full_and_where_autocast_was(tmp_path):
+def test_autocast_dropped__says_what_computes_in_full_and_where_autocast_was(tmp_path: Path) -> None:
     before = count(tmp_path / "base", [*BODY, *AUTOCAST])
     after = count(tmp_path / "head", [*BODY, "with torch.no_grad():", *AUTOCAST[1:]])
 
@@ -170,7 +177,7 @@ def test_autocast_dropped__says_what_computes_in_full_and_where_autocast_was(tmp
     assert [suggestion.rule for suggestion in found] == ["dropped-precision"]
 
 
-def test_low_precision_operators_gone__nothing_dropped(tmp_path):
+def test_low_precision_operators_gone__nothing_dropped(tmp_path: Path) -> None:
     before = count(tmp_path / "base", [*BODY, *AUTOCAST])
     after = count(tmp_path / "head", BODY)
 
@@ -178,7 +185,7 @@ def test_low_precision_operators_gone__nothing_dropped(tmp_path):
     assert (found.outcome, found.reason) == ("unchanged", None)
 
 
-def test_half_precision_allowed_for_products__counted(base, tmp_path):
+def test_half_precision_allowed_for_products__counted(base: list[CounterSet], tmp_path: Path) -> None:
     before = torch.get_float32_matmul_precision()
     try:
         head = count(tmp_path / "head", ["torch.set_float32_matmul_precision('medium')", *BODY])

@@ -92,7 +92,9 @@ def total(sites: Counter, metric: str) -> int:
     return sum(count for site, count in sites.items() if site.metric == metric)
 
 
-def test_count_python__functions_of_the_project__by_the_line_that_calls_them(project, tmp_path) -> None:
+def test_count_python__functions_of_the_project__by_the_line_that_calls_them(
+    project: ModuleType, tmp_path: Path
+) -> None:
     found = counted(lambda: project.calls(7), tmp_path)
     assert {site: count for site, count in found.items() if site.name == "helper" and site.metric == PYTHON_CALLS} == {
         (PYTHON_CALLS, "helper", "model.py:11"): 7
@@ -100,7 +102,7 @@ def test_count_python__functions_of_the_project__by_the_line_that_calls_them(pro
     assert {site.line for site in found if site.name == "helper" and site.metric == BYTECODES} >= {"model.py:7"}
 
 
-def test_count_python__loop__bytecodes_of_a_turn_on_its_lines(project, tmp_path) -> None:
+def test_count_python__loop__bytecodes_of_a_turn_on_its_lines(project: ModuleType, tmp_path: Path) -> None:
     short, long = counted(lambda: project.loop(10), tmp_path), counted(lambda: project.loop(110), tmp_path)
     more = {site: long[site] - short[site] for site in long if long[site] != short[site]}
     assert {site.line for site in more} == {"model.py:15", "model.py:16"}
@@ -108,13 +110,15 @@ def test_count_python__loop__bytecodes_of_a_turn_on_its_lines(project, tmp_path)
     assert total(long, PYTHON_CALLS) == total(short, PYTHON_CALLS)
 
 
-def test_count_python__what_libraries_run__on_the_line_of_the_project_around_it(project, tmp_path) -> None:
+def test_count_python__what_libraries_run__on_the_line_of_the_project_around_it(
+    project: ModuleType, tmp_path: Path
+) -> None:
     found = counted(project.deep, tmp_path)
     assert found[BYTECODES, "deepcopy", "model.py:23"] > 100
     assert found[PYTHON_CALLS, "deepcopy", "model.py:23"] > 5
 
 
-def test_count_python__forward_hooks__their_calls_show(project, tmp_path) -> None:
+def test_count_python__forward_hooks__their_calls_show(project: ModuleType, tmp_path: Path) -> None:
     net, hooked, x = project.Net(), project.Net(), torch.zeros(1, 8)
     for layer in hooked.layers:
         layer.register_forward_hook(lambda *_: None)
@@ -124,7 +128,7 @@ def test_count_python__forward_hooks__their_calls_show(project, tmp_path) -> Non
 
 
 @pytest.mark.parametrize("call", ["calls", "deep", "generator", "loop"])
-def test_count_python__same_call_again__same_counts(project, tmp_path, call: str) -> None:
+def test_count_python__same_call_again__same_counts(project: ModuleType, tmp_path: Path, call: str) -> None:
     work = getattr(project, call)
     arguments = (5,) if call in {"calls", "loop"} else ()
     first = counted(lambda: work(*arguments), tmp_path)
@@ -134,14 +138,16 @@ def test_count_python__same_call_again__same_counts(project, tmp_path, call: str
 
 
 def test_count_python__call_that_traces_itself__nothing_is_known_and_the_trace_function_stays(
-    project, tmp_path
+    project: ModuleType, tmp_path: Path
 ) -> None:
     before = sys.gettrace()
     assert count_python(project.traced, tmp_path) is None
     assert sys.gettrace() == before
 
 
-def test_count_python__more_bytecodes_than_are_counted__the_functions_alone(project, tmp_path, monkeypatch) -> None:
+def test_count_python__more_bytecodes_than_are_counted__the_functions_alone(
+    project: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(python_work, "MOST_BYTECODES", 50)
     found = counted(lambda: project.calls(40), tmp_path)
     assert {site.metric for site in found} == {PYTHON_CALLS}
@@ -157,7 +163,7 @@ def with_counts(model, tmp_path: Path) -> CounterSet:
     )
 
 
-def test_with_python_work__model__counts_without_those_of_perfgate_itself(project, tmp_path) -> None:
+def test_with_python_work__model__counts_without_those_of_perfgate_itself(project: ModuleType, tmp_path: Path) -> None:
     found = with_counts(project.Net(), tmp_path)
     assert found.values[PYTHON_CALLS] == sum(site.count for site in found.sites if site.metric == PYTHON_CALLS)
     assert found.values[BYTECODES] > 100
@@ -165,9 +171,9 @@ def test_with_python_work__model__counts_without_those_of_perfgate_itself(projec
     assert "invoke" not in {site.name for site in found.sites}
 
 
-def test_with_python_work__call_that_does_more_each_time__unstable(project, tmp_path) -> None:
+def test_with_python_work__call_that_does_more_each_time__unstable(project: ModuleType, tmp_path: Path) -> None:
     assert with_counts(project.Growing(), tmp_path).unstable == [BYTECODES]
 
 
-def test_with_python_work__call_that_traces_itself__no_counts(project, tmp_path) -> None:
+def test_with_python_work__call_that_traces_itself__no_counts(project: ModuleType, tmp_path: Path) -> None:
     assert with_counts(lambda x: project.traced(), tmp_path).values == {}

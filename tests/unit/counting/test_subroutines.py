@@ -93,7 +93,9 @@ def timed(device: Clock, call, root: Path, calls: int = 2) -> dict[str, float]:
     return {name: round(seconds * 1e6, 6) for name, seconds in times.typical_times().get("default", {}).items()}
 
 
-def test_subroutines__modules_and_their_functions__layers_of_a_stack_are_one(project, tmp_path) -> None:
+def test_subroutines__modules_and_their_functions__layers_of_a_stack_are_one(
+    project: ModuleType, tmp_path: Path
+) -> None:
     device = Clock()
     net = project.Net(device.work)
     modules = {"module.Net": 35, "module.Net.layers.*": 30, "module.Net.head": 0}
@@ -104,13 +106,13 @@ def test_subroutines__modules_and_their_functions__layers_of_a_stack_are_one(pro
     assert timed(device, lambda model, x: net(x), tmp_path) == modules | functions
 
 
-def test_subroutines__one_inside_itself__counts_once(project, tmp_path) -> None:
+def test_subroutines__one_inside_itself__counts_once(project: ModuleType, tmp_path: Path) -> None:
     device = Clock()
     found = timed(device, lambda model, x: project.countdown(device.work, 4), tmp_path)
     assert found == {"function.models/net.py:countdown": 5}
 
 
-def test_subroutines__generator__its_turns_without_what_runs_between_them(project, tmp_path) -> None:
+def test_subroutines__generator__its_turns_without_what_runs_between_them(project: ModuleType, tmp_path: Path) -> None:
     device = Clock()
 
     def consume(model, x):
@@ -120,7 +122,7 @@ def test_subroutines__generator__its_turns_without_what_runs_between_them(projec
     assert timed(device, consume, tmp_path) == {"function.models/net.py:steps": 6}
 
 
-def test_subroutines__error_that_is_caught__ends_the_function(project, tmp_path) -> None:
+def test_subroutines__error_that_is_caught__ends_the_function(project: ModuleType, tmp_path: Path) -> None:
     device = Clock()
 
     def guarded(model, x):
@@ -131,7 +133,9 @@ def test_subroutines__error_that_is_caught__ends_the_function(project, tmp_path)
     assert timed(device, guarded, tmp_path)["function.models/net.py:fails"] == 4
 
 
-def test_subroutines__profile_function_of_somebody_else__there_again_afterwards(project, tmp_path) -> None:
+def test_subroutines__profile_function_of_somebody_else__there_again_afterwards(
+    project: ModuleType, tmp_path: Path
+) -> None:
     device, theirs = Clock(), lambda *_: None
     sys.setprofile(theirs)
     try:

@@ -57,13 +57,13 @@ class FakeModule:
 
 
 @pytest.fixture
-def clock(monkeypatch):
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
     monkeypatch.setattr(_shared, "perf_counter_ns", lambda: made.host_ns)
     return made
 
 
-def test_event_times__hours_after_the_first__differences_still_exact_to_nanoseconds(clock):
+def test_event_times__hours_after_the_first__differences_still_exact_to_nanoseconds(clock: Clock) -> None:
     device = AcceleratorDevice(FakeModule(clock), 0)
     lot = random.Random(1)
     for _ in range(5):
@@ -84,7 +84,7 @@ def test_event_times__hours_after_the_first__differences_still_exact_to_nanoseco
         assert found == pytest.approx(real, abs=8)
 
 
-def test_event_times__asked_backwards__same_as_forwards(clock):
+def test_event_times__asked_backwards__same_as_forwards(clock: Clock) -> None:
     device = AcceleratorDevice(FakeModule(clock), 0)
     events = []
     for _ in range(2_000):
@@ -97,7 +97,7 @@ def test_event_times__asked_backwards__same_as_forwards(clock):
     assert np.diff(backwards[::-1]) == pytest.approx(60_006_000, abs=8)
 
 
-def test_event__recorded_again__the_new_time(clock):
+def test_event__recorded_again__the_new_time(clock: Clock) -> None:
     device = AcceleratorDevice(FakeModule(clock), 0)
     event = device.event()
     event.record()
@@ -108,7 +108,7 @@ def test_event__recorded_again__the_new_time(clock):
     assert event.time_ns() - first == pytest.approx(1_000_100, abs=8)
 
 
-def test_event__never_recorded__says_so(clock):
+def test_event__never_recorded__says_so(clock: Clock) -> None:
     with pytest.raises(RuntimeError, match="never recorded"):
         AcceleratorDevice(FakeModule(clock), 0).event().time_ns()
 
@@ -147,7 +147,7 @@ class Allocator(FakeModule):
 
 
 @pytest.mark.parametrize(("requested", "unit"), [(True, 100), (False, 512)])
-def test_count_memory__what_each_call_took_and_left(clock, requested, unit):
+def test_count_memory__what_each_call_took_and_left(clock: Clock, requested: bool, unit: int) -> None:
     allocator = Allocator(clock, requested=requested)
     allocator.take(100)
 
@@ -161,7 +161,7 @@ def test_count_memory__what_each_call_took_and_left(clock, requested, unit):
     assert counts == [MemoryCount(allocations=2, peak_bytes=2 * unit, kept_bytes=unit)] * 2
 
 
-def test_is_out_of_memory__as_torch_npu_words_it_before_it_has_a_class_for_it(clock):
+def test_is_out_of_memory__as_torch_npu_words_it_before_it_has_a_class_for_it(clock: Clock) -> None:
     device = AcceleratorDevice(FakeModule(clock), 0)
     device.kind = "npu"
 
@@ -173,7 +173,7 @@ def test_is_out_of_memory__as_torch_npu_words_it_before_it_has_a_class_for_it(cl
     assert not device.is_out_of_memory(RuntimeError("The aicore execution is abnormal."))
 
 
-def test_to_device__structures__kept_with_what_is_no_tensor():
+def test_to_device__structures__kept_with_what_is_no_tensor() -> None:
     record = SimpleNamespace(length=3)
     batch = {"ids": [1, (2, record)], "none": None}
 

@@ -21,13 +21,13 @@ def _batch():
     return {"pair": Pair(one, [two]), "output": output, "kept": OrderedDict(a=one)}
 
 
-def test_tensors__nested__all_in_order():
+def test_tensors__nested__all_in_order() -> None:
     assert [tensor.numel() for tensor in tensors(_batch())] == [2, 3, 2, 3, 2]
     assert bytes_of(_batch()) == 3 * 8 + 2 * 24
     assert bytes_of({"mask": None, "length": 3}) == 0
 
 
-def test_each_tensor__nested__changed_and_everything_else_as_it_was():
+def test_each_tensor__nested__changed_and_everything_else_as_it_was() -> None:
     doubled = each_tensor(_batch(), lambda tensor: tensor * 2)
 
     assert [float(tensor.sum()) for tensor in tensors(doubled)] == [4, 6, 4, 6, 4]

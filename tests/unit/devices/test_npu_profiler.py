@@ -1,7 +1,12 @@
 """How torch_npu's profiler is asked, and how its files are told complete: without torch_npu."""
 
+from __future__ import annotations
+
 import json
 import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +45,9 @@ class Config13:
         (handler_13, {"dir_name": "d", "analyse_flag": False}),
     ],
 )
-def test_accepted__trace_handler__only_what_the_version_knows(function, taken):
+def test_accepted__trace_handler__only_what_the_version_knows(
+    function: Callable[..., object], taken: dict[str, Any]
+) -> None:
     arguments = accepted(function, dir_name="d", analyse_flag=False)
 
     assert arguments == taken
@@ -52,7 +59,7 @@ def test_accepted__trace_handler__only_what_the_version_knows(function, taken):
     [(analyse_5, {"profiler_path"}), (analyse_6, {"profiler_path", "max_process_number"}),
      (analyse_13, {"profiler_path", "max_process_number"})],
 )  # fmt: skip
-def test_accepted__analyse__only_what_the_version_knows(function, taken):
+def test_accepted__analyse__only_what_the_version_knows(function: Callable[..., object], taken: dict[str, Any]) -> None:
     arguments = accepted(function, profiler_path="d", max_process_number=2)
 
     assert arguments.keys() == taken
@@ -60,7 +67,7 @@ def test_accepted__analyse__only_what_the_version_knows(function, taken):
 
 
 @pytest.mark.parametrize("config", [Config5, Config13])
-def test_accepted__settings__level_and_metrics_everywhere(config):
+def test_accepted__settings__level_and_metrics_everywhere(config: type) -> None:
     arguments = accepted(config, profiler_level=1, aic_metrics=2, data_simplification=True)
 
     assert arguments.keys() == {"profiler_level", "aic_metrics", "data_simplification"}
@@ -68,7 +75,7 @@ def test_accepted__settings__level_and_metrics_everywhere(config):
 
 
 @pytest.fixture
-def recording(tmp_path):
+def recording(tmp_path: Path) -> Path:
     """A recording with everything there, laid out as torch_npu 2.13 does."""
     folder = tmp_path / "host_1_20261121010105123_ascend_pt"
     results = folder / "ASCEND_PROFILER_OUTPUT"
@@ -84,28 +91,28 @@ def recording(tmp_path):
     return folder
 
 
-def test_missing_from__everything_there__nothing(recording):
+def test_missing_from__everything_there__nothing(recording: Path) -> None:
     assert missing_from(recording) == []
 
 
 @pytest.mark.parametrize("name", ["kernel_details.csv", "op_statistic.csv", "step_trace_time.csv", "trace_view.json"])
-def test_missing_from__a_file_is_not_there_though_analyse_done_is__named(recording, name):
+def test_missing_from__a_file_is_not_there_though_analyse_done_is__named(recording: Path, name: str) -> None:
     (recording / "ASCEND_PROFILER_OUTPUT" / name).unlink()
 
     assert missing_from(recording) == [name]
 
 
-def test_missing_from__timeline_cut_off__named(recording):
+def test_missing_from__timeline_cut_off__named(recording: Path) -> None:
     (recording / "ASCEND_PROFILER_OUTPUT" / "trace_view.json").write_text('[{"ph": "M"}, {"ph":')
 
     assert missing_from(recording) == ["trace_view.json"]
 
 
-def test_missing_from__never_analysed__all_of_them(tmp_path):
+def test_missing_from__never_analysed__all_of_them(tmp_path: Path) -> None:
     assert len(missing_from(tmp_path)) == 4
 
 
-def test_pack__recording__what_counts_and_no_raw_data(recording, tmp_path):
+def test_pack__recording__what_counts_and_no_raw_data(recording: Path, tmp_path: Path) -> None:
     path = tmp_path / "trace.zip"
     pack(recording, path)
 
@@ -119,12 +126,12 @@ def test_pack__recording__what_counts_and_no_raw_data(recording, tmp_path):
     assert sorted(tmp_path.iterdir()) == sorted([recording, path])
 
 
-def test_pack__folder_that_cannot_be_written__error_and_nothing_left(recording, tmp_path):
+def test_pack__folder_that_cannot_be_written__error_and_nothing_left(recording: Path, tmp_path: Path) -> None:
     with pytest.raises(MeasuringError, match="--out"):
         pack(recording, tmp_path / "nowhere" / "trace.zip")
 
 
-def test_require_msprof__not_on_path__what_to_do(monkeypatch, tmp_path):
+def test_require_msprof__not_on_path__what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(MeasuringError, match=r"msprof is not on PATH.*source set_env\.sh"):
@@ -140,7 +147,9 @@ time.sleep(60)
 """
 
 
-def test_analyse__takes_too_long__ended_with_all_it_started_and_what_it_printed(monkeypatch, tmp_path, recording):
+def test_analyse__takes_too_long__ended_with_all_it_started_and_what_it_printed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, recording: Path
+) -> None:
     (tmp_path / "slow_analysis.py").write_text(PROGRAM)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(_npu_profiler, "_ANALYSIS", "slow_analysis")
@@ -149,7 +158,9 @@ def test_analyse__takes_too_long__ended_with_all_it_started_and_what_it_printed(
         _npu_profiler.analyse(tmp_path, [recording], seconds=1.0)
 
 
-def test_analyse__loses_a_recording_once__analysed_again_and_only_that(monkeypatch, tmp_path, recording):
+def test_analyse__loses_a_recording_once__analysed_again_and_only_that(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, recording: Path
+) -> None:
     (tmp_path / "forgetful_analysis.py").write_text(
         "import sys\nfrom pathlib import Path\n"
         "with Path('asked').open('a') as asked: asked.write(' '.join(sys.argv[1:]) + '\\n')\n"
@@ -165,7 +176,7 @@ def test_analyse__loses_a_recording_once__analysed_again_and_only_that(monkeypat
     assert (tmp_path / "asked").read_text().splitlines() == [str(tmp_path), str(recording)]
 
 
-def test_why_incomplete__analysis_that_printed__its_words(tmp_path, recording):
+def test_why_incomplete__analysis_that_printed__its_words(tmp_path: Path, recording: Path) -> None:
     (recording / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv").unlink()
     (tmp_path / "analysis.log").write_text("Start parsing\r|\n[ERROR] Task [CANNTimelineParser] run failed.\n")
 

@@ -24,15 +24,15 @@ def run(tmp_path, *arguments, stderr):
     ).stdout  # fmt: skip
 
 
-def test_own_errors__file__what_was_written_since(tmp_path):
+def test_own_errors__file__what_was_written_since(tmp_path: Path) -> None:
     with (tmp_path / "errors").open("ab") as log:
         assert run(tmp_path, stderr=log) == repr(b"The operator 'aten::lgamma.out'\n")
 
 
-def test_own_errors__file_cut_short__what_is_left(tmp_path):
+def test_own_errors__file_cut_short__what_is_left(tmp_path: Path) -> None:
     with (tmp_path / "errors").open("ab") as log:
         assert run(tmp_path, "cut", stderr=log) == repr(b"bef")
 
 
-def test_own_errors__pipe__nobody_can_tell(tmp_path):
+def test_own_errors__pipe__nobody_can_tell(tmp_path: Path) -> None:
     assert run(tmp_path, stderr=subprocess.PIPE) == "None"

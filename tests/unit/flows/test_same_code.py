@@ -47,7 +47,9 @@ def test_same_code_between__commit_that_is_not_there__nothing_is_known(tmp_path:
     assert not same_code_between(tmp_path, base, "d" * 40, ["a.py"])
 
 
-def test_same_code_between__more_files_than_are_compared__not_compared(tmp_path: Path, monkeypatch) -> None:
+def test_same_code_between__more_files_than_are_compared__not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     base = _commit(tmp_path, {"a.py": "x = 1\n", "b.py": "x = 1\n"})
     head = _commit(tmp_path, {"a.py": "x = 1  # one\n", "b.py": "x = 1  # one\n"})
     assert same_code_between(tmp_path, base, head, ["a.py", "b.py"])

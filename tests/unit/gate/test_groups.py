@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -20,7 +21,7 @@ from tests.unit.counting.planted import FIRST_LINE, count
 
 
 @pytest.fixture(autouse=True, scope="module")
-def one_thread():
+def one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -156,7 +156,9 @@ def test_decide__function_that_the_change_removed__no_matter_of_its_time() -> No
         ("", set(range(32)), "subroutines"),
     ],
 )
-def test_decide__times_of_judged_functions_left_out__named_and_no_pass(side, left_out, pairs, named) -> None:
+def test_decide__times_of_judged_functions_left_out__named_and_no_pass(
+    side: str, left_out: str, pairs: set[int], named: str
+) -> None:
     documents = with_parts({})
     documents[side] = without(documents[side], left_out, pairs)
     decision = decided(**documents, policy=OF_PYTHON)

@@ -28,7 +28,7 @@ def pair(base, head):
     )
 
 
-def test_compare_signatures__signature_changed__regressed_from_what_to_what():
+def test_compare_signatures__signature_changed__regressed_from_what_to_what() -> None:
     base, head = pair(correctness("(float32[8,48],)"), correctness("(float16[8,48],)"))
     (found,) = compare_signatures(RunIndex(base), RunIndex(head))
 
@@ -39,11 +39,13 @@ def test_compare_signatures__signature_changed__regressed_from_what_to_what():
 
 
 @pytest.mark.parametrize(("before", "after"), [("int64[2]", "int64[2]"), (None, "int64[2]"), ("int64[2]", None)])
-def test_compare_signatures__signature_equal_or_unknown__no_comparison_that_could_pass(before, after):
+def test_compare_signatures__signature_equal_or_unknown__no_comparison_that_could_pass(
+    before: str | None, after: str | None
+) -> None:
     assert list(compare_signatures(*map(RunIndex, pair(correctness(before), correctness(after))))) == []
 
 
-def test_decide__signature_changed__fails_and_the_comment_says_how():
+def test_decide__signature_changed__fails_and_the_comment_says_how() -> None:
     base, head = sides(NO_CHANGE)
     base = msgspec.structs.replace(base, correctness=[correctness("float32[8,48]", "passed")])
     head = msgspec.structs.replace(head, correctness=[correctness("float32[8,47]", "passed")])
@@ -94,7 +96,7 @@ OPS = "counters.framework_ops"
         ([], [(None, None)], None),
     ],
 )
-def test_compare_counters__line_of_the_rise(before, after, line):
+def test_compare_counters__line_of_the_rise(before: str | None, after: str | None, line: str | None) -> None:
     base = counted({OPS: len(before)}, [site(*at) for at in before])
     head = counted({OPS: len(after)}, [site(*at) for at in after])
     (part,) = compared(base, head)[OPS].parts
@@ -102,14 +104,14 @@ def test_compare_counters__line_of_the_rise(before, after, line):
     assert (part.name, part.base, part.head, part.line) == ("aten::add", len(before), len(after), line)
 
 
-def test_compare_counters__the_line_that_rose_most_not_the_most_frequent():
+def test_compare_counters__the_line_that_rose_most_not_the_most_frequent() -> None:
     base = counted({OPS: 9}, [site("m.py:5", "loop", 8), site("m.py:9", "tail")])
     head = counted({OPS: 12}, [site("m.py:5", "loop", 9), site("m.py:9", "tail", 3)])
 
     assert compared(base, head)[OPS].parts[0].line == "m.py:9"
 
 
-def test_compare_counters__documents_without_sites__the_operators_own_lines():
+def test_compare_counters__documents_without_sites__the_operators_own_lines() -> None:
     base = counted({OPS: 1}, ops=[OpCount(op="aten::add", count=1, line="m.py:5")])
     head = counted({OPS: 3}, ops=[OpCount(op="aten::add", count=3, line="m.py:5"), OpCount(op="t", count=1, view=True)])
 
@@ -118,7 +120,7 @@ def test_compare_counters__documents_without_sites__the_operators_own_lines():
     ]
 
 
-def test_compare_counters__low_precision_rises__suspected_without_a_check_and_accepted_with_one():
+def test_compare_counters__low_precision_rises__suspected_without_a_check_and_accepted_with_one() -> None:
     name = "counters.low_precision_ops"
     base, head = counted({name: 0}), counted({name: 2}, [site("m.py:5", "h.half()", 2, name, "aten::_to_copy")])
 
@@ -129,7 +131,7 @@ def test_compare_counters__low_precision_rises__suspected_without_a_check_and_ac
     assert compared(head, base)[name].outcome == "unchanged"
 
 
-def test_decide__low_precision_rises__warns_and_names_it():
+def test_decide__low_precision_rises__warns_and_names_it() -> None:
     name = "counters.low_precision_ops"
     base, head = sides(NO_CHANGE)
     ops = [OpCount(op="aten::mm", count=2)]
@@ -145,7 +147,7 @@ def test_decide__low_precision_rises__warns_and_names_it():
 
 
 @pytest.mark.parametrize(("speed", "verdict"), [(1.0, "FAIL"), (0.9, "PASS")])
-def test_decide__low_precision_dropped__fails_with_its_line_unless_calls_got_faster(speed, verdict):
+def test_decide__low_precision_dropped__fails_with_its_line_unless_calls_got_faster(speed: float, verdict: str) -> None:
     name = "counters.low_precision_ops"
     base, head = sides([speed * ratio for ratio in NO_CHANGE])
     low = counted(
@@ -165,13 +167,13 @@ def test_decide__low_precision_dropped__fails_with_its_line_unless_calls_got_fas
 @pytest.mark.parametrize(
     "name", ["counters.syncs", "counters.graph_breaks", "counters.recompiles", "memory.kept", "counters.repeat_saves"]
 )
-def test_compare_counters__from_none_to_one__regressed(name):
+def test_compare_counters__from_none_to_one__regressed(name: str) -> None:
     found = compared(counted({name: 0}), counted({name: 1}))[name]
 
     assert (found.outcome, found.gating, found.delta, found.tolerance) == ("regressed", True, None, 0.0)
 
 
-def test_compare_counters__only_one_side_has_it__told_and_not_judged():
+def test_compare_counters__only_one_side_has_it__told_and_not_judged() -> None:
     found = compared(counted({"counters.graph_breaks": 0}), counted({}))["counters.graph_breaks"]
 
     assert (found.outcome, found.gating, text_of(found.reason)) == (
@@ -181,7 +183,7 @@ def test_compare_counters__only_one_side_has_it__told_and_not_judged():
     )
 
 
-def test_compare_counters__three_lines_rose_alike__each_with_its_own_count_and_the_new_ones_first():
+def test_compare_counters__three_lines_rose_alike__each_with_its_own_count_and_the_new_ones_first() -> None:
     """Three lines copy three times each; the last of them is the old return, which the base has too."""
     tail = "return self.out(heads.transpose(1, 2).reshape(shape))"
     base = counted({OPS: 3}, [site("attention.py:29", tail, 3, name="aten::addmm")])
@@ -203,7 +205,7 @@ def test_compare_counters__three_lines_rose_alike__each_with_its_own_count_and_t
     ]  # fmt: skip
 
 
-def test_decide__three_lines_rose_alike__title_says_the_count_of_its_line():
+def test_decide__three_lines_rose_alike__title_says_the_count_of_its_line() -> None:
     base, head = sides(NO_CHANGE)
     copies = [site(f"attention.py:{line}", f"{line}", 3, name="aten::clone") for line in (27, 28)]
     base = msgspec.structs.replace(base, counters=[counted({OPS: 10})])
@@ -215,7 +217,7 @@ def test_decide__three_lines_rose_alike__title_says_the_count_of_its_line():
     assert "6 more calls (0 → 6) at `attention.py:27` (3), `:28` (3)" in comment
 
 
-def test_compare_counters__edited_line__only_what_it_adds_beyond_the_line_it_was():
+def test_compare_counters__edited_line__only_what_it_adds_beyond_the_line_it_was() -> None:
     base = counted({OPS: 3}, [site("m.py:5", "x = x.contiguous()", 3)])
     head = counted({OPS: 4}, [site("m.py:5", "x = x.contiguous() + bias", 4)])
     (part,) = compared(base, head)[OPS].parts
@@ -223,7 +225,7 @@ def test_compare_counters__edited_line__only_what_it_adds_beyond_the_line_it_was
     assert [(at.line, at.base, at.head) for at in part.sites] == [("m.py:5", 3, 4)]
 
 
-def test_compare_counters__more_only_where_something_fell_too__unchanged_line_is_not_named():
+def test_compare_counters__more_only_where_something_fell_too__unchanged_line_is_not_named() -> None:
     base = counted({OPS: 4}, [site("m.py:5", "a", 3), site("m.py:6", "b", 1)])
     head = counted({OPS: 5}, [site("m.py:5", "a", 3), site("m.py:6", "b", 0), site("m.py:7", "c", 2)])
     (part,) = compared(base, head)[OPS].parts
@@ -231,7 +233,7 @@ def test_compare_counters__more_only_where_something_fell_too__unchanged_line_is
     assert [at.line for at in part.sites] == ["m.py:7"]
 
 
-def test_decide__allocations_rose_and_no_operator_ran_more_often__title_names_the_layout_that_changed():
+def test_decide__allocations_rose_and_no_operator_ran_more_often__title_names_the_layout_that_changed() -> None:
     """A kernel that is handed another layout takes memory inside, where no operator shows it."""
     base, head = (traced(run, layout) for run, layout in zip(sides(NO_CHANGE), (" channels_last", "")))
     base = msgspec.structs.replace(base, counters=[counted({"counters.allocations": 68})])
@@ -258,7 +260,7 @@ def traced(run, layout):
 @pytest.mark.parametrize(
     ("source", "name"), [("thread_cpu", "P99 CPU time of a call"), ("device", "P99 device time of a call")]
 )
-def test_decide__tail_that_was_not_timed_by_the_wall__is_not_called_a_latency(source, name):
+def test_decide__tail_that_was_not_timed_by_the_wall__is_not_called_a_latency(source: str, name: str) -> None:
     """It may lie below the P50 beside it, which is wall time."""
     base, head = (other_clock(run, source) for run in sides(NO_CHANGE))
     decision = decide(base, head, policy=Policy(), history=History())

@@ -364,7 +364,9 @@ def test_budget__thousands_of_failing_rows__the_worst_stay_and_the_rest_is_count
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("name", ["算子名称" * 40, "x" * 500, "🏎️" * 60, "`" * 79 + "|", "</details>" * 20])
-def test_budget__five_thousand_regressed_metrics__fits_as_posted_and_keeps_failing_rows(language, name) -> None:
+def test_budget__five_thousand_regressed_metrics__fits_as_posted_and_keeps_failing_rows(
+    language: str, name: str
+) -> None:
     rows = [
         make_counter("counters.copies", 2, 3 + n, workload=f"{n:04}{name}", shape=name, reason=quote(name))
         for n in range(5000)

@@ -61,7 +61,9 @@ def test_quantities__far_apart__share_the_unit_of_the_larger() -> None:
         (None, None, "–"),
     ],
 )
-def test_change__time__says_slower_or_faster_and_never_a_sign(delta, interval, expected) -> None:
+def test_change__time__says_slower_or_faster_and_never_a_sign(
+    delta: float | None, interval: tuple[float, float] | None, expected: str
+) -> None:
     assert formats.change(make_comparison(delta=delta, interval=interval)) == expected
 
 
@@ -75,7 +77,7 @@ def test_change__time__says_slower_or_faster_and_never_a_sign(delta, interval, e
         ("memory.peak", 3_145_728, 1_572_864, "1.50 MiB less (exact)"),
     ],
 )
-def test_change__exact_counter__says_how_many_more_or_fewer(metric, base, head, expected) -> None:
+def test_change__exact_counter__says_how_many_more_or_fewer(metric: str, base: int, head: int, expected: str) -> None:
     assert formats.change(make_counter(metric, base, head)) == expected
 
 
@@ -101,14 +103,14 @@ def test_change__sla__says_how_far_above_the_promise() -> None:
 
 
 @pytest.mark.parametrize(("tolerance", "expected"), [(0.0, "0"), (0.01, "1 %"), (0.025, "2.5 %"), (None, "–")])
-def test_limit__tolerance__reads_as_it_was_set(tolerance, expected) -> None:
+def test_limit__tolerance__reads_as_it_was_set(tolerance: float | None, expected: str) -> None:
     assert formats.limit(make_comparison(tolerance=tolerance)) == expected
 
 
 @pytest.mark.parametrize(
     ("seconds", "expected"), [(0.2, "0 s"), (59.6, "1 m 0 s"), (460, "7 m 40 s"), (7260, "2 h 1 m")]
 )
-def test_duration__seconds__minutes_and_hours(seconds, expected) -> None:
+def test_duration__seconds__minutes_and_hours(seconds: float, expected: str) -> None:
     assert numbers.duration(seconds) == expected
 
 

@@ -6,6 +6,7 @@ Judged by the parsers the forges use: cmark-gfm (GitHub) and comrak (GitLab), ea
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from html.parser import HTMLParser
 
 import cmarkgfm
@@ -163,7 +164,7 @@ def check_rendering(html: str) -> None:
 
 
 @pytest.mark.parametrize("render", [as_github, as_gitlab])
-def test_render_comment__hostile_names__only_our_own_tags_come_out(render) -> None:
+def test_render_comment__hostile_names__only_our_own_tags_come_out(render: Callable[[str], str]) -> None:
     for name in [*NASTY, "".join(NASTY)]:
         check_rendering(render(render_comment(hostile_decision(name), CONTEXT)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -128,6 +129,6 @@ def test_false_discovery__four_p_values__stepped_up_and_monotone() -> None:
 
 
 @pytest.mark.parametrize("correct", [holm, false_discovery])
-def test_correction__one_or_none__unchanged(correct) -> None:
+def test_correction__one_or_none__unchanged(correct: Callable[[list[float]], list[float]]) -> None:
     assert correct([0.2]) == [0.2]
     assert correct([]) == []

@@ -8,11 +8,11 @@ from perfgate.stats.robust import shift, theil_sen, transfer_line
 SIZES = 1024.0 * 4.0 ** np.arange(8)
 
 
-def test_theil_sen__a_straight_line__its_slope_and_no_doubt():
+def test_theil_sen__a_straight_line__its_slope_and_no_doubt() -> None:
     assert theil_sen(np.arange(50) * 3.0 + 7.0) == (3.0, 3.0, 3.0, 50)
 
 
-def test_theil_sen__a_level_with_wild_entries__interval_around_zero():
+def test_theil_sen__a_level_with_wild_entries__interval_around_zero() -> None:
     series = np.random.default_rng(3).normal(0.0, 1.0, 60)
     series[[5, 30, 55]] = 1e6
     found = theil_sen(series)
@@ -21,7 +21,7 @@ def test_theil_sen__a_level_with_wild_entries__interval_around_zero():
     assert abs(found.value) < 0.02
 
 
-def test_theil_sen__noise_around_a_slope__covers_it_as_often_as_promised():
+def test_theil_sen__noise_around_a_slope__covers_it_as_often_as_promised() -> None:
     chance = np.random.default_rng(7)
     found = [theil_sen(0.5 * np.arange(50) + chance.normal(0.0, 5.0, 50)) for _ in range(400)]
 
@@ -29,12 +29,12 @@ def test_theil_sen__noise_around_a_slope__covers_it_as_often_as_promised():
     assert 0.92 <= covered <= 0.98
 
 
-def test_theil_sen__one_entry__refused():
+def test_theil_sen__one_entry__refused() -> None:
     with pytest.raises(ValueError, match="two entries"):
         theil_sen(np.array([1.0]))
 
 
-def test_transfer_line__start_up_and_bandwidth__found():
+def test_transfer_line__start_up_and_bandwidth__found() -> None:
     line = transfer_line(SIZES, 20e-6 + SIZES / 5e9)
 
     assert line.start_up == pytest.approx(20e-6)
@@ -43,7 +43,7 @@ def test_transfer_line__start_up_and_bandwidth__found():
     assert line.residual == pytest.approx(0.0, abs=1e-9)
 
 
-def test_transfer_line__a_wild_point_and_noise__hardly_moved():
+def test_transfer_line__a_wild_point_and_noise__hardly_moved() -> None:
     seconds = (20e-6 + SIZES / 5e9) * np.random.default_rng(1).normal(1.0, 0.02, SIZES.size)
     seconds[3] *= 10
     line = transfer_line(SIZES, seconds)
@@ -54,19 +54,19 @@ def test_transfer_line__a_wild_point_and_noise__hardly_moved():
     assert line.r2 < 0.95
 
 
-def test_transfer_line__size_costs_nothing__bandwidth_without_end():
+def test_transfer_line__size_costs_nothing__bandwidth_without_end() -> None:
     line = transfer_line(SIZES, np.full(SIZES.size, 1e-3))
 
     assert line.start_up == pytest.approx(1e-3)
     assert line.bandwidth == math.inf
 
 
-def test_transfer_line__two_sizes__refused():
+def test_transfer_line__two_sizes__refused() -> None:
     with pytest.raises(ValueError, match="three sizes"):
         transfer_line(SIZES[:2], SIZES[:2])
 
 
-def test_shift__second_lies_higher__by_how_much():
+def test_shift__second_lies_higher__by_how_much() -> None:
     first = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     found = shift(first, first + 10.0)
 
@@ -74,7 +74,7 @@ def test_shift__second_lies_higher__by_how_much():
     assert 5.0 < found.low < 10.0 < found.high < 15.0
 
 
-def test_shift__samples_of_one_kind__covers_zero_as_often_as_promised():
+def test_shift__samples_of_one_kind__covers_zero_as_often_as_promised() -> None:
     chance = np.random.default_rng(5)
     found = [shift(chance.normal(size=6), chance.normal(size=8)) for _ in range(1000)]
 
@@ -82,10 +82,10 @@ def test_shift__samples_of_one_kind__covers_zero_as_often_as_promised():
     assert 0.94 <= covered <= 0.98
 
 
-def test_shift__too_few_entries__no_interval():
+def test_shift__too_few_entries__no_interval() -> None:
     assert shift(np.array([1.0]), np.array([3.0])) == (2.0, None, None, 2)
 
 
-def test_shift__empty__refused():
+def test_shift__empty__refused() -> None:
     with pytest.raises(ValueError, match="not empty"):
         shift(np.array([]), np.array([1.0]))

@@ -36,7 +36,7 @@ def by_buffers(outcome, metric):
     return {value.labels["buffers"]: value.value for value in outcome.values if value.metric == metric}
 
 
-def test_cache__cold_calls_half_as_long_again__sensitive(tmp_path):
+def test_cache__cold_calls_half_as_long_again__sensitive(tmp_path: Path) -> None:
     outcome = measure(tmp_path, cold_ms=1.0)
 
     assert by_buffers(outcome, "cache.call_time") == {"hot": 0.002, "cold": 0.003, "rotating": 0.002}
@@ -47,18 +47,18 @@ def test_cache__cold_calls_half_as_long_again__sensitive(tmp_path):
     assert outcome.status == "attention"
 
 
-def test_cache__cold_calls_hardly_longer__ok(tmp_path):
+def test_cache__cold_calls_hardly_longer__ok(tmp_path: Path) -> None:
     outcome = measure(tmp_path, cold_ms=0.3)
 
     assert by_buffers(outcome, "cache.sensitivity")["cold"] == pytest.approx(1.15)
     assert (outcome.status, outcome.findings) == ("ok", [])
 
 
-def test_cache__limit_of_the_project__followed(tmp_path):
+def test_cache__limit_of_the_project__followed(tmp_path: Path) -> None:
     assert measure(tmp_path, cold_ms=0.3, limits={"cache.sensitivity.warning": 1.1}).status == "attention"
 
 
-def test_cache__size_unknown__unavailable(tmp_path):
+def test_cache__size_unknown__unavailable(tmp_path: Path) -> None:
     outcome = measure(tmp_path, cold_ms=1.0, cache=None)
 
     assert (outcome.status, outcome.values) == ("unavailable", [])
@@ -68,7 +68,9 @@ def test_cache__size_unknown__unavailable(tmp_path):
 @pytest.mark.parametrize(
     ("item_bytes", "reason"), [(100, "5244 copies of it would be needed"), (0, "the inputs hold no tensor")]
 )
-def test_cache__inputs_that_no_number_of_copies_makes_large__no_rotation_and_why(tmp_path, item_bytes, reason):
+def test_cache__inputs_that_no_number_of_copies_makes_large__no_rotation_and_why(
+    tmp_path: Path, item_bytes: int, reason: str
+) -> None:
     outcome = measure(tmp_path, cold_ms=0.0, item_bytes=item_bytes)
 
     (rotating,) = (value for value in outcome.values if value.value is None)
@@ -107,7 +109,7 @@ class Reuse(torch.nn.Module):
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_cache__weights_that_are_read_once_a_call_on_the_cpu__sensitive(tmp_path):
+def test_cache__weights_that_are_read_once_a_call_on_the_cpu__sensitive(tmp_path: Path) -> None:
     outcome = on_cpu(tmp_path, torch.nn.Linear(512, 512), features=512)
 
     assert by_buffers(outcome, "cache.sensitivity")["cold"] > 1.2
@@ -115,7 +117,7 @@ def test_cache__weights_that_are_read_once_a_call_on_the_cpu__sensitive(tmp_path
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_cache__little_data_and_much_work_on_the_cpu__ok(tmp_path):
+def test_cache__little_data_and_much_work_on_the_cpu__ok(tmp_path: Path) -> None:
     outcome = on_cpu(tmp_path, Reuse(), features=384)
 
     assert (outcome.status, outcome.findings) == ("ok", [])
@@ -129,7 +131,7 @@ def rates(outcome):
     return {(value.labels["op"], value.labels["access"]): value.value for value in outcome.values}
 
 
-def test_cache__recorded_l2_counters__hits_over_hits_and_misses(tmp_path):
+def test_cache__recorded_l2_counters__hits_over_hits_and_misses(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample("msprof-910B-20cores-2608/PROF_L2Cache", tmp_path)))
 
     assert rates(outcome) == {
@@ -141,7 +143,7 @@ def test_cache__recorded_l2_counters__hits_over_hits_and_misses(tmp_path):
     assert (outcome.status, outcome.findings) == ("ok", [])
 
 
-def test_cache__recorded_without_counters__unavailable_and_how_to_get_them(tmp_path):
+def test_cache__recorded_without_counters__unavailable_and_how_to_get_them(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(f"{QWEN}/rank_0_ascend_pt", tmp_path)))
 
     assert (outcome.status, outcome.values) == ("unavailable", [])
@@ -156,7 +158,7 @@ def traffic(outcome):
     }
 
 
-def test_cache__recorded_alexnet__bandwidth_of_its_memory_and_no_hit_rates(tmp_path):
+def test_cache__recorded_alexnet__bandwidth_of_its_memory_and_no_hit_rates(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path)))
 
     # Six readings of 20 ms; the highest read is the sum of four counters of 22.3 GiB/s.
@@ -183,7 +185,9 @@ def with_traffic(*rates, kernels=((0, 100 * MS),)):
 
 
 @pytest.mark.parametrize(("peak", "rules"), [(1.2e12, ["cache.memory_share"]), (1.25e12, []), (0.0, [])])
-def test_cache__recorded_traffic_near_the_peak_that_the_project_gives__bandwidth_holds_it_up(peak, rules):
+def test_cache__recorded_traffic_near_the_peak_that_the_project_gives__bandwidth_holds_it_up(
+    peak: float, rules: list[str]
+) -> None:
     recording = Recording(Path("recording"), "ascend-db", (with_traffic(400, 600, 500, 500, 500),))
     outcome = judged(recording, {"cache.memory_peak": peak})
 
@@ -193,7 +197,7 @@ def test_cache__recorded_traffic_near_the_peak_that_the_project_gives__bandwidth
     assert [finding.rule for finding in outcome.findings] == rules
 
 
-def test_cache__recorded_steps_shorter_than_a_reading__no_bandwidth_and_why():
+def test_cache__recorded_steps_shorter_than_a_reading__no_bandwidth_and_why() -> None:
     outcome = judged(
         Recording(Path("recording"), "ascend-db", (with_traffic(400, 600, kernels=((25 * MS, 10 * MS),)),))
     )
@@ -206,7 +210,7 @@ def kernel(op, duration_ns, **counters):
     return Kernel(op, op, "AI_CORE", 0, duration_ns, counters=counters)
 
 
-def test_cache__recorded_heavy_operator_that_mostly_misses__said():
+def test_cache__recorded_heavy_operator_that_mostly_misses__said() -> None:
     table = EventTableBuilder().table()
     kernels = (
         kernel("MatMulV2", 900, aic_r0_read_cache_hit=10.0, aic_r0_read_cache_miss_allocate=90.0),

@@ -1,3 +1,6 @@
+from __future__ import annotations
+
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,7 +40,7 @@ def train(model, inputs):
     return loss.detach()
 
 
-def test_contiguity__no_copy__zero_and_ok(tmp_path):
+def test_contiguity__no_copy__zero_and_ok(tmp_path: Path) -> None:
     outcome = measure(STEP, linears(), tmp_path)
 
     assert outcome.status == "ok"
@@ -47,7 +50,7 @@ def test_contiguity__no_copy__zero_and_ok(tmp_path):
     assert numbers(outcome, "contiguity.strided_inputs") == {"default": 0}
 
 
-def test_contiguity__permute_and_contiguous__bytes_and_line(tmp_path):
+def test_contiguity__permute_and_contiguous__bytes_and_line(tmp_path: Path) -> None:
     outcome = measure(STEP, linears(turn), tmp_path)
 
     # Two products and two copies, each of 16 x 64 floats.
@@ -70,7 +73,9 @@ def test_contiguity__permute_and_contiguous__bytes_and_line(tmp_path):
     ],
     ids=["turned", "cloned", "cast", "turned and cast", "reshape that copies"],
 )
-def test_contiguity__copies_by_cause__add_up_to_the_counters(between, causes, tmp_path):
+def test_contiguity__copies_by_cause__add_up_to_the_counters(
+    between: Callable[[torch.Tensor], torch.Tensor], causes: dict[str, int], tmp_path: Path
+) -> None:
     workload = linears(between)
     copies = numbers(measure(STEP, workload, tmp_path), "contiguity.copies", "cause")
 
@@ -81,13 +86,13 @@ def test_contiguity__copies_by_cause__add_up_to_the_counters(between, causes, tm
     assert copies["layout"] == counted["counters.noncontiguous_copies"]
 
 
-def test_contiguity__casts_only__not_this_step_s_matter(tmp_path):
+def test_contiguity__casts_only__not_this_step_s_matter(tmp_path: Path) -> None:
     outcome = measure(STEP, linears(lambda rows: rows.double().float()), tmp_path)
 
     assert (outcome.status, outcome.findings) == ("ok", [])
 
 
-def test_contiguity__images__channels_last_measured_with_its_interval(tmp_path):
+def test_contiguity__images__channels_last_measured_with_its_interval(tmp_path: Path) -> None:
     outcome = measure(STEP, Workload(build=images(), inputs=pictures, batch=2), tmp_path)
 
     (value,) = (value for value in outcome.values if value.metric == SPEEDUP)
@@ -97,7 +102,7 @@ def test_contiguity__images__channels_last_measured_with_its_interval(tmp_path):
     assert value.count >= 6
 
 
-def test_contiguity__images_in_channels_last_already__said_and_not_tried(tmp_path):
+def test_contiguity__images_in_channels_last_already__said_and_not_tried(tmp_path: Path) -> None:
     def turned(batch, seed):
         return pictures(batch, seed).contiguous(memory_format=torch.channels_last)
 
@@ -106,7 +111,7 @@ def test_contiguity__images_in_channels_last_already__said_and_not_tried(tmp_pat
     assert reason(outcome, SPEEDUP) == "every convolution runs in channels_last already"
 
 
-def test_contiguity__answer_depends_on_the_layout__no_gain(tmp_path):
+def test_contiguity__answer_depends_on_the_layout__no_gain(tmp_path: Path) -> None:
     class Peeking(torch.nn.Sequential):
         def forward(self, images):
             return super().forward(images) * (1 if images.is_contiguous() else 2)
@@ -118,13 +123,13 @@ def test_contiguity__answer_depends_on_the_layout__no_gain(tmp_path):
     assert "the output differs in channels_last" in (reason(outcome, SPEEDUP) or "")
 
 
-def test_contiguity__images_in_training__not_tried_and_the_model_untouched(tmp_path):
+def test_contiguity__images_in_training__not_tried_and_the_model_untouched(tmp_path: Path) -> None:
     workload = Workload(build=images(), inputs=pictures, batch=2, train_step=train)
 
     assert "training" in (reason(measure(STEP, workload, tmp_path), SPEEDUP) or "")
 
 
-def test_contiguity__model_is_no_module__not_tried(tmp_path):
+def test_contiguity__model_is_no_module__not_tried(tmp_path: Path) -> None:
     weight = torch.randn(8, 8, 3, 3)
     workload = Workload(
         build=lambda device: weight, inputs=pictures, call=lambda weight, x: torch.nn.functional.conv2d(x, weight)
@@ -133,14 +138,14 @@ def test_contiguity__model_is_no_module__not_tried(tmp_path):
     assert "not a torch.nn.Module" in (reason(measure(STEP, workload, tmp_path), SPEEDUP) or "")
 
 
-def test_contiguity__nothing_dispatched__unavailable():
+def test_contiguity__nothing_dispatched__unavailable() -> None:
     device = FakeDevice(capabilities=frozenset())
     result, _ = run_step(STEP, context_on(device, fake_workload(FakeKernel("aten::mm", 1000))))
 
     assert result.status == "unavailable"
 
 
-def test_contiguity__kernels_of_a_live_trace__share(tmp_path):
+def test_contiguity__kernels_of_a_live_trace__share(tmp_path: Path) -> None:
     kernels = (FakeKernel("aten::mm", 80_000), FakeKernel("at::native::direct_copy", 20_000))
     device = FakeDevice(capabilities=ALL_CAPABILITIES)
     outcome = STEP.measure(context_on(device, fake_workload(*kernels), artifacts=tmp_path))
@@ -149,7 +154,7 @@ def test_contiguity__kernels_of_a_live_trace__share(tmp_path):
     assert found(outcome)["contiguity.kernel_share"].evidence["op"] == "direct_copy_kernel"
 
 
-def test_contiguity__recorded_alexnet__copies_and_transposes_of_one_rank(tmp_path):
+def test_contiguity__recorded_alexnet__copies_and_transposes_of_one_rank(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(f"{ALEXNET}/text/level1", tmp_path)))
 
     # 11 TensorMove and 5 Transpose; the 57 TransData are step 7's.
@@ -158,14 +163,14 @@ def test_contiguity__recorded_alexnet__copies_and_transposes_of_one_rank(tmp_pat
     assert outcome.status == "attention"
 
 
-def test_contiguity__recorded_qwen__below_the_limit(tmp_path):
+def test_contiguity__recorded_qwen__below_the_limit(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(QWEN, tmp_path)))
 
     assert numbers(outcome, "contiguity.kernel_share")["rank 0"] == pytest.approx(0.0254, abs=1e-3)
     assert outcome.status == "ok"
 
 
-def test_contiguity__recording_without_kernels__unavailable():
+def test_contiguity__recording_without_kernels__unavailable() -> None:
     timeline = Timeline(0, 0, EventTableBuilder().table())
     outcome = judged(Recording(path=Path("recording"), format="kineto", timelines=(timeline,)))
 

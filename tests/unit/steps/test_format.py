@@ -34,7 +34,7 @@ def kernel(name, ns, before=(), after=(), **fields):
     return Kernel(name=name, input_formats=before, output_formats=after, **{**given, **fields})
 
 
-def test_format__no_conversion__zero_and_ok(tmp_path):
+def test_format__no_conversion__zero_and_ok(tmp_path: Path) -> None:
     outcome = measure(STEP, linears(), tmp_path)
 
     assert outcome.status == "ok"
@@ -42,7 +42,7 @@ def test_format__no_conversion__zero_and_ok(tmp_path):
     assert numbers(outcome, "format.share") == {"default": 0.0}
 
 
-def test_format__permute_and_contiguous__counted_as_the_counter_does_and_named_with_its_line(tmp_path):
+def test_format__permute_and_contiguous__counted_as_the_counter_does_and_named_with_its_line(tmp_path: Path) -> None:
     workload = linears(turn)
     outcome = measure(STEP, workload, tmp_path)
 
@@ -58,14 +58,14 @@ def test_format__permute_and_contiguous__counted_as_the_counter_does_and_named_w
 
 
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch is built without oneDNN")
-def test_format__reorder_of_onednn__a_conversion(tmp_path):
+def test_format__reorder_of_onednn__a_conversion(tmp_path: Path) -> None:
     outcome = measure(STEP, linears(lambda rows: rows.to_mkldnn().to_dense()), tmp_path)
 
     pairs = numbers(outcome, "format.conversions", "pair")
     assert pairs == {"contiguous -> mkldnn": 1.0, "mkldnn -> contiguous": 1.0}
 
 
-def test_format__weights_in_channels_last_and_images_not__mixed_with_both_orders(tmp_path):
+def test_format__weights_in_channels_last_and_images_not__mixed_with_both_orders(tmp_path: Path) -> None:
     outcome = measure(STEP, Workload(build=images(channels_last=True), inputs=pictures, batch=2), tmp_path)
 
     assert numbers(outcome, "format.mixed_convolutions") == {"default": 1}
@@ -75,7 +75,7 @@ def test_format__weights_in_channels_last_and_images_not__mixed_with_both_orders
     assert outcome.status == "attention"
 
 
-def test_format__weights_and_images_in_one_order__nothing_mixed(tmp_path):
+def test_format__weights_and_images_in_one_order__nothing_mixed(tmp_path: Path) -> None:
     def turned(batch, seed):
         return pictures(batch, seed).contiguous(memory_format=torch.channels_last)
 
@@ -88,7 +88,7 @@ def test_format__weights_and_images_in_one_order__nothing_mixed(tmp_path):
         assert found(outcome) == {}
 
 
-def test_format__no_operator_and_no_kernel__unavailable():
+def test_format__no_operator_and_no_kernel__unavailable() -> None:
     device = FakeDevice(capabilities=frozenset())
     result, _ = run_step(STEP, context_on(device, fake_workload(FakeKernel("aten::mm", 1000))))
 
@@ -96,7 +96,7 @@ def test_format__no_operator_and_no_kernel__unavailable():
     assert "no operator" in reason_of(result)
 
 
-def test_format__kernels_of_a_live_trace__share_and_name(tmp_path):
+def test_format__kernels_of_a_live_trace__share_and_name(tmp_path: Path) -> None:
     kernels = (FakeKernel("aten::mm", 90_000), FakeKernel("aten::nchwToNhwc", 10_000))
     device = FakeDevice(capabilities=ALL_CAPABILITIES)
     outcome = STEP.measure(context_on(device, fake_workload(*kernels), artifacts=tmp_path))
@@ -107,7 +107,7 @@ def test_format__kernels_of_a_live_trace__share_and_name(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["trace-fake-default.json.gz"]
 
 
-def test_format__kernels_that_the_graph_engine_put_in__by_formats_and_dtypes():
+def test_format__kernels_that_the_graph_engine_put_in__by_formats_and_dtypes() -> None:
     outcome = judged(
         recorded(
             kernel("trans_TransData_0", 30, ("NCHW",), ("NC1HWC0",)),
@@ -123,7 +123,7 @@ def test_format__kernels_that_the_graph_engine_put_in__by_formats_and_dtypes():
     assert [(one.rule, one.severity) for one in outcome.findings] == [("format.share", "severe")]
 
 
-def test_format__recorded_alexnet__57_conversions_16_percent(tmp_path):
+def test_format__recorded_alexnet__57_conversions_16_percent(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(f"{ALEXNET}/text/level1", tmp_path)))
 
     # 57 TransData take 1423.202 us of the 8873.737 us of all kernels (SOURCES.md of the samples, test_ascend_samples).
@@ -135,14 +135,14 @@ def test_format__recorded_alexnet__57_conversions_16_percent(tmp_path):
     assert {"NCHW -> NC1HWC0", "NC1HWC0 -> NCHW", "NCHW -> FRACTAL_Z"} <= pairs
 
 
-def test_format__recorded_qwen__none_is_zero_and_ok(tmp_path):
+def test_format__recorded_qwen__none_is_zero_and_ok(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(QWEN, tmp_path)))
 
     assert outcome.status == "ok"
     assert numbers(outcome, "format.share")["rank 0"] == 0.0
 
 
-def test_format__recording_of_a_gpu__its_own_kernels_by_step(tmp_path):
+def test_format__recording_of_a_gpu__its_own_kernels_by_step(tmp_path: Path) -> None:
     outcome = judged(trace.read(kineto_recording(tmp_path / "t.json")))
 
     # Two nchwToNhwcKernel of 40 and 50 us in 400 us of compute.
@@ -150,7 +150,7 @@ def test_format__recording_of_a_gpu__its_own_kernels_by_step(tmp_path):
     assert numbers(outcome, "format.conversions", "pair") == {"NCHW -> NHWC": 2.0}
 
 
-def test_format__recording_without_kernels__unavailable(tmp_path):
+def test_format__recording_without_kernels__unavailable(tmp_path: Path) -> None:
     outcome = judged(
         Recording(path=tmp_path, format="kineto", timelines=(Timeline(0, 0, EventTableBuilder().table()),))
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -92,7 +93,7 @@ def kinds(call):
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
+def one_thread() -> Iterator[None]:
     """On a busy machine a product waits for its threads, and beside that nothing costs anything."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -100,7 +101,7 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def test_fusion__three_written_out__found_with_line_operators_and_cost(tmp_path):
+def test_fusion__three_written_out__found_with_line_operators_and_cost(tmp_path: Path) -> None:
     result = measured(workload(WrittenOut, WIDTH, WIDTH), tmp_path, limits={"fusion.share.warning": 1e-6})
 
     assert values(result)["fusion.patterns"] == 3
@@ -116,7 +117,7 @@ def test_fusion__three_written_out__found_with_line_operators_and_cost(tmp_path)
     assert sum(evidence["fusion.share"] for evidence in found.values()) == pytest.approx(values(result)["fusion.share"])
 
 
-def test_fusion__much_of_the_time_in_them__to_look_at(tmp_path):
+def test_fusion__much_of_the_time_in_them__to_look_at(tmp_path: Path) -> None:
     result = measured(workload(WrittenOut, WIDTH, WIDTH), tmp_path)
 
     assert result.status == "attention"
@@ -124,7 +125,7 @@ def test_fusion__much_of_the_time_in_them__to_look_at(tmp_path):
     assert {finding.severity for finding in result.findings} == {"warning"}
 
 
-def test_fusion__same_work_by_operators_that_do_it_in_one__nothing_found(tmp_path):
+def test_fusion__same_work_by_operators_that_do_it_in_one__nothing_found(tmp_path: Path) -> None:
     result = measured(workload(InOne, WIDTH, WIDTH), tmp_path)
 
     assert (result.status, result.findings) == ("ok", [])
@@ -170,7 +171,7 @@ STOCK = {
 
 
 @pytest.mark.parametrize("name", STOCK)
-def test_fusion__stock_models__every_pattern_has_its_cost(name, tmp_path):
+def test_fusion__stock_models__every_pattern_has_its_cost(name: str, tmp_path: Path) -> None:
     build, size = STOCK[name]
 
     result = measured(workload(build, *size), tmp_path)
@@ -182,7 +183,7 @@ def test_fusion__stock_models__every_pattern_has_its_cost(name, tmp_path):
     assert share > 0
 
 
-def test_node_times__an_operator_in_the_middle_under_another_name__only_that_one_is_unknown():
+def test_node_times__an_operator_in_the_middle_under_another_name__only_that_one_is_unknown() -> None:
     nodes = [Node(f"aten::{name}", "pointwise", (), 4, None) for name in ("mul", "add", "relu", "mul")]
     trace = recorded_call("aten::mul", "vendor::add", "aten::relu_", "aten::mul")
 
@@ -192,7 +193,7 @@ def test_node_times__an_operator_in_the_middle_under_another_name__only_that_one
     assert (times.of([0, 2]), times.of([0, 1])) == (2000.0, None)
 
 
-def test_fusion__cost_of_some_patterns_unknown__named_and_the_others_judged():
+def test_fusion__cost_of_some_patterns_unknown__named_and_the_others_judged() -> None:
     nodes = [Node(f"aten::{name}", "pointwise", (), 4, f"m.py:{at}") for at, name in enumerate(("mul", "add", "relu"))]
     found = [Pattern("elementwise", (0,), (0,)), Pattern("gelu", (1, 2), (1, 2))]
 
@@ -216,14 +217,14 @@ def recorded_call(*names: str) -> CallTrace:
 
 
 @pytest.mark.slow
-def test_fusion__a_device_without_framework_operators__not_applicable(tmp_path):
+def test_fusion__a_device_without_framework_operators__not_applicable(tmp_path: Path) -> None:
     context = context_on(FakeDevice(), fake_workload(FakeKernel("aten::mm", 1000)), artifacts=tmp_path)
     result, _ = run_step(STEP, context)
 
     assert (result.status, result.values) == ("not_applicable", [])
 
 
-def test_patterns__layer_norm_by_hand__one_pattern():
+def test_patterns__layer_norm_by_hand__one_pattern() -> None:
     x, weight, bias = torch.randn(8, 16), torch.ones(16), torch.zeros(16)
 
     def call():
@@ -233,21 +234,21 @@ def test_patterns__layer_norm_by_hand__one_pattern():
     assert patterns(call) == [("layer_norm", ["mean", "sub", "pow", "mean", "add", "sqrt", "div", "mul", "add"])]
 
 
-def test_patterns__convolution_normalized_by_constants__found_up_to_the_activation():
+def test_patterns__convolution_normalized_by_constants__found_up_to_the_activation() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True)).eval()
     x = torch.randn(1, 3, 8, 8)
 
     assert patterns(lambda: model(x)) == [("conv_norm_activation", ["convolution", "native_batch_norm", "relu"])]
 
 
-def test_patterns__convolution_normalized_by_its_batch__cannot_be_folded():
+def test_patterns__convolution_normalized_by_its_batch__cannot_be_folded() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).train()
     x = torch.randn(2, 3, 8, 8)
 
     assert patterns(lambda: model(x)) == []
 
 
-def test_patterns__linear_with_activation__found_also_through_a_view():
+def test_patterns__linear_with_activation__found_also_through_a_view() -> None:
     model, x = nn.Linear(16, 16), torch.randn(2, 3, 16)
 
     assert patterns(lambda: nn.functional.silu(model(x))) == [("matmul_activation", ["addmm", "silu"])]
@@ -255,7 +256,9 @@ def test_patterns__linear_with_activation__found_also_through_a_view():
 
 @pytest.mark.parametrize("gradients", [False, True])
 @pytest.mark.parametrize("shape", [(4, 16), (2, 4, 16)])
-def test_patterns__linear_with_softmax__found_whatever_torch_makes_of_linear(shape, gradients):
+def test_patterns__linear_with_softmax__found_whatever_torch_makes_of_linear(
+    shape: tuple[int, ...], gradients: bool
+) -> None:
     model, x = nn.Linear(16, 8), torch.randn(shape)
 
     def call():
@@ -277,7 +280,9 @@ def test_patterns__linear_with_softmax__found_whatever_torch_makes_of_linear(sha
         (lambda y: y.clone(), "clone"),
     ],
 )
-def test_patterns__layout_changed_behind_a_product__broken_and_by_what(between, by, gradients):
+def test_patterns__layout_changed_behind_a_product__broken_and_by_what(
+    between: Callable[[torch.Tensor], torch.Tensor], by: str, gradients: bool
+) -> None:
     x, weight = torch.randn(8, 16), torch.randn(16, 8)
 
     def call():
@@ -291,7 +296,7 @@ def test_patterns__layout_changed_behind_a_product__broken_and_by_what(between, 
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # nested tensors are a prototype, says torch
-def test_patterns__tensors_without_a_layout__recorded_all_the_same():
+def test_patterns__tensors_without_a_layout__recorded_all_the_same() -> None:
     layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
     model = nn.TransformerEncoder(layer, 1).eval()  # nests its rows where some are padding
     padding = torch.tensor([[False, False, True], [False, False, False]])
@@ -303,7 +308,7 @@ def test_patterns__tensors_without_a_layout__recorded_all_the_same():
     assert any("nested" in node.name for node in nodes)
 
 
-def test_patterns__reshaped_behind_the_activation__not_broken():
+def test_patterns__reshaped_behind_the_activation__not_broken() -> None:
     x, weight = torch.randn(8, 16), torch.randn(16, 8)
 
     assert kinds(lambda: torch.relu(x @ weight + 1).reshape(4, 16).exp()) == [
@@ -311,13 +316,13 @@ def test_patterns__reshaped_behind_the_activation__not_broken():
     ]
 
 
-def test_patterns__reshaped_and_nothing_to_fuse_behind__no_pattern():
+def test_patterns__reshaped_and_nothing_to_fuse_behind__no_pattern() -> None:
     x, weight = torch.randn(8, 16), torch.randn(16, 8)
 
     assert kinds(lambda: (x @ weight).reshape(4, 16) + 1) == []
 
 
-def test_fusion__reshape_behind_a_product__not_counted_but_named_with_its_cost(tmp_path):
+def test_fusion__reshape_behind_a_product__not_counted_but_named_with_its_cost(tmp_path: Path) -> None:
     class Reshaped(nn.Module):
         def __init__(self):
             super().__init__()
@@ -337,19 +342,19 @@ def test_fusion__reshape_behind_a_product__not_counted_but_named_with_its_cost(t
     assert found.evidence["fusion.share"] > 0
 
 
-def test_patterns__three_elementwise_on_one_tensor__found_also_in_place():
+def test_patterns__three_elementwise_on_one_tensor__found_also_in_place() -> None:
     x = torch.randn(8, 8)
 
     assert patterns(lambda: (x * 2).add_(1).abs()) == [("elementwise", ["mul", "add", "abs"])]
 
 
-def test_patterns__three_elementwise_on_three_tensors__no_pattern():
+def test_patterns__three_elementwise_on_three_tensors__no_pattern() -> None:
     x, y, z = torch.randn(3, 8, 8)
 
     assert patterns(lambda: (x * 2, y + 1, z.abs())) == []
 
 
-def test_patterns__sums_of_residual_branches__not_one_kernel():
+def test_patterns__sums_of_residual_branches__not_one_kernel() -> None:
     model, x = nn.ModuleList(nn.Linear(16, 16) for _ in range(3)), torch.randn(4, 16)
 
     def call():
@@ -361,7 +366,7 @@ def test_patterns__sums_of_residual_branches__not_one_kernel():
     assert patterns(call) == []
 
 
-def test_patterns__result_taken_twice__epilogue_is_not_the_products_own():
+def test_patterns__result_taken_twice__epilogue_is_not_the_products_own() -> None:
     model, x = nn.Linear(16, 16), torch.randn(4, 16)
 
     assert patterns(lambda: (model(x).relu(), model(x).sum())) == [("matmul_activation", ["addmm", "relu"])]
@@ -373,7 +378,7 @@ def judged(recording: Recording):
     return STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", {}))
 
 
-def test_recorded__elementwise_kernels_in_a_row__found_with_their_share(tmp_path):
+def test_recorded__elementwise_kernels_in_a_row__found_with_their_share(tmp_path: Path) -> None:
     step = [(GEMM, 100), (ELEMENTWISE, 20), (ELEMENTWISE, 20), (ELEMENTWISE, 60), (GEMM, 100)]
     outcome = judged(trace.read(kineto_recording(tmp_path / "t.json", steps=[step] * 3)))
 
@@ -387,7 +392,7 @@ def test_recorded__elementwise_kernels_in_a_row__found_with_their_share(tmp_path
     assert (finding.rule, finding.severity) == ("fusion.sequence_share", "warning")
 
 
-def test_recorded__products_between_them__no_sequence(tmp_path):
+def test_recorded__products_between_them__no_sequence(tmp_path: Path) -> None:
     step = [(ELEMENTWISE, 20), (GEMM, 100), (ADD, 20), (GEMM, 100), (ELEMENTWISE, 20), ("triton_poi_fused_add_0", 20)]
     outcome = judged(trace.read(kineto_recording(tmp_path / "t.json", steps=[step] * 3)))
 
@@ -406,7 +411,7 @@ def vector_kernel(number: int, type_: str, given: tuple[int, ...], made: tuple[i
     )
 
 
-def test_recorded__vector_kernels_that_hand_on_their_shape__a_sequence_and_else_none():
+def test_recorded__vector_kernels_that_hand_on_their_shape__a_sequence_and_else_none() -> None:
     same = [vector_kernel(number, type_, (8, 8), (8, 8)) for number, type_ in enumerate(("Muls", "Add", "Relu"))]
     other = [same[0], vector_kernel(1, "Add", (4, 4), (4, 4)), same[2]]
 
@@ -414,7 +419,7 @@ def test_recorded__vector_kernels_that_hand_on_their_shape__a_sequence_and_else_
     assert judged(ascend(*other)).findings == []
 
 
-def test_recorded__eager_training_on_a_910b__fused_optimizer_kernels_and_next_to_no_sequence(tmp_path):
+def test_recorded__eager_training_on_a_910b__fused_optimizer_kernels_and_next_to_no_sequence(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path)))
 
     found = {value.metric: value.value for value in outcome.values}
@@ -424,7 +429,7 @@ def test_recorded__eager_training_on_a_910b__fused_optimizer_kernels_and_next_to
     assert outcome.status == "ok"
 
 
-def test_recorded__no_kernels__unavailable():
+def test_recorded__no_kernels__unavailable() -> None:
     recording = Recording(
         path=Path("r"), format="kineto", timelines=(Timeline(None, None, EventTableBuilder().table()),)
     )
@@ -434,16 +439,16 @@ def test_recorded__no_kernels__unavailable():
 @pytest.mark.parametrize(
     "name", ["FlashAttentionScore", "AddRmsNorm", "SwiGlu", "triton_poi_fused_add_relu_0", "mkldnn::_linear_pointwise"]
 )
-def test_is_fused__kernels_of_several_operators__yes(name):
+def test_is_fused__kernels_of_several_operators__yes(name: str) -> None:
     assert is_fused(name)
 
 
 @pytest.mark.parametrize("name", ["MatMulV2", "cudnn::winograd_nonfused::winogradForwardData4x4", "aten::add", "Add"])
-def test_is_fused__kernels_of_one__no(name):
+def test_is_fused__kernels_of_one__no(name: str) -> None:
     assert not is_fused(name)
 
 
-def test_is_elementwise__filling_and_copying__no_computing():
+def test_is_elementwise__filling_and_copying__no_computing() -> None:
     assert is_elementwise("ReluGrad")
     assert is_elementwise(ELEMENTWISE)
     assert not is_elementwise("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>")
@@ -451,7 +456,7 @@ def test_is_elementwise__filling_and_copying__no_computing():
     assert not is_elementwise("AddRmsNorm")
 
 
-def test_fusion_result__documented_form__counts_of_every_pass(tmp_path):
+def test_fusion_result__documented_form__counts_of_every_pass(tmp_path: Path) -> None:
     # As the writer of the graph engine and torchair's documentation have it; counts are strings.
     graph = {
         "graph_fusion": {"ABatchNormFusionPass": {"effect_times": "2", "match_times": "3"}},
@@ -468,13 +473,15 @@ def test_fusion_result__documented_form__counts_of_every_pass(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"a": {"effect_times": "x"}}', "1", "[" * 100_000])
-def test_fusion_result__broken_or_empty__nothing(tmp_path, text):
+def test_fusion_result__broken_or_empty__nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "fusion_result.json").write_text(text)
     found = read_fusion_result(tmp_path)
     assert found is None or not any(found[0].values())
 
 
-def test_fusion__graph_engine_left_its_report__fusions_and_the_pass_without_effect(tmp_path, monkeypatch):
+def test_fusion__graph_engine_left_its_report__fusions_and_the_pass_without_effect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     report = {
         "graph_fusion": {"A": {"effect_times": "2", "match_times": "2"}, "B": {"effect_times": "0", "match_times": "1"}}
     }

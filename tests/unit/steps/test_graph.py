@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -81,7 +82,7 @@ def workload(model, lengths=(64,), **fields):
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
+def one_thread() -> Iterator[None]:
     """Threads that wait for each other on a busy machine make a call of microseconds one of milliseconds."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -90,7 +91,7 @@ def one_thread():
 
 
 @pytest.fixture(autouse=True)
-def fresh_compiler():
+def fresh_compiler() -> Iterator[None]:
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     yield
@@ -99,13 +100,13 @@ def fresh_compiler():
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch):
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the compiler the time that it takes while other tests run beside it."""
     monkeypatch.setattr(s09_graph, "_QUICK", s09_graph._Effort(graphs=60.0, compile=120.0, compare=0.3))
 
 
 @pytest.fixture(autouse=True)
-def no_precompiled_headers():
+def no_precompiled_headers() -> Iterator[None]:
     """Compile torch's headers with the few kernels of these tests: precompiling them takes eight seconds and 155 MB of /tmp."""
     from torch._inductor import config  # a second of CPU for whoever only collects the tests
 
@@ -115,7 +116,7 @@ def no_precompiled_headers():
 
 
 @pytest.fixture
-def no_compiler(monkeypatch):
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
 
 
@@ -131,7 +132,9 @@ def value_of(result, metric):
     return value
 
 
-def test_graph__print_and_a_loop_over_the_length__break_and_recompiles_with_reason_and_line(tmp_path, no_compiler):
+def test_graph__print_and_a_loop_over_the_length__break_and_recompiles_with_reason_and_line(
+    tmp_path: Path, no_compiler: None
+) -> None:
     result = measured(workload(Breaking().eval(), lengths=(8, 16, 32, 64)), tmp_path)
 
     assert result.status == "attention"
@@ -145,7 +148,9 @@ def test_graph__print_and_a_loop_over_the_length__break_and_recompiles_with_reas
     assert "size()" in found["graph.recompiles"].evidence["reason"]
 
 
-def test_graph__two_shapes_and_a_whole_graph__once_compiled_again_is_no_finding(tmp_path, no_compiler):
+def test_graph__two_shapes_and_a_whole_graph__once_compiled_again_is_no_finding(
+    tmp_path: Path, no_compiler: None
+) -> None:
     result = measured(workload(Clean().eval(), lengths=(16, 32, 64)), tmp_path)
 
     assert (result.status, result.findings) == ("ok", [])
@@ -153,7 +158,7 @@ def test_graph__two_shapes_and_a_whole_graph__once_compiled_again_is_no_finding(
     assert value_of(result, "graph.recompiles").value == 1
 
 
-def test_graph__no_cpp_compiler__says_so_instead_of_a_number(tmp_path, no_compiler):
+def test_graph__no_cpp_compiler__says_so_instead_of_a_number(tmp_path: Path, no_compiler: None) -> None:
     result = measured(workload(Clean().eval()), tmp_path)
 
     for metric in ("graph.speedup", "graph.compile_cold", "graph.compile_cached", "graph.break_even", "graph.head"):
@@ -161,7 +166,7 @@ def test_graph__no_cpp_compiler__says_so_instead_of_a_number(tmp_path, no_compil
         assert "no-such-compiler" in reason_of(value_of(result, metric))
 
 
-def test_graph__clean_model__times_gain_and_parts_and_a_process_as_it_was(tmp_path):
+def test_graph__clean_model__times_gain_and_parts_and_a_process_as_it_was(tmp_path: Path) -> None:
     model = Clean().eval()
     result = measured(workload(model, lengths=(2048,)), tmp_path)
 
@@ -182,7 +187,7 @@ def test_graph__clean_model__times_gain_and_parts_and_a_process_as_it_was(tmp_pa
     assert not has_compiled()
 
 
-def test_graph__compiling_takes_too_long__stopped_and_said(tmp_path, monkeypatch):
+def test_graph__compiling_takes_too_long__stopped_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s09_graph, "_QUICK", s09_graph._Effort(graphs=60.0, compile=0.3, compare=0.1))
     result = measured(workload(Clean().eval()), tmp_path)
 
@@ -191,7 +196,7 @@ def test_graph__compiling_takes_too_long__stopped_and_said(tmp_path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
-def test_graph__workload_that_compiles_itself__compared_with_itself_run_without(tmp_path):
+def test_graph__workload_that_compiles_itself__compared_with_itself_run_without(tmp_path: Path) -> None:
     model = torch.compile(Clean().eval(), backend="eager")
     result = measured(workload(model), tmp_path)
 
@@ -203,7 +208,7 @@ def test_graph__workload_that_compiles_itself__compared_with_itself_run_without(
     assert has_compiled()
 
 
-def test_graph__model_that_cannot_be_copied__original_untouched_and_reason(tmp_path):
+def test_graph__model_that_cannot_be_copied__original_untouched_and_reason(tmp_path: Path) -> None:
     model = Clean().eval()
     with Path(__file__).open() as model.file:
         result = measured(workload(model), tmp_path)
@@ -213,7 +218,7 @@ def test_graph__model_that_cannot_be_copied__original_untouched_and_reason(tmp_p
     assert result.values == []
 
 
-def test_graph__training_step__its_modules_are_compiled(tmp_path, no_compiler):
+def test_graph__training_step__its_modules_are_compiled(tmp_path: Path, no_compiler: None) -> None:
     trainee = nn.Linear(WIDTH, WIDTH)
 
     def train(model, x):
@@ -227,7 +232,7 @@ def test_graph__training_step__its_modules_are_compiled(tmp_path, no_compiler):
     assert value_of(result, "graph.breaks").value == 0
 
 
-def test_graph__fake_device__no_compiler_is_known_for_it(tmp_path):
+def test_graph__fake_device__no_compiler_is_known_for_it(tmp_path: Path) -> None:
     context = context_on(FakeDevice(), fake_workload(FakeKernel("aten::mm", 1000)), artifacts=tmp_path)
     result, _ = run_step(STEP, context)
 
@@ -235,7 +240,7 @@ def test_graph__fake_device__no_compiler_is_known_for_it(tmp_path):
     assert "kind fake" in reason_of(result)
 
 
-def test_time_limit__a_process_that_hangs__ended_with_those_below_it():
+def test_time_limit__a_process_that_hangs__ended_with_those_below_it() -> None:
     program = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
     started = time.monotonic()
     with pytest.raises(TimeUpError), time_limit(0.5):
@@ -243,7 +248,7 @@ def test_time_limit__a_process_that_hangs__ended_with_those_below_it():
     assert time.monotonic() - started < 60
 
 
-def test_time_limit__done_in_time__nothing_rings_later():
+def test_time_limit__done_in_time__nothing_rings_later() -> None:
     with time_limit(0.1):
         pass
     time.sleep(0.2)
@@ -256,7 +261,7 @@ def events(*rows):
     return builder.table()
 
 
-def test_head_times__torchair_call__framework_compiler_and_graph():
+def test_head_times__torchair_call__framework_compiler_and_graph() -> None:
     table = events(
         ("npu_fx_compiler inference", "annotation", 30, 60),
         ("ExecuteGraph", "host_op", 50, 40),
@@ -268,7 +273,7 @@ def test_head_times__torchair_call__framework_compiler_and_graph():
     assert {name: part.ns for name, part in parts.items()} == {"framework": 20, "compiler": 20, "graph": 25}
 
 
-def test_head_times__names_of_somebody_elses_backend__as_they_are_given():
+def test_head_times__names_of_somebody_elses_backend__as_they_are_given() -> None:
     table = events(
         ("my entry", "annotation", 12, 60), ("my run", "annotation", 20, 40), ("aten::mm", "host_op", 21, 10)
     )
@@ -281,7 +286,7 @@ def test_head_times__names_of_somebody_elses_backend__as_they_are_given():
     )
 
 
-def test_head_times__device_begins_after_the_host_is_done__the_work_that_the_call_launched():
+def test_head_times__device_begins_after_the_host_is_done__the_work_that_the_call_launched() -> None:
     builder = EventTableBuilder()
     for name, kind, start, duration, launch in (
         ("npu_fx_compiler inference", "annotation", 30, 60, -1),
@@ -301,7 +306,7 @@ def test_head_times__device_begins_after_the_host_is_done__the_work_that_the_cal
     assert found["graph"].exposed_ns == 20
 
 
-def test_recorded__steps_marked_on_the_host__the_frameworks_part_too():
+def test_recorded__steps_marked_on_the_host__the_frameworks_part_too() -> None:
     table = events(
         ("ProfilerStep#1", "annotation", 10, 90),
         ("npu_fx_compiler inference", "annotation", 30, 60),
@@ -316,14 +321,14 @@ def test_recorded__steps_marked_on_the_host__the_frameworks_part_too():
     }  # fmt: skip
 
 
-def test_head_times__a_call_without_a_graph__none():
+def test_head_times__a_call_without_a_graph__none() -> None:
     table = events(("npu_fx_compiler inference", "annotation", 30, 60))
 
     assert head_times(table, Intervals(np.array([10]), np.array([100])), HeadSpans("npu", "ExecuteGraph")) == {}
 
 
 @pytest.mark.parametrize("entry", ["npu_fx_compiler inference", "npu_fx_compiler_inference"])
-def test_recorded__both_spellings_of_the_entry__parts_of_torchair_and_whom_each_is_reported_to(entry):
+def test_recorded__both_spellings_of_the_entry__parts_of_torchair_and_whom_each_is_reported_to(entry: str) -> None:
     """As torch_npu's source and as other documents write it; TorchAir's sides meet at TorchNpuGraphBase::Run."""
     table = events(
         ("ProfilerStep#1", "annotation", 0, 100),
@@ -351,7 +356,7 @@ def test_recorded__both_spellings_of_the_entry__parts_of_torchair_and_whom_each_
     assert "C++ side: report it to gitcode.com/Ascend/torchair" in advice["graph.head_native"]
 
 
-def test_recorded__no_steps_marked__a_call_lasts_until_the_next_entry():
+def test_recorded__no_steps_marked__a_call_lasts_until_the_next_entry() -> None:
     rows = [
         (name, kind, start + begin, duration)
         for start in (0, 1000)
@@ -370,7 +375,7 @@ def test_recorded__no_steps_marked__a_call_lasts_until_the_next_entry():
     assert (found.rule, found.evidence["graph.head_graph"]) == ("graph.head_graph", pytest.approx(0.5))
 
 
-def test_recorded__head_behind_a_busy_device__nothing_to_find():
+def test_recorded__head_behind_a_busy_device__nothing_to_find() -> None:
     """The host runs ahead: whatever its parts take, the device works on the call before."""
     table = events(
         ("ProfilerStep#1", "annotation", 0, 100),
@@ -406,7 +411,7 @@ def recorded(*model_ids: int | None) -> Timeline:
     return Timeline(0, 0, table, kernels=kernels, steps=(ProfilerStep(1),))
 
 
-def test_recorded__kernels_with_the_number_of_a_graph__share_launches_and_head():
+def test_recorded__kernels_with_the_number_of_a_graph__share_launches_and_head() -> None:
     outcome = judged(recorded(7, 7, None, 7), {"level": "Level1"})
 
     assert [finding.rule for finding in outcome.findings] == ["graph.head_compiler", "graph.head_graph"]
@@ -421,7 +426,7 @@ def test_recorded__kernels_with_the_number_of_a_graph__share_launches_and_head()
     }
 
 
-def test_recorded__spans_as_the_project_names_them__instead_of_the_usual_ones():
+def test_recorded__spans_as_the_project_names_them__instead_of_the_usual_ones() -> None:
     def parts(*names):
         outcome = judged(recorded(7), graph_spans=names)
         return [value.labels["part"] for value in outcome.values if value.metric == "graph.head"]
@@ -430,7 +435,7 @@ def test_recorded__spans_as_the_project_names_them__instead_of_the_usual_ones():
     assert parts("somebody else", "ExecuteGraph") == []
 
 
-def test_recorded__eager_training_on_a_910b__every_kernel_is_a_launch_of_its_own(tmp_path):
+def test_recorded__eager_training_on_a_910b__every_kernel_is_a_launch_of_its_own(tmp_path: Path) -> None:
     recording = trace.read(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path))
     outcome = STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", {}))
 
@@ -447,7 +452,7 @@ def compiling(*spans, steps=2):
     return Timeline(0, 0, table, steps=tuple(ProfilerStep(number) for number in range(steps)))
 
 
-def test_recorded__operators_compiled_while_steps_run__how_often_how_long_and_what_to_set():
+def test_recorded__operators_compiled_while_steps_run__how_often_how_long_and_what_to_set() -> None:
     # Names and nesting as in sample msinsight-910B-alexnet; compiling takes 8 and 6 ms here, finding 40 us.
     calls = [
         ("AscendCL@opCompile", "runtime", at, length) for at, length in ((10, 8_000_000), (20, 6_000_000), (30, 40_000))
@@ -463,14 +468,14 @@ def test_recorded__operators_compiled_while_steps_run__how_often_how_long_and_wh
     assert "1 per step, taking 7.00 ms of it" in finding_text(found)
 
 
-def test_recorded__operators_found_in_the_cache__none_compiled():
+def test_recorded__operators_found_in_the_cache__none_compiled() -> None:
     outcome = judged(compiling(("AscendCL@opCompile", "runtime", 10, 999_999)))
 
     assert {value.metric: value.value for value in outcome.values} == {"graph.compiled": 0.0}
     assert outcome.findings == []
 
 
-def test_recorded__functions_that_torch_compiles_for_each_size__as_a_real_trace_has_them(tmp_path):
+def test_recorded__functions_that_torch_compiles_for_each_size__as_a_real_trace_has_them(tmp_path: Path) -> None:
     layer = torch.compile(torch.nn.Linear(4, 4).eval(), backend="eager", dynamic=False)
     with torch.no_grad():
         layer(torch.ones(2, 4))
@@ -488,13 +493,13 @@ def test_recorded__functions_that_torch_compiles_for_each_size__as_a_real_trace_
     assert [(found.rule, found.evidence["count"]) for found in outcome.findings] == [("graph.compiled_again", 2.0)]
 
 
-def test_recorded__level_0_tells_no_numbers_of_graphs__no_share():
+def test_recorded__level_0_tells_no_numbers_of_graphs__no_share() -> None:
     metrics = {value.metric for value in judged(recorded(None, None), {"level": "Level0"}).values}
 
     assert "graph.replayed_share" not in metrics
 
 
-def test_recorded__operators_of_a_cpu__unavailable():
+def test_recorded__operators_of_a_cpu__unavailable() -> None:
     outcome = judged(Timeline(None, None, events(("aten::mm", "host_op", 0, 5))))
 
     assert (outcome.status, outcome.values) == ("unavailable", [])

@@ -33,7 +33,7 @@ def of_rule(found, rule):
     return [finding for finding in found if finding.rule == rule]
 
 
-def test_kernel_time__one_run_of_sixty_milliseconds__named(tmp_path):
+def test_kernel_time__one_run_of_sixty_milliseconds__named(tmp_path: Path) -> None:
     outcome = measure(tmp_path, FakeKernel("aten::mm", 60 * MS), FakeKernel("aten::add", 30 * MS))
 
     (finding,) = of_rule(outcome.findings, "ops.kernel_time")
@@ -43,7 +43,7 @@ def test_kernel_time__one_run_of_sixty_milliseconds__named(tmp_path):
     assert outcome.status == "attention"
 
 
-def test_kernels__what_ran__names_and_the_longest_run_stand_in_the_document(tmp_path):
+def test_kernels__what_ran__names_and_the_longest_run_stand_in_the_document(tmp_path: Path) -> None:
     outcome = measure(tmp_path, FakeKernel("aten::mm", 60 * MS), FakeKernel("aten::add", 30 * MS))
 
     (value,) = [value for value in outcome.values if value.metric == "ops.kernel_time"]
@@ -53,19 +53,19 @@ def test_kernels__what_ran__names_and_the_longest_run_stand_in_the_document(tmp_
     assert kernels.names == ["add_kernel", "mm_kernel"]
 
 
-def test_kernel_time__as_much_in_many_runs__nothing(tmp_path):
+def test_kernel_time__as_much_in_many_runs__nothing(tmp_path: Path) -> None:
     outcome = measure(tmp_path, *[FakeKernel("aten::mm", 20 * MS)] * 4)
 
     assert of_rule(outcome.findings, "ops.kernel_time") == []
 
 
-def test_kernel_time__limit_of_the_project__followed(tmp_path):
+def test_kernel_time__limit_of_the_project__followed(tmp_path: Path) -> None:
     outcome = measure(tmp_path, FakeKernel("aten::mm", 2 * MS), limits={"ops.kernel_time.warning": 0.001})
 
     assert len(of_rule(outcome.findings, "ops.kernel_time")) == 1
 
 
-def test_kernel_time__one_call_of_several_was_interrupted__nothing(tmp_path):
+def test_kernel_time__one_call_of_several_was_interrupted__nothing(tmp_path: Path) -> None:
     device = FakeDevice(kernel_times={"aten::mm": lambda number: 90 * MS if number % 10 == 7 else MS})
 
     assert of_rule(measure(tmp_path, FakeKernel("aten::mm", MS), device=device).findings, "ops.kernel_time") == []
@@ -93,7 +93,7 @@ class Model(torch.nn.Module):
         return torch.relu(inputs @ self.weight)  # the line that is named
 
 
-def test_kernel_time__operator_of_a_real_model__with_its_line(tmp_path):
+def test_kernel_time__operator_of_a_real_model__with_its_line(tmp_path: Path) -> None:
     outcome = on_cpu(tmp_path, Model(), {"ops.kernel_time.warning": 1e-9})
 
     findings = {finding.evidence["op"]: finding for finding in of_rule(outcome.findings, "ops.kernel_time")}
@@ -102,13 +102,13 @@ def test_kernel_time__operator_of_a_real_model__with_its_line(tmp_path):
     assert findings["aten::mm"].evidence["line"] == f"tests/unit/steps/test_kernel_runs.py:{line}"
 
 
-def test_expected_kernel__that_runs__nothing(tmp_path):
+def test_expected_kernel__that_runs__nothing(tmp_path: Path) -> None:
     outcome = on_cpu(tmp_path, Model(), {}, expected=("aten::mm", "aten::*relu*"))
 
     assert of_rule(outcome.findings, "ops.missing_kernel") == []
 
 
-def test_expected_kernel__that_does_not_run__severe_with_the_nearest_names(tmp_path):
+def test_expected_kernel__that_does_not_run__severe_with_the_nearest_names(tmp_path: Path) -> None:
     outcome = measure(
         tmp_path,
         FakeKernel("aten::flash_attention_score", MS),
@@ -125,7 +125,7 @@ def test_expected_kernel__that_does_not_run__severe_with_the_nearest_names(tmp_p
     assert outcome.status == "attention"
 
 
-def test_expected_kernel__nothing_like_it__none(tmp_path):
+def test_expected_kernel__nothing_like_it__none(tmp_path: Path) -> None:
     outcome = measure(tmp_path, FakeKernel("aten::mm", MS), expected_kernels=("XXXXXXXX*",))
 
     assert of_rule(outcome.findings, "ops.missing_kernel")[0].evidence["nearest"] == "none"
@@ -136,7 +136,7 @@ def judged(recording, expected, limits=None):
     return next(step for step in recorded_checklist(context).steps if step.number == 4)
 
 
-def test_recorded__long_kernels_and_missing_ones__named(tmp_path):
+def test_recorded__long_kernels_and_missing_ones__named(tmp_path: Path) -> None:
     recording = trace.read(kineto_recording(tmp_path / "t.json", steps=(RECORDED_STEP,) * 3))
     step = judged(recording, (f"{GEMM[:6]}*", "flash_fwd*"), {"ops.kernel_time.warning": 90e-6})
 
@@ -147,7 +147,7 @@ def test_recorded__long_kernels_and_missing_ones__named(tmp_path):
     assert missing.evidence["kernel"] == "flash_fwd*"
 
 
-def test_recorded_on_an_npu__kernels_by_type_and_by_name(tmp_path):
+def test_recorded_on_an_npu__kernels_by_type_and_by_name(tmp_path: Path) -> None:
     step = judged(
         trace.read(sample(f"{QWEN}/rank_0_ascend_pt", tmp_path)),
         ("FlashAttentionScore", "aclnnFlashAttention*", "PagedAttention*"),

@@ -1,4 +1,7 @@
+from __future__ import annotations
+
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -66,7 +69,7 @@ def speedup(outcome):
     return value
 
 
-def test_precision__full_precision__autocast_measured_with_error_and_memory(tmp_path):
+def test_precision__full_precision__autocast_measured_with_error_and_memory(tmp_path: Path) -> None:
     outcome = measure(STEP, linears(), tmp_path)
 
     value = speedup(outcome)
@@ -81,7 +84,7 @@ def test_precision__full_precision__autocast_measured_with_error_and_memory(tmp_
 
 
 @pytest.mark.skipif(not HAS_AMX, reason="without AMX bfloat16 need not be faster on a CPU")
-def test_precision__large_products_on_amx__recommended(tmp_path):
+def test_precision__large_products_on_amx__recommended(tmp_path: Path) -> None:
     def build(_device):
         torch.manual_seed(0)
         return Linears(width=1024).eval()
@@ -96,7 +99,7 @@ def test_precision__large_products_on_amx__recommended(tmp_path):
     assert finding.evidence["precision.gain"] > 1.1
 
 
-def test_precision__low_precision_throughout__compared_with_a_float32_copy_and_ok(tmp_path):
+def test_precision__low_precision_throughout__compared_with_a_float32_copy_and_ok(tmp_path: Path) -> None:
     outcome = measure(STEP, in_dtype(torch.bfloat16), tmp_path, limits={})
 
     assert numbers(outcome, "precision.low_share", "of") == {"flops": 1.0}
@@ -104,7 +107,7 @@ def test_precision__low_precision_throughout__compared_with_a_float32_copy_and_o
     assert {"precision.not_finite", "precision.error", "precision.low_share"}.isdisjoint(found(outcome))
 
 
-def test_precision__float16_that_overflows__severe(tmp_path):
+def test_precision__float16_that_overflows__severe(tmp_path: Path) -> None:
     outcome = measure(STEP, in_dtype(torch.float16, scale=2000.0), tmp_path)
 
     finding = found(outcome)["precision.not_finite"]
@@ -113,7 +116,7 @@ def test_precision__float16_that_overflows__severe(tmp_path):
     assert outcome.status == "attention"
 
 
-def test_precision__one_product_left_in_float32__named_with_its_line(tmp_path):
+def test_precision__one_product_left_in_float32__named_with_its_line(tmp_path: Path) -> None:
     def build(_device):
         torch.manual_seed(0)
         model = Linears(torch.Tensor.float).eval()
@@ -128,7 +131,7 @@ def test_precision__one_product_left_in_float32__named_with_its_line(tmp_path):
     assert evidence["line"] == line_of("self.last(self.between")
 
 
-def test_precision__autocast_of_its_own__share_and_reason(tmp_path):
+def test_precision__autocast_of_its_own__share_and_reason(tmp_path: Path) -> None:
     def call(model, inputs):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return model(inputs)
@@ -142,7 +145,7 @@ def test_precision__autocast_of_its_own__share_and_reason(tmp_path):
     assert numbers(outcome, "precision.casts") == {"default": 5}
 
 
-def test_precision__fails_under_autocast__reason_and_no_error(tmp_path):
+def test_precision__fails_under_autocast__reason_and_no_error(tmp_path: Path) -> None:
     outcome = measure(STEP, linears(lambda rows: rows @ torch.eye(64).addmm_(rows.t(), rows)), tmp_path)
 
     assert speedup(outcome).value is None
@@ -150,7 +153,7 @@ def test_precision__fails_under_autocast__reason_and_no_error(tmp_path):
     assert outcome.status == "ok"
 
 
-def test_precision__training__share_only(tmp_path):
+def test_precision__training__share_only(tmp_path: Path) -> None:
     def train(model, inputs):
         loss = model(inputs).square().mean()
         loss.backward()
@@ -163,7 +166,7 @@ def test_precision__training__share_only(tmp_path):
 
 
 @pytest.mark.slow
-def test_precision__another_output_each_time__error_not_known(tmp_path):
+def test_precision__another_output_each_time__error_not_known(tmp_path: Path) -> None:
     outcome = measure(STEP, linears(lambda rows: nn.functional.dropout(rows, 0.5)), tmp_path)
 
     (error,) = (value for value in outcome.values if value.metric == "precision.error")
@@ -172,7 +175,7 @@ def test_precision__another_output_each_time__error_not_known(tmp_path):
     assert "precision.gain" not in found(outcome)
 
 
-def test_precision__no_product__not_applicable(tmp_path):
+def test_precision__no_product__not_applicable(tmp_path: Path) -> None:
     outcome = measure(STEP, linears(call=lambda model, inputs: inputs + 1), tmp_path)
 
     assert (outcome.status, outcome.values) == ("not_applicable", [])
@@ -198,7 +201,7 @@ def rules(made, limits=None):
     return [(f.rule, f.severity) for f in outcome.findings]
 
 
-def test_judge_trial__faster_and_right__recommended_by_the_low_end():
+def test_judge_trial__faster_and_right__recommended_by_the_low_end() -> None:
     slightly = Versus(speedup=1.3, low=1.2, high=1.4, first_ns=1.3, second_ns=1.0, quads=20)
     unsure = Versus(speedup=1.3, low=1.05, high=1.6, first_ns=1.3, second_ns=1.0, quads=20)
 
@@ -216,31 +219,31 @@ def test_judge_trial__faster_and_right__recommended_by_the_low_end():
         {"refused": "check returned False"},
     ],
 )
-def test_judge_trial__faster_and_wrong__no_recommendation(wrong):
+def test_judge_trial__faster_and_wrong__no_recommendation(wrong: dict[str, Any]) -> None:
     assert rules(trial(**wrong)) == [("precision.inaccurate", "info")]
 
 
-def test_judge_trial__tolerance_of_the_project__followed():
+def test_judge_trial__tolerance_of_the_project__followed() -> None:
     off = Agreement(comparable=True, relative=0.05)
 
     assert rules(trial(agreement=off), {"precision.error.warning": 0.1}) == [("precision.gain", "warning")]
 
 
-def test_judge_trial__low_precision_that_is_slower_than_full__said():
+def test_judge_trial__low_precision_that_is_slower_than_full__said() -> None:
     slower = Versus(speedup=0.5, low=0.4, high=0.6, first_ns=1.0, second_ns=2.0, quads=20)
 
     assert rules(trial(against="full", versus=slower)) == [("precision.slower", "warning")]
 
 
 @pytest.mark.slow
-def test_precision__check_refuses_the_low_precision_output__not_recommended(tmp_path):
+def test_precision__check_refuses_the_low_precision_output__not_recommended(tmp_path: Path) -> None:
     workload = linears(check=lambda output, inputs: output.dtype == torch.float32)
     outcome = measure(STEP, workload, tmp_path, limits={"precision.gain.info": 0.0, "precision.gain.warning": 0.0})
 
     assert "check" in str(found(outcome)["precision.inaccurate"].evidence["why"])
 
 
-def test_precision__kernels_by_dtype__shares_casts_and_what_is_left_in_full():
+def test_precision__kernels_by_dtype__shares_casts_and_what_is_left_in_full() -> None:
     outcome = judged(
         recorded(
             kernel("MatMulV2", 60, "BF16", "BF16"),
@@ -257,7 +260,7 @@ def test_precision__kernels_by_dtype__shares_casts_and_what_is_left_in_full():
     assert found(outcome)["precision.low_share"].evidence["op"] == "Conv2D"
 
 
-def test_precision__recorded_qwen__all_low_with_its_casts(tmp_path):
+def test_precision__recorded_qwen__all_low_with_its_casts(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(QWEN, tmp_path)))
 
     assert numbers(outcome, "precision.low_share")["rank 0"] == 1.0
@@ -267,7 +270,7 @@ def test_precision__recorded_qwen__all_low_with_its_casts(tmp_path):
     assert outcome.status == "ok"
 
 
-def test_precision__recorded_alexnet__full_and_partly_rounded(tmp_path):
+def test_precision__recorded_alexnet__full_and_partly_rounded(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(f"{ALEXNET}/text/level1", tmp_path)))
 
     assert numbers(outcome, "precision.low_share")["rank 0"] == 0.0
@@ -286,13 +289,13 @@ def test_precision__recorded_alexnet__full_and_partly_rounded(tmp_path):
         ("turing_h1688gemm_128x128_ldg8_nn", True),
     ],
 )
-def test_precision__kernel_of_a_gpu__precision_by_its_name(name, low):
+def test_precision__kernel_of_a_gpu__precision_by_its_name(name: str, low: bool) -> None:
     unnamed = Kernel(name=name, type=name, core=None, start_ns=0, duration_ns=10, step=1)
 
     assert numbers(judged(recorded(unnamed)), "precision.low_share") == {"rank 0": 1.0 if low else 0.0}
 
 
-def test_precision__recording_without_dtypes__unavailable():
+def test_precision__recording_without_dtypes__unavailable() -> None:
     outcome = judged(
         recorded(Kernel(name="MatMulV2", type="MatMulV2", core="AI_CORE", start_ns=0, duration_ns=9, step=1))
     )
@@ -302,7 +305,7 @@ def test_precision__recording_without_dtypes__unavailable():
 
 
 @pytest.mark.slow
-def test_precision__products_allowed_to_be_rounded__said(tmp_path):
+def test_precision__products_allowed_to_be_rounded__said(tmp_path: Path) -> None:
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")
     try:

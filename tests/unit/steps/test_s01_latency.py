@@ -150,7 +150,9 @@ def test_latency__no_traffic_and_no_rate__closed_loop_only() -> None:
 
 
 @pytest.mark.parametrize("capabilities", [frozenset({"queue"}), frozenset()])
-def test_latency__stall_in_the_open_loop__p99_at_the_rate_shows_it_and_the_closed_one_does_not(capabilities) -> None:
+def test_latency__stall_in_the_open_loop__p99_at_the_rate_shows_it_and_the_closed_one_does_not(
+    capabilities: frozenset[str],
+) -> None:
     device = FakeDevice(kernel_times={"aten::mm": _stall_late}, capabilities=capabilities)
     outcome = STEP.measure(context_on(device, curve(0, 0, traffic=Traffic(rate=100.0)), quick=False))
     assert device.launches["aten::mm"] > 6_000

@@ -1,3 +1,7 @@
+from __future__ import annotations
+
+from pathlib import Path
+
 import pytest
 
 from perfgate.document.telemetry import DeviceState
@@ -16,7 +20,7 @@ def measure(tmp_path, *kernels, device=None, **fields):
     return outcome, {value.metric: value for value in outcome.values}
 
 
-def test_utilization__device_bound__nearly_one_and_ok(tmp_path):
+def test_utilization__device_bound__nearly_one_and_ok(tmp_path: Path) -> None:
     device = FakeDevice(launch_ns=10 * US)
     outcome, values = measure(tmp_path, FakeKernel("aten::mm", 90 * US), device=device)
 
@@ -28,7 +32,7 @@ def test_utilization__device_bound__nearly_one_and_ok(tmp_path):
     assert (outcome.status, outcome.findings) == ("ok", [])
 
 
-def test_utilization__host_bound__severe_finding_with_limit(tmp_path):
+def test_utilization__host_bound__severe_finding_with_limit(tmp_path: Path) -> None:
     device = FakeDevice(launch_ns=100 * US)
     outcome, values = measure(tmp_path, FakeKernel("aten::mm", 40 * US), device=device)
 
@@ -44,7 +48,7 @@ def test_utilization__host_bound__severe_finding_with_limit(tmp_path):
     assert finding.evidence["utilization.busy"] == pytest.approx(0.39216, rel=0.001)
 
 
-def test_utilization__between_the_limits__warning(tmp_path):
+def test_utilization__between_the_limits__warning(tmp_path: Path) -> None:
     outcome, values = measure(tmp_path, FakeKernel("aten::mm", 70 * US), device=FakeDevice(launch_ns=100 * US))
 
     # 1400 of 2070 us.
@@ -52,7 +56,7 @@ def test_utilization__between_the_limits__warning(tmp_path):
     assert [finding.severity for finding in outcome.findings] == ["warning"]
 
 
-def test_utilization__limit_set_by_the_project__followed(tmp_path):
+def test_utilization__limit_set_by_the_project__followed(tmp_path: Path) -> None:
     device = FakeDevice(launch_ns=100 * US)
     outcome, _ = measure(
         tmp_path, FakeKernel("aten::mm", 70 * US), device=device, limits={"utilization.busy.warning": 0.6}
@@ -61,7 +65,7 @@ def test_utilization__limit_set_by_the_project__followed(tmp_path):
     assert (outcome.status, outcome.findings) == ("ok", [])
 
 
-def test_utilization__kernels_of_two_streams_overlap__counted_once(tmp_path):
+def test_utilization__kernels_of_two_streams_overlap__counted_once(tmp_path: Path) -> None:
     device = FakeDevice(launch_ns=50 * US)
 
     def call(_, __):
@@ -77,7 +81,7 @@ def test_utilization__kernels_of_two_streams_overlap__counted_once(tmp_path):
     assert values["utilization.busy"].value == pytest.approx(0.88235, rel=0.001)
 
 
-def test_utilization__copies__are_no_kernels(tmp_path):
+def test_utilization__copies__are_no_kernels(tmp_path: Path) -> None:
     device = FakeDevice(launch_ns=0)
 
     def call(_, inputs):
@@ -91,7 +95,7 @@ def test_utilization__copies__are_no_kernels(tmp_path):
     assert values["utilization.busy"].value == pytest.approx(0.5, rel=0.01)
 
 
-def test_utilization__not_quick__a_hundred_calls(tmp_path):
+def test_utilization__not_quick__a_hundred_calls(tmp_path: Path) -> None:
     device = FakeDevice(launch_ns=10 * US)
     _, values = measure(tmp_path, FakeKernel("aten::mm", 90 * US), device=device, quick=False)
 
@@ -100,7 +104,7 @@ def test_utilization__not_quick__a_hundred_calls(tmp_path):
     assert values["utilization.busy"].value == pytest.approx(0.99889, rel=0.001)
 
 
-def test_utilization__two_shapes__values_of_each(tmp_path):
+def test_utilization__two_shapes__values_of_each(tmp_path: Path) -> None:
     workload = fake_workload(FakeKernel("aten::mm", 90 * US), shapes={"short": {}, "long": {}})
     outcome, _ = measure(tmp_path, workload=workload, device=FakeDevice(launch_ns=10 * US))
 
@@ -110,7 +114,7 @@ def test_utilization__two_shapes__values_of_each(tmp_path):
     ]
 
 
-def test_utilization__no_timeline__host_only_and_the_reason(tmp_path):
+def test_utilization__no_timeline__host_only_and_the_reason(tmp_path: Path) -> None:
     device = FakeDevice(launch_ns=10 * US, capabilities=frozenset())
     outcome, values = measure(tmp_path, FakeKernel("aten::mm", 90 * US), device=device, threads=2)
 
@@ -123,13 +127,15 @@ def test_utilization__no_timeline__host_only_and_the_reason(tmp_path):
     assert outcome.status == "ok"
 
 
-def test_utilization__afterwards__the_trace_stays_for_the_steps_to_come_and_nothing_else(tmp_path):
+def test_utilization__afterwards__the_trace_stays_for_the_steps_to_come_and_nothing_else(tmp_path: Path) -> None:
     measure(tmp_path, FakeKernel("aten::mm", 90 * US), device=FakeDevice(launch_ns=10 * US))
 
     assert [path.name for path in tmp_path.iterdir()] == ["trace-fake-default.json.gz"]
 
 
-def test_utilization__driver_tells__its_median_beside_ours_unless_quick(tmp_path, monkeypatch):
+def test_utilization__driver_tells__its_median_beside_ours_unless_quick(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(s02_utilization, "_REPORTED_SECONDS", 0.5)
     device = FakeDevice(launch_ns=10 * US)
     device.reported = DeviceState(utilization=0.75)
@@ -142,7 +148,7 @@ def test_utilization__driver_tells__its_median_beside_ours_unless_quick(tmp_path
     )
 
 
-def test_utilization__driver_tells_nothing__absent_with_the_reason(tmp_path):
+def test_utilization__driver_tells_nothing__absent_with_the_reason(tmp_path: Path) -> None:
     _, values = measure(tmp_path, FakeKernel("aten::mm", 90 * US), device=FakeDevice(launch_ns=US), quick=False)
 
     assert values["utilization.reported"].value is None

@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import gzip
 import hashlib
 import json
@@ -9,7 +11,7 @@ import torch
 
 from perfgate import trace
 from perfgate.measuring.checklist.runner import run_step
-from perfgate.measuring.checklist.step import RecordingContext, StepContext
+from perfgate.measuring.checklist.step import RecordingContext, Step, StepContext
 from perfgate.measuring.checklist.steps.s04_top_ops import STEP
 from perfgate.measuring.checklist.steps.s07_format import STEP as FORMAT
 from perfgate.measuring.devices.registry import open_device
@@ -43,7 +45,7 @@ def measure(tmp_path, *kernels, device=None, **fields):
     return STEP.measure(context_on(device or FakeDevice(), workload, artifacts=tmp_path, **fields))
 
 
-def test_top_ops__scripted_kernels__self_time_share_and_count(tmp_path):
+def test_top_ops__scripted_kernels__self_time_share_and_count(tmp_path: Path) -> None:
     outcome = measure(tmp_path, *MIXED)
 
     rows = [(row.op, row.kind, row.self_time, row.count, row.share) for row in outcome.operators]
@@ -57,7 +59,7 @@ def test_top_ops__scripted_kernels__self_time_share_and_count(tmp_path):
     assert {(row.workload, row.shape) for row in outcome.operators} == {("fake", "default")}
 
 
-def test_top_ops__scripted_kernels__shares_of_classes_and_findings(tmp_path):
+def test_top_ops__scripted_kernels__shares_of_classes_and_findings(tmp_path: Path) -> None:
     outcome = measure(tmp_path, *MIXED)
 
     shares = {value.labels["class"]: value.value for value in outcome.values if value.metric == "ops.share"}
@@ -77,7 +79,7 @@ def test_top_ops__scripted_kernels__shares_of_classes_and_findings(tmp_path):
     assert outcome.status == "attention"
 
 
-def test_top_ops__mostly_matrix_products__information_and_ok(tmp_path):
+def test_top_ops__mostly_matrix_products__information_and_ok(tmp_path: Path) -> None:
     outcome = measure(tmp_path, FakeKernel("aten::mm", 70 * US), FakeKernel("aten::gelu", 30 * US))
 
     assert [(finding.rule, finding.severity) for finding in outcome.findings] == [("ops.share.conv_matmul", "info")]
@@ -86,13 +88,13 @@ def test_top_ops__mostly_matrix_products__information_and_ok(tmp_path):
     assert times == {"mm_kernel": pytest.approx(70e-6), "gelu_kernel": pytest.approx(30e-6)}
 
 
-def test_top_ops__limits_of_the_project__followed(tmp_path):
+def test_top_ops__limits_of_the_project__followed(tmp_path: Path) -> None:
     limits = {"ops.share.copy.severe": 0.5, "ops.share.reshape.warning": 0.5, "ops.share.softmax.warning": 0.5}
 
     assert measure(tmp_path, *MIXED, limits=limits).findings == []
 
 
-def test_top_ops__more_ops_than_rows__coverage_says_what_is_missing(tmp_path):
+def test_top_ops__more_ops_than_rows__coverage_says_what_is_missing(tmp_path: Path) -> None:
     kernels = [FakeKernel(f"aten::op{number}", 10 * US) for number in range(150)]
     outcome = measure(tmp_path, *kernels)
 
@@ -103,7 +105,7 @@ def test_top_ops__more_ops_than_rows__coverage_says_what_is_missing(tmp_path):
     assert (finding.rule, finding.severity, finding.evidence["limit"]) == ("ops.coverage", "warning", 0.98)
 
 
-def test_top_ops__trace__is_an_artifact_with_its_hash(tmp_path):
+def test_top_ops__trace__is_an_artifact_with_its_hash(tmp_path: Path) -> None:
     workload = fake_workload(FakeKernel("aten::mm", 100 * US), shapes={"plain": {}, "a/b c": {}})
     context = context_on(FakeDevice(), workload, artifacts=tmp_path)
     STEP.measure(context)
@@ -119,7 +121,7 @@ def test_top_ops__trace__is_an_artifact_with_its_hash(tmp_path):
     assert first.sha256 == hashlib.sha256(content).hexdigest()
 
 
-def test_top_ops__every_shape__has_its_counters(tmp_path):
+def test_top_ops__every_shape__has_its_counters(tmp_path: Path) -> None:
     workload = fake_workload(
         FakeKernel("aten::mm", 100 * US), model={"output_bytes": 64}, shapes={"short": {}, "long": {}}
     )
@@ -166,7 +168,9 @@ class WithoutKernels(FakeDevice):
 
 
 @pytest.mark.parametrize("step", [STEP, FORMAT], ids=["top_ops", "format"])
-def test_steps__profiler_that_records_no_kernels__unavailable_with_the_reason_and_no_counter_is_zero(tmp_path, step):
+def test_steps__profiler_that_records_no_kernels__unavailable_with_the_reason_and_no_counter_is_zero(
+    tmp_path: Path, step: Step
+) -> None:
     workload = fake_workload(FakeKernel("aten::mm", 100 * US))
     outcome = step.measure(context_on(WithoutKernels(), workload, artifacts=tmp_path))
 
@@ -177,7 +181,7 @@ def test_steps__profiler_that_records_no_kernels__unavailable_with_the_reason_an
     assert counted.isdisjoint({*KERNEL_METRICS} - {COLLECTIVES})
 
 
-def test_top_ops__kernels_that_only_convert_formats__counted_and_named(tmp_path):
+def test_top_ops__kernels_that_only_convert_formats__counted_and_named(tmp_path: Path) -> None:
     kernels = [FakeKernel("aten::mm", 100 * US), *[FakeKernel("npu::TransData", 5 * US)] * 2]
     [counted] = measure(tmp_path, *kernels).counters
 
@@ -190,7 +194,7 @@ def test_top_ops__kernels_that_only_convert_formats__counted_and_named(tmp_path)
     assert counted.unstable == []
 
 
-def test_top_ops__calls_that_run_different_kernels__unstable(tmp_path):
+def test_top_ops__calls_that_run_different_kernels__unstable(tmp_path: Path) -> None:
     device, made = FakeDevice(), []
 
     def call(model, inputs):
@@ -213,7 +217,7 @@ def with_lgamma(device):
     return fake_workload(call=call)
 
 
-def test_top_ops__operators_run_on_the_host__counted_and_found_with_their_line(tmp_path):
+def test_top_ops__operators_run_on_the_host__counted_and_found_with_their_line(tmp_path: Path) -> None:
     device = FakeDevice()
     device.fallen_back = {"aten::lgamma"}
     root = Path(__file__).parent
@@ -232,14 +236,14 @@ def test_top_ops__operators_run_on_the_host__counted_and_found_with_their_line(t
     }
 
 
-def test_top_ops__nobody_can_tell_what_runs_on_the_host__no_such_counter(tmp_path):
+def test_top_ops__nobody_can_tell_what_runs_on_the_host__no_such_counter(tmp_path: Path) -> None:
     device = FakeDevice()
     [counted] = measure(tmp_path, workload=with_lgamma(device), device=device).counters
 
     assert "counters.fallbacks" not in counted.values
 
 
-def test_top_ops__a_call_without_operators__unavailable_with_counters(tmp_path):
+def test_top_ops__a_call_without_operators__unavailable_with_counters(tmp_path: Path) -> None:
     device = FakeDevice()
     outcome = measure(tmp_path, workload=fake_workload(call=lambda *_: device.host_works(100 * US)), device=device)
 
@@ -251,7 +255,7 @@ def test_top_ops__a_call_without_operators__unavailable_with_counters(tmp_path):
     assert len(outcome.counters) == 1
 
 
-def test_top_ops__kernels_on_cpu_like_device__host_ops(tmp_path):
+def test_top_ops__kernels_on_cpu_like_device__host_ops(tmp_path: Path) -> None:
     device = FakeDevice(capabilities=frozenset())
     outcome = measure(tmp_path, FakeKernel("aten::mm", 30 * US), FakeKernel("aten::add", 10 * US), device=device)
 
@@ -270,7 +274,7 @@ def cpu_context(workload, artifacts):
     )  # fmt: skip
 
 
-def test_top_ops__real_model_on_the_cpu__matrix_product_in_the_table_and_counted(tmp_path):
+def test_top_ops__real_model_on_the_cpu__matrix_product_in_the_table_and_counted(tmp_path: Path) -> None:
     def inputs(batch, seed):
         return torch.randn(batch, 512, generator=torch.Generator().manual_seed(seed))
 
@@ -286,7 +290,9 @@ def test_top_ops__real_model_on_the_cpu__matrix_product_in_the_table_and_counted
     assert [(op.op, op.count) for op in outcome.counters[0].ops] == [("aten::addmm", 1), ("aten::t", 1)]
 
 
-def test_top_ops__calls_that_use_tracemalloc__bytes_left_behind_are_not_counted_and_that_is_noted(tmp_path):
+def test_top_ops__calls_that_use_tracemalloc__bytes_left_behind_are_not_counted_and_that_is_noted(
+    tmp_path: Path,
+) -> None:
     def watched(_, x):
         tracemalloc.start()
         tracemalloc.stop()
@@ -300,7 +306,7 @@ def test_top_ops__calls_that_use_tracemalloc__bytes_left_behind_are_not_counted_
     assert (counted.uncounted, "memory.kept" in counted.values) == (["memory.kept_python", "memory.kept_native"], True)
 
 
-def test_top_ops__counters_depend_on_the_data__information(tmp_path):
+def test_top_ops__counters_depend_on_the_data__information(tmp_path: Path) -> None:
     def loop(_, x):
         for _ in range(int(x[0])):
             x = x + 1
@@ -316,7 +322,9 @@ def test_top_ops__counters_depend_on_the_data__information(tmp_path):
 
 
 @pytest.mark.parametrize(("microseconds", "rules"), [(71, ["ops.heaviest"]), (70, [])])
-def test_top_ops__one_kernel_above_seven_tenths__said_first(tmp_path, microseconds, rules):
+def test_top_ops__one_kernel_above_seven_tenths__said_first(
+    tmp_path: Path, microseconds: int, rules: list[str]
+) -> None:
     outcome = measure(
         tmp_path, FakeKernel("aten::gelu", microseconds * US), FakeKernel("aten::sin", (100 - microseconds) * US)
     )
@@ -343,7 +351,7 @@ def test_top_ops__one_kernel_above_seven_tenths__said_first(tmp_path, microsecon
         ("PagedAttentionMaskNdKernel", None),
     ],
 )
-def test_top_ops__name_of_what_loads_in_pieces__size_to_try_where_it_takes_much(name, rule):
+def test_top_ops__name_of_what_loads_in_pieces__size_to_try_where_it_takes_much(name: str, rule: str | None) -> None:
     def told(share):
         kernels = [Kernel(name, name, "AI_CORE", 0, share), Kernel("Mul", "Mul", "AI_VECTOR_CORE", share, 100 - share)]
         found = [finding for finding in recorded(*kernels).findings if finding.rule.startswith(PIECES)]
@@ -366,7 +374,7 @@ def numbers(outcome):
     return {value.metric: value.value for value in outcome.values}
 
 
-def test_top_ops__recorded_gpt3__attention_above_seven_tenths_and_casts_on_the_ai_cpu(tmp_path):
+def test_top_ops__recorded_gpt3__attention_above_seven_tenths_and_casts_on_the_ai_cpu(tmp_path: Path) -> None:
     # The same rows as the folder's kernel_details.csv, whose other tables speak of a longer recording.
     outcome = judged(trace.read(sample(f"{GPT}/op_summary_1.csv", tmp_path)))
 
@@ -380,7 +388,7 @@ def test_top_ops__recorded_gpt3__attention_above_seven_tenths_and_casts_on_the_a
     assert "mostly Cast (INT32 -> UINT64): 2 per call" in finding_text(on_cpu)
 
 
-def test_top_ops__recorded_training_of_2023__its_seven_casts_on_the_ai_cpu(tmp_path):
+def test_top_ops__recorded_training_of_2023__its_seven_casts_on_the_ai_cpu(tmp_path: Path) -> None:
     written(
         tmp_path,
         "ASCEND_PROFILER_OUTPUT/kernel_details.csv",
@@ -405,14 +413,16 @@ def on_unit(core, duration_ns, op="Cast"):
     ],
     ids=["longer than it may be", "just not", "on the cores"],
 )
-def test_top_ops__recorded_kernels_on_the_ai_cpu__said_from_20_microseconds_on(kernels, rules, count):
+def test_top_ops__recorded_kernels_on_the_ai_cpu__said_from_20_microseconds_on(
+    kernels: tuple[Kernel, ...], rules: list[str], count: int
+) -> None:
     outcome = recorded(*kernels)
 
     assert [finding.rule for finding in outcome.findings if finding.rule == "ops.ai_cpu"] == rules
     assert numbers(outcome)["ops.ai_cpu"] == count
 
 
-def test_top_ops__recorded_at_level_0__nobody_tells_which_unit_and_nothing_is_said():
+def test_top_ops__recorded_at_level_0__nobody_tells_which_unit_and_nothing_is_said() -> None:
     outcome = recorded(on_unit("N/A", 90_000))
 
     assert "ops.ai_cpu" not in numbers(outcome)

@@ -38,7 +38,7 @@ def found(outcome):
     return [(finding.rule, finding.severity) for finding in outcome.findings]
 
 
-def test_small_ops__short_kernels__launch_bound_and_short(tmp_path):
+def test_small_ops__short_kernels__launch_bound_and_short(tmp_path: Path) -> None:
     outcome = measure(tmp_path, *[FakeKernel("aten::add", 5 * US)] * 10)
 
     assert values(outcome) == {
@@ -57,7 +57,7 @@ def test_small_ops__short_kernels__launch_bound_and_short(tmp_path):
     assert outcome.status == "attention"
 
 
-def test_small_ops__long_kernels__ok(tmp_path):
+def test_small_ops__long_kernels__ok(tmp_path: Path) -> None:
     outcome = measure(tmp_path, *[FakeKernel("aten::mm", 100 * US)] * 10)
 
     assert values(outcome)["small_ops.launch_bound"] == pytest.approx(0.1)
@@ -71,13 +71,13 @@ def test_small_ops__long_kernels__ok(tmp_path):
     [(15, []), (13, ["warning"]), (9, ["severe"])],
     ids=["index 0.67", "index 0.77", "index 1.1"],
 )
-def test_small_ops__index_at_the_marks__severity(tmp_path, kernel_us, expected):
+def test_small_ops__index_at_the_marks__severity(tmp_path: Path, kernel_us: int, expected: list[str]) -> None:
     outcome = measure(tmp_path, *[FakeKernel("aten::mm", kernel_us * US)] * 4, limits={"small_ops.short": 1e-6})
 
     assert [finding.severity for finding in outcome.findings] == expected
 
 
-def test_small_ops__what_counts_as_short__as_the_project_sets_it(tmp_path):
+def test_small_ops__what_counts_as_short__as_the_project_sets_it(tmp_path: Path) -> None:
     kernels = [*[FakeKernel("aten::mm", 30 * US)] * 3, FakeKernel("aten::add", 10 * US)]
 
     as_shipped = measure(tmp_path, *kernels)
@@ -87,7 +87,7 @@ def test_small_ops__what_counts_as_short__as_the_project_sets_it(tmp_path):
     assert values(stricter)["small_ops.short_share"] == 1.0
 
 
-def test_small_ops__half_of_the_launches_short__little_of_the_time(tmp_path):
+def test_small_ops__half_of_the_launches_short__little_of_the_time(tmp_path: Path) -> None:
     outcome = measure(tmp_path, FakeKernel("aten::mm", 95 * US), FakeKernel("aten::add", 5 * US))
 
     assert values(outcome)["small_ops.short_share"] == 0.5
@@ -95,7 +95,7 @@ def test_small_ops__half_of_the_launches_short__little_of_the_time(tmp_path):
     assert outcome.findings == []
 
 
-def test_small_ops__a_call_that_waits_itself__no_index_and_why(tmp_path):
+def test_small_ops__a_call_that_waits_itself__no_index_and_why(tmp_path: Path) -> None:
     device = FakeDevice(launch_ns=10 * US)
 
     def call(model, inputs):
@@ -110,14 +110,14 @@ def test_small_ops__a_call_that_waits_itself__no_index_and_why(tmp_path):
     assert "waits for the device 1 times itself" in reason_of(index)
 
 
-def test_small_ops__device_that_is_the_host__no_index(tmp_path):
+def test_small_ops__device_that_is_the_host__no_index(tmp_path: Path) -> None:
     outcome = measure(tmp_path, FakeKernel("aten::mm", 50 * US), device=FakeDevice(capabilities=frozenset()))
 
     (index,) = (value for value in outcome.values if value.metric == "small_ops.launch_bound")
     assert (index.value, "the host is the device" in reason_of(index)) == (None, True)
 
 
-def test_small_ops__nothing_runs__unavailable(tmp_path):
+def test_small_ops__nothing_runs__unavailable(tmp_path: Path) -> None:
     def call(model, inputs):
         model.device.host_works(US)
 
@@ -147,7 +147,7 @@ class Looping(torch.nn.Module):
         return total
 
 
-def test_small_ops__python_loop_on_the_cpu__operator_line_and_count(tmp_path):
+def test_small_ops__python_loop_on_the_cpu__operator_line_and_count(tmp_path: Path) -> None:
     outcome = on_cpu(tmp_path, Looping(), batch=100, features=64)
 
     (loop,) = (finding for finding in outcome.findings if finding.rule == "small_ops.loop")
@@ -161,7 +161,7 @@ def test_small_ops__python_loop_on_the_cpu__operator_line_and_count(tmp_path):
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_small_ops__one_large_product_on_the_cpu__ok(tmp_path):
+def test_small_ops__one_large_product_on_the_cpu__ok(tmp_path: Path) -> None:
     outcome = on_cpu(tmp_path, torch.nn.Linear(512, 512), batch=256, features=512)
 
     assert (outcome.status, outcome.findings) == ("ok", [])
@@ -173,7 +173,7 @@ def judged(recording: Recording, limits=None):
     return STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", limits or {}))
 
 
-def test_small_ops__recorded_alexnet__short_kernels_and_launches(tmp_path):
+def test_small_ops__recorded_alexnet__short_kernels_and_launches(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path)))
     got = values(outcome)
 
@@ -187,13 +187,13 @@ def test_small_ops__recorded_alexnet__short_kernels_and_launches(tmp_path):
     assert outcome.values[0].labels == {"shape": "rank 0", "under": "profiler"}
 
 
-def test_small_ops__recorded_qwen__short_kernels(tmp_path):
+def test_small_ops__recorded_qwen__short_kernels(tmp_path: Path) -> None:
     got = values(judged(trace.read(sample(f"{QWEN}/rank_0_ascend_pt", tmp_path))))
 
     assert (got["small_ops.launches"], got["small_ops.short_share"]) == (2448, pytest.approx(827 / 2448))
 
 
-def test_small_ops__recorded_steps_of_short_kernels__attention(tmp_path):
+def test_small_ops__recorded_steps_of_short_kernels__attention(tmp_path: Path) -> None:
     steps = ((("vectorized_elementwise_kernel", 4),) * 30,) * 3
     outcome = judged(trace.read(kineto_recording(tmp_path / "t.json", steps=steps)))
 
@@ -203,7 +203,7 @@ def test_small_ops__recorded_steps_of_short_kernels__attention(tmp_path):
     assert values(outcome)["small_ops.launch_time"] == pytest.approx(30 * 4e-6)
 
 
-def test_small_ops__recording_without_work__unavailable():
+def test_small_ops__recording_without_work__unavailable() -> None:
     recording = Recording(path=Path("recording"), format="kineto", timelines=())
 
     assert judged(recording).status == "unavailable"
@@ -234,7 +234,7 @@ def meeting(length, count=30):
     return [(100 * number + 2, length) for number in range(count)]
 
 
-def test_small_ops__recorded_threads_whose_launches_wait_for_each_other__said_with_their_number():
+def test_small_ops__recorded_threads_whose_launches_wait_for_each_other__said_with_their_number() -> None:
     outcome = judged(launching(ALONE, meeting(20)))
 
     assert values(outcome)["small_ops.contention"] == 4.0
@@ -257,14 +257,16 @@ def test_small_ops__recorded_threads_whose_launches_wait_for_each_other__said_wi
     ],
     ids=["three times as long", "in turns", "one thread", "hardly any meet", "less than a tenth meet"],
 )
-def test_small_ops__recorded_launches_that_hardly_meet_or_hardly_wait__nothing_said(threads, times):
+def test_small_ops__recorded_launches_that_hardly_meet_or_hardly_wait__nothing_said(
+    threads: tuple[list[tuple[int, int]], ...], times: float | None
+) -> None:
     outcome = judged(launching(*threads))
 
     assert values(outcome).get("small_ops.contention") == times
     assert "small_ops.contention" not in [finding.rule for finding in outcome.findings]
 
 
-def test_small_ops__recorded_long_launches__met_by_others_but_no_longer_for_it():
+def test_small_ops__recorded_long_launches__met_by_others_but_no_longer_for_it() -> None:
     # Whoever takes long is met by many; that alone is no waiting.
     outcome = judged(
         launching([(1000 * number, 500) for number in range(40)], [(1000 * number + 100, 5) for number in range(40)])

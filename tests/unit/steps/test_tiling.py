@@ -1,5 +1,8 @@
 """Step 13: products of a real model run again on the CPU, and the use of cores on recordings of real NPUs."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,7 +49,13 @@ def products(function, *inputs):
     ],
     ids=["mm", "addmm", "addmm with a bias that is spread", "bmm", "convolution"],
 )
-def test_products__sizes_near_a_multiple__padded_and_the_same_result(function, inputs, padding, sizes, padded):
+def test_products__sizes_near_a_multiple__padded_and_the_same_result(
+    function: Callable[..., torch.Tensor],
+    inputs: list[tuple[int, ...]],
+    padding: dict[str, int],
+    sizes: str,
+    padded: str,
+) -> None:
     (product,) = products(function, *(torch.randn(shape) for shape in inputs))
 
     assert product.padding(16) == padding
@@ -57,7 +66,7 @@ def test_products__sizes_near_a_multiple__padded_and_the_same_result(function, i
     assert float(plain.abs().max()) > 0
 
 
-def test_products__far_from_a_multiple__not_padded():
+def test_products__far_from_a_multiple__not_padded() -> None:
     """A batch of one, or three channels: padding would compute several times as much."""
     single, image = (
         products(torch.mm, torch.randn(1, 64), torch.randn(64, 64)),
@@ -67,7 +76,7 @@ def test_products__far_from_a_multiple__not_padded():
     assert [product.padding(16) for product in (*single, *image)] == [{}, {}]
 
 
-def test_products__layout__that_of_the_model():
+def test_products__layout__that_of_the_model() -> None:
     weight = torch.randn(50, 32)
     (product,) = products(torch.mm, torch.randn(16, 32), weight.t())
     images = torch.randn(2, 15, 8, 8).to(memory_format=torch.channels_last)
@@ -80,7 +89,7 @@ def test_products__layout__that_of_the_model():
     assert channels_last.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_products__what_is_run_again__largest_first_with_line_and_count():
+def test_products__what_is_run_again__largest_first_with_line_and_count() -> None:
     small, large = torch.nn.Linear(16, 16), torch.nn.Linear(64, 64)
 
     def model(first, second):
@@ -97,7 +106,7 @@ def test_products__what_is_run_again__largest_first_with_line_and_count():
     assert all(product.line.startswith("tests/unit/steps/test_tiling.py:") for product in found)
 
 
-def test_products__grouped_transposed_and_whole_numbers__left_out():
+def test_products__grouped_transposed_and_whole_numbers__left_out() -> None:
     def model(images, numbers):
         torch.nn.functional.conv2d(images, torch.randn(4, 1, 3, 3), groups=4)
         torch.nn.functional.conv_transpose2d(images, torch.randn(4, 4, 3, 3))
@@ -140,7 +149,7 @@ def has_tiles():
     not has_tiles(), reason="this CPU has no tiles (AMX), and no other size is known to be a cliff on it"
 )
 @pytest.mark.usefixtures("one_thread")
-def test_tiling__sizes_beside_the_tiles_of_the_cpu__padding_is_faster_and_said(tmp_path):
+def test_tiling__sizes_beside_the_tiles_of_the_cpu__padding_is_faster_and_said(tmp_path: Path) -> None:
     outcome = on_cpu(tmp_path, Plain(1000, torch.bfloat16), rows(1000, torch.bfloat16), batch=31)
 
     (finding,) = outcome.findings
@@ -152,7 +161,7 @@ def test_tiling__sizes_beside_the_tiles_of_the_cpu__padding_is_faster_and_said(t
     assert "is slower than on 32x1008 @ 1008x1008" in finding_text(finding)
 
 
-def test_tiling__sizes_that_fit__ok_and_nothing_to_pad(tmp_path):
+def test_tiling__sizes_that_fit__ok_and_nothing_to_pad(tmp_path: Path) -> None:
     outcome = on_cpu(tmp_path, Plain(512, torch.float32), rows(512, torch.float32), batch=32)
 
     aligned, gain = outcome.values
@@ -162,7 +171,7 @@ def test_tiling__sizes_that_fit__ok_and_nothing_to_pad(tmp_path):
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_tiling__another_multiple__as_the_project_sets_it(tmp_path):
+def test_tiling__another_multiple__as_the_project_sets_it(tmp_path: Path) -> None:
     outcome = on_cpu(
         tmp_path, Plain(32, torch.float32), rows(32, torch.float32), batch=32, limits={"tiling.multiple": 40}
     )
@@ -172,7 +181,7 @@ def test_tiling__another_multiple__as_the_project_sets_it(tmp_path):
     assert gain.value is not None
 
 
-def test_tiling__no_product__not_applicable(tmp_path):
+def test_tiling__no_product__not_applicable(tmp_path: Path) -> None:
     outcome = on_cpu(tmp_path, torch.nn.ReLU(), rows(32, torch.float32), batch=32)
 
     assert (outcome.status, outcome.values) == ("not_applicable", [])
@@ -183,7 +192,7 @@ def kernel(op, core, blocks, duration_ns, **counters):
     return Kernel(op, op, core, 0, duration_ns, blocks=blocks, counters=counters)
 
 
-def test_core_uses__blocks_and_pipes__weighted_by_time():
+def test_core_uses__blocks_and_pipes__weighted_by_time() -> None:
     kernels = [
         kernel("MatMulV2", "AI_CORE", 10, 300, aic_mac_ratio=0.9, aic_mte2_ratio=0.2),
         kernel("MatMulV2", "AI_CORE", 30, 100, aic_mac_ratio=0.1, aic_mte2_ratio=0.6),
@@ -200,7 +209,7 @@ def test_core_uses__blocks_and_pipes__weighted_by_time():
     assert (add.unit, add.occupancy, add.attained, add.bound) == ("vector", 1.0, 0.8, "memory")
 
 
-def test_core_uses__chip_with_one_kind_of_core__columns_without_prefix():
+def test_core_uses__chip_with_one_kind_of_core__columns_without_prefix() -> None:
     (use,) = core_uses(
         [kernel("Conv2D", "AI_CORE", 8, 100, mac_ratio=0.3, mte2_ratio=0.4)], {"cube": 8}, attainable=0.5
     )
@@ -208,11 +217,11 @@ def test_core_uses__chip_with_one_kind_of_core__columns_without_prefix():
     assert (use.attained, use.bound) == (0.4, "neither")
 
 
-def test_known_cores__a_device_that_tells__its_word():
+def test_known_cores__a_device_that_tells__its_word() -> None:
     assert known_cores({"cube cores": "20", "vector cores": "40"}, [], None) == {"cube": 20, "vector": 40}
 
 
-def test_known_cores__nobody_tells__not_known_however_kernels_are_split():
+def test_known_cores__nobody_tells__not_known_however_kernels_are_split() -> None:
     kernels = [kernel("A", "AI_CORE", blocks, 10) for blocks in (1, 1, 1)]
 
     assert known_cores({"aic_cores": "20 | 24"}, kernels, None) == {}
@@ -227,7 +236,9 @@ def of_op(outcome, metric):
     return {value.labels.get("op"): value.value for value in outcome.values if value.metric == metric}
 
 
-def test_tiling__recorded_alexnet__cores_from_its_counters_and_an_operator_that_no_pipe_keeps_busy(tmp_path):
+def test_tiling__recorded_alexnet__cores_from_its_counters_and_an_operator_that_no_pipe_keeps_busy(
+    tmp_path: Path,
+) -> None:
     outcome = judged(trace.read(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path)))
 
     occupancy, attained = of_op(outcome, "tiling.occupancy"), of_op(outcome, "tiling.attained")
@@ -244,7 +255,7 @@ def test_tiling__recorded_alexnet__cores_from_its_counters_and_an_operator_that_
     assert '[limits] "tiling.peak.float32"' in reason_of(unknown)
 
 
-def test_tiling__recorded_alexnet_and_a_peak_of_the_projects__operations_of_its_shapes_over_it(tmp_path):
+def test_tiling__recorded_alexnet_and_a_peak_of_the_projects__operations_of_its_shapes_over_it(tmp_path: Path) -> None:
     recording = trace.read(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path))
     limits = {"tiling.peak.float32": 75e12}
     outcome = STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", limits))
@@ -255,7 +266,7 @@ def test_tiling__recorded_alexnet_and_a_peak_of_the_projects__operations_of_its_
     assert not any(finding.rule == "tiling.mfu" for finding in outcome.findings)  # it is bound by memory
 
 
-def test_tiling__recorded_qwen__heavy_operators_are_bound_by_memory_and_fill_the_cores(tmp_path):
+def test_tiling__recorded_qwen__heavy_operators_are_bound_by_memory_and_fill_the_cores(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(f"{QWEN}/rank_0_ascend_pt", tmp_path)))
 
     bounds = {
@@ -270,7 +281,7 @@ def test_tiling__recorded_qwen__heavy_operators_are_bound_by_memory_and_fill_the
     assert (outcome.status, outcome.findings) == ("ok", [])
 
 
-def test_tiling__recorded_qwen__products_by_what_their_cores_can_do_and_attention_not_known(tmp_path):
+def test_tiling__recorded_qwen__products_by_what_their_cores_can_do_and_attention_not_known(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(f"{QWEN}/rank_0_ascend_pt", tmp_path)))
 
     # cube_utilization implies 33.0 GHz of all cube cores together, 8192 operations a cycle each: 270.3 TFLOP/s.
@@ -320,8 +331,8 @@ CORES = {"aic_cores": "20", "aiv_cores": "40", "aic_frequency_mhz": "1800"}
     ids=["slow", "just fast enough", "bound by memory"],
 )
 def test_tiling__recorded_product_below_a_third_of_the_peak__said_where_memory_does_not_hold_it_up(
-    microseconds, fields, rules
-):
+    microseconds: int, fields: dict[str, float], rules: list[str]
+) -> None:
     outcome = recorded(product(microseconds * 1000, **fields), settings=CORES)
 
     # 20 cores at 1.8 GHz with 8192 operations a cycle: 294.9 TFLOP/s.
@@ -330,7 +341,7 @@ def test_tiling__recorded_product_below_a_third_of_the_peak__said_where_memory_d
     assert [finding.rule for finding in outcome.findings] == rules
 
 
-def test_tiling__recorded_product_in_eight_bits__twice_the_peak():
+def test_tiling__recorded_product_in_eight_bits__twice_the_peak() -> None:
     outcome = recorded(product(4000, dtype="INT8"), settings=CORES)
 
     assert of_op(outcome, "tiling.mfu") == {"MatMulV3": pytest.approx(2 * 32768 * 64 * 64 / 4e-6 / 589.824e12)}
@@ -352,7 +363,7 @@ def paged(block, *, op="PagedAttentionMaskNdKernel", duration_ns=500, keys=None,
 OTHER = Kernel("MatMulV3", "MatMulV3", "AI_CORE", 1000, 500)
 
 
-def test_tiling__recorded_paged_attention_in_blocks_of_16__many_small_loads():
+def test_tiling__recorded_paged_attention_in_blocks_of_16__many_small_loads() -> None:
     outcome = recorded(paged(16), OTHER)
 
     assert of_op(outcome, "tiling.kv_block") == {"PagedAttentionMaskNdKernel": 16}
@@ -375,7 +386,9 @@ def test_tiling__recorded_paged_attention_in_blocks_of_16__many_small_loads():
     ],
     ids=["as recommended", "light", "no attention", "other attention", "not paged"],
 )
-def test_tiling__recorded_attention_without_small_blocks_or_of_little_time__nothing_said(kernels, blocks):
+def test_tiling__recorded_attention_without_small_blocks_or_of_little_time__nothing_said(
+    kernels: tuple[Kernel, ...], blocks: dict[str, int]
+) -> None:
     outcome = recorded(*kernels)
 
     assert of_op(outcome, "tiling.kv_block") == blocks
@@ -391,7 +404,7 @@ def test_tiling__recorded_attention_without_small_blocks_or_of_little_time__noth
         ("PagedAttentionMaskNdKernel", (4000, 32, 8, 128)),
     ],
 )
-def test_tiling__recorded_paged_cache_in_each_layout__tokens_of_a_block(op, keys):
+def test_tiling__recorded_paged_cache_in_each_layout__tokens_of_a_block(op: str, keys: tuple[int, ...]) -> None:
     # (blocknum, blocksize, H), (blocknum, KV_N, blocksize, D) and NZ of npu_fused_infer_attention_score; ATB's.
     outcome = recorded(paged(0, op=op, keys=keys), OTHER)
 
@@ -421,7 +434,7 @@ def quantized(scales, *, op="WeightQuantBatchMatmulV2", duration_ns=500, weight=
     ],
     ids=["plain", "transposed", "grouped"],
 )
-def test_tiling__recorded_weights_in_small_groups__said_with_their_size(kernel, group):
+def test_tiling__recorded_weights_in_small_groups__said_with_their_size(kernel: Kernel, group: int) -> None:
     outcome = recorded(kernel, OTHER)
 
     assert of_op(outcome, "tiling.quant_group") == {kernel.type: group}
@@ -441,14 +454,14 @@ def test_tiling__recorded_weights_in_small_groups__said_with_their_size(kernel, 
     ],
     ids=["groups of 128", "a scale a column", "the same in one dimension", "light", "not quantized"],
 )
-def test_tiling__recorded_weights_in_large_groups_or_none__nothing_said(kernel, groups):
+def test_tiling__recorded_weights_in_large_groups_or_none__nothing_said(kernel: Kernel, groups: dict[str, int]) -> None:
     outcome = recorded(kernel, OTHER)
 
     assert of_op(outcome, "tiling.quant_group") == groups
     assert outcome.findings == []
 
 
-def test_tiling__recorded_with_other_counters__no_pipes_and_why(tmp_path):
+def test_tiling__recorded_with_other_counters__no_pipes_and_why(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(f"{GPT}/test_rank_0_ascend_pt", tmp_path)))
 
     assert (outcome.status, outcome.values) == ("unavailable", [])
@@ -460,7 +473,7 @@ def test_tiling__recorded_with_other_counters__no_pipes_and_why(tmp_path):
         assert words in reason_of(outcome)
 
 
-def test_tiling__recorded_by_torch_on_a_gpu__unavailable(tmp_path):
+def test_tiling__recorded_by_torch_on_a_gpu__unavailable(tmp_path: Path) -> None:
     outcome = judged(trace.read(kineto_recording(tmp_path / "t.json")))
 
     assert (outcome.status, outcome.values) == ("unavailable", [])

@@ -51,7 +51,9 @@ def _stall_once(number: int) -> int:
 
 
 @pytest.mark.parametrize("capabilities", [frozenset({"queue"}), frozenset()])
-def test_open_loop__one_stall_of_100_ms__in_its_p99_and_not_in_that_of_the_closed_loop(capabilities) -> None:
+def test_open_loop__one_stall_of_100_ms__in_its_p99_and_not_in_that_of_the_closed_loop(
+    capabilities: frozenset[str],
+) -> None:
     evenly = np.arange(1000) / 100  # 100 calls a second
     device = FakeDevice(kernel_times={"mm": _stall_once}, capabilities=capabilities)
     opened = run_open_loop(lambda: device.launch("mm"), device, evenly)

@@ -3,7 +3,7 @@ from perfgate.measuring.timing.testbed import describe_testbed
 from tests.fakes.device import FakeDevice
 
 
-def test_describe_testbed__device_tells_its_state__observed_and_not_in_the_fingerprint():
+def test_describe_testbed__device_tells_its_state__observed_and_not_in_the_fingerprint() -> None:
     silent, told = FakeDevice(), FakeDevice()
     told.reported = DeviceState(temperature=48.0, clock=1.8e9, health="OK", foreign_processes=[])
     before, after = (describe_testbed(device, threads=1, cpus=[0], environ={}) for device in (silent, told))

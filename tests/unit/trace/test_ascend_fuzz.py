@@ -119,13 +119,13 @@ def peak_memory():
     return int(re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)[1]) << 10
 
 
-def test_bounded_memory__128_mebibytes_taken_for_a_moment__fails():
+def test_bounded_memory__128_mebibytes_taken_for_a_moment__fails() -> None:
     with pytest.raises(AssertionError), bounded_memory():
         bytearray(b"x") * (128 << 20)
 
 
 @pytest.fixture
-def tables(tmp_path):
+def tables(tmp_path: Path) -> Path:
     for name, text in TABLES.items():
         (tmp_path / name).write_bytes(text)
     return tmp_path
@@ -134,7 +134,7 @@ def tables(tmp_path):
 @pytest.mark.parametrize("name", sorted(TABLES))
 @CHECKED
 @given(data=st.data())
-def test_folder__one_damaged_file__recording_or_document_error(name, data, tables):
+def test_folder__one_damaged_file__recording_or_document_error(name: str, data: st.DataObject, tables: Path) -> None:
     (tables / name).write_bytes(data.draw(changed(TABLES[name])))
 
     read(tables)
@@ -152,14 +152,14 @@ def timeline():
 
 @settings(CHECKED, max_examples=120)
 @given(content=changed(timeline()))
-def test_view__damaged__recording_or_document_error(content, tmp_path):
+def test_view__damaged__recording_or_document_error(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "trace_view.json").write_bytes(content)
 
     read(tmp_path / "trace_view.json")
 
 
 @pytest.fixture(scope="module")
-def export(tmp_path_factory):
+def export(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("export") / "a.db"
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("PRAGMA page_size = 512")
@@ -189,7 +189,9 @@ def export(tmp_path_factory):
 
 @settings(CHECKED, max_examples=120)
 @given(data=st.data())
-def test_database__damaged_bytes__recording_or_document_error(data, export, tmp_path):
+def test_database__damaged_bytes__recording_or_document_error(
+    data: st.DataObject, export: bytes, tmp_path: Path
+) -> None:
     (tmp_path / "ascend_pytorch_profiler.db").write_bytes(data.draw(changed(export)))
 
     read(tmp_path / "ascend_pytorch_profiler.db")
@@ -206,7 +208,9 @@ VALUES = st.one_of(
 
 @settings(CHECKED, max_examples=100)
 @given(rows=st.lists(st.tuples(*[VALUES] * 7), max_size=4), strings=st.lists(st.tuples(VALUES, VALUES), max_size=4))
-def test_database__any_type_in_any_column__recording_or_document_error(rows, strings, tmp_path):
+def test_database__any_type_in_any_column__recording_or_document_error(
+    rows: list[tuple[object, ...]], strings: list[tuple[object, ...]], tmp_path: Path
+) -> None:
     path = tmp_path / "a.db"
     path.unlink(missing_ok=True)
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
@@ -235,7 +239,7 @@ def test_database__any_type_in_any_column__recording_or_document_error(rows, str
 
 
 @pytest.fixture(scope="module")
-def archived(tmp_path_factory):
+def archived(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("archived") / "trace.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a_ascend_pt/ASCEND_PROFILER_OUTPUT/kernel_details.csv", KERNELS)
@@ -245,7 +249,9 @@ def archived(tmp_path_factory):
 
 @settings(CHECKED, max_examples=120)
 @given(data=st.data())
-def test_archive__damaged_bytes__recording_or_document_error(data, archived, tmp_path):
+def test_archive__damaged_bytes__recording_or_document_error(
+    data: st.DataObject, archived: bytes, tmp_path: Path
+) -> None:
     (tmp_path / "trace.zip").write_bytes(data.draw(changed(archived)))
 
     read(tmp_path / "trace.zip")
@@ -253,7 +259,7 @@ def test_archive__damaged_bytes__recording_or_document_error(data, archived, tmp
 
 @CHECKED
 @given(content=changed(KERNELS.replace(b"Name,Type", b"Op Name,OP Type")))
-def test_msprof__damaged_table__recording_or_document_error(content, tmp_path):
+def test_msprof__damaged_table__recording_or_document_error(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "op_summary_1.csv").write_bytes(content)
 
     read(tmp_path / "op_summary_1.csv")

@@ -43,7 +43,7 @@ def refused(folder, text, name="kernel_details.csv"):
     return str(error.value)
 
 
-def test_kernels__columns_in_any_order_and_unknown_ones__by_name(tmp_path):
+def test_kernels__columns_in_any_order_and_unknown_ones__by_name(tmp_path: Path) -> None:
     (kernel,) = kernels(
         tmp_path, "Duration(us),Novelty(GB/s),Remark,Name,Block Num,Mix Block Num\n6.54\t,1.5,hm,Add1,8,0\n"
     )
@@ -54,7 +54,7 @@ def test_kernels__columns_in_any_order_and_unknown_ones__by_name(tmp_path):
 
 
 @pytest.mark.parametrize("nothing", ["", "N/A", "-", "NA", " N/A\t"])
-def test_kernels__cell_without_a_value__absent_not_zero(nothing, tmp_path):
+def test_kernels__cell_without_a_value__absent_not_zero(nothing: str, tmp_path: Path) -> None:
     (kernel,) = kernels(
         tmp_path, f"Name,Duration(us),Wait Time(us),Task ID,aic_mac_ratio\nA,1,{nothing},{nothing},{nothing}\n"
     )
@@ -62,7 +62,7 @@ def test_kernels__cell_without_a_value__absent_not_zero(nothing, tmp_path):
     assert (kernel.wait_ns, kernel.task, dict(kernel.counters)) == (None, None, {})
 
 
-def test_kernels__trailing_tab_and_three_decimals__exact_nanoseconds(tmp_path):
+def test_kernels__trailing_tab_and_three_decimals__exact_nanoseconds(tmp_path: Path) -> None:
     (kernel,) = kernels(tmp_path, f"{HEADER_2025}\n,4294967295,1,2,A,A,N/A,AI_CORE,1736405443881410.321\t,0.0005\n")
 
     assert (kernel.start_ns, kernel.duration_ns) == (1736405443881410321, 0)
@@ -70,7 +70,7 @@ def test_kernels__trailing_tab_and_three_decimals__exact_nanoseconds(tmp_path):
     assert (kernel.model_id, kernel.step) == (None, None)
 
 
-def test_kernels__quoted_shapes_and_words_of_two_generations__one_wording(tmp_path):
+def test_kernels__quoted_shapes_and_words_of_two_generations__one_wording(tmp_path: Path) -> None:
     text = (
         "Name,Duration(us),Input Shapes,Input Data Types,Input Formats,Output Shapes\n"
         'A,1,"""64,3;;8""",DT_BF16;FLOAT;INT64,FORMAT_ND;NC1HWC0:1;NULL,""""""\nB,1,N/A,N/A,N/A,\n'
@@ -84,27 +84,27 @@ def test_kernels__quoted_shapes_and_words_of_two_generations__one_wording(tmp_pa
     assert (second.input_shapes, second.input_dtypes, second.output_shapes) == ((), (), ())
 
 
-def test_kernels__row_cut_short__read_as_far_as_it_goes(tmp_path):
+def test_kernels__row_cut_short__read_as_far_as_it_goes(tmp_path: Path) -> None:
     (kernel,) = kernels(tmp_path, "Name,Duration(us),Type,Stream ID\nA,1,Add\n")
 
     assert (kernel.type, kernel.stream) == ("Add", None)
 
 
-def test_kernels__row_lacks_a_cell_in_the_middle__left_out_and_said(tmp_path):
+def test_kernels__row_lacks_a_cell_in_the_middle__left_out_and_said(tmp_path: Path) -> None:
     found = kernels(tmp_path, "Name,Duration(us),Stream ID,HF32 Eligible\nA,1,2,NO\nB,1,NO\n")
 
     assert [kernel.name for kernel in found] == ["A"]
     assert text_of(trace.read(tmp_path).absent["kernels, some"]) == "1 rows of kernel_details lack cells"
 
 
-def test_kernels__start_rounded_by_a_spreadsheet__no_start_and_no_event(tmp_path):
+def test_kernels__start_rounded_by_a_spreadsheet__no_start_and_no_event(tmp_path: Path) -> None:
     (kernel,) = kernels(tmp_path, "Name,Duration(us),Start Time(us)\nA,1,1.69512E+15\n")
 
     assert kernel.start_ns is None
     assert len(only(tmp_path).events) == 0
 
 
-def test_kernels__two_devices_in_one_file__two_timelines(tmp_path):
+def test_kernels__two_devices_in_one_file__two_timelines(tmp_path: Path) -> None:
     text = "Device_id,Name,Type,Accelerator Core,Start Time(us),Duration(us),Stream ID\n"
     text += "4,A,Add,AI_CORE,10,1,2\n5,hcom_allReduce__586_0_1,hcom_allReduce_,COMMUNICATION,20,2,N/A\n"
     written(tmp_path, f"{OUTPUT}/kernel_details.csv", text)
@@ -128,20 +128,20 @@ def test_kernels__two_devices_in_one_file__two_timelines(tmp_path):
         ('Name,Duration(us)\n"' + "x" * 200_000, "is not a CSV table"),
     ],
 )
-def test_kernels__damaged_table__says_what_where_and_what_to_do(text, what, tmp_path):
+def test_kernels__damaged_table__says_what_where_and_what_to_do(text: str, what: str, tmp_path: Path) -> None:
     message = refused(tmp_path, text)
 
     assert what in message
     assert "kernel_details.csv" in message
 
 
-def test_kernels__empty_table__no_kernels(tmp_path):
+def test_kernels__empty_table__no_kernels(tmp_path: Path) -> None:
     written(tmp_path, f"{OUTPUT}/kernel_details.csv", "")
 
     assert only(tmp_path).kernels is None
 
 
-def test_steps__without_a_number_and_device_minus_one__kept(tmp_path):
+def test_steps__without_a_number_and_device_minus_one__kept(tmp_path: Path) -> None:
     # As torch_npu 2.13 writes it where it knows no rank, and mstt-advisor/cluster_analysis_output where no step was marked.
     text = "Device_id,Step,Computing,Communication(Not Overlapped),Communication,Free\n-1,,8873.756000000001,1,1,0.5\n"
     written(tmp_path, f"{OUTPUT}/step_trace_time.csv", text)
@@ -150,7 +150,7 @@ def test_steps__without_a_number_and_device_minus_one__kept(tmp_path):
     assert (step.number, step.computing_ns, step.free_ns) == (None, 8873756, 500)
 
 
-def test_memory__times_rounded_by_a_spreadsheet__peaks_all_the_same(tmp_path):
+def test_memory__times_rounded_by_a_spreadsheet__peaks_all_the_same(tmp_path: Path) -> None:
     text = "Component,Timestamp(us),Total Allocated(MB),Total Reserved(MB),Device Type\n"
     text += "PTA,1.69512E+15,1.5,2.0,NPU:3\nPTA,1.69512E+15,1.0,4.0,NPU:3\nAPP,1.69512E+15,,8.0,NPU:3\n"
     written(tmp_path, f"{OUTPUT}/memory_record.csv", text)
@@ -160,7 +160,7 @@ def test_memory__times_rounded_by_a_spreadsheet__peaks_all_the_same(tmp_path):
     assert timeline.memory == {"PTA.allocated": 1.5 * 2**20, "PTA.reserved": 4 * 2**20, "APP.reserved": 8 * 2**20}
 
 
-def test_cpu_nodes__added_up_by_name(tmp_path):
+def test_cpu_nodes__added_up_by_name(tmp_path: Path) -> None:
     text = (
         "Device_id,Timestamp(us),Node,Compute_time(us),Memcpy_time(us),Task_time(us),Dispatch_time(us),Total_time(us)\n"
     )
@@ -172,7 +172,7 @@ def test_cpu_nodes__added_up_by_name(tmp_path):
     assert total == NamedTotal("Unique", 2, 6000, "aicpu")
 
 
-def test_folder__repeats_and_ranks__by_rank_then_by_time(tmp_path):
+def test_folder__repeats_and_ranks__by_rank_then_by_time(tmp_path: Path) -> None:
     for folder, rank, computing in (
         ("b_20250109150000200", 1, 3),
         ("c_20250109150000100", '"0"', 2),
@@ -190,14 +190,14 @@ def test_folder__repeats_and_ranks__by_rank_then_by_time(tmp_path):
     assert [(timeline.rank, timeline.steps[0].computing_ns) for timeline in found] == [(0, 2000), (0, 4000), (1, 3000)]
 
 
-def test_folder__recorded_and_not_analysed__says_how_to_analyse(tmp_path):
+def test_folder__recorded_and_not_analysed__says_how_to_analyse(tmp_path: Path) -> None:
     (tmp_path / "x_ascend_pt" / "FRAMEWORK").mkdir(parents=True)
 
     with pytest.raises(DocumentError, match=r"never analysed; run torch_npu\.profiler\.profiler\.analyse"):
         trace.read(tmp_path / "x_ascend_pt")
 
 
-def test_folder__damaged_json__names_the_file(tmp_path):
+def test_folder__damaged_json__names_the_file(tmp_path: Path) -> None:
     assert "communication.json: is damaged" in refused(tmp_path, '{"step1": 3}', "communication.json")
 
 
@@ -208,7 +208,7 @@ def zipped(path, members):
     return path
 
 
-def test_archive__zipped_folder__read_and_nothing_left(tmp_path, monkeypatch):
+def test_archive__zipped_folder__read_and_nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive.tempfile, "tempdir", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
     path = zipped(tmp_path / "trace.zip", [(f"{OUTPUT}/kernel_details.csv", "Name,Duration(us)\nA,1\n")])
@@ -219,7 +219,7 @@ def test_archive__zipped_folder__read_and_nothing_left(tmp_path, monkeypatch):
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
-def test_archive__counters_asked_for_afterwards__still_there(tmp_path):
+def test_archive__counters_asked_for_afterwards__still_there(tmp_path: Path) -> None:
     text = "Name,Duration(us),aic_mac_ratio,aiv_vec_ratio\nA,1,0.5,N/A\nB,2,0.25,1\n"
     path = zipped(tmp_path / "trace.zip", [(f"{OUTPUT}/kernel_details.csv", text)])
     kernels = only(path).kernels
@@ -237,24 +237,24 @@ def link(name):
 @pytest.mark.parametrize(
     "name", ["../kernel_details.csv", "/etc/kernel_details.csv", "a/../../b", link("a"), "/".join("abcdefghijklmn")]
 )
-def test_archive__name_that_leads_out__refused(name, tmp_path):
+def test_archive__name_that_leads_out__refused(name: str | zipfile.ZipInfo, tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match=r"trace\.zip: holds .* leads out of the folder"):
         trace.read(zipped(tmp_path / "trace.zip", [(name, "x")]))
 
 
-def test_archive__bomb__refused_before_it_fills_the_disk(tmp_path):
+def test_archive__bomb__refused_before_it_fills_the_disk(tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match="unpacks to more than"):
         trace.read(zipped(tmp_path / "trace.zip", [("trace_view.json", b" " * (40 << 20))]))
 
 
-def test_archive__too_many_files__refused(tmp_path, monkeypatch):
+def test_archive__too_many_files__refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive, "MAX_MEMBERS", 3)
 
     with pytest.raises(DocumentError, match="more than 3 files"):
         trace.read(zipped(tmp_path / "trace.zip", [(str(number), "") for number in range(4)]))
 
 
-def test_archive__damaged_table_inside__error_names_the_zip(tmp_path):
+def test_archive__damaged_table_inside__error_names_the_zip(tmp_path: Path) -> None:
     path = zipped(tmp_path / "trace.zip", [(f"{OUTPUT}/kernel_details.csv", "Name,Duration(us)\nA,x\n")])
 
     with pytest.raises(DocumentError, match=r"trace\.zip: host_1.*kernel_details\.csv: line 2"):
@@ -262,7 +262,7 @@ def test_archive__damaged_table_inside__error_names_the_zip(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"PK\x05\x06" + bytes(18), b"x" * 100])
-def test_archive__no_profile_in_it__said(content, tmp_path):
+def test_archive__no_profile_in_it__said(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "trace.zip").write_bytes(content)
 
     with pytest.raises(DocumentError, match=r"trace\.zip: (not a readable zip|holds no output)"):
@@ -281,7 +281,7 @@ STRINGS = "CREATE TABLE STRING_IDS (id INTEGER PRIMARY KEY, value TEXT)"
 TASKS = "CREATE TABLE TASK (startNs INTEGER, endNs, deviceId INTEGER, globalTaskId INTEGER, taskType INTEGER, streamId)"
 
 
-def test_database__schema_1_2__block_num_and_device_of_a_collective(tmp_path):
+def test_database__schema_1_2__block_num_and_device_of_a_collective(tmp_path: Path) -> None:
     # Columns of Huawei's description of CANN 9.1.0: blockNum, COMMUNICATION_OP with deviceId; two devices of one process.
     path = database(
         tmp_path / "ascend_pytorch_profiler.db",
@@ -302,7 +302,7 @@ def test_database__schema_1_2__block_num_and_device_of_a_collective(tmp_path):
     assert (second.device, kinds(second.events)) == (1, {"compute": 1, "comm": 1})
 
 
-def test_database__time_as_text__as_pytorch_api_has_it(tmp_path):
+def test_database__time_as_text__as_pytorch_api_has_it(tmp_path: Path) -> None:
     path = database(
         tmp_path / "a.db",
         STRINGS,
@@ -326,14 +326,14 @@ def test_database__time_as_text__as_pytorch_api_has_it(tmp_path):
         ([STRINGS, "CREATE VIEW TASK AS SELECT 1 AS startNs"], "has no tables"),
     ],
 )
-def test_database__foreign_or_hostile__refused(statements, what, tmp_path):
+def test_database__foreign_or_hostile__refused(statements: list[str], what: str, tmp_path: Path) -> None:
     path = database(tmp_path / "a.db", "CREATE TABLE other (a)", *statements)
 
     with pytest.raises(DocumentError, match=what):
         trace.read(path)
 
 
-def test_database__computed_column_of_a_gigabyte__not_read(tmp_path):
+def test_database__computed_column_of_a_gigabyte__not_read(tmp_path: Path) -> None:
     # Generated columns came with SQLite 3.31.
     path = database(
         tmp_path / "a.db",
@@ -346,7 +346,7 @@ def test_database__computed_column_of_a_gigabyte__not_read(tmp_path):
     assert len(only(path).events) == 1
 
 
-def test_readers__imported__torch_is_not():
+def test_readers__imported__torch_is_not() -> None:
     code = (
         "import sys; from perfgate.trace.readers.reader import all_readers; "
         "all_readers(); sys.exit('torch' in sys.modules or 'torch_npu' in sys.modules)"
@@ -355,7 +355,7 @@ def test_readers__imported__torch_is_not():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_types__number_with_a_huge_exponent__refused_before_it_becomes_digits(tmp_path):
+def test_types__number_with_a_huge_exponent__refused_before_it_becomes_digits(tmp_path: Path) -> None:
     head = "Device_id,OP Type,Core Type,Count,Total Time(us),Min Time(us),Ratio(%)\n"
     written(tmp_path, f"{OUTPUT}/op_statistic.csv", head + "0,A,B,1,1e1000005,3,4\n")
 

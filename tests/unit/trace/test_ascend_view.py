@@ -1,7 +1,10 @@
 """trace_view.json: kinds by process and name, devices by label, launches by arrows; shapes as in the samples named."""
 
+from __future__ import annotations
+
 import gzip
 import json
+from pathlib import Path
 
 import pytest
 
@@ -55,7 +58,7 @@ def by_name(timeline):
     return {events.names[name]: KINDS[kind] for name, kind in zip(events.name.tolist(), events.kind.tolist())}
 
 
-def test_view__python_events__operators_apart_from_ranges(tmp_path):
+def test_view__python_events__operators_apart_from_ranges(tmp_path: Path) -> None:
     # Names of msinsight-910B-alexnet-2501; record_function and operators share the category cpu_op.
     names = [
         "aten::add",
@@ -90,7 +93,7 @@ def test_view__python_events__operators_apart_from_ranges(tmp_path):
         ("PLACE_HOLDER_SQE", "PROFILING_ENABLE", "other"), ("Write Value", "Write Value", "other"),
     ],
 )  # fmt: skip
-def test_task_kind__types_of_every_generation(task, name, kind):
+def test_task_kind__types_of_every_generation(task: str, name: str, kind: str) -> None:
     assert task_kind(task, name) == kind
 
 
@@ -104,7 +107,7 @@ def test_task_kind__types_of_every_generation(task, name, kind):
         ("hcom_broadcast__483_0", "hcom_broadcast_"), ("GatherV2", "GatherV2"), ("a/b_3", "a/b_3"), ("", ""),
     ],
 )  # fmt: skip
-def test_type_by_name__every_scheme_of_names(name, kind):
+def test_type_by_name__every_scheme_of_names(name: str, kind: str) -> None:
     assert type_by_name(name) == kind
 
 
@@ -115,7 +118,7 @@ def hardware(pid, label, *, start, number=None):
     )
 
 
-def test_view__launch__innermost_call_around_the_arrow(tmp_path):
+def test_view__launch__innermost_call_around_the_arrow(tmp_path: Path) -> None:
     # As in msinsight-910B-alexnet-2501: the arrow starts inside Node@launch, and its id is a text.
     calls = [span("AscendCL@aclnnMm", 9, 3, "100.000", 50), span("Node@launch", 9, 3, "110.000", 10)]
     events = [process(9, "CANN"), calls, arrow("s", "5046586572799", 9, 3, "115.000")]
@@ -130,7 +133,7 @@ def test_view__launch__innermost_call_around_the_arrow(tmp_path):
     assert found["AscendCL@aclnnMm"] == -1
 
 
-def test_view__two_arrows_of_one_call__one_launch(tmp_path):
+def test_view__two_arrows_of_one_call__one_launch(tmp_path: Path) -> None:
     call = span("AscendCL@aclnnMm", 9, 3, "100.000", 50)
     arrows = [arrow("s", number, 9, 3, "110.0") for number in (11, 12)]
     (timeline,) = view(
@@ -142,7 +145,7 @@ def test_view__two_arrows_of_one_call__one_launch(tmp_path):
     assert timeline.events.of_kind("runtime").correlation.tolist() == [0]
 
 
-def test_view__level0__process_without_a_name__the_queue_launched(tmp_path):
+def test_view__level0__process_without_a_name__the_queue_launched(tmp_path: Path) -> None:
     # msinsight-910B-alexnet-2501/text/level0: arrows start on a process that has neither name nor spans.
     queue = span("Dequeue@Conv2D", 7, 3, "100.0", 50, "dequeue")
     (timeline,) = view(
@@ -160,7 +163,7 @@ def test_view__level0__process_without_a_name__the_queue_launched(tmp_path):
     )
 
 
-def test_view__two_labelled_devices__two_timelines_with_the_host_in_both(tmp_path):
+def test_view__two_labelled_devices__two_timelines_with_the_host_in_both(tmp_path: Path) -> None:
     found = view(
         tmp_path, process(7, "Python"), span("aten::add", 7, 7, "1.0", 1, "cpu_op"),
         hardware(32, "NPU 0", start="2.0"), hardware(33, "NPU 1", start="3.0"), hardware(33, "NPU 1", start="9.0"),
@@ -172,14 +175,14 @@ def test_view__two_labelled_devices__two_timelines_with_the_host_in_both(tmp_pat
     ]
 
 
-def test_view__two_devices_labelled_npu_alone__told_by_the_process_id(tmp_path):
+def test_view__two_devices_labelled_npu_alone__told_by_the_process_id(tmp_path: Path) -> None:
     pids = [(3096504 << 10) | (13 << 5) | device for device in (0, 1)]
     found = view(tmp_path, *(hardware(pid, "NPU", start="2.0") for pid in pids)).timelines
 
     assert [timeline.device for timeline in found] == [0, 1]
 
 
-def test_view__collectives_overlap_and_frequency__whole_ones_alone_are_work(tmp_path):
+def test_view__collectives_overlap_and_frequency__whole_ones_alone_are_work(tmp_path: Path) -> None:
     # HCCL of 2025-01 and Communication of CANN 8.3 are one thing; planes hold the steps of a collective.
     for name in ("HCCL", "Communication"):
         (timeline,) = view(
@@ -197,7 +200,7 @@ def counters(name, argument, pid, *readings):
     return [{"ph": "C", "name": name, "pid": pid, "ts": str(ts), "args": {argument: value}} for ts, value in readings]
 
 
-def test_view__counters_of_the_memory_of_two_devices__each_with_its_own(tmp_path):
+def test_view__counters_of_the_memory_of_two_devices__each_with_its_own(tmp_path: Path) -> None:
     first, second = view(
         tmp_path, hardware(32, "NPU 0", start="2.0"), hardware(33, "NPU 1", start="3.0"),
         process(40, "HBM", "NPU 0"), process(41, "HBM", "NPU 1"), process(42, "AI Core Freq", "NPU 1"),
@@ -222,7 +225,7 @@ def test_view__counters_of_the_memory_of_two_devices__each_with_its_own(tmp_path
 
 
 @pytest.mark.parametrize("value", ["fast", "1e400", "NaN", True])
-def test_view__counter_that_is_no_number__refused_with_its_place(tmp_path, value):
+def test_view__counter_that_is_no_number__refused_with_its_place(tmp_path: Path, value: bool | str) -> None:
     events = [
         *hardware(1, "NPU", start="2.0"),
         *process(4, "AI Core Freq"),
@@ -236,7 +239,7 @@ def test_view__counter_that_is_no_number__refused_with_its_place(tmp_path, value
         trace.read(tmp_path / "trace_view.json")
 
 
-def test_view__strings_numbers_and_gzip__one_table(tmp_path):
+def test_view__strings_numbers_and_gzip__one_table(tmp_path: Path) -> None:
     events = [
         *process("7", "Python"),
         span("aten::a", 7, "8", 1736408883704643.5, 1, "cpu_op"),
@@ -249,7 +252,7 @@ def test_view__strings_numbers_and_gzip__one_table(tmp_path):
     assert timeline.events.tracks == (("Python", "8"),)
 
 
-def test_view__times_through_a_float__those_of_the_table(tmp_path):
+def test_view__times_through_a_float__those_of_the_table(tmp_path: Path) -> None:
     # torch_npu's convert_ns2us_float: the timeline is up to 250 ns off, the table is not.
     written(
         tmp_path,
@@ -273,7 +276,7 @@ def test_view__times_through_a_float__those_of_the_table(tmp_path):
         ("{}", "no list of trace events"),
     ],
 )
-def test_view__damaged__says_what_and_where(text, what, tmp_path):
+def test_view__damaged__says_what_and_where(text: str, what: str, tmp_path: Path) -> None:
     with pytest.raises(DocumentError) as error:
         trace.read(written(tmp_path, "trace_view.json", text))
 

@@ -32,11 +32,13 @@ def kernel(op, inputs, output, *, formats=None, output_format="ND", dtypes=None)
         ("WeightQuantBatchMatmulV2", ((16, 4096), (4096, 64), (32, 512)), (16, 512), 2 * 16 * 512 * 4096),
     ],
 )
-def test_flops__products__twice_the_three_sizes(op, inputs, output, expected):
+def test_flops__products__twice_the_three_sizes(
+    op: str, inputs: tuple[tuple[int, ...], ...], output: tuple[int, ...], expected: int
+) -> None:
     assert flops(kernel(op, inputs, output)) == expected
 
 
-def test_flops__product_of_the_recorded_table__as_the_hardware_counted_within_its_overhead():
+def test_flops__product_of_the_recorded_table__as_the_hardware_counted_within_its_overhead() -> None:
     # mstt-advisor, MatMul91: aic_cube_fops 473250242560, of which 2 % are its own.
     counted = 473250242560
 
@@ -53,11 +55,13 @@ def test_flops__product_of_the_recorded_table__as_the_hardware_counted_within_it
         ((), (4096, 512), (), "ND"),
     ],
 )
-def test_flops__product_whose_shapes_do_not_tell__none(inputs, output, formats, output_format):
+def test_flops__product_whose_shapes_do_not_tell__none(
+    inputs: tuple[tuple[int, ...], ...], output: tuple[int, ...], formats: tuple[str, ...], output_format: str
+) -> None:
     assert flops(kernel("MatMulV2", inputs, output, formats=formats, output_format=output_format)) is None
 
 
-def test_flops__weights_alone_in_a_format_of_blocks__known_by_the_others():
+def test_flops__weights_alone_in_a_format_of_blocks__known_by_the_others() -> None:
     inputs = ((16, 4096), (32, 256, 16, 16))
 
     assert flops(kernel("MatMulV2", inputs, (16, 512), formats=("ND", "FRACTAL_NZ"))) == 2 * 16 * 512 * 4096
@@ -74,14 +78,18 @@ def test_flops__weights_alone_in_a_format_of_blocks__known_by_the_others():
     ids=["NCHW", "NHWC", "gradient of the input", "gradient of the filter"],
 )  # fmt: skip
 def test_flops__convolution_in_four_groups__each_output_channel_sees_a_fourth(
-    op, inputs, output, formats, output_format
-):
+    op: str,
+    inputs: tuple[tuple[int, ...], ...],
+    output: tuple[int, int, int, int],
+    formats: tuple[str, ...],
+    output_format: str,
+) -> None:
     found = flops(kernel(op, inputs, output, formats=formats, output_format=output_format))
 
     assert found == 2 * 8 * 128 * 28 * 28 * 16 * 3 * 3
 
 
-def test_flops__convolution_in_formats_of_blocks__none():
+def test_flops__convolution_in_formats_of_blocks__none() -> None:
     # Sample msinsight-910B-alexnet: three channels are padded to eight, so the shapes tell of more than there is.
     inputs = ((32, 1, 224, 224, 8), (121, 4, 16, 8), (64,))
     formats = ("NC1HWC0", "FRACTAL_Z", "NCHW")
@@ -92,7 +100,7 @@ def test_flops__convolution_in_formats_of_blocks__none():
 @pytest.mark.parametrize(
     "op", ["FlashAttentionScore", "GroupedMatmul", "Add", "MatMulAllReduce", "TransposeBatchMatMul"]
 )
-def test_flops__other_kernels__none(op):
+def test_flops__other_kernels__none(op: str) -> None:
     assert flops(kernel(op, ((64, 64), (64, 64)), (64, 64))) is None
 
 
@@ -107,5 +115,5 @@ def test_flops__other_kernels__none(op):
         ((), None),
     ],
 )
-def test_arithmetic__first_type_that_it_computes_in(dtypes, expected):
+def test_arithmetic__first_type_that_it_computes_in(dtypes: tuple[str, ...], expected: str | None) -> None:
     assert arithmetic(kernel("MatMulV2", ((8, 8),) * len(dtypes), (8, 8), dtypes=dtypes)) == expected

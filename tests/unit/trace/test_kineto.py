@@ -51,7 +51,7 @@ def written(folder, text, name="trace.json"):
     return path
 
 
-def test_read_kineto__cpu_trace__times_exact_to_the_nanosecond():
+def test_read_kineto__cpu_trace__times_exact_to_the_nanosecond() -> None:
     thread = ("27249", "27249")
     forward = 'model.py(7): forward "quoted ] } \\\\" 名'
 
@@ -65,7 +65,7 @@ def test_read_kineto__cpu_trace__times_exact_to_the_nanosecond():
     ]
 
 
-def test_read_kineto__device_trace__kernels_copies_and_collectives_apart():
+def test_read_kineto__device_trace__kernels_copies_and_collectives_apart() -> None:
     table = read_kineto(DATA / "device.json")
 
     assert [(name, kind) for name, kind, *_ in rows(table)] == [
@@ -81,7 +81,7 @@ def test_read_kineto__device_trace__kernels_copies_and_collectives_apart():
     assert table.correlation.tolist() == [-1, -1, 218, 218, 219, 220, 221, -1]
 
 
-def test_call_trace__device_trace__kernels_without_copies():
+def test_call_trace__device_trace__kernels_without_copies() -> None:
     trace = CallTrace(Timeline(None, None, read_kineto(DATA / "device.json")), calls=1, path=DATA / "device.json")
 
     # Kernel 540..600 and collective 590..630: 90 us together.
@@ -90,7 +90,7 @@ def test_call_trace__device_trace__kernels_without_copies():
     assert [trace.events.names[name] for name in trace.host_ops().name.tolist()] == ["aten::mm"]
 
 
-def test_read_kineto__bare_list_of_2021__old_categories_and_text_times():
+def test_read_kineto__bare_list_of_2021__old_categories_and_text_times() -> None:
     table = read_kineto(DATA / "old.json")
 
     assert [row[1:] for row in rows(table)] == [
@@ -102,7 +102,7 @@ def test_read_kineto__bare_list_of_2021__old_categories_and_text_times():
 
 
 @pytest.mark.parametrize("sample", RECORDED)
-def test_read_kineto__recorded_sample__equal_to_decimal_arithmetic(sample):
+def test_read_kineto__recorded_sample__equal_to_decimal_arithmetic(sample: str) -> None:
     path = recorded(sample)
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as stream:
         events = [event for event in json.load(stream, parse_float=Decimal)["traceEvents"] if event["ph"] == "X"]
@@ -115,14 +115,14 @@ def test_read_kineto__recorded_sample__equal_to_decimal_arithmetic(sample):
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 7, 64, 1000])
-def test_event_lists__any_block_size__same_events(block):
+def test_event_lists__any_block_size__same_events(block: int) -> None:
     lists = list(event_lists(DATA / "cpu.json", dict[str, Any], block_bytes=block))
 
     assert [event for events in lists for event in events] == json.loads((DATA / "cpu.json").read_text())["traceEvents"]
 
 
 @pytest.mark.parametrize("block", [64, 200, 1000])
-def test_event_lists__borders_inside_strings_and_arguments__same_events(tmp_path, block):
+def test_event_lists__borders_inside_strings_and_arguments__same_events(tmp_path: Path, block: int) -> None:
     # What looks like the end of one event and the beginning of the next, where it is neither.
     false = '{"x": "a}, {\\"ph\\"", "of": [{"ph": 1}, {"ph": 2}, {"name": 3}]}'
     events = [{"ph": "X", "name": f'k{number} }}, {{"ph": "X"', "args": json.loads(false)} for number in range(40)]
@@ -149,43 +149,43 @@ def test_event_lists__borders_inside_strings_and_arguments__same_events(tmp_path
         (b"0.00051", 1),
     ],
 )
-def test_nanoseconds__microseconds_as_text__exact(text, expected):
+def test_nanoseconds__microseconds_as_text__exact(text: bytes, expected: int) -> None:
     assert nanoseconds(text) == expected
 
 
 @each("text", [b"", b"null", b"NaN", b'"inf"', b"1e999999999", b"9" * 40, b"1" * 500, b"true", b"[1]"])
-def test_nanoseconds__no_time__value_error(text):
+def test_nanoseconds__no_time__value_error(text: bytes) -> None:
     with pytest.raises(ValueError, match="time"):
         nanoseconds(text)
 
 
 @pytest.mark.parametrize("cut", [1, 40, 400, 1000, 1500])
-def test_read_kineto__file_cut_off__says_so_and_what_to_do(tmp_path, cut):
+def test_read_kineto__file_cut_off__says_so_and_what_to_do(tmp_path: Path, cut: int) -> None:
     path = written(tmp_path, (DATA / "cpu.json").read_bytes()[:cut])
 
     with pytest.raises(DocumentError, match=r"trace\.json: .*(cut off|no list of trace events)"):
         read_kineto(path)
 
 
-def test_read_kineto__gzip_cut_off__says_so(tmp_path):
+def test_read_kineto__gzip_cut_off__says_so(tmp_path: Path) -> None:
     path = written(tmp_path, gzip.compress((DATA / "cpu.json").read_bytes())[:-20], "trace.json.gz")
 
     with pytest.raises(DocumentError, match="compressed file is cut off or damaged"):
         read_kineto(path)
 
 
-def test_read_kineto__plain_text_named_gz__says_so(tmp_path):
+def test_read_kineto__plain_text_named_gz__says_so(tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match="compressed file is cut off or damaged"):
         read_kineto(written(tmp_path, "[]", "trace.json.gz"))
 
 
-def test_read_kineto__missing_file__says_so(tmp_path):
+def test_read_kineto__missing_file__says_so(tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match="cannot be read"):
         read_kineto(tmp_path / "absent.json")
 
 
 @pytest.mark.parametrize("text", ["[]", '{"traceEvents": []}', '{"a": {"b": [1]}, "traceEvents" : [ ] , "c": 1}'])
-def test_read_kineto__no_events__empty_table(tmp_path, text):
+def test_read_kineto__no_events__empty_table(tmp_path: Path, text: str) -> None:
     assert len(read_kineto(written(tmp_path, text))) == 0
 
 
@@ -205,24 +205,24 @@ def test_read_kineto__no_events__empty_table(tmp_path, text):
         ('[{"ph": "X", "args": {"x": ' + "[" * 100_000 + "]" * 100_000 + "}}]", "not trace events"),
     ],
 )
-def test_read_kineto__hostile_file__document_error(tmp_path, text, match):
+def test_read_kineto__hostile_file__document_error(tmp_path: Path, text: str, match: str) -> None:
     with pytest.raises(DocumentError, match=match):
         read_kineto(written(tmp_path, text))
 
 
-def test_read_kineto__name_that_is_no_utf8__document_error(tmp_path):
+def test_read_kineto__name_that_is_no_utf8__document_error(tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match="not trace events"):
         read_kineto(written(tmp_path, b'[{"ph": "X", "name": "\xff\xfe", "ts": 1}]'))
 
 
-def test_read_kineto__event_without_end__document_error_before_memory_runs_out(tmp_path):
+def test_read_kineto__event_without_end__document_error_before_memory_runs_out(tmp_path: Path) -> None:
     path = written(tmp_path, b'[{"name": "' + b"a" * (24 << 20))
 
     with pytest.raises(DocumentError, match="one event is larger"):
         read_kineto(path)
 
 
-def test_read_kineto__sixteen_megabytes__memory_below_the_file(tmp_path):
+def test_read_kineto__sixteen_megabytes__memory_below_the_file(tmp_path: Path) -> None:
     event = b'{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1.5, "dur": 1, "args": {"p": "%s"}}'
     path = written(tmp_path, b"[" + b",".join([event % (b"x" * 900)] * 16_000) + b"]")
 

@@ -32,11 +32,11 @@ from tests.each import each
         ("aten::relu", "other"),
     ],
 )
-def test_op_class__names_of_torch_cuda_and_ascend__class(name, expected):
+def test_op_class__names_of_torch_cuda_and_ascend__class(name: str, expected: str) -> None:
     assert op_class(name) == expected
 
 
-def test_operator_totals__nested_ops_on_two_threads__self_time_and_count():
+def test_operator_totals__nested_ops_on_two_threads__self_time_and_count() -> None:
     builder = EventTableBuilder()
     main, other = ("1", "1"), ("1", "2")
     for name, start, duration, track in [
@@ -55,7 +55,7 @@ def test_operator_totals__nested_ops_on_two_threads__self_time_and_count():
     ]
 
 
-def test_operator_totals__one_call_interrupted__typical_time_is_the_median_of_calls():
+def test_operator_totals__one_call_interrupted__typical_time_is_the_median_of_calls() -> None:
     builder = EventTableBuilder()
     for start, duration in [(0, 10), (20, 12), (100, 10), (120, 14), (200, 900), (1200, 12)]:
         builder.add(start, duration, track=("1", "1"), name="aten::mm", kind="host_op", correlation=-1)
@@ -64,7 +64,7 @@ def test_operator_totals__one_call_interrupted__typical_time_is_the_median_of_ca
     assert operator_totals(builder.table(), calls=3) == [OperatorTotal("aten::mm", "host", 24.0, 6)]
 
 
-def test_operator_totals__events_do_not_divide_into_calls__typical_time_is_the_mean():
+def test_operator_totals__events_do_not_divide_into_calls__typical_time_is_the_mean() -> None:
     builder = EventTableBuilder()
     for start in (0, 100, 200):
         builder.add(start, 10, track=("1", "1"), name="aten::mm", kind="host_op", correlation=-1)
@@ -72,7 +72,7 @@ def test_operator_totals__events_do_not_divide_into_calls__typical_time_is_the_m
     assert operator_totals(builder.table(), calls=2) == [OperatorTotal("aten::mm", "host", 15.0, 3)]
 
 
-def test_class_totals__some_operators__every_class_named():
+def test_class_totals__some_operators__every_class_named() -> None:
     rows = [OperatorTotal("aten::mm", "host", 7.0, 1), OperatorTotal("aten::copy_", "host", 2.0, 3)]
 
     assert class_totals(rows) == {"conv_matmul": 7, "copy": 2, "reshape": 0, "softmax": 0, "other": 0}

@@ -1,3 +1,6 @@
+from __future__ import annotations
+
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -58,22 +61,22 @@ def counting_calls(state, x):
     return x + state["calls"]
 
 
-def test_check_outputs__kept_by_identity__failed_although_the_check_passes():
+def test_check_outputs__kept_by_identity__failed_although_the_check_passes() -> None:
     result = checked(by_identity, check=lambda output, inputs: torch.equal(output, plain(None, inputs)))
 
     assert result.status == "failed"
     assert result.message == Message("output.stale")
 
 
-def test_check_outputs__kept_by_identity_without_a_check__failed():
+def test_check_outputs__kept_by_identity_without_a_check__failed() -> None:
     assert checked(by_identity).status == "failed"
 
 
-def test_check_outputs__half_of_the_output_kept_by_identity__failed():
+def test_check_outputs__half_of_the_output_kept_by_identity__failed() -> None:
     assert checked(half_by_identity).status == "failed"
 
 
-def test_check_outputs__kept_by_identity_of_a_tensor_in_a_dictionary__failed():
+def test_check_outputs__kept_by_identity_of_a_tensor_in_a_dictionary__failed() -> None:
     def inputs(batch, seed):
         return {"x": torch.full((batch, 8), float(seed)), "name": "a"}
 
@@ -81,37 +84,37 @@ def test_check_outputs__kept_by_identity_of_a_tensor_in_a_dictionary__failed():
 
 
 @pytest.mark.parametrize("call", [plain, by_identity_and_version, by_content, random_output, counting_calls])
-def test_check_outputs__follows_its_input_or_cannot_be_told__not_checked(call):
+def test_check_outputs__follows_its_input_or_cannot_be_told__not_checked(call: Callable[..., object]) -> None:
     result = checked(call)
 
     assert (result.status, result.message) == ("not_checked", None)
 
 
-def test_check_outputs__one_constant_for_all_inputs__stays_as_it_was():
+def test_check_outputs__one_constant_for_all_inputs__stays_as_it_was() -> None:
     constant = torch.ones(4, 8)
 
     assert checked(plain, inputs=lambda batch, seed: constant).status == "not_checked"
     assert torch.equal(constant, torch.ones(4, 8))
 
 
-def test_check_outputs__inputs_that_cannot_be_filled__not_checked():
+def test_check_outputs__inputs_that_cannot_be_filled__not_checked() -> None:
     assert checked(plain, inputs=lambda batch, seed: torch.ones(1, 8).expand(batch, 8)).status == "not_checked"
     assert checked(lambda _, x: torch.tensor(x), inputs=lambda batch, seed: [seed] * batch).signature == "int64[4]"
 
 
-def test_check_outputs__a_training_step_changes_the_model__not_judged():
+def test_check_outputs__a_training_step_changes_the_model__not_judged() -> None:
     result = checked(None, train_step=by_identity)
 
     assert (result.status, result.signature) == ("not_checked", "float32[4]")
 
 
-def test_check_outputs__check_says_no__its_words_and_the_signature():
+def test_check_outputs__check_says_no__its_words_and_the_signature() -> None:
     result = checked(plain, check=lambda output, inputs: False)
 
     assert (result.status, result.message, result.signature) == ("failed", "check returned False", "float32[4]")
 
 
-def test_check_outputs__call_raises__error():
+def test_check_outputs__call_raises__error() -> None:
     def broken(_, x):
         raise ValueError("no such layer")
 
@@ -142,11 +145,11 @@ class Output:
         ((), "()"),
     ],
 )
-def test_signature__structure_shapes_and_dtypes(output, expected):
+def test_signature__structure_shapes_and_dtypes(output: object, expected: str) -> None:
     assert signature(output) == expected
 
 
-def test_signature__very_long__differs_where_only_its_end_does():
+def test_signature__very_long__differs_where_only_its_end_does() -> None:
     first = [torch.zeros(1)] * 200
     second = [*first[:-1], torch.zeros(2)]
 
