@@ -67,7 +67,7 @@ from perfgate.judging.gate.verdict import verdict_of, verdict_rules
 from perfgate.version import __version__
 
 PROCEDURE = "sequential-signed-rank"
-PROCEDURE_VERSION = 5
+PROCEDURE_VERSION = 1
 PROCEDURE_ALONE = "rules"
 NOTHING_REQUIRED = Required()
 
