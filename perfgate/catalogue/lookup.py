@@ -48,7 +48,7 @@ MUST_DECIDE = {name for family in FAMILIES.values() if family.must_decide for na
 TIMED_STEPS = frozenset(entry.step for entry in METRICS.values() if entry.timed)
 _PARTS: dict[str, Metric] = {part.name: part for card in CARDS.values() for part in card.parts}
 _COUNTING_STEP = 4
-_UNKNOWN = Metric(name="", step=20, title="", unit="1", better="neutral", explanation="", source="")
+_UNKNOWN = Metric(name="", step=20, title="", better="neutral", explanation="", source="")
 
 
 def card(number: int) -> StepCard:

@@ -23,11 +23,11 @@ class Metric(Entry, frozen=True):
     # The step of the checklist it belongs to; 20 is the gate.
     step: int
     title: str
-    unit: Unit
     better: Better
     explanation: str
     # How the number is computed; a formula if there is one.
     source: str
+    unit: Unit = "1"
     # Whether repetition gives the same number.
     kind: Kind = "noisy"
     # A part of a whole, unit 1, which reads as a percentage.
