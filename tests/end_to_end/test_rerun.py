@@ -99,5 +99,5 @@ def test_check__append_from_earlier_attempts__the_newest_that_fits_else_everythi
     clone.commit("another commit")
     third = perfgate(*arguments, "--out", str(out), "--append-from", str(attempts), cwd=clone.root)
     assert third.returncode in (3, 4), third.stderr
-    assert "everything is measured again: it holds pairs of head" in third.stderr
+    assert "everything will be measured again: it holds pairs of head" in third.stderr
     assert _documents(out)[0]["rounds"] == 1

@@ -21,6 +21,7 @@ from perfgate.document.run import ErrorDetail
 from perfgate.judging.forge.comment import marker, without_commands
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.text.escape import code_span, prose
+from perfgate.judging.report.text.kernels import with_short_kernel
 from perfgate.locale import Language
 from tests.fakes.documents import (
     make_comparison,
@@ -199,9 +200,13 @@ def check_comment(names: list[str], parser: str, language: Language) -> None:
         assert len(table) == 1 + len(names)
         assert {len(row) for row in table} == {columns}
     expected = [comparison for comparison in decision.comparisons if comparison.outcome == "regressed"]
-    places = Counter(shown(f"{comparison.workload}/{comparison.shape}") for comparison in expected)
+    # A name like that of a long kernel is shortened like one.
+    names_of_places = [with_short_kernel(f"{comparison.workload}/{comparison.shape}") for comparison in expected]
+    places = Counter(map(shown, names_of_places))
     assert Counter(row[1][0] for row in failing[1:]) == places
-    assert Counter(row[1][-1] for row in steps[1:]) == Counter(shown(step.workload) for step in decision.steps)
+    assert Counter(row[1][-1] for row in steps[1:]) == Counter(
+        shown(with_short_kernel(step.workload)) for step in decision.steps
+    )
 
 
 @cache

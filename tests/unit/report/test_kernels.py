@@ -51,6 +51,7 @@ def test_kernel_name__anything__stays_within_the_limit(name: str) -> None:
          "std::enable_if<true, void>::type internal::gemvx::kernel<…>"),
         ("tests/unit/report/a_folder_of_a_long_name/another_folder_of_a_long_name/file.py:12", None),
         ("at::native::sum<int>", None),
+        ("tests/benchmarks/test_attention.py::TestEncoder::test_forward_with_cache[<lambda>-bfloat16]", None),
     ],
 )  # fmt: skip
 def test_with_short_kernel__only_long_names_with_templates(text: str, shown: str | None) -> None:

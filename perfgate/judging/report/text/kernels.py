@@ -13,6 +13,7 @@ _ANONYMOUS = "(anonymous namespace)::"
 _FUNCTOR = r"\b(CUDAFunctor_\w+|cutlass_\w+|\w+(?:Functor|_kernel_cuda|_kernel_impl|KernelImpl|Ops))\b"
 _LEAST_IN_TEMPLATE = 12
 _TEMPLATE = re.compile(r"::.*<|<.*::")
+_PYTEST_ID = ".py::"  # tests/test_model.py::test_forward[<lambda>]
 _LONGEST = 64
 
 
@@ -34,7 +35,8 @@ def kernel_name(name: str, *, limit: int) -> str:
 
 def with_short_kernel(text: str) -> str:
     """The short name of a kernel instead of its long one with namespaces and templates; any other text as it is."""
-    return kernel_name(text, limit=_LONGEST) if len(text) > _LONGEST and _TEMPLATE.search(text) else text
+    is_kernel = len(text) > _LONGEST and _TEMPLATE.search(text) and _PYTEST_ID not in text
+    return kernel_name(text, limit=_LONGEST) if is_kernel else text
 
 
 def _without_arguments(name: str) -> str:
