@@ -60,7 +60,8 @@ if __name__ == "__main__":
         sys.exit("no weights")
     if fault == "never-ready":
         time.sleep(600)
-    port = int(sys.argv[1]) + (1 if fault == "port" else 0)
+    # Any free port but the one that is asked.
+    port = 0 if fault == "port" else int(sys.argv[1])
     is_sound = fault in ("port", "alone", "queue")
     server = FakeOpenAI(
         fault="none" if is_sound else fault,  # type: ignore[arg-type]
