@@ -54,10 +54,10 @@ def main(arguments: list[str]) -> None:
         connection.sendall(json.dumps({"pid": program}).encode() + b"\n")
         if end := _end_of(connection, wake, program, began, lambda: bound_log(log, begins=log_begins)):
             with suppress(OSError):
-                connection.sendall(json.dumps(end).encode() + b"\n")
+                connection.sendall(end)
         kill_children(spare=())
         if end is None:
-            # Nobody is left who reads it or will cut it.
+            # The holder is gone, so it will not be cut later.
             cut_log(log, begins=log_begins)
 
 
@@ -79,8 +79,11 @@ def _start(cpus: set[int], command: list[str]) -> int:
 
 def _end_of(
     connection: socket.socket, wake: int, program: int, began: float, bound: Callable[[], None]
-) -> dict[str, object] | None:
-    """Wait until the program has ended, with its log kept within bounds; None if the other end is closed before."""
+) -> bytes | None:
+    """Wait until the program has ended, with its log kept within bounds, and return the line that describes its end.
+
+    None if the other end is closed before.
+    """
     reaped = _Reaped(program)
     while reaped.code is None:
         ready, _, _ = select.select([connection.fileno(), wake], [], [], _TICK_SECONDS)
@@ -94,13 +97,14 @@ def _end_of(
     left = _wait_for_orphans(reaped)
     # CPU time of running processes and the children that they reaped; our own reaped children are counted elsewhere.
     running = cpu_ns_below(os.getpid()) - waited_for_ns(os.getpid())
-    return {
+    end = {
         "code": reaped.code,
         "seconds": seconds,
         "cpu": reaped.cpu + running / 1e9,
         "memory": reaped.memory,
         "left": [name_of(pid) for pid in left],
     }
+    return json.dumps(end).encode() + b"\n"
 
 
 class _Reaped:

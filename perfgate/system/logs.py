@@ -37,7 +37,8 @@ def cut_log(path: str | Path, *, begins: int = 0) -> None:
 
 
 def _punched(descriptor: int, start: int, end: int) -> bool:
-    library = ctypes.CDLL(None, use_errno=True)
+    library = ctypes.CDLL(None)
+    # The offsets are of 64 bits, which ctypes does not assume.
     library.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
     return bool(library.fallocate(descriptor, _PUNCH_HOLE, start, end - start) == 0)
 

@@ -105,21 +105,16 @@ class EventTable:
         ``start_ns`` and ``duration_ns`` are arrays. ``name``, ``type`` (the name of the group), ``kind``, ``process``,
         ``thread``, ``request`` and ``shape`` are lists, with None for no request and no shape.
         """
-
-        def words(texts: Iterable[str | None], numbers: Codes) -> list[str | None]:
-            named: list[str | None] = np.array([*texts, None], dtype=object)[numbers].tolist()  # NO_TEXT is the last
-            return named
-
         return {
             "start_ns": self.start,
             "duration_ns": self.duration,
-            "name": words(self.names, self.name),
-            "type": words(self.names, self.group),
-            "kind": words(KINDS, self.kind),
-            "process": words((process for process, _ in self.tracks), self.track),
-            "thread": words((thread for _, thread in self.tracks), self.track),
-            "request": words(self.names, self.request),
-            "shape": words(self.names, self.shape),
+            "name": _texts(self.names, self.name),
+            "type": _texts(self.names, self.group),
+            "kind": _texts(KINDS, self.kind),
+            "process": _texts((process for process, _ in self.tracks), self.track),
+            "thread": _texts((thread for _, thread in self.tracks), self.track),
+            "request": _texts(self.names, self.request),
+            "shape": _texts(self.names, self.shape),
         }
 
     def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> EventTable:
@@ -154,6 +149,11 @@ class EventTable:
 
     def named(self, name: str) -> EventTable:
         return self.select(self.is_named(lambda text: text == name))
+
+
+def _texts(names: Iterable[str], numbers: Codes) -> list[str | None]:
+    texts: list[str | None] = np.array([*names, None], dtype=object)[numbers].tolist()  # NO_TEXT is the last place
+    return texts
 
 
 def constant(column: str, value: int, size: int) -> npt.NDArray[Any]:
