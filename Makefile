@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
-.PHONY: demo doctor test test-fast check format clean minilm serving training operators schemas locale pages docs release test-slow test-omission test-jobs test-formats test-s3 test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci test-cluster
+.PHONY: demo doctor test test-fast check format clean minilm serving training operators schemas locale pages docs release test-slow test-journeys test-omission test-jobs test-formats test-s3 test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci test-cluster
 
 demo: $(VENV)/.runnable
 	$(BIN)/perfgate demo
@@ -98,6 +98,11 @@ build/docs/.installed: .ci/docs-requirements.txt
 # Tests of many seconds each, which `make test` leaves out.
 test-slow: $(VENV)/.installed build/docs/.installed
 	$(BIN)/python -m pytest -m slow
+
+# Type what users type, for minutes, in a new environment with everything installed from the wheel: at most a quarter of an hour on two
+# quiet cores. `make test` has the quick journeys.
+test-journeys: $(VENV)/.installed
+	$(BIN)/python -m pytest -m journey tests/journeys
 
 # Leave out and alter every kind of place in the documents of checks: no verdict may get better, nothing may crash. About ten minutes.
 test-omission: $(VENV)/.installed
