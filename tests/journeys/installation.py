@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# What the build reads. It is copied: building compiles the scanner, and other tests, which gate meanwhile, would see the change.
+# What the build reads, from a copy: it compiles the scanner, and other tests, which gate meanwhile, would see the change.
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "hatch_build.py", "perfgate", "schemas")
 TORCH = "torch==2.13.0"
 # Of the packages of the tests: perfgate comes from the wheel, and its plug-ins are not what people install first.
