@@ -46,6 +46,7 @@ MUST_DECIDE = {name for family in FAMILIES.values() if family.must_decide for na
     name for name, entry in METRICS.items() if entry.repeatable
 }
 TIMED_STEPS = frozenset(entry.step for entry in METRICS.values() if entry.timed)
+STEPS_OF_A_YOUNG_PROCESS = tuple(sorted({entry.step for entry in METRICS.values() if entry.of_young_process}))
 _PARTS: dict[str, Metric] = {part.name: part for card in CARDS.values() for part in card.parts}
 _COUNTING_STEP = 4
 _UNKNOWN = Metric(name="", step=20, title="", better="neutral", explanation="", source="")

@@ -63,6 +63,8 @@ class Metric(Entry, frozen=True):
     sampled: bool = False
     # Its step times calls for it by the device's timer: in a check without the waits of the process for a CPU.
     timed: bool = False
+    # It depends on what ran before in the process: a first call, or memory that the process holds.
+    of_young_process: bool = False
     # The margin for "unchanged" is multiplied by this; with another factor than 1, the margin holds for fixed layouts too.
     ok_margin_scale: float = 1.0
     # A change of it is taken apart into operators.

@@ -112,11 +112,23 @@ class ShapeKernels(msgspec.Struct, frozen=True, kw_only=True):
     longest: str | None = None
 
 
+class StepProcedure(msgspec.Struct, frozen=True, kw_only=True):
+    """How a step was measured, recorded by the conductor that ran it.
+
+    ``quick`` is whether it took the short measurements of a check. ``clock`` is ``awake`` if calls were timed without the waits
+    of the process for a CPU. ``after`` are the steps that ran before it in its process, in order.
+    """
+
+    quick: bool
+    clock: Literal["wall", "awake"] = "wall"
+    after: list[int] = []
+
+
 class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one step of the checklist on one workload.
 
     ``duration`` is its cost in seconds, and ``waited`` the share of it in which the worker was ready to run and another
-    process had the CPU, None if the kernel does not report it.
+    process had the CPU, None if the kernel does not report it. ``procedure`` is None if the step did not run.
     """
 
     number: int
@@ -131,6 +143,7 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorDetail | None = None
     duration: float = 0.0
     waited: float | None = None
+    procedure: StepProcedure | None = None
 
 
 class CorrectnessResult(ShapeEntry, frozen=True, kw_only=True):

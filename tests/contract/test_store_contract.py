@@ -15,7 +15,7 @@ import pytest
 from perfgate.document.conditions import StepConditions
 from perfgate.document.gates import GateRecord
 from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage
-from perfgate.document.run import CorrectnessResult, CounterSet, RunDocument, Value
+from perfgate.document.run import CorrectnessResult, CounterSet, RunDocument, StepProcedure, Value
 from perfgate.errors import StoreError
 from perfgate.judging.store import backends
 from perfgate.judging.store.backends.service import ServiceStore
@@ -290,10 +290,10 @@ def test_recent__several_series_of_a_testbed__the_newest_values_of_each_and_how_
     store: Store,
 ) -> None:
     run = run_of_day(1, value=0.001)
-    steps = [msgspec.structs.replace(step, waited=0.25) for step in run.steps]
-    workloads = [msgspec.structs.replace(workload, quick=True) for workload in run.workloads]
+    procedure = StepProcedure(quick=True, clock="awake", after=[4])
+    steps = [msgspec.structs.replace(step, waited=0.25, procedure=procedure) for step in run.steps]
     counters = CounterSet(workload="encoder", shape="short", repeats=3, values={"memory.peak": 9}, ops=[])
-    store.record(msgspec.structs.replace(run, steps=steps, workloads=workloads, counters=[counters]))
+    store.record(msgspec.structs.replace(run, steps=steps, counters=[counters]))
     # Recorded in another order than they started.
     store.record_all([run_of_day(3, value=0.003), run_of_day(2, value=0.002)])
     store.record(run_of_day(4, fingerprint="f2"))
@@ -309,7 +309,7 @@ def test_recent__several_series_of_a_testbed__the_newest_values_of_each_and_how_
     assert values == [[(("s1", commit), 9.0)], [(("s2", commit), 0.002), (("s3", commit), 0.003)], []]
     assert {run.commit for run in recent.runs} == {commit}
     conditions = {days[run.id][0]: run.conditions for run in recent.runs}
-    quick = StepConditions(workload="encoder", step=1, procedure="quick 1", waited=0.25)
+    quick = StepConditions(workload="encoder", step=1, procedure="quick awake", after="4", waited=0.25)
     assert (len(recent.runs), conditions["s1"], len(conditions["s3"])) == (3, [quick], 1)
     assert store.recent("shop", [], newest=2) == RecentValues(runs=[], values=[])
 

@@ -7,12 +7,11 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import filterfalse
 from pathlib import Path
 
 import msgspec
 
-from perfgate.catalogue.lookup import TIMED_STEPS, card
+from perfgate.catalogue.lookup import STEPS_OF_A_YOUNG_PROCESS, TIMED_STEPS, card
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.foresight import foresee_steps
 from perfgate.conductor.workers.proc_stats import waited_share
@@ -28,6 +27,7 @@ from perfgate.document.run import (
     CounterSet,
     ErrorDetail,
     OperatorRow,
+    StepProcedure,
     StepResult,
     WorkloadRecord,
 )
@@ -77,6 +77,19 @@ class Findings:
             )
 
 
+def _in_order(steps: Iterable[int], informing: Iterable[int], *, checks: bool) -> list[int | None]:
+    """The steps and the check of the output, in the order in which one pass takes them.
+
+    The steps with numbers of a young process come first: the first call that step 1 times is the first there is, and memory is
+    that of the calls, whichever other steps were asked for. Those that take long come last, each in a process of its own.
+    """
+    deciding, others = list(steps), list(informing)
+    young = [step for step in STEPS_OF_A_YOUNG_PROCESS if step in deciding or step in others]
+    quick = [step for step in deciding if step not in young and not _takes_long(step)]
+    late = [step for step in others if step not in young]
+    return [*young, *quick, *([_CHECK] if checks else []), *late, *filter(_takes_long, deciding)]
+
+
 def _takes_long(step: int | None) -> bool:
     return step is not _CHECK and card(step).long_seconds > 0
 
@@ -119,14 +132,7 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
     runner = _StepRunner(
         bench,
         reference,
-        # The steps come first, so that the first call that step 1 times is the first there is. Those that take long come last,
-        # and each in a process of its own: a check may have no time for them, and the others measure the same all the same.
-        remaining=[
-            *filterfalse(_takes_long, steps),
-            *([_CHECK] if checks else []),
-            *informing,
-            *filter(_takes_long, steps),
-        ],
+        remaining=_in_order(steps, informing, checks=checks),
         informing=informing,
         quick=quick,
         folder=folder,
@@ -147,6 +153,7 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
             ):
                 runner.findings.workload = _record(checkout, reference, asked, loaded=loaded, quick=quick)
                 runner.is_fresh = True
+                runner.ran.clear()
                 while runner.remaining and runner.run_next(worker, loaded):
                     pass
         except WorkerError as error:
@@ -176,6 +183,8 @@ class _StepRunner:
     spent: float = 0.0
     # Whether the worker has done nothing yet.
     is_fresh: bool = False
+    # The steps that ran in the worker so far.
+    ran: list[int] = field(default_factory=list)
     # The steps that are repeated without experiments, each with the reason.
     without_experiments: dict[int, Message] = field(default_factory=dict)
 
@@ -278,6 +287,10 @@ class _StepRunner:
             "{name}: step {number} {slug}", name=self.reference.name, number=number, slug=card(number).slug
         )
         self.bench.say(doing.shown)
+        procedure = StepProcedure(
+            quick=self.quick, clock="awake" if request.leave_out_waits else "wall", after=list(self.ran)
+        )
+        self.ran.append(number)
         started, delay = time.perf_counter_ns(), run_delay_ns(worker.pid)
         try:
             timeout = min(config.measure.step_timeout, at_most) + self._steady_seconds(number)
@@ -290,7 +303,7 @@ class _StepRunner:
         if reply.result.error is not None and self._repeats(worker, number, reply.result.error):
             return False
         waited = waited_share(delay, run_delay_ns(worker.pid), time.perf_counter_ns() - started)
-        findings.steps.append(replace(reply.result, waited=waited))
+        findings.steps.append(replace(reply.result, waited=waited, procedure=procedure))
         findings.counters += reply.counters
         findings.operators += reply.operators
         findings.accounts += reply.accounts

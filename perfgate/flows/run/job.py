@@ -41,7 +41,6 @@ from perfgate.flows.shared.session import (
     start_session,
 )
 from perfgate.git.repository import Repository
-from perfgate.judging.gate.rules import steps_in_order
 from perfgate.locale import Language, sentence
 from perfgate.measuring.devices.registry import refuse_unknown_kind
 from perfgate.system.packages import installed_packages
@@ -114,8 +113,7 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
                 turns = ChecklistTurns(
                     bench, reference, [ChecklistSide("head", checkout, out)], leave_out_waits=options.as_a_check
                 )
-                steps = steps_in_order(options.steps, config.policy())
-                turns.first(steps, quick=options.quick, earlier=durations.get(reference.name))
+                turns.first(options.steps, quick=options.quick, earlier=durations.get(reference.name))
                 findings.append(turns.sides[0].found)
             jobs = [measure_alone(bench, job, checkout) for job in config.selected_jobs(options.workloads)]
             progress.expect(Foresight())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -143,29 +144,40 @@ class _Comparable:
         self._stored: dict[tuple[str, int], list[StepConditions | None]] = {
             (number.workload, number.step): [None] * len(recent.runs) for number in numbers
         }
-        # Whether each run's values of a step may stand beside this run's, of times and of other numbers.
-        self._is_comparable: dict[tuple[tuple[str, int], bool], list[bool]] = {}
+        # Whether each run's values of a step may stand beside this run's, by what the numbers depend on.
+        self._is_comparable: dict[tuple[tuple[str, int], _DependsOn], list[bool]] = {}
         for at, stored in enumerate(recent.runs):
             for entry in stored.conditions:
                 if (of_step := self._stored.get((entry.workload, entry.step))) is not None:
                     of_step[at] = entry
 
     def sessions(self, number: ChecklistNumber) -> tuple[list[tuple[str | None, float]], int]:
-        """Commit and value of the comparable sessions, oldest first, and the number of the others.
-
-        Exact counts and bytes are the same on a busy machine.
-        """
-        step, name, values = (number.workload, number.step), number.metric, self._values[number]
-        is_timed = metric(name).kind == "noisy" and metric(name).unit != "B"
-        if (step, is_timed) not in self._is_comparable:
+        """Commit and value of the comparable sessions, oldest first, and the number of the others."""
+        step, values = (number.workload, number.step), self._values[number]
+        depends_on = _DependsOn.of(number.metric)
+        if (step, depends_on) not in self._is_comparable:
             here = self._here[step]
-            self._is_comparable[step, is_timed] = [
-                stored is not None and here.compares_with(stored) and not (is_timed and stored.is_busy)
-                for stored in self._stored[step]
-            ]
-        is_comparable = self._is_comparable[step, is_timed]
+            self._is_comparable[step, depends_on] = [depends_on.compares(here, stored) for stored in self._stored[step]]
+        is_comparable = self._is_comparable[step, depends_on]
         comparable = [(self._runs[at].commit, value) for at, value in values if is_comparable[at]]
         return comparable, len(values) - len(comparable)
+
+
+class _DependsOn(NamedTuple):
+    """What a number depends on besides the procedure of its step; exact counts and bytes are the same on a busy machine."""
+
+    load: bool
+    young_process: bool
+
+    @classmethod
+    def of(cls, name: str) -> _DependsOn:
+        entry = metric(name)
+        return cls(load=entry.kind == "noisy" and entry.unit != "B", young_process=entry.of_young_process)
+
+    def compares(self, here: StepConditions, stored: StepConditions | None) -> bool:
+        if stored is None or (self.load and stored.is_busy):
+            return False
+        return here.compares_with(stored, of_young_process=self.young_process)
 
 
 def _series(

@@ -224,16 +224,6 @@ def deciding_steps(policy: Policy) -> frozenset[int]:
     return DECIDING_STEPS.union(measuring_step(name) for name in (*bounded_metrics(policy), *repeated_metrics(policy)))
 
 
-def steps_in_order(steps: Iterable[int], policy: Policy) -> tuple[int, ...]:
-    """Steps in the order of a check: those that decide, then the others.
-
-    A run of main takes them in this order too, because a step's values include the state that earlier steps left in the
-    process.
-    """
-    decides = deciding_steps(policy)
-    return tuple(sorted(steps, key=lambda step: (step not in decides, step)))
-
-
 def bounds_with_lost_values(evidence: Evidence, policy: Policy, place: ShapePlace) -> list[str]:
     """The bounds that the head is compared with without all of their numbers, as of one batch size of several.
 

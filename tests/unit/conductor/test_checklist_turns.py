@@ -98,3 +98,13 @@ def test_compare__traces_of_pairs__a_turn_reads_one_and_records_none(two_sides: 
         assert times[1] == times[0], "the second turn looks at the trace of the first"
         assert len(set(times)) > 2, "the others look at their own"
         assert len(list(recorded[side.name].iterdir())) == 1
+
+
+def test_first__steps_of_a_young_process__run_before_all_others_and_each_step_names_what_ran_before_it(
+    two_sides: Two,
+) -> None:
+    turns = two_sides()
+    turns.first((1, UTILIZATION), (3, 17))
+    for side in turns.sides:
+        ran_before = {step.number: step.procedure and step.procedure.after for step in side.found.steps}
+        assert ran_before == {1: [], 17: [1], UTILIZATION: [1, 17], 3: [1, 17, UTILIZATION]}

@@ -7,68 +7,81 @@ import pytest
 
 from perfgate.document.conditions import StepConditions, conditions_of
 from perfgate.document.message import quote
-from perfgate.document.run import RunDocument, StepResult, StepStatus
+from perfgate.document.run import FROM_PROFILE, RunDocument, StepProcedure, StepResult, StepStatus
 from perfgate.document.seal import Seal
 from tests.each import each
 from tests.unit.document.minimal import minimal_run
 
-
-def step(number: int, status: StepStatus = "ok", *, workload: str = "encoder", duration: float = 1.0) -> StepResult:
-    return StepResult(number=number, slug="step", workload=workload, status=status, duration=duration, waited=0.01)
+QUICK = StepProcedure(quick=True, clock="awake", after=[1])
 
 
-def run_of(*steps: StepResult, quick: bool | None = True, seal: Seal | None = None) -> RunDocument:
-    run = minimal_run()
-    workloads = [msgspec.structs.replace(workload, quick=quick) for workload in run.workloads]
-    return msgspec.structs.replace(run, steps=list(steps), workloads=workloads, seal=seal)
+def step(
+    status: StepStatus = "ok", *, number: int = 17, procedure: StepProcedure | None = QUICK, workload: str = "encoder"
+) -> StepResult:
+    return StepResult(
+        number=number, slug="step", workload=workload, status=status, duration=1.0, waited=0.01, procedure=procedure
+    )
+
+
+def run_of(*steps: StepResult, seal: Seal | None = None) -> RunDocument:
+    return msgspec.structs.replace(minimal_run(), steps=list(steps), seal=seal)
 
 
 def of_memory(run: RunDocument) -> StepConditions:
-    (conditions,) = [entry for entry in conditions_of(run) if entry.step == 17]
+    (conditions,) = [entry for entry in conditions_of(run) if (entry.workload, entry.step) == ("encoder", 17)]
     return conditions
 
 
-# What a check runs before step 17, and what a run of main runs in the order of a check.
-CHECK = (step(1), step(4), step(5), step(17))
-MAIN = (step(1), step(4), step(5), step(17), step(9), step(16))
+def procedure(**fields: object) -> StepProcedure:
+    return msgspec.structs.replace(QUICK, **fields)
 
 
 @each(
-    "other, compares",
+    "other, compares, of_young_process",
     [
-        (run_of(*MAIN), True),
-        (run_of(step(4), step(1), step(5), step(17)), True),
-        (run_of(step(9, workload="other"), *CHECK), True),
-        (run_of(step(1), step(4), step(5), step(9), step(17)), False),
-        (run_of(step(1), step(4), step(17)), False),
-        # One that failed ended the process that would have kept what it left behind.
-        (run_of(step(1), step(4), step(5, "error"), step(17)), False),
-        (run_of(step(1), step(4), step(5, "unavailable", duration=0.0), step(17)), False),
-        (run_of(step(1), step(4), step(5, "unavailable"), step(17)), True),
-        (run_of(*CHECK, quick=False), False),
-        (run_of(*CHECK, quick=None), False),
-        (run_of(step(1), step(4), step(5), step(17, "invalid")), False),
-        (run_of(*CHECK, seal=Seal(entries=1, before="a", after="a")), True),
-        (run_of(*CHECK, seal=Seal(entries=1, before="a", after="b")), False),
+        (run_of(step()), True, True),
+        # The order in a document is that of the numbers; what ran before is in the procedure.
+        (run_of(step(number=4), step(number=9), step()), True, True),
+        (run_of(step(number=9, workload="other"), step()), True, True),
+        (run_of(step(procedure=procedure(after=[1, 9]))), True, False),
+        (run_of(step(procedure=procedure(after=[]))), True, False),
+        (run_of(step(procedure=procedure(quick=False))), False, False),
+        (run_of(step(procedure=procedure(clock="wall"))), False, False),
+        (run_of(step(procedure=None)), False, False),
+        (run_of(step("invalid")), False, False),
+        (run_of(step("error")), False, False),
+        (run_of(step(), seal=Seal(entries=1, before="a", after="a")), True, True),
+        (run_of(step(), seal=Seal(entries=1, before="a", after="b")), False, False),
     ],
 )
-def test_conditions__other_run__compares_if_the_same_steps_ran_before_in_its_process(
-    other: RunDocument, compares: bool
+def test_conditions__other_run__compares_if_its_step_was_measured_alike(
+    other: RunDocument, compares: bool, of_young_process: bool
 ) -> None:
-    assert of_memory(run_of(*CHECK)).compares_with(of_memory(other)) is compares
+    here, there = of_memory(run_of(step())), of_memory(other)
+    assert here.compares_with(there) is compares
+    assert here.compares_with(there, of_young_process=True) is of_young_process
+
+
+def test_conditions__recordings__compare_with_each_other_alone() -> None:
+    run = run_of(step(procedure=None))
+    recorded = of_memory(
+        msgspec.structs.replace(run, session=msgspec.structs.replace(run.session, command=FROM_PROFILE))
+    )
+    assert recorded.compares_with(recorded)
+    assert not recorded.compares_with(of_memory(run_of(step())))
 
 
 def test_conditions__failed_step__compares_with_nothing_not_even_itself() -> None:
-    failed = of_memory(run_of(step(17, "error")))
+    failed = of_memory(run_of(step("error")))
     assert not failed.compares_with(failed)
     assert not failed.compares_with(None)
 
 
 def test_conditions__step_listed_twice__described_once() -> None:
-    result = msgspec.structs.replace(step(5), reason=quote("again"))
-    assert [entry.step for entry in conditions_of(run_of(step(4), step(5), result))] == [4, 5]
+    result = msgspec.structs.replace(step(number=5), reason=quote("again"))
+    assert [entry.step for entry in conditions_of(run_of(step(number=4), step(number=5), result))] == [4, 5]
 
 
 @pytest.mark.parametrize(("waited", "is_busy"), [(None, False), (0.099, False), (0.1, True)])
 def test_conditions__worker_waited_for_a_cpu__busy_from_a_tenth_on(waited: float | None, is_busy: bool) -> None:
-    assert StepConditions(workload="w", step=1, procedure="quick 1", waited=waited).is_busy is is_busy
+    assert StepConditions(workload="w", step=1, procedure="quick wall", waited=waited).is_busy is is_busy

@@ -9,19 +9,19 @@ import pytest
 
 from perfgate.config import load_config
 from perfgate.document.history import Acceptance, HistorySeries, Triage
-from perfgate.document.run import RunDocument, StepResult, Value
+from perfgate.document.run import RunDocument, StepProcedure, StepResult, Value
 from perfgate.flows.baseline import keep
 from perfgate.flows.shared.store import stored_history
 from perfgate.judging.store.backends.sql import SqlStore
 from tests.unit.document.minimal import minimal_run
 
 MIB = 2.0**20
-# The steps before step 17 in a check, and of a run that compiles before it looks at memory.
-AS_IN_A_CHECK = (4, 17)
-COMPILED_BEFORE = (4, 9, 17)
+# The steps that ran in a process before step 17, in a check and in a run that compiled before it looked at memory.
+AS_IN_A_CHECK = (1,)
+COMPILED_BEFORE = (1, 9)
 
 
-def run_of(number: int, *, steps: tuple[int, ...] = AS_IN_A_CHECK, waited: float = 0.01, mib: float) -> RunDocument:
+def run_of(number: int, *, after: tuple[int, ...] = AS_IN_A_CHECK, waited: float = 0.01, mib: float) -> RunDocument:
     """A run whose step 17 saw so much memory; with a time, and a count of patterns that no machine changes."""
     run = minimal_run(session=f"s{number}")
     values = {
@@ -31,15 +31,22 @@ def run_of(number: int, *, steps: tuple[int, ...] = AS_IN_A_CHECK, waited: float
             Value(metric="ops.kernel_time", value=number / 1000, labels={"shape": "short"}),
         ],
     }
+    # The document lists steps by number, whatever their order was.
+    procedures = {4: StepProcedure(quick=True, after=[*after, 17]), 17: StepProcedure(quick=True, after=[*after])}
     results = [
         StepResult(
-            number=step, slug="step", workload="encoder", status="ok", values=values.get(step, []), waited=waited
+            number=step,
+            slug="step",
+            workload="encoder",
+            status="ok",
+            values=values[step],
+            waited=waited,
+            procedure=procedures[step],
         )
-        for step in steps
+        for step in (4, 17)
     ]
-    workloads = [msgspec.structs.replace(workload, quick=True) for workload in run.workloads]
     session = msgspec.structs.replace(run.session, started_at=f"2026-01-{number:02}T12:00:00Z")
-    return msgspec.structs.replace(run, session=session, workloads=workloads, steps=results)
+    return msgspec.structs.replace(run, session=session, steps=results)
 
 
 @pytest.fixture
@@ -60,7 +67,7 @@ def test_stored_history__runs_with_other_steps_before_or_a_busy_machine__left_ou
 ) -> None:
     stored = [
         run_of(1, mib=366),
-        run_of(2, mib=516, steps=COMPILED_BEFORE),
+        run_of(2, mib=516, after=COMPILED_BEFORE),
         run_of(3, mib=367),
         run_of(4, mib=368, waited=0.4),
         run_of(5, mib=365),
@@ -72,13 +79,13 @@ def test_stored_history__runs_with_other_steps_before_or_a_busy_machine__left_ou
         [366 * MIB, 367 * MIB, 368 * MIB, 365 * MIB],
         1,
     )
-    # Bytes and counts are the same on a busy machine, times are not; no step before step 4 differs.
+    # Bytes and counts are the same on a busy machine, times are not; only memory depends on the steps before.
     assert (series["ops.kernel_time"].values, series["ops.kernel_time"].left_out) == ([0.001, 0.002, 0.003, 0.005], 1)
     assert (series["fusion.patterns"].values, series["fusion.patterns"].left_out) == ([3.0] * 5, 0)
 
 
 def test_stored_history__no_run_compares__said_and_not_silently_empty(project: Path) -> None:
-    keep(load_config(project), {}, run_of(1, mib=516, steps=COMPILED_BEFORE), [], allow_dirty=False)
+    keep(load_config(project), {}, run_of(1, mib=516, after=COMPILED_BEFORE), [], allow_dirty=False)
     series = shown(project, run_of(2, mib=366))["memory.resident"]
     assert (series.values, series.left_out) == ([], 1)
 
