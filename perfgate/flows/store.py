@@ -11,7 +11,7 @@ from perfgate.flows.shared.store import open_store_at
 from perfgate.flows.trust.main_only import refuse_change_request
 from perfgate.judging.store.archive import refuse_existing, write_export
 from perfgate.judging.store.store import STORE_VARIABLE, Store, is_shared, shown_location, store_location
-from perfgate.judging.store.transfer import Advance, Transferred, copy_store, exported_files
+from perfgate.judging.store.transfer import Advance, Copied, Exported, copy_store, exported_files
 
 
 def export(
@@ -21,23 +21,30 @@ def export(
     target: Path,
     environ: Mapping[str, str],
     advance: Advance,
-) -> Transferred:
+) -> Exported:
     """Write every document of a store to a folder, or to a tar file if the target ends in .tar."""
     refuse_existing(target)
     store, projects = open_projects(root, location, projects, environ)
-    done = Transferred()
+    done = Exported()
     write_export(exported_files(store, projects, done, advance), target)
     return done
 
 
 def copy(
     root: Path, location: str, projects: Sequence[str], target: str, environ: Mapping[str, str], advance: Advance
-) -> Transferred:
-    """Copy projects of one store into another. Raises UsageError in the CI job of a change request."""
+) -> Copied:
+    """Copy projects of one store into another, all of them if none is named, with its tokens and audit history.
+
+    Raises UsageError in the CI job of a change request.
+    """
     if is_shared(target):
         refuse_change_request(environ)
-    store, projects = open_projects(root, location, projects, environ)
-    return copy_store(store, open_store_at(target, root, environ), projects, advance)
+    source = open_store_at(location, root, environ)
+    there = _projects_to_copy(source)
+    if there or projects or not _has_tokens(source):
+        _refuse_unknown(projects, there, location)
+    into = open_store_at(target, root, environ)
+    return copy_store(source, into, projects or there, advance, is_whole=not projects)
 
 
 def open_projects(
@@ -52,6 +59,23 @@ def open_projects(
         location = store_location(load_config(root, environ=environ, needs_workload=False), environ)
     store = open_store_at(location, root, environ)
     there = store.projects()
+    _refuse_unknown(projects, there, location)
+    return store, projects or there
+
+
+def _projects_to_copy(source: Store) -> list[str]:
+    """Those with runs, and those of which only verdicts, acceptances or tokens are stored, as its audit log tells."""
+    ledger = source.ledger()
+    return sorted({*source.projects(), *(ledger.projects() if ledger is not None else [])})
+
+
+def _has_tokens(source: Store) -> bool:
+    """Whether a store without any project has tokens: those for all projects, before the first run."""
+    ledger = source.ledger()
+    return ledger is not None and bool(ledger.tokens())
+
+
+def _refuse_unknown(projects: Sequence[str], there: Sequence[str], location: str) -> None:
     if not there:
         raise UsageError("{store} holds no run; is this its location?", store=shown_location(location))
     if missing := [project for project in projects if project not in there]:
@@ -61,4 +85,3 @@ def open_projects(
             project=missing[0],
             there=", ".join(map(ascii, there)),
         )
-    return store, projects or there

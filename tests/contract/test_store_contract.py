@@ -29,6 +29,7 @@ from perfgate.judging.store.store import (
     StorePlace,
     labels_text,
 )
+from perfgate.judging.store.transfer import copy_store
 from perfgate.plugins import load_members
 from tests.fakes.remote import clone_of_empty_remote
 from tests.fakes.service import Listening, listening, serve_folder
@@ -476,6 +477,41 @@ def test_restore__one_damaged_or_of_a_session_kept_otherwise__none_is_stored(sto
     with pytest.raises(StoreError, match="session 's1' is already stored"):
         store.restore([first, second])
     assert history(store) == [0.009]
+
+
+@pytest.mark.usefixtures("own_store")
+def test_copy_store__tokens_and_audit_history__there_once_or_counted_as_left_out(store: Store, tmp_path: Path) -> None:
+    source = SqlStore(tmp_path / "source.db")
+    source.acting_as("token 1 runner").record_all([run_of_day(1), run_of_day(2)])
+    secret = source.ledger().create_token("runner", "shop", "write").secret
+    everywhere = source.ledger().create_token("wall", None, "read").secret
+    history = [msgspec.structs.replace(entry, number=0) for entry in source.ledger().history()]
+    copies = [copy_store(source, store, ["shop"], lambda *_: None, is_whole=True) for _ in range(2)]
+    assert store.runs("shop") == source.runs("shop")
+    ledger = store.ledger()
+    left, brought = [(copy.not_copied.tokens, copy.not_copied.audit_entries) for copy in copies], copies[0]
+    if ledger is None:
+        assert (left, brought.tokens, brought.audit_entries) == ([(2, 4), (2, 4)], 0, 0)
+        return
+    assert left == [(0, 0), (0, 0)]
+    assert [(copy.tokens, copy.audit_entries) for copy in copies] == [(2, 4), (0, 0)]
+    assert ledger.stored_tokens() == source.ledger().stored_tokens()
+    assert {found.name for found in map(ledger.find, (secret, everywhere)) if found} == {"runner", "wall"}
+    assert [msgspec.structs.replace(entry, number=0) for entry in ledger.history()][:4] == history
+
+
+def test_copy_store__from_each_kind__runs_are_there_and_the_history_of_those_that_keep_one(
+    store: Store, tmp_path: Path
+) -> None:
+    store.record_all([run_of_day(1), run_of_day(2)])
+    target = SqlStore(tmp_path / "target.db")
+    copied = copy_store(store, target, ["shop"], lambda *_: None, is_whole=True)
+    ledger = store.ledger()
+    there = list(ledger.history()) if ledger is not None else []
+    assert (copied.runs, copied.audit_entries) == (2, len(there))
+    assert target.runs("shop") == store.runs("shop")
+    actions = [entry.action for entry in target.ledger().history()]
+    assert actions == [*(entry.action for entry in there), "runs copied"]
 
 
 def test_confirm__the_same_commits_again__replaces_it(store: Store) -> None:

@@ -19,7 +19,7 @@ from perfgate.locale import sentence
 if TYPE_CHECKING:
     from perfgate.cli.progress import TerminalProgress
     from perfgate.flows.shared.doors import Doors
-    from perfgate.judging.store.transfer import Advance, Transferred
+    from perfgate.judging.store.transfer import Advance, Copied, Exported
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
 _projects = click.option(
@@ -92,17 +92,22 @@ def export(location: str | None, target: Path, projects: tuple[str, ...], as_jso
 @_json
 @_directory
 def copy(source: str, target: str, projects: tuple[str, ...], as_json: bool, directory: Path) -> None:
-    """Copy runs, acceptances and confirmations from one store to another.
+    """Copy a whole store into another: runs, what people stated about them, tokens and audit history.
 
-    Runs that are there already stay, so an interrupted copy can be repeated. Exit code 1: a damaged run was left out,
-    and is named.
+    What is there already stays, so an interrupted copy can be repeated, and one store can follow another. Tokens stay
+    valid, and are copied as their hashes; a branch keeps neither tokens nor an audit log, and their number is printed.
+    With --project, tokens for all projects are left out. Exit code 1: a damaged run was left out, and is named.
     """
     from perfgate.cli.progress import TerminalProgress
     from perfgate.flows import store
 
     with TerminalProgress() as progress:
         copied = store.copy(directory, source, projects, target, os.environ, _advance(progress))
-    _finish(copied, as_json)
+    _say_not_copied(copied, source, target)
+    of_service = sentence(
+        "tokens: {tokens}; audit entries: {entries}", tokens=copied.tokens, entries=copied.audit_entries
+    )
+    _finish(copied, as_json, of_service)
 
 
 @COMMAND.command("upload")
@@ -189,19 +194,48 @@ def _advance(progress: TerminalProgress) -> Advance:
     return advance
 
 
-def _finish(transferred: Transferred, as_json: bool) -> None:
-    for why in transferred.damaged:
+def _say_not_copied(copied: Copied, source: str, target: str) -> None:
+    from perfgate.judging.store.store import SERVICE_SCHEMES, shown_location
+
+    left = copied.not_copied
+    if left.tokens or left.audit_entries:
+        told = sentence(
+            "{place} keeps no tokens and no audit log; not copied: tokens: {tokens}; audit entries: {entries}",
+            place=shown_location(target),
+            tokens=left.tokens,
+            entries=left.audit_entries,
+        )
+        click.echo(cleaned(told, whole=True), err=True)
+    if left.tokens_of_all_projects:
+        told = sentence(
+            "not copied, as --project names some projects: tokens for all projects: {tokens}",
+            tokens=left.tokens_of_all_projects,
+        )
+        click.echo(told, err=True)
+    if source.startswith(SERVICE_SCHEMES):
+        told = sentence(
+            "{place} gives out neither its tokens nor its audit log, so neither was copied; copy its store on its own machine",
+            place=shown_location(source),
+        )
+        click.echo(cleaned(told, whole=True), err=True)
+
+
+def _finish(done: Exported, as_json: bool, *more: str) -> None:
+    """Print the counts, with further lines for people. Exits with 1 if something was damaged."""
+    for why in done.damaged:
         click.echo(cleaned(sentence("left out: {why}", why=why), whole=True), err=True)
     if as_json:
-        print_json(transferred)
+        print_json(done)
     else:
-        click.echo(
-            sentence(
-                "runs: {runs}; acceptances: {acceptances}; confirmations: {confirmations}",
-                runs=transferred.runs,
-                acceptances=transferred.acceptances,
-                confirmations=transferred.confirmations,
-            )
+        counts = sentence(
+            "runs: {runs}; acceptances: {acceptances}; triages: {triages}; confirmations: {confirmations}; "
+            "verdicts: {verdicts}",
+            runs=done.runs,
+            acceptances=done.acceptances,
+            triages=done.triages,
+            confirmations=done.confirmations,
+            verdicts=done.verdicts,
         )
-    if transferred.damaged:
+        click.echo("\n".join((counts, *more)))
+    if done.damaged:
         click.get_current_context().exit(EXIT_FAIL)

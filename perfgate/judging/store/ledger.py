@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -22,6 +22,9 @@ TOKEN_PREFIX = "perfgate_"  # noqa: S105 - not a secret
 _TOKEN_BYTES = 32
 # The writer in the log if it was a command on the machine of the store, and no service.
 LOCAL = "local"
+# The writer of what `perfgate store copy` brings from another store.
+COPIER = "store copy"
+_PAGE = 1_000
 
 # Every request of a service is admitted by it, so it is built once.
 _VALID = sa.select(TOKENS).where(TOKENS.c.sha256 == sa.bindparam("sent"), TOKENS.c.revoked_at.is_(None))
@@ -29,6 +32,7 @@ _VALID = sa.select(TOKENS).where(TOKENS.c.sha256 == sa.bindparam("sent"), TOKENS
 TokenScope = Literal["read", "write"]
 AuditAction = Literal[
     "run recorded",
+    "runs copied",
     "regression accepted",
     "regression triaged",
     "change confirmed",
@@ -36,6 +40,7 @@ AuditAction = Literal[
     "runs pruned",
     "artifacts pruned",
     "token created",
+    "token copied",
     "token revoked",
 ]
 
@@ -49,6 +54,13 @@ class ServiceToken(msgspec.Struct, frozen=True, kw_only=True):
     scope: TokenScope
     created_at: str
     revoked_at: str | None = None
+
+
+class StoredToken(msgspec.Struct, frozen=True, kw_only=True):
+    """A token as the database holds it: with the SHA-256 of its secret, by which it is found."""
+
+    token: ServiceToken
+    sha256: str
 
 
 class NewToken(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +91,7 @@ class Ledger:
         """Create a token and return it with its secret."""
         secret = TOKEN_PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
         token = ServiceToken(
-            id=secrets.token_hex(4), name=name, project=project, scope=scope, created_at=self._clock().isoformat()
+            id=_new_id(), name=name, project=project, scope=scope, created_at=self._clock().isoformat()
         )
         row = {**msgspec.structs.asdict(token), "sha256": _hash(secret)}
         with self._database.writing() as connection:
@@ -100,11 +112,7 @@ class Ledger:
             token = _token(row)
             if token.revoked_at is not None:
                 return token
-            revoked = msgspec.structs.replace(token, revoked_at=self._clock().isoformat())
-            change = TOKENS.update().where(TOKENS.c.id == token_id)
-            connection.execute(change.values(revoked_at=revoked.revoked_at))
-            self.note(connection, LOCAL, "token revoked", token.project or "", _subject(token))
-            return revoked
+            return self._end_token(connection, token, self._clock().isoformat(), LOCAL)
 
     def tokens(self) -> list[ServiceToken]:
         """All tokens, the revoked ones too, newest first."""
@@ -128,6 +136,55 @@ class Ledger:
             query = query.where(AUDIT.c.number < before)
         return [AuditEntry(**row) for row in self._rows(query)]
 
+    def projects(self) -> list[str]:
+        """The projects that the audit log names: every one that was ever written to, or has a token of its own."""
+        query = sa.select(AUDIT.c.project).distinct().where(AUDIT.c.project != "").order_by(AUDIT.c.project)
+        return [row["project"] for row in self._rows(query)]
+
+    def stored_tokens(self) -> list[StoredToken]:
+        """All tokens with their hashes, oldest first, to carry them into another store."""
+        rows = self._rows(sa.select(TOKENS).order_by(TOKENS.c.created_at, TOKENS.c.id))
+        return [StoredToken(token=_token(row), sha256=row["sha256"]) for row in rows]
+
+    def restore_tokens(self, tokens: Sequence[StoredToken]) -> int:
+        """Add the tokens of another store, and revoke those that are revoked there; return how many of them changed.
+
+        A token is known by its hash. What is revoked here stays revoked. A new token whose id is taken gets another one.
+        """
+        if not tokens:
+            return 0
+        changed = 0
+        with self._database.writing() as connection:
+            known = {row["sha256"]: _token(row) for row in connection.execute(sa.select(TOKENS)).mappings()}
+            taken = {token.id for token in known.values()}
+            for stored in tokens:
+                present = known.get(stored.sha256)
+                if present is None:
+                    taken.add(self._add_token(connection, stored, taken).id)
+                elif present.revoked_at is None and stored.token.revoked_at is not None:
+                    self._end_token(connection, present, stored.token.revoked_at, COPIER)
+                else:
+                    continue
+                changed += 1
+        return changed
+
+    def history(self, *, after: int = 0) -> Iterator[AuditEntry]:
+        """The audit log of all projects, oldest first, behind the entry with the number ``after``."""
+        following = sa.select(AUDIT).where(AUDIT.c.number > sa.bindparam("after")).order_by(AUDIT.c.number).limit(_PAGE)
+        while rows := self._rows(following, {"after": after}):
+            yield from (AuditEntry(**row) for row in rows)
+            after = rows[-1]["number"]
+
+    def restore_history(self, entries: Sequence[AuditEntry]) -> None:
+        """Add the entries of another store as they are, under new numbers in their order."""
+        if not entries:
+            return
+        rows = [msgspec.structs.asdict(entry) for entry in entries]
+        for row in rows:
+            del row["number"]
+        with self._database.writing() as connection:
+            connection.execute(AUDIT.insert(), rows)
+
     def record(self, action: AuditAction, project: str, subject: str, *, actor: str = LOCAL) -> None:
         """Add an entry of a change outside the database."""
         with self._database.writing() as connection:
@@ -139,9 +196,26 @@ class Ledger:
         row = {"at": at, "actor": actor, "action": action, "project": project, "subject": subject}
         connection.execute(AUDIT.insert(), row)
 
+    def _add_token(self, connection: sa.Connection, stored: StoredToken, taken: set[str]) -> ServiceToken:
+        token = stored.token
+        while token.id in taken:
+            token = msgspec.structs.replace(token, id=_new_id())
+        connection.execute(TOKENS.insert().values({**msgspec.structs.asdict(token), "sha256": stored.sha256}))
+        self.note(connection, COPIER, "token copied", token.project or "", _subject(token))
+        return token
+
+    def _end_token(self, connection: sa.Connection, token: ServiceToken, at: str, actor: str) -> ServiceToken:
+        connection.execute(TOKENS.update().where(TOKENS.c.id == token.id).values(revoked_at=at))
+        self.note(connection, actor, "token revoked", token.project or "", _subject(token))
+        return msgspec.structs.replace(token, revoked_at=at)
+
     def _rows(self, query: sa.Select[Any], values: Mapping[str, object] | None = None) -> list[sa.RowMapping]:
         with self._database.reading() as connection:
             return [] if connection is None else list(connection.execute(query, values).mappings())
+
+
+def _new_id() -> str:
+    return secrets.token_hex(4)
 
 
 def _hash(secret: str) -> str:

@@ -8,7 +8,9 @@ import msgspec
 
 from perfgate.document.history import StoredRun
 from perfgate.errors import StoreError
+from perfgate.judging.store.copied_ledger import LedgerCopy, LeftBehind
 from perfgate.judging.store.layout import encode_list, project_key
+from perfgate.judging.store.ledger import COPIER
 from perfgate.judging.store.store import Statement, Store, StoredDocument, intact_run
 
 AT_ONCE = 50
@@ -17,42 +19,71 @@ Advance = Callable[[str, int, int], None]
 """Told of a project, how many of its runs are done, and how many there are."""
 
 
-class Transferred(msgspec.Struct, kw_only=True):
-    """What was copied or exported, in numbers, and a message for each run that is damaged and was left out."""
+class Exported(msgspec.Struct, kw_only=True):
+    """What was exported, in numbers, and a message for each run that is damaged and was left out."""
 
     runs: int = 0
     acceptances: int = 0
+    triages: int = 0
     confirmations: int = 0
+    verdicts: int = 0
     damaged: list[str] = []
 
 
-def copy_store(source: Store, target: Store, projects: Iterable[str], advance: Advance) -> Transferred:
+class Copied(Exported, kw_only=True):
+    """What was copied, in numbers; ``not_copied`` counts what the target keeps no place for, or the copy does not cover."""
+
+    tokens: int = 0
+    audit_entries: int = 0
+    not_copied: LeftBehind
+
+
+def copy_store(source: Store, target: Store, projects: Sequence[str], advance: Advance, *, is_whole: bool) -> Copied:
     """Copy projects; runs of the target stay, and of two statements about the same the newer one counts.
 
-    So a copy that was interrupted can be repeated, and one store can follow another.
+    So a copy that was interrupted can be repeated, and one store can follow another. ``is_whole`` is whether the projects
+    are all of them: then the tokens for all projects are copied, too.
     """
-    done = Transferred()
+    ledger = LedgerCopy(source.ledger(), target.ledger(), None if is_whole else projects)
+    # Before the runs, so that the history has lower numbers than the entries of this copy itself.
+    ledger.bring_history()
+    done = Copied(not_copied=ledger.left)
+    writer = target.acting_as(COPIER)
     for project in projects:
-        present = {run.id for run in target.runs(project)}
-        missing = [run for run in reversed(source.runs(project)) if run.id not in present]
-        done.damaged += source.damaged(project)
-        for documents in _intact(source, project, missing, done, advance):
-            target.restore(documents)
-        for acceptance in _newer(source.accepted(project), target.accepted(project)):
-            target.accept(project, acceptance)
-            done.acceptances += 1
-        for confirmation in _newer(source.confirmations(project), target.confirmations(project)):
-            target.confirm(project, confirmation)
-            done.confirmations += 1
-        for triage in _newer(source.triages(project), target.triages(project)):
-            target.triage(project, triage)
-        if verdicts := _newer(source.gates(project), target.gates(project)):
-            target.keep_gates(project, verdicts)
+        _copy_runs(source, writer, project, done, advance)
+        _copy_statements(source, writer, project, done)
+    done.tokens = ledger.bring_tokens()
+    # The changes of the source since then, e.g. of runs that were recorded while this copied.
+    ledger.bring_history()
+    done.audit_entries = ledger.entries
     return done
 
 
+def _copy_runs(source: Store, target: Store, project: str, done: Copied, advance: Advance) -> None:
+    present = {run.id for run in target.runs(project)}
+    missing = [run for run in reversed(source.runs(project)) if run.id not in present]
+    done.damaged += source.damaged(project)
+    for documents in _intact(source, project, missing, done, advance):
+        target.restore(documents)
+
+
+def _copy_statements(source: Store, target: Store, project: str, done: Copied) -> None:
+    for acceptance in _newer(source.accepted(project), target.accepted(project)):
+        target.accept(project, acceptance)
+        done.acceptances += 1
+    for confirmation in _newer(source.confirmations(project), target.confirmations(project)):
+        target.confirm(project, confirmation)
+        done.confirmations += 1
+    for triage in _newer(source.triages(project), target.triages(project)):
+        target.triage(project, triage)
+        done.triages += 1
+    if verdicts := _newer(source.gates(project), target.gates(project)):
+        target.keep_gates(project, verdicts)
+        done.verdicts += len(verdicts)
+
+
 def exported_files(
-    store: Store, projects: Iterable[str], done: Transferred, advance: Advance
+    store: Store, projects: Iterable[str], done: Exported, advance: Advance
 ) -> Iterator[tuple[str, bytes]]:
     """The files of an export, with their paths; ``done`` counts them.
 
@@ -67,12 +98,15 @@ def exported_files(
             exported.update(document.id for document in documents)
             yield from ((f"{folder}/runs/{document.id}.json", document.data) for document in documents)
         accepted, confirmations = store.accepted(project), store.confirmations(project)
+        triages, verdicts = store.triages(project), store.gates(project)
         done.acceptances += len(accepted)
+        done.triages += len(triages)
         done.confirmations += len(confirmations)
+        done.verdicts += len(verdicts)
         yield f"{folder}/acceptances.json", encode_list(accepted)
-        yield f"{folder}/triages.json", encode_list(store.triages(project))
+        yield f"{folder}/triages.json", encode_list(triages)
         yield f"{folder}/confirmations.json", encode_list(confirmations)
-        yield f"{folder}/gates.json", encode_list(store.gates(project))
+        yield f"{folder}/gates.json", encode_list(verdicts)
         newest_first = [run for run in runs if run.id in exported]
         index.append({"project": project, "folder": folder, "runs": newest_first})
     yield INDEX, encode_list(index)
@@ -86,7 +120,7 @@ def in_batches(runs: Sequence[StoredRun], project: str, advance: Advance) -> Ite
 
 
 def _intact(
-    store: Store, project: str, runs: Sequence[StoredRun], done: Transferred, advance: Advance
+    store: Store, project: str, runs: Sequence[StoredRun], done: Exported, advance: Advance
 ) -> Iterator[list[StoredDocument]]:
     for some in in_batches(runs, project, advance):
         intact = []

@@ -16,6 +16,7 @@ from click.testing import Result
 
 from perfgate.cli.commands.store import COMMAND
 from perfgate.document.files import parse_run
+from perfgate.document.gates import GateRecord
 from perfgate.document.history import Acceptance, Confirmation, Triage
 from perfgate.errors import PerfgateError, StoreError, UsageError
 from perfgate.judging.store.backends.gitbranch import GitBranchStore
@@ -39,6 +40,13 @@ CONFIRMED = Confirmation(
     fingerprint="f1", confirmed_at="2026-03-01T12:00:00+00:00",
 )  # fmt: skip
 
+JUDGED = GateRecord(
+    gate="default", commit="a" * 40, testbed="910b", change=7, verdict="FAIL", judged_at="2026-03-01T12:00:00+00:00"
+)
+# What `old` holds, as a copy or an export of it prints.
+ALL = "runs: 4; acceptances: 1; triages: 1; confirmations: 1; verdicts: 1\n"
+NONE = "runs: 0; acceptances: 0; triages: 0; confirmations: 0; verdicts: 0\n"
+
 
 def store_command(*arguments: str, folder: Path, **environ: str) -> Result:
     return separating_runner().invoke(COMMAND, [*arguments, "-C", str(folder)], env=environ)
@@ -54,6 +62,7 @@ def old(tmp_path: Path) -> Path:
     store.accept("shop", ACCEPTED)
     store.triage("shop", TRIAGED)
     store.confirm("shop", CONFIRMED)
+    store.keep_gates("shop", [JUDGED])
     return tmp_path / "old.db"
 
 
@@ -81,6 +90,7 @@ def contents(store: Store) -> object:
             store.accepted(name),
             store.triages(name),
             store.confirmations(name),
+            store.gates(name),
         )
         for name in store.projects()
     ]
@@ -89,21 +99,135 @@ def contents(store: Store) -> object:
 def test_store_copy__to_each_kind_of_store_and_back__all_of_it_once(old: Path, target: tuple[Path, str]) -> None:
     folder, location = target
     there = store_command("copy", str(old), location, folder=folder)
-    assert (there.stdout, there.exit_code) == ("runs: 4; acceptances: 1; confirmations: 1\n", 0), there.exception
+    assert (there.stdout.startswith(ALL), there.exit_code) == (True, 0), there.exception
     again = store_command("copy", str(old), location, folder=folder)
-    assert again.stdout == "runs: 0; acceptances: 0; confirmations: 0\n"
+    assert again.stdout == f"{NONE}tokens: 0; audit entries: 0\n"
     back = store_command("copy", location, str(old.with_name("back.db")), folder=folder)
-    assert back.stdout == there.stdout, back.exception
+    assert back.stdout.startswith(ALL), back.exception
     assert contents(SqlStore(old.with_name("back.db"))) == contents(SqlStore(old))
     assert contents(open_location(location, StorePlace(folder, {}))) == contents(SqlStore(old))
     checked = store_command("verify", location, folder=folder)
     assert (checked.stdout, checked.exit_code) == ("runs read: 4; faults: 0\n", 0)
 
 
+def history(store: SqlStore) -> list[tuple[str, str, str, str, str]]:
+    return [(entry.at, entry.actor, entry.action, entry.project, entry.subject) for entry in store.ledger().history()]
+
+
+def opened(location: str) -> SqlStore:
+    store = open_location(location, StorePlace(Path(), {}))
+    assert isinstance(store, SqlStore)
+    return store
+
+
+@pytest.fixture
+def secrets(old: Path) -> dict[str, str]:
+    """The secrets of four tokens of ``old``: of each project, of all, and a revoked one."""
+    ledger = SqlStore(old).ledger()
+    new = {
+        "runner": ledger.create_token("runner", "shop", "write"),
+        "other": ledger.create_token("other", "Other project", "read"),
+        "wall": ledger.create_token("wall", None, "read"),
+        "lost": ledger.create_token("lost", "shop", "write"),
+    }
+    ledger.revoke(new["lost"].token.id)
+    return {name: token.secret for name, token in new.items()}
+
+
+def valid(store: SqlStore, secrets: dict[str, str]) -> set[str]:
+    return {name for name, secret in secrets.items() if store.ledger().find(secret)}
+
+
+@pytest.mark.parametrize("target", ["sqlite", "postgres"], indirect=True)
+def test_store_copy__database_to_database_and_back__tokens_work_and_the_history_is_there(
+    old: Path, secrets: dict[str, str], target: tuple[Path, str]
+) -> None:
+    before = history(SqlStore(old))
+    folder, location = target
+    there = store_command("copy", str(old), location, folder=folder)
+    assert there.stdout == f"{ALL}tokens: 4; audit entries: {len(before)}\n", there.exception
+    assert "not copied" not in there.stderr
+    assert store_command("copy", location, str(old.with_name("back.db")), folder=folder).exit_code == 0
+    for store in (opened(location), SqlStore(old.with_name("back.db"))):
+        assert store.ledger().stored_tokens() == SqlStore(old).ledger().stored_tokens()
+        assert valid(store, secrets) == {"runner", "other", "wall"}
+        # The oldest entries, with their times and writers; behind them the copy says what it brought.
+        assert history(store)[: len(before)] == before
+        copied = [entry for entry in history(store)[len(before) :] if entry[1] == "store copy"]
+        assert {entry[2] for entry in copied} >= {"runs copied", "token copied", "regression accepted"}
+        assert [entry[3:] for entry in copied if entry[2] == "runs copied"][:2] == [
+            ("Other project", "1"),
+            ("shop", "3"),
+        ]
+
+
+def test_store_copy__database_to_branch__says_how_many_tokens_and_entries_it_left(
+    old: Path, secrets: dict[str, str], tmp_path: Path
+) -> None:
+    clone = clone_of_empty_remote(tmp_path)
+    done = store_command("copy", str(old), "branch://perfgate-data", folder=clone)
+    assert (done.stdout, done.exit_code) == (f"{ALL}tokens: 0; audit entries: 0\n", 0), done.exception
+    entries = len(history(SqlStore(old)))
+    assert done.stderr.splitlines()[-1] == (
+        "branch://perfgate-data keeps no tokens and no audit log; not copied: "
+        f"tokens: {len(secrets)}; audit entries: {entries}"
+    )
+    as_json = json.loads(store_command("copy", str(old), "branch://perfgate-data", "--json", folder=clone).stdout)
+    assert as_json["not_copied"] == {"tokens": 4, "audit_entries": entries, "tokens_of_all_projects": 0}
+
+
+def test_store_copy__token_revoked_in_one_of_two_stores__revoked_in_both_after_a_copy_each_way(
+    old: Path, secrets: dict[str, str], tmp_path: Path
+) -> None:
+    new = tmp_path / "new.db"
+    assert store_command("copy", str(old), str(new), folder=tmp_path).exit_code == 0
+    ids = {token.name: token.id for token in SqlStore(old).ledger().tokens()}
+    SqlStore(old).ledger().revoke(ids["runner"])
+    SqlStore(new).ledger().revoke(ids["wall"])
+    assert "tokens: 1;" in store_command("copy", str(old), str(new), folder=tmp_path).stdout
+    assert valid(SqlStore(new), secrets) == {"other"}
+    assert valid(SqlStore(old), secrets) == {"other", "wall"}
+    assert store_command("copy", str(new), str(old), folder=tmp_path).exit_code == 0
+    assert valid(SqlStore(old), secrets) == {"other"}
+
+
+def test_store_copy__id_of_a_token_taken_by_another__both_work(
+    old: Path, secrets: dict[str, str], tmp_path: Path
+) -> None:
+    new = SqlStore(tmp_path / "new.db")
+    own = new.ledger().create_token("own", None, "read")
+    tamper(tmp_path / "new.db", f"UPDATE tokens SET id = (SELECT '{SqlStore(old).ledger().tokens()[-1].id}')")
+    assert "tokens: 4;" in store_command("copy", str(old), str(tmp_path / "new.db"), folder=tmp_path).stdout
+    assert valid(new, {**secrets, "own": own.secret}) == {"runner", "other", "wall", "own"}
+    assert len({token.id for token in new.ledger().tokens()}) == 5
+
+
+def test_store_copy__one_project__its_tokens_and_history_and_the_number_of_tokens_for_all(
+    old: Path, secrets: dict[str, str], tmp_path: Path
+) -> None:
+    new = tmp_path / "new.db"
+    done = store_command("copy", str(old), str(new), "--project", "Other project", folder=tmp_path)
+    assert done.stdout.endswith("\ntokens: 1; audit entries: 2\n")
+    assert done.stderr.endswith("not copied, as --project names some projects: tokens for all projects: 1\n")
+    assert valid(SqlStore(new), secrets) == {"other"}
+    assert {entry[3] for entry in history(SqlStore(new))} == {"Other project"}
+
+
+def test_store_copy__store_before_its_first_run__tokens_and_verdicts_are_copied(tmp_path: Path) -> None:
+    store = SqlStore(tmp_path / "first.db")
+    secret = store.ledger().create_token("wall", None, "read").secret
+    assert store_command("copy", str(tmp_path / "first.db"), str(tmp_path / "1.db"), folder=tmp_path).exit_code == 0
+    assert SqlStore(tmp_path / "1.db").ledger().find(secret)
+    store.keep_gates("advised", [JUDGED])
+    assert store_command("copy", str(tmp_path / "first.db"), str(tmp_path / "2.db"), folder=tmp_path).exit_code == 0
+    assert SqlStore(tmp_path / "2.db").gates("advised") == [JUDGED]
+
+
 def test_store_copy__one_project__nothing_of_the_others(old: Path, tmp_path: Path) -> None:
     new = tmp_path / "new.db"
     done = store_command("copy", str(old), str(new), "--project", "Other project", "--json", folder=tmp_path)
-    assert json.loads(done.stdout) == {"runs": 1, "acceptances": 0, "confirmations": 0, "damaged": []}
+    told = json.loads(done.stdout)
+    assert (told["runs"], told["acceptances"], told["confirmations"], told["damaged"]) == (1, 0, 0, [])
     assert SqlStore(new).projects() == ["Other project"]
 
 
@@ -125,10 +249,10 @@ def test_copy_store__interrupted_after_fifty_runs__the_next_one_copies_the_rest(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        copy_store(source, target, ["shop"], interrupt)
+        copy_store(source, target, ["shop"], interrupt, is_whole=True)
     assert len(target.runs("shop")) == 50
     steps: list[tuple[int, int]] = []
-    done = copy_store(source, target, ["shop"], lambda _project, done, runs: steps.append((done, runs)))
+    done = copy_store(source, target, ["shop"], lambda _project, done, runs: steps.append((done, runs)), is_whole=True)
     assert (done.runs, steps) == (20, [(0, 20)])
     assert target.runs("shop") == source.runs("shop")
 
@@ -220,7 +344,7 @@ def test_store_verify__project_that_it_does_not_hold__named_with_those_it_does(o
 def test_store_export__folder_or_tar__every_document_under_its_hash(old: Path, name: str) -> None:
     target = old.parent / "new" / name
     done = store_command("export", "--out", str(target), folder=old.parent, PERFGATE_STORE=str(old))
-    assert (done.stdout, done.exit_code) == ("runs: 4; acceptances: 1; confirmations: 1\n", 0), done.exception
+    assert (done.stdout, done.exit_code) == (ALL, 0), done.exception
     exported = read_export(target)
     index = json.loads(exported["index.json"])
     assert [(entry["project"], len(entry["runs"])) for entry in index] == [("Other project", 1), ("shop", 3)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from datetime import datetime, timedelta
@@ -58,6 +59,8 @@ from perfgate.judging.store.tables import (
 )
 
 _FILE = "sqlite:///"
+NoteRuns = Callable[[sa.Connection, Sequence[StoredRun]], None]
+"""Notes runs in the audit log, in the transaction that inserts them."""
 
 
 def accepts(location: str) -> bool:
@@ -88,18 +91,20 @@ class SqlStore:
     def record(self, run: RunDocument, *, allow_dirty: bool = False) -> str:
         """Store a run and return its id; repeating it changes nothing. Raises StoreError for an unfit run."""
         packed = self._packed(run, allow_dirty)
-        self._add([packed])
+        self._add([packed], self._note_recorded)
         return packed[1].id
 
     def record_all(
         self, runs: Iterable[RunDocument], *, allow_dirty: bool = False, data: Sequence[bytes] | None = None
     ) -> list[str]:
         """Store several runs in one write, all or none; return the ids of the new ones. Raises StoreError for an unfit run."""
-        return self._add([self._packed(run, allow_dirty, one) for run, one in zip(runs, data or repeat(None))])
+        packed = [self._packed(run, allow_dirty, one) for run, one in zip(runs, data or repeat(None))]
+        return self._add(packed, self._note_recorded)
 
     def restore(self, documents: Iterable[StoredDocument]) -> None:
         """Store the runs of another store in one write, all or none, under their ids; those that are there stay."""
-        self._add([(run_entry(intact_run(document), document), document) for document in documents])
+        runs = [(run_entry(intact_run(document), document), document) for document in documents]
+        self._add(runs, self._note_copied)
 
     def revision(self, project: str) -> str:
         """The number of changes in the audit log, which has one of every write."""
@@ -311,12 +316,12 @@ class SqlStore:
         document = pack_document(run, self._clock(), data)
         return run_entry(run, document), document
 
-    def _add(self, runs: Sequence[tuple[RunEntry, StoredDocument]]) -> list[str]:
-        """Insert runs that are not there, and return their ids.
+    def _add(self, runs: Sequence[tuple[RunEntry, StoredDocument]], note: NoteRuns) -> list[str]:
+        """Insert runs that are not there, note them in the audit log, and return their ids.
 
         They are inserted in one order: two writers of the same ones never wait for each other in a circle.
         """
-        new: set[str] = set()
+        new: dict[str, StoredRun] = {}
         # Not within the transaction, for which all other writers wait.
         packed = {document.id: zlib.compress(document.data) for _, document in runs}
         entries = sorted((entry for entry, _ in runs), key=lambda entry: (entry.run.project, entry.run.session))
@@ -325,12 +330,21 @@ class SqlStore:
             new.clear()
             for entry in entries:
                 if insert_run(connection, self._database, entry, packed[entry.run.id]):
-                    self._ledger.note(connection, self._actor, "run recorded", entry.run.project, entry.run.id)
-                    new.add(entry.run.id)
+                    new[entry.run.id] = entry.run
+            note(connection, list(new.values()))
 
         if runs:
             self._database.write(insert)
         return [document.id for _, document in runs if document.id in new]
+
+    def _note_recorded(self, connection: sa.Connection, runs: Sequence[StoredRun]) -> None:
+        for run in runs:
+            self._ledger.note(connection, self._actor, "run recorded", run.project, run.id)
+
+    def _note_copied(self, connection: sa.Connection, runs: Sequence[StoredRun]) -> None:
+        """One entry for all runs of a project: the audit history of their own store says who recorded each."""
+        for project, count in Counter(run.project for run in runs).items():
+            self._ledger.note(connection, self._actor, "runs copied", project, str(count))
 
     def _replace(self, connection: sa.Connection, table: sa.Table, row: Mapping[str, Any]) -> None:
         """Insert a row, or overwrite the one with the same key."""
