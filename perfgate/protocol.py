@@ -237,6 +237,16 @@ class CheckReply(Reply, frozen=True):
     results: list[CorrectnessResult]
 
 
+class RecountRequest(WorkerRequest, frozen=True):
+    """Count single calls of every shape, in a process that has made none."""
+
+
+class Recounted(Reply, frozen=True):
+    """Their counters by shape, without what takes a trace or a compilation."""
+
+    counters: list[CounterSet]
+
+
 class StepRequest(WorkerRequest, frozen=True):
     """Run one step of the checklist; ``steady`` seconds of each shape are timed by step 1, 0 for its own time.
 

@@ -55,6 +55,8 @@ class Metric(Entry, frozen=True):
     own_rule: bool = False
     # More of it is a regression even if calls are shown not to be slower.
     fails_alone: bool = False
+    # Growth that repeats with more calls and in a second process: its bytes vary, so they are never called exact.
+    leak: bool = False
     # By how much a count may grow in any case.
     allowed_more: float = 0.0
     # The entry in families.toml, of a time that is compared over pairs.

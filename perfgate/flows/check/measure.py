@@ -16,6 +16,7 @@ from perfgate.catalogue.names import STEADY_NUMBERS
 from perfgate.conductor.sides.checklist_turns import ChecklistSide, ChecklistTurns
 from perfgate.conductor.sides.kinds import record_of
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
+from perfgate.conductor.sides.recount import confirmed, count_again
 from perfgate.conductor.sides.turns import NAMES, MeasuredJob, Reach, SideName
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.foresight import Foresight
@@ -160,6 +161,7 @@ class _CheckMeasurement:
         if all(any(result.status == "failed" for result in side.found.correctness) for side in sides):
             self.refused.append(reference.name)
             return False
+        self._confirm_counts(turns)
         if not self.options.cost and self._is_settled(reference.name):
             return False
         self._settle_gating_numbers(turns)
@@ -169,6 +171,15 @@ class _CheckMeasurement:
             self._measure_pairs(reference, traces=Path(traces), to_come=to_come)
             self._compare_turns(turns, long_steps)
         return True
+
+    def _confirm_counts(self, turns: ChecklistTurns) -> None:
+        """If counts regressed, count again in a fresh process of each side: what varies between processes is no fault."""
+        if not self._look_at(turns.reference.name).regressed_counts():
+            return
+        for side in turns.sides:
+            turns.begins(side.name)
+            again = count_again(self.bench, side.checkout, turns.reference)
+            side.found.counters = confirmed(side.found.counters, again)
 
     def _settle_gating_numbers(self, turns: ChecklistTurns) -> None:
         """Take turns of the steps with undecided gating metrics: bounds that seem broken, and metrics that a tolerance names.

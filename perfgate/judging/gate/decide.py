@@ -322,6 +322,9 @@ class Look:
     def regressed(self) -> list[str]:
         return [c.metric for c in self._regressed()]
 
+    def regressed_counts(self) -> list[str]:
+        return [c.metric for c in self._regressed() if c.method == "exact"]
+
     def is_settled_by_counters(self) -> bool:
         """Whether counters fail the gate whatever the times are, each of those that regressed by itself."""
         regressed = self._regressed()

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from perfgate.document.run import CallRow, CounterSet, CounterSite, OpCount
+from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.counting.tally import (
     FRAMEWORK_OPS,
     AllocatedBlock,
@@ -39,6 +40,8 @@ from perfgate.trace.model.spans import (
 WARM_UP_CALLS = 3
 # A cache may need to see an input more than once; a saving counts when every new input shows it.
 NEW_INPUTS = 2
+# Time for half of the calls whose memory is counted.
+_HALF_SECONDS = 0.5
 MAX_CODE = 120
 RECORDED_OPS = "counters.recorded_ops"
 FALLBACKS = "counters.fallbacks"
@@ -109,7 +112,8 @@ def _counter_set(
         # Which operators took a block for their result, and which made the blocks that outlive the call.
         sites += Counter(Site("counters.allocations", block.op, block.line) for block in last.blocks).items()
     if last.memory.get("memory.kept"):
-        lasting = (block for block in last.blocks if not block.storage.expired())
+        # A call may keep nothing although others do.
+        lasting = max(([block for block in tally.blocks if not block.storage.expired()] for tally in tallies), key=len)
         sites += Counter(Site("memory.kept", block.op, block.line) for block in lasting).items()
     ranges = differing([{**tally.values(), **tally.counts()} for tally in tallies])
     return CounterSet(
@@ -139,16 +143,30 @@ def _count_call(
 
 
 def _count_memory(workload: BoundWorkload, device: Device, pool: list[Any], tallies: list[CallTally]) -> None:
-    """Count the memory of as many calls more, because the mode's own work would allocate too."""
-    # The first of them only establishes the baseline of held memory.
-    order = [POOL_SIZE - 1, *range(len(tallies))]
-    counts = device.count_memory([partial(workload.invoke, pool[index % POOL_SIZE]) for index in order])
+    """Count the memory of further calls, because the mode's own work would allocate too.
+
+    Memory is kept if both halves of them keep some: a leak in every second call is one, a buffer that grew once is none.
+    """
+    half = _calls_of_half(workload, device, pool[0])
+    # The first call only establishes the baseline of held memory.
+    order = [POOL_SIZE - 1, *(index % POOL_SIZE for index in range(max(2 * half, len(tallies))))]
+    counts = device.count_memory([partial(workload.invoke, pool[index]) for index in order])
     if counts is None:
         return
-    # The bytes that every single call left behind.
-    kept = max(0, min(count.kept_bytes for count in counts[1:]))
-    for tally, (allocations, peak, _) in zip(tallies, counts[1:]):
+    measured = counts[1:]
+    halves = [sum(count.kept_bytes for count in measured[at : at + half]) for at in (0, half)]
+    kept = max(0, min(halves)) // half
+    for tally, (allocations, peak, _) in zip(tallies, measured):
         tally.memory = {"counters.allocations": allocations, "memory.peak": peak, "memory.kept": kept}
+
+
+def _calls_of_half(workload: BoundWorkload, device: Device, inputs: Any) -> int:
+    """How many calls fit into half of the time for the calls whose memory is counted."""
+    device.synchronize()
+    began = device.clock_ns()
+    workload.invoke(inputs)
+    device.synchronize()
+    return calls_within(device.clock_ns() - began, seconds=_HALF_SECONDS, fewest=2, most=POOL_SIZE // 2)
 
 
 def _at_peak(tally: CallTally, root: Path) -> list[CounterSite]:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from gc import collect
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,11 +26,15 @@ from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
 from perfgate.system.garbage import quiet
 
 KEPT_PYTHON, KEPT_NATIVE = "memory.kept_python", "memory.kept_native"
-# A round takes every input of the pool once: caches, free lists and interned objects fill in the first round of two.
+# A round takes every input of the pool once: caches, free lists and interned objects fill in the first round.
 _FEWEST_CALLS = 2
-_ROUND_SECONDS = 1.0
+_ROUND_SECONDS = 0.7
+# Growth is a leak if every stretch of calls adds as much: then twice the calls leave twice the bytes.
+_STRETCHES = 2
+# Rounds in a stretch, of the first look and of the look that locates a leak.
+_FIRST_ROUNDS, _LOCATING_ROUNDS = 1, 2
 # Deep enough to leave a library. Every frame slows down every allocation, so the first look takes one.
-_FRAMES = 25
+_FIRST_FRAMES, _LOCATING_FRAMES = 1, 25
 # Share of the largest growth at one line; any call grows by less.
 _SHARE_OF_LARGEST = 0.1
 _PROBE_BYTES = 1 << 20
@@ -38,44 +42,51 @@ _PROBES = 3
 
 
 class _Growth(NamedTuple):
-    """By how many bytes a call grew Python's memory, and malloc's beyond that; and the growth by line of the project."""
+    """Bytes that each call of a stretch added to Python's memory, and to malloc's beyond that; None if malloc is unknown."""
 
     python: int
     native: int | None
+
+
+class _Look(NamedTuple):
+    """The growth of consecutive stretches, and the bytes by which each line of the project grew in a call."""
+
+    stretches: list[_Growth]
     lines: Counter[str]
+
+    def growths(self) -> dict[str, list[int]]:
+        """The growth of every stretch by metric, without malloc's if that is unknown."""
+        native = [stretch.native for stretch in self.stretches if stretch.native is not None]
+        growths = {KEPT_PYTHON: [stretch.python for stretch in self.stretches]}
+        return {**growths, KEPT_NATIVE: native} if native else growths
+
+    def leaks(self) -> bool:
+        return any(_is_leak(name, growths) for name, growths in self.growths().items())
 
 
 def with_kept_bytes(workload: BoundWorkload, counted: CounterSet, *, root: Path) -> CounterSet:
     """Add to the counters of a shape the bytes that a call leaves behind in Python and in malloc.
 
-    The smaller growth of two looks counts, because occasional growth is not a leak; if the first is within the normal
-    growth of a call, there is no second. Nothing is counted if the calls use ``tracemalloc`` themselves.
+    Only a leak counts: growth in every stretch of two looks, beyond the normal growth of a call; anything else is 0. If the
+    first look finds none, there is no second. Nothing is counted if the calls use ``tracemalloc`` themselves.
     """
-    kept_in_tensors = counted.values.get("memory.kept", 0)
     with quiet():
-        # Drivers of accelerators take memory of the host whenever they like.
-        malloc = _malloc_in_use() if "own_memory" not in workload.device.capabilities else None
-        calls, run_round = _round(workload, counted.shape)
-        looks = [_look(run_round, calls, 1, malloc, kept_in_tensors, SourceLines(root))]
-        if looks[0] is not None and not _is_steady(looks[0]):
-            looks.append(_look(run_round, calls, _FRAMES, malloc, kept_in_tensors, SourceLines(root)))
-    growths = [look for look in looks if look is not None]
-    if len(growths) < len(looks):
+        rounds = _Rounds(workload, counted, root)
+        look = rounds.look(_FIRST_ROUNDS, _FIRST_FRAMES)
+        if look is not None and look.leaks():
+            first, look = look, rounds.look(_LOCATING_ROUNDS, _LOCATING_FRAMES)
+            look = None if look is None else look._replace(stretches=[*first.stretches, *look.stretches])
+    if look is None:
         return msgspec.structs.replace(counted, uncounted=[*counted.uncounted, KEPT_PYTHON, KEPT_NATIVE])
     values: dict[str, int] = {}
     ranges: dict[str, tuple[int, int]] = {}
-    for name, column in (
-        (KEPT_PYTHON, [look.python for look in growths]),
-        (KEPT_NATIVE, [look.native for look in growths]),
-    ):
-        seen = [growth for growth in column if growth is not None]
-        if seen:
-            values[name] = min(seen)
-            if min(seen) > metric(name).allowed_more and max(seen) - min(seen) > metric(name).allowed_more:
-                ranges[name] = min(seen), max(seen)
-    sites = {
-        Site(KEPT_PYTHON, _function_at(line, counted.functions), line): size for line, size in growths[-1].lines.items()
-    }
+    for name, growths in look.growths().items():
+        is_leak = _is_leak(name, growths)
+        values[name] = min(growths) if is_leak else 0
+        if is_leak and max(growths) - min(growths) > metric(name).allowed_more:
+            ranges[name] = min(growths), max(growths)
+    leaking = look.lines if values[KEPT_PYTHON] else Counter[str]()
+    sites = {Site(KEPT_PYTHON, _function_at(line, counted.functions), line): size for line, size in leaking.items()}
     return msgspec.structs.replace(
         counted,
         values={**counted.values, **values},
@@ -86,66 +97,73 @@ def with_kept_bytes(workload: BoundWorkload, counted: CounterSet, *, root: Path)
     )
 
 
-def _round(workload: BoundWorkload, shape: str) -> tuple[int, Callable[[], None]]:
-    """The number of calls of a round, and a function that makes them."""
-    pool, device = workload.pool(shape), workload.device
-    device.synchronize()
-    began = device.clock_ns()
-    workload.invoke(pool[0])
-    device.synchronize()
-    took = device.clock_ns() - began
-    calls = calls_within(took, seconds=_ROUND_SECONDS, fewest=_FEWEST_CALLS, most=POOL_SIZE)
+def _is_leak(name: str, growths: list[int]) -> bool:
+    return min(growths) > metric(name).allowed_more
 
-    def run() -> None:
-        for inputs in pool[:calls]:
-            workload.invoke(inputs)
+
+class _Rounds:
+    """Makes rounds of calls and observes how memory grows."""
+
+    def __init__(self, workload: BoundWorkload, counted: CounterSet, root: Path) -> None:
+        self._workload = workload
+        self._kept_in_tensors = counted.values.get("memory.kept", 0)
+        self._lines = SourceLines(root)
+        # Drivers of accelerators take memory of the host whenever they like.
+        self._malloc = _malloc_in_use() if "own_memory" not in workload.device.capabilities else None
+        self._inputs = self._inputs_of_a_round(counted.shape)
+
+    def _inputs_of_a_round(self, shape: str) -> list[Any]:
+        pool, device = self._workload.pool(shape), self._workload.device
         device.synchronize()
+        began = device.clock_ns()
+        self._workload.invoke(pool[0])
+        device.synchronize()
+        took = device.clock_ns() - began
+        return pool[: calls_within(took, seconds=_ROUND_SECONDS, fewest=_FEWEST_CALLS, most=POOL_SIZE)]
+
+    def _run(self, rounds: int) -> None:
+        for inputs in self._inputs * rounds:
+            self._workload.invoke(inputs)
+        self._workload.device.synchronize()
         collect()
 
-    return calls, run
-
-
-def _look(
-    run: Callable[[], None],
-    calls: int,
-    frames: int,
-    malloc: Callable[[], int] | None,
-    kept_in_tensors: int,
-    lines: SourceLines,
-) -> _Growth | None:
-    """Run two rounds of some calls and return the growth of the second; None if the calls traced, or stopped the tracing."""
-    if tracemalloc.is_tracing():
-        return None
-    tracemalloc.start(frames)
-    try:
-        traced = object()
-        run()
-        # A snapshot's own memory is traced too, so the first is taken before the round and the second after it.
-        snapshot = tracemalloc.take_snapshot() if frames > 1 else None
-        python_before, malloc_before = _held(malloc)
-        run()
-        python_after, malloc_after = _held(malloc)
-        if tracemalloc.get_object_traceback(traced) is None:
+    def look(self, rounds: int, frames: int) -> _Look | None:
+        """The growth of stretches of so many rounds, after one; None if the calls traced, or stopped the tracing."""
+        if tracemalloc.is_tracing():
             return None
-        by_line = _by_line(snapshot, tracemalloc.take_snapshot(), lines) if snapshot else Counter[str]()
-    finally:
-        tracemalloc.stop()
-    python = max(0, python_after - python_before) // calls
-    native = None
-    if malloc_before is not None and malloc_after is not None:
-        native = max(0, (malloc_after - malloc_before) // calls - python - kept_in_tensors)
-    return _Growth(python, native, Counter({line: size // calls for line, size in by_line.items()}))
+        tracemalloc.start(frames)
+        try:
+            traced = object()
+            self._run(1)
+            # A snapshot's own memory is traced too, so one is taken before the stretches and the other after them.
+            snapshot = tracemalloc.take_snapshot() if frames > _FIRST_FRAMES else None
+            stretches = [self._stretch(rounds) for _ in range(_STRETCHES)]
+            if tracemalloc.get_object_traceback(traced) is None:
+                return None
+            if snapshot is None:
+                return _Look(stretches, Counter())
+            grown = _by_line(snapshot, tracemalloc.take_snapshot(), self._lines)
+        finally:
+            tracemalloc.stop()
+        calls = _STRETCHES * rounds * len(self._inputs)
+        return _Look(stretches, Counter({line: size // calls for line, size in grown.items()}))
+
+    def _stretch(self, rounds: int) -> _Growth:
+        python_before, malloc_before = _held(self._malloc)
+        self._run(rounds)
+        python_after, malloc_after = _held(self._malloc)
+        calls = rounds * len(self._inputs)
+        python = max(0, python_after - python_before) // calls
+        if malloc_before is None or malloc_after is None:
+            return _Growth(python, None)
+        native = (malloc_after - malloc_before) // calls - python - self._kept_in_tensors
+        return _Growth(python, max(0, native))
 
 
 def _held(malloc: Callable[[], int] | None) -> tuple[int, int | None]:
     """Bytes held in Python's blocks and by malloc, without those of tracing itself."""
     in_use = None if malloc is None else malloc() - tracemalloc.get_tracemalloc_memory()
     return tracemalloc.get_traced_memory()[0], in_use
-
-
-def _is_steady(look: _Growth) -> bool:
-    growths = ((KEPT_PYTHON, look.python), (KEPT_NATIVE, look.native or 0))
-    return all(growth <= metric(name).allowed_more for name, growth in growths)
 
 
 def _by_line(before: tracemalloc.Snapshot, after: tracemalloc.Snapshot, lines: SourceLines) -> Counter[str]:

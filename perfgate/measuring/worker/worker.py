@@ -24,6 +24,7 @@ from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.mistakes import ProjectCode, explained, one_line, own_traceback
 from perfgate.measuring.checklist.runner import find_steps, run_step
 from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.counting.again import count_again
 from perfgate.measuring.counting.collect import keep_recording
 from perfgate.measuring.counting.profile import OperatorProfile, SubroutineTimes, recorded_times
 from perfgate.measuring.devices.card import watch_device
@@ -78,6 +79,7 @@ class WorkerLoop:
             protocol.TryRequest: self._try,
             protocol.TimeCallRequest: self._time_call,
             protocol.CheckRequest: self._check,
+            protocol.RecountRequest: self._recount,
             protocol.StepRequest: self._step,
             protocol.WarmUpRequest: self._warm_up,
             protocol.MoveRequest: self._move,
@@ -206,6 +208,9 @@ class WorkerLoop:
 
     def _check(self, _: protocol.CheckRequest) -> protocol.CheckReply:
         return protocol.CheckReply(results=check_outputs(self._loaded, self._opened))
+
+    def _recount(self, _: protocol.RecountRequest) -> protocol.Recounted:
+        return protocol.Recounted(counters=count_again(self._loaded, self._opened, root=self.root))
 
     def _step(self, request: protocol.StepRequest) -> protocol.StepReply:
         context = StepContext(

@@ -103,15 +103,20 @@ def test_leak__a_result_is_kept__bytes_and_the_line_that_made_it(base: list[Coun
     assert set(regressed(judged(base, head))) == {"memory.kept"}
 
 
-def test_leak__the_last_result_only_or_now_and_then__none(base: list[CounterSet], tmp_path: Path) -> None:
+def test_leak__the_last_result_only_or_once__none(base: list[CounterSet], tmp_path: Path) -> None:
     last = count(tmp_path / "last", [*BODY, "self.result = h"])
-    sometimes = count(
-        tmp_path / "sometimes",
-        [*BODY, "self.calls += 1", "if self.calls % 2:", "    self.kept.append(h)"],
-    )
+    once = count(tmp_path / "once", [*BODY, "self.calls += 1", "if self.calls == 9:", "    self.kept.append(h)"])
 
     assert regressed(judged(base, last)) == {}
-    assert regressed(judged(base, sometimes)) == {}
+    assert regressed(judged(base, once)) == {}
+
+
+def test_leak__every_second_result_is_kept__half_the_bytes_and_the_line(base: list[CounterSet], tmp_path: Path) -> None:
+    head = count(tmp_path / "head", [*BODY, "self.calls += 1", "if self.calls % 2:", "    self.kept.append(h)"])
+
+    kept = next(found for found in judged(base, head) if found.metric == "memory.kept")
+    assert (kept.base, kept.head, kept.outcome) == (0, 256, "regressed")
+    assert kept.parts[0].line == f"model.py:{FIRST_LINE + 5}"
 
 
 IDENTITY = ("if x is self.seen:", "    return self.result", *BODY, "self.seen, self.result = x, h")

@@ -47,6 +47,11 @@ def is_count(comparison: Comparison) -> bool:
     return comparison.method == "exact" or comparison.metric == LOW_PRECISION_OPS
 
 
+def is_leak(comparison: Comparison) -> bool:
+    """Whether a comparison is of memory that every call leaves behind: that repeats, to the byte it does not."""
+    return comparison.metric in METRICS and METRICS[comparison.metric].leak
+
+
 def time_of(operator: OperatorDelta) -> Comparison:
     """The time of an operator as its test compared it."""
     return Comparison(
@@ -105,7 +110,10 @@ def change(comparison: Comparison) -> Words:
         base, head = comparison.base, comparison.head
         if base is None or head is None:
             return DASH
-        return say("{change} (exact)", change=difference(base, head, comparison.unit, metric=comparison.metric))
+        size = difference(base, head, comparison.unit, metric=comparison.metric)
+        if not is_leak(comparison):
+            return say("{change} (exact)", change=size)
+        return say("{change} (a leak)", change=size) if head > base else size
     assert comparison.delta is not None
     if comparison.interval is None and comparison.method in SIDE_BY_SIDE:
         return say("not resolved")

@@ -289,6 +289,7 @@ _DOCUMENT_FILTERS: dict[str, Callable[..., object]] = {
     "evidence": evidence_of,
     "base": lambda comparison: formats.sides(comparison)[0],
     "head": lambda comparison: formats.sides(comparison)[1],
+    "is_leak": formats.is_leak,
     "span": lambda comparison: numbers.span(*formats.sides(comparison)),
     "change": formats.change,
     "percent_change": formats.percent_change,
