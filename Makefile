@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
-.PHONY: demo doctor test test-fast check format clean minilm serving training operators schemas locale pages docs release test-slow test-journeys test-omission test-jobs test-formats test-s3 test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci test-cluster
+.PHONY: demo doctor test test-fast check format clean minilm serving training operators schemas locale pages docs release test-recordings test-browser test-slow test-journeys test-omission test-jobs test-formats test-s3 test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci test-cluster
 
 demo: $(VENV)/.runnable
 	$(BIN)/perfgate demo
@@ -22,10 +22,21 @@ SCANNER := perfgate/trace/scanner/_scanner.so
 # The others wait for processes a third of their time, so one more runs than there are cores. Each is given one thread: those of several
 # workers would wait for each other in loops.
 WORKERS := $(shell expr $$(nproc) + 1)
+PARALLEL := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+# More skipped tests than this fail: a test that is skipped proves nothing. CONTRIBUTING says which they are.
+MOST_SKIPPED := 40
 test: $(VENV)/.installed $(SCANNER)
 	$(BIN)/python -m compileall -q -j 0 perfgate plugins
 	$(BIN)/python -m pytest $(ALONE); alone=$$?; \
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ALONE:%=--ignore=%) && exit $$alone
+	$(PARALLEL) --most-skipped $(MOST_SKIPPED) $(ALONE:%=--ignore=%) && exit $$alone
+
+# Read recordings of real machines, and let the official API descriptions judge what we send to forges and what the fake forge answers.
+# Both lie beside the checkout in ../shared, or in PERFGATE_RECORDINGS. Some minutes; `make test` needs none of them.
+JUDGED := $(addprefix tests/,contract/test_forge_contract.py contract/test_issue_contract.py contract/test_public_clients.py \
+  end_to_end/test_publish.py end_to_end/test_publish_gitlab.py)
+test-recordings: $(VENV)/.installed $(SCANNER)
+	$(PARALLEL) -rs -m "recordings and not slow and not softnpu" tests plugins
+	$(PARALLEL) $(JUDGED)
 
 # For quick feedback while editing: the tests of the judging half that start no worker and simulate nothing for seconds. Less than a minute
 # on two quiet cores.
@@ -94,6 +105,10 @@ build/docs/.installed: .ci/docs-requirements.txt
 	$(PYTHON) -m venv build/docs
 	$(SITE_BIN)/python -m pip install --quiet --require-hashes -r .ci/docs-requirements.txt
 	touch $@
+
+# Open our pages in Chromium, which has to be on the PATH.
+test-browser: $(VENV)/.installed
+	$(BIN)/python -m pytest -rs -m browser tests/unit/report
 
 # Tests of many seconds each, which `make test` leaves out.
 test-slow: $(VENV)/.installed build/docs/.installed

@@ -18,6 +18,7 @@ from hypothesis.internal.conjecture import providers
 
 from perfgate.system.garbage import quiet
 from tests.exit_code import ExitCode
+from tests.samples import CurrentTest
 
 if TYPE_CHECKING:
     from tests.fakes.postgres import PostgresServer
@@ -37,13 +38,19 @@ providers._get_local_constants = lambda: providers._local_constants  # type: ign
 _PREFIXES = ("ACTIONS_", "CI_", "GITHUB_", "GITLAB_", "GITEA_", "GITEE_", "GIT_", "PERFGATE_", "PG", "RUNNER_")
 _NAMES = ("CI", "COLUMNS", "FORCE_COLOR", "NO_COLOR")
 # A machine's one lock is that of all who measure on it; the others are switches of the tests themselves.
-_KEPT = ("PERFGATE_LOCK", "PERFGATE_WRITE_GOLDEN", "PERFGATE_FUZZ_ARGUMENTS")
+_KEPT = ("PERFGATE_LOCK", "PERFGATE_WRITE_GOLDEN", "PERFGATE_FUZZ_ARGUMENTS", "PERFGATE_RECORDINGS")
 
 _SESSION = ExitStack()
 _TESTS = Path(__file__).parent / "tests"
 
 # Tests that are imported from a module that is none itself.
 pytest.register_assert_rewrite("tests.contract.forge_suite", "tests.contract.artifact_suite")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--most-skipped", type=int, metavar="N", help="fail if more than N tests are skipped, and list them"
+    )
 
 
 def pytest_configure() -> None:
@@ -77,11 +84,35 @@ def pytest_assertrepr_compare(left: object, right: object) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark every test of a folder in tests/ that has the name of a marker."""
+    """Mark every test of a folder in tests/ that has the name of a marker, and those that open pages in Chromium."""
     folders = item.path.relative_to(_TESTS).parts[:-1] if item.path.is_relative_to(_TESTS) else ()
     markers = {line.partition(":")[0] for line in item.config.getini("markers")}
     for name in markers.intersection(folders[:1]):
         item.add_marker(name)
+    if "chromium" in getattr(item, "fixturenames", ()):
+        item.add_marker("browser")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail where more tests are skipped than --most-skipped allows: what is skipped proves nothing."""
+    most = session.config.option.most_skipped
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if most is None or reporter is None or hasattr(session.config, "workerinput"):
+        return
+    skipped = reporter.stats.get("skipped", [])
+    reporter.ensure_newline()
+    reporter.write_line(f"{len(skipped)} tests skipped, at most {most} may be")
+    if len(skipped) > most:
+        for report in skipped:
+            reporter.write_line(f"{report.nodeid}: {report.longrepr[-1]}")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let a test read recordings only with the marker, so that `make test` is the same whether they are there or not."""
+    CurrentTest.marked = item.get_closest_marker("recordings") is not None
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

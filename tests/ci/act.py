@@ -12,13 +12,14 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ruamel.yaml import YAML
 
 from tests.ci.packages import ROOT, Packages
 from tests.end_to_end.conftest import Clone
 from tests.fakes.forge import BOT, BOT_TOKEN, FakeForge, StoredChange
 from tests.fakes.forge_files import StoredArtifact
-from tests.fakes.openapi import SLICES
+from tests.samples import recordings
 
 WORKFLOWS = ROOT / ".github" / "workflows"
 ACTIONS = Path(__file__).parent / "actions"
@@ -277,7 +278,10 @@ class Hub:
 
 def recorded(name: str) -> Any:
     """Return a recorded payload, of our repository instead of the one it was recorded in."""
-    text = (SLICES / "github" / f"event.{name}.json").read_text()
+    path = recordings() / "forge-samples" / "github" / f"event.{name}.json"
+    if not path.exists():
+        pytest.skip(f"no recordings: {path} is missing")
+    text = path.read_text()
     for theirs, ours in (
         ("Codertocat/Hello-World", "team/model"),
         ("octo-org/octo-repo", "team/model"),

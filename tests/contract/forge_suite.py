@@ -1,4 +1,4 @@
-"""The contract of a forge, against a fake judged by the official API descriptions.
+"""The contract of a forge, against a fake that the official API descriptions judge where they are.
 
 A test module of a forge imports all of this and defines ``stage``, a fixture with the forge's dialect: ``on_stage(dialect)``.
 """
@@ -116,7 +116,7 @@ def test_line_address__file_of_the_head__its_page_at_that_commit(stage: Stage) -
 @pytest.fixture
 def judged(stage: Stage) -> Stage:
     if stage.fake.slice is None:
-        pytest.skip("no API description of this forge is beside this checkout (../shared/forge-samples)")
+        pytest.skip("no official API description of this forge is among the recordings")
     return stage
 
 
@@ -137,6 +137,7 @@ def test_find_token__several_variables__the_first_that_holds_one_or_the_named_on
     assert find_token("gitlab", environ) is None
 
 
+@pytest.mark.recordings
 def test_forge__judged_by_the_official_description__every_call_is_legal(judged: Stage) -> None:
     forge = judged.forge()
     judged.post("one", verdict="PASS")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,6 +21,9 @@ from perfgate.measuring.devices.registry import device_kinds, open_device
 from perfgate.measuring.timing.open_loop import run_open_loop
 from tests.each import each
 from tests.fakes.device import FakeDevice, FakeTensor
+
+# What the drivers of NVIDIA's and AMD's devices make, on Linux and on the Linux of Windows.
+DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
 
 @dataclass
@@ -53,7 +57,15 @@ def _torch_case(kind: str) -> Case:
     return Case(device, batch, lambda: on_device @ on_device)
 
 
-@pytest.fixture(params=[*device_kinds(), "fake"])
+def _may_be_here(kind: str) -> bool:
+    """Whether this machine may have a device of a kind: told without opening one, which would forbid its process to fork."""
+    if kind == "cuda":
+        built = torch.version.cuda or torch.version.hip
+        return bool(built) and any(Path(file).exists() for file in DRIVERS)
+    return kind != "npu" or find_spec("torch_npu") is not None
+
+
+@pytest.fixture(params=[*filter(_may_be_here, device_kinds()), "fake"])
 def case(request: pytest.FixtureRequest) -> Case:
     return _fake_case() if request.param == "fake" else _torch_case(request.param)
 

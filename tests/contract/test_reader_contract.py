@@ -112,6 +112,7 @@ def _opened(module: str, paths: list[Path]) -> list[set[Path]]:
     return by_path
 
 
+@pytest.mark.recordings
 @every_reader
 @pytest.mark.parametrize(
     "sample",

@@ -142,6 +142,7 @@ def test_gate__everything_three_times_slower__fail_that_names_the_operator(perfg
     _same_as_golden(done.stdout, "terminal-recordings-slower.txt")
 
 
+@pytest.mark.recordings
 def test_gate__matrix_units_of_alexnet_three_times_longer_in_one_operator__named_with_its_shape(
     perfgate: Perfgate, tmp_path: Path, sample: Callable[..., Path]
 ) -> None:
@@ -165,6 +166,7 @@ def test_gate__matrix_units_of_alexnet_three_times_longer_in_one_operator__named
     assert "MatMulV2 [32,4096;4096,4096;4096]" in " ".join(done.stdout.split())
 
 
+@pytest.mark.recordings
 def test_from_profile__two_ranks_of_alexnet__both_in_one_document(
     perfgate: Perfgate, tmp_path: Path, sample: Callable[..., Path]
 ) -> None:
@@ -186,6 +188,7 @@ def test_from_profile__two_ranks_of_alexnet__both_in_one_document(
     assert run["testbed"]["comparable"]["profiler.level"] == "Level1"
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize(
     ("change", "code", "first"),
     [
@@ -221,6 +224,7 @@ def test_gate__conversions_added_to_or_taken_from_alexnet__named(
     assert ("TransData in profile/rank 0: 3 more calls (57 → 60)" in done.stdout) == (code == 1)
 
 
+@pytest.mark.recordings
 def test_from_profile__qwen3__what_each_rank_left_behind(
     perfgate: Perfgate, tmp_path: Path, sample: Callable[..., Path]
 ) -> None:
@@ -239,6 +243,7 @@ def test_from_profile__qwen3__what_each_rank_left_behind(
     assert comparable["profiler.world_size"] == "4"
 
 
+@pytest.mark.recordings
 def test_from_profile__level0_against_level1__says_what_needs_level1_and_is_not_compared(
     perfgate: Perfgate, tmp_path: Path, sample: Callable[..., Path]
 ) -> None:
@@ -346,6 +351,7 @@ def test_from_profile__no_recording__exit_2_and_what_to_do(
     assert not (tmp_path / "perfgate-out").exists()
 
 
+@pytest.mark.recordings
 def test_from_profile__table_that_is_cut_off__exit_2_and_its_name(
     perfgate: Perfgate, tmp_path: Path, sample: Callable[..., Path]
 ) -> None:
@@ -361,6 +367,7 @@ def test_from_profile__table_that_is_cut_off__exit_2_and_its_name(
     )
 
 
+@pytest.mark.recordings
 def test_from_profile__rows_that_lack_cells__nothing_is_counted(
     perfgate: Perfgate, tmp_path: Path, sample: Callable[..., Path]
 ) -> None:

@@ -1,4 +1,4 @@
-"""`perfgate publish` in GitLab's pipelines, by recorded environments of each kind, and what only GitLab's API does."""
+"""`perfgate publish` in GitLab's pipelines, in an environment of each kind, and what only GitLab's API does."""
 
 from __future__ import annotations
 
@@ -15,26 +15,47 @@ from perfgate.judging.forge.comment import read_state
 from perfgate.judging.forge.detect import detect
 from tests.end_to_end.publishing import MARKER, Job
 from tests.fakes.forge import BOT, Reply, StoredPipeline
-from tests.fakes.openapi import SLICES
 
-SAMPLES = SLICES / "gitlab"
+# A detached pipeline of a merge request, after docs.gitlab.com, "Predefined CI/CD variables reference".
+DETACHED = Path(__file__).parents[1] / "data" / "forge" / "gitlab.merge_request.env.json"
+# How the other kinds of pipelines differ from it; those of a branch know no merge request.
+KINDS = {
+    "mr.detached": {},
+    "mr.merged_result": {
+        "CI_MERGE_REQUEST_EVENT_TYPE": "merged_result",
+        "CI_MERGE_REQUEST_REF_PATH": "refs/merge-requests/7/merge",
+        "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": "c" * 40,
+        "CI_MERGE_REQUEST_TARGET_BRANCH_SHA": "d" * 40,
+    },
+    "mr.fork": {
+        "CI_PROJECT_ID": "99",
+        "CI_PROJECT_PATH": "mallory/model",
+        "CI_MERGE_REQUEST_SOURCE_PROJECT_ID": "99",
+    },
+    "mr.hostile": {
+        "CI_COMMIT_REF_NAME": "$(touch${IFS}pwn)",
+        "CI_MERGE_REQUEST_SOURCE_BRANCH_NAME": "$(touch${IFS}pwn)",
+        "CI_MERGE_REQUEST_TITLE": "x`id`\n/approve\n/merge",
+    },
+    "branch": {"CI_PIPELINE_SOURCE": "push", "CI_COMMIT_BRANCH": "main", "CI_COMMIT_REF_NAME": "main"},
+    "schedule": {"CI_PIPELINE_SOURCE": "schedule", "CI_COMMIT_BRANCH": "main", "CI_COMMIT_REF_NAME": "main"},
+}
 
 
 def enter(job: Job, name: str) -> None:
-    """Give a job the recorded environment of a pipeline, on the commits and the address of its fake."""
-    path = SAMPLES / f"env.{name}.json"
-    if not path.exists():
-        pytest.skip(f"no {path.name} beside the checkout")
-    sample = json.loads(path.read_text(encoding="utf-8"))
-    merged = bool(sample.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA"))
+    """Give a job the environment of a kind of pipeline, on the commits and the address of its fake."""
+    environ = {**json.loads(DETACHED.read_bytes()), **KINDS[name]}
+    if not name.startswith("mr."):
+        environ = {key: value for key, value in environ.items() if not key.startswith("CI_MERGE_REQUEST_")}
+    merged = bool(environ.get("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA"))
     here = {
         "CI_SERVER_URL": job.fake.url,
         "CI_API_V4_URL": job.fake.api_url,
-        "CI_PIPELINE_URL": f"{job.fake.url}/team/model/-/pipelines/{sample['CI_PIPELINE_ID']}",
+        "CI_PIPELINE_URL": f"{job.fake.url}/team/model/-/pipelines/{environ['CI_PIPELINE_ID']}",
         "CI_COMMIT_SHA": job.project.merge if merged else job.project.head,
         **({"CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": job.project.head} if merged else {}),
     }
-    job.environ = {"PERFGATE_STORE": job.environ["PERFGATE_STORE"], **sample, **here}
+    job.environ = {"PERFGATE_STORE": job.environ["PERFGATE_STORE"], **environ, **here}
 
 
 def measure(job: Job, *, ops: int) -> None:

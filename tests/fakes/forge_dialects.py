@@ -1,7 +1,7 @@
 """The two dialects of the fake forge: which paths, which names, which refusals.
 
-Modelled on docs.github.com (REST API) and docs.gitlab.com (Notes, Commits and Merge requests API); the API descriptions
-beside the repository judge every answer.
+Modelled on docs.github.com (REST API) and docs.gitlab.com (Notes, Commits and Merge requests API). The official API
+descriptions judge every answer where they lie beside the repository.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
+from tests.fakes.answers import filled
 from tests.fakes.forge import (
     Account,
     Call,
@@ -48,7 +49,7 @@ class GitHubDialect:
             "": lambda: Reply(200, self._repository(forge, "team")),
             r"/issues/(\d+)/comments": lambda number: self._comments(forge, call, int(number), account),
             r"/issues/comments/(\d+)": lambda comment: self._comment(forge, call, int(comment), account),
-            r"/issues/?(\d*)": lambda number: github_issues(forge, call, number, account, self._complete),
+            r"/issues/?(\d*)": lambda number: github_issues(forge, call, number, account),
             r"/pulls/?(\d*)": lambda number: self._pulls(forge, call, number),
             r"/pulls/(\d+)/files": lambda number: self._files(forge, int(number)),
             r"/compare/([^/]+)\.\.\.([^/]+)": lambda base, head: self._compare(forge, unquote(base), unquote(head)),
@@ -65,7 +66,7 @@ class GitHubDialect:
         return _refuse(404)
 
     def _me(self, forge: FakeForge, account: Account) -> dict[str, Any]:
-        return self._complete(forge, "public-user", {**_user(account), "user_view_type": "public"})
+        return filled("public-user", _user(account))
 
     def _comments(self, forge: FakeForge, call: Call, number: int, account: Account) -> Reply:
         if not forge.is_talk(number):
@@ -117,7 +118,7 @@ class GitHubDialect:
             return _refuse(404)
         listed = found[0].files[: found[0].listed]
         files = [{"filename": name, "status": "modified", "sha": "0" * 40} for name in listed]
-        return Reply(200, items=[self._complete(forge, "diff-entry", file) for file in files])
+        return Reply(200, items=[filled("diff-entry", file) for file in files])
 
     def _compare(self, forge: FakeForge, base: str, head: str) -> Reply:
         """Answer with what git says of two commits, less the list of commits and files, which nobody here reads."""
@@ -131,10 +132,8 @@ class GitHubDialect:
         )
         status = ("identical", "ahead", "behind", "diverged")[(ahead > 0) + 2 * (behind > 0)]
         counts = {"status": status, "ahead_by": ahead, "behind_by": behind, "total_commits": ahead}
-        people: dict[str, Any] = {"author": {}, "committer": {}}
-        commit = {"sha": found, **people, "commit": people}
-        commits = {name: self._complete(forge, "commit", commit) for name in ("base_commit", "merge_base_commit")}
-        return Reply(200, self._complete(forge, "commit-comparison", {**commits, **counts, "commits": []}))
+        commits = {name: {"sha": found} for name in ("base_commit", "merge_base_commit")}
+        return Reply(200, filled("commit-comparison", {**commits, **counts, "commits": []}))
 
     def _parents(self, forge: FakeForge, sha: str) -> Reply:
         found = git(forge.repository, "rev-parse", f"{sha}^@") if forge.repository else None
@@ -155,7 +154,7 @@ class GitHubDialect:
         shown = [
             {"id": one.id, "name": one.name, "size_in_bytes": len(one.data), "expired": one.expired} for one in found
         ]
-        return Reply(200, items=[self._complete(forge, "artifact", one) for one in shown], envelope="artifacts")
+        return Reply(200, items=[filled("artifact", one) for one in shown], envelope="artifacts")
 
     def _download(self, forge: FakeForge, artifact_id: int) -> Reply:
         found = next((one for one in forge.artifacts if one.id == artifact_id), None)
@@ -167,8 +166,8 @@ class GitHubDialect:
         return Reply(302, b"", {"Location": place, "Content-Type": "text/html;charset=utf-8"})
 
     def _repository(self, forge: FakeForge, owner: str) -> dict[str, Any]:
-        name = {"full_name": f"{owner}/model", "owner": {}, "url": f"{forge.api_url}/repos/{owner}/model"}
-        return self._complete(forge, "repository", name)
+        name = {"full_name": f"{owner}/model", "owner": {"login": owner}, "url": f"{forge.api_url}/repos/{owner}/model"}
+        return filled("repository", name)
 
     def _pull(self, forge: FakeForge, schema: str, change: StoredChange) -> dict[str, Any]:
         head = {"sha": change.head_sha, "ref": change.branch, "label": f"{change.owner}:{change.branch}"}
@@ -181,7 +180,7 @@ class GitHubDialect:
         here = f"{forge.api_url}/repos/team/model"
         pull["url"], pull["issue_url"] = f"{here}/pulls/{change.number}", f"{here}/issues/{change.number}"
         pull["comments_url"] = f"{here}/issues/{change.number}/comments"
-        return self._complete(forge, schema, pull)
+        return filled(schema, pull)
 
     def _statuses(self, forge: FakeForge, sha: str) -> Reply:
         if not forge.knows(sha):
@@ -205,15 +204,12 @@ class GitHubDialect:
 
     def _marked(self, forge: FakeForge, status: StoredStatus) -> dict[str, Any]:
         shown = {"state": status.state, "context": status.name, "description": status.description}
-        return self._complete(forge, "status", {**shown, "target_url": status.url})
+        return filled("status", {**shown, "target_url": status.url})
 
     def _show(self, forge: FakeForge, comment: StoredComment) -> dict[str, Any]:
         url = f"{forge.api_url}/repos/team/model/issues/comments/{comment.id}"
         shown = {"id": comment.id, "body": comment.body, "user": _user(comment.author), "url": url}
-        return self._complete(forge, "issue-comment", shown)
-
-    def _complete(self, forge: FakeForge, schema: str, value: dict[str, Any]) -> dict[str, Any]:
-        return forge.slice.complete(schema, value) if forge.slice else value
+        return filled("issue-comment", shown)
 
 
 class GitHubEnterpriseDialect(GitHubDialect):

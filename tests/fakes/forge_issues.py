@@ -1,13 +1,15 @@
 """The issues of the fake forge, in both dialects.
 
-Modelled on docs.github.com (REST API, Issues: pull requests stand in the list too) and docs.gitlab.com (Issues API); the API
-descriptions beside the repository judge every answer.
+Modelled on docs.github.com (REST API, Issues: pull requests stand in the list too) and docs.gitlab.com (Issues API). The
+official API descriptions judge every answer where they lie beside the repository.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from tests.fakes.answers import filled
 
 if TYPE_CHECKING:
     from tests.fakes.forge import Account, Call, FakeForge, Reply
@@ -24,8 +26,8 @@ class StoredIssue:
     is_change: bool = False
 
 
-def github_issues(forge: FakeForge, call: Call, number: str, account: Account, complete: Any) -> Reply:
-    """Answer a request to ``/issues`` or ``/issues/NUMBER``; ``complete`` fills what the schema requires."""
+def github_issues(forge: FakeForge, call: Call, number: str, account: Account) -> Reply:
+    """Answer a request to ``/issues`` or ``/issues/NUMBER``."""
 
     def show(issue: StoredIssue) -> dict[str, Any]:
         labels = [{"id": 1, "name": name, "color": "ededed", "default": False} for name in issue.labels]
@@ -43,7 +45,7 @@ def github_issues(forge: FakeForge, call: Call, number: str, account: Account, c
             shown["pull_request"] = dict.fromkeys(
                 ("url", "html_url", "diff_url", "patch_url"), "https://forge.example/x"
             )
-        return dict(complete(forge, "issue", shown))
+        return filled("issue", shown)
 
     if call.method == "GET" and not number:
         return _reply(200, items=[show(issue) for issue in _listed(forge, call, {"open": True, "closed": False})])

@@ -1,4 +1,4 @@
-"""A forge's official API description as judge: checks requests and answers, and completes answers of the fake."""
+"""A forge's official API description as judge of requests and answers, where the descriptions lie beside the repository."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 
 from openapi_core import OpenAPI
 from openapi_core.testing import MockRequest, MockResponse
+from openapi_schema_validator import OAS30ReadValidator
 
-# Kept beside the repository, not in it; its SOURCES.md says where each file comes from.
-SLICES = Path(__file__).parents[3] / "shared" / "forge-samples"
+from tests.samples import recordings
+
 # Documented calls that the slices leave out, by forge.
 MORE = Path(__file__).parents[1] / "data" / "forge"
 
@@ -26,7 +27,7 @@ def load_slice(relative: str) -> Slice | None:
 
 def spec_of(relative: str) -> dict[str, Any] | None:
     """Return the API description of one forge with the paths it leaves out; None where the samples are not there."""
-    path = SLICES / relative
+    path = recordings() / "forge-samples" / relative
     if not path.exists():
         return None
     spec: dict[str, Any] = json.loads(path.read_bytes())
@@ -66,24 +67,18 @@ class Slice:
             self._judged[key] = _errors(lambda: self._api.validate_response(request, response))
         return self._judged[key]
 
-    def complete(self, name: str, value: dict[str, Any]) -> dict[str, Any]:
-        """Return a value with every property that the named schema requires."""
-        completed: dict[str, Any] = self._fill({"$ref": f"#/components/schemas/{name}"}, value)
-        return completed
+    def schema_errors(self, name: str, value: Any) -> list[str]:
+        """Return what is wrong with a value of the named schema."""
+        schema = {"$ref": f"#/components/schemas/{name}", "components": self._spec["components"]}
+        errors = OAS30ReadValidator(schema).iter_errors(value)
+        return [f"{error.json_path}: {error.message}" for error in errors]
+
+    def describes(self, name: str) -> bool:
+        """Return whether the description has a schema of a name."""
+        return name in self._spec["components"]["schemas"]
 
     def _request(self, method: str, path: str, query: Mapping[str, Any], body: bytes) -> MockRequest:
         return MockRequest(self._host, method.lower(), path, args=dict(query), data=body)
-
-    def _fill(self, schema: dict[str, Any], value: Any) -> Any:
-        while "$ref" in schema:
-            schema = self._spec["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
-        if value is None and schema.get("nullable"):
-            return None
-        if "properties" not in schema:
-            return _plain(schema) if value is None else value
-        known = dict(value or {})
-        wanted = [*schema.get("required", []), *(key for key in known if key in schema["properties"])]
-        return {**known, **{key: self._fill(schema["properties"].get(key, {}), known.get(key)) for key in wanted}}
 
 
 def _errors(check: Any) -> list[str]:
@@ -92,14 +87,6 @@ def _errors(check: Any) -> list[str]:
     except Exception as error:  # noqa: BLE001 - openapi-core has dozens of classes; each is a finding here
         return [f"{type(error).__name__}: {error} {getattr(error.__cause__, 'schema_errors', error.__cause__)}"]
     return []
-
-
-def _plain(schema: dict[str, Any]) -> Any:
-    if "enum" in schema:
-        return schema["enum"][0]
-    texts = {"uri": "https://forge.example/x", "date-time": "2026-01-01T00:00:00Z", "email": "a@forge.example"}
-    values = {"string": texts.get(schema.get("format", ""), "x"), "integer": 1, "boolean": False, "array": []}
-    return values.get(schema.get("type", ""), {})
 
 
 def _without_empty_required(value: Any) -> Any:

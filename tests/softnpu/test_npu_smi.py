@@ -46,6 +46,7 @@ def text_of(name: str) -> str:
     return recorded("npu-smi", name).read_text()
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize(
     ("sample", "words", "chip", "devices"),
     [
@@ -64,6 +65,7 @@ def test_npu_smi__chip__layout_of_the_recorded_output(sample: str, words: str, c
     assert shape(said) == shape(expected)
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize(
     ("sample", "chip"),
     [
@@ -81,12 +83,14 @@ def test_npu_smi__wide_table__titles_and_bars_of_the_recorded_output(sample: str
     assert bars[:2] == bars[2:]
 
 
+@pytest.mark.recordings
 def test_npu_smi__process__lines_of_the_recorded_output() -> None:
     busy = ask("info", "-t", "proc-mem", "-i", "0", SOFTNPU_SMI_PROCESSES="1654497:python:177")
     assert busy == text_of("proc-mem_910B.txt")
     assert ask("info", "-t", "proc-mem", "-i", "0") == text_of("proc-mem_idle.txt")
 
 
+@pytest.mark.recordings
 def test_npu_smi__watch__titles_and_columns_of_the_recorded_output() -> None:
     command = [sys.executable, str(PROGRAM), "info", "watch", "-d", "0.01"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -99,6 +103,7 @@ def test_npu_smi__watch__titles_and_columns_of_the_recorded_output() -> None:
     ]
 
 
+@pytest.mark.recordings
 def test_npu_smi__driver_not_reachable__its_two_lines() -> None:
     assert ask("info", SOFTNPU_SMI_FAIL="driver") == text_of("error_container_-8005.txt")
 

@@ -30,6 +30,8 @@ from tests.wording import worded
 pytest.importorskip("msprof_analyze", reason="msprof-analyze is not installed (pip install msprof-analyze openpyxl)")
 openpyxl = pytest.importorskip("openpyxl", reason="openpyxl is not installed (pip install msprof-analyze openpyxl)")
 
+pytestmark = pytest.mark.recordings
+
 ALEXNET = "msinsight-910B-alexnet-2501/text/level1"
 TOOL = Path(sys.executable).parent / "msprof-analyze"
 SOURCE = "msprof-analyze advisor"

@@ -27,6 +27,7 @@ def slower(values: np.ndarray) -> list[int]:
     return [found.at for found in shifts(np.log(values)) if found.effect > 0]
 
 
+@pytest.mark.recordings
 def test_shifts__labelled_regressions__every_one_found_and_nothing_else(histories: Any) -> None:
     labelled = [history for history in histories if history.change]
     assert len(labelled) == 3
@@ -35,6 +36,7 @@ def test_shifts__labelled_regressions__every_one_found_and_nothing_else(historie
         assert abs(at - history.change) <= NEAR, history.name
 
 
+@pytest.mark.recordings
 def test_shifts__series_without_a_regression__at_most_one_alarm_in_a_thousand_versions(histories: Any) -> None:
     quiet = [history for history in histories if not history.change]
     versions = sum(history.values.size for history in quiet)
@@ -43,6 +45,7 @@ def test_shifts__series_without_a_regression__at_most_one_alarm_in_a_thousand_ve
     assert 100 * alarms / versions <= 0.1
 
 
+@pytest.mark.recordings
 def test_shifts__asked_after_every_version__no_more_alarms_than_afterwards(histories: Any) -> None:
     """A rule may look calm over a whole history and cry wolf on its way there: so every version is the newest once."""
     quiet = [history for history in histories if not history.change]
@@ -55,6 +58,7 @@ def test_shifts__asked_after_every_version__no_more_alarms_than_afterwards(histo
     assert 100 * alarms / sum(history.values.size for history in quiet) <= 0.1
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize(("size", "least_found", "most_delay"), [(0.02, 4, 8), (0.05, 6, 5), (0.10, 6, 2)])
 def test_shifts__step_planted_in_the_middle__found_soon(
     histories: Any, size: float, least_found: int, most_delay: int

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import recordings
 
+from tests.samples import recorded
+
 MICROSECOND = 1_000
 
 
@@ -99,10 +101,10 @@ def test_slow_tail__p99_up_median_stays() -> None:
     assert (after > before).sum() == 20
 
 
+@pytest.mark.recordings
 def test_read_cells__the_recordings_beside_the_repository__every_workload() -> None:
-    if not recordings.FOLDER.is_dir():
-        pytest.skip("the recordings are not beside this checkout (../shared/gate-noise)")
-    cells = recordings.read_cells(recordings.FOLDER)
+    folder = recorded(folder="gate-noise")
+    cells = recordings.read_cells(folder)
     assert {cell.workload for cell in cells} == {"mlp", "conv", "tblock", "ewise", "tiny"}
     for pair in (pair for cell in cells for pair in cell.pairs):
         # 12 quads of two blocks a side, of which the first block is dropped or kept for both

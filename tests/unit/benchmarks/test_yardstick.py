@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import recordings
 from tables import smallest_found, wilson
 from trials import Row
 
+from tests.samples import recorded
 from tests.unit.benchmarks.conftest import GATE
 
 ALARMS_AT_FIVE = '''"""A rule for the test: alarms when the medians of run medians differ by more than 5 %."""
@@ -99,12 +99,25 @@ def test_yardstick__no_recordings__says_what_to_do(tmp_path: Path) -> None:
     assert "with --recordings" in done.stderr
 
 
+@pytest.mark.recordings
 @pytest.mark.slow
 def test_yardstick__rule_of_a_file__table_and_json_the_same_with_two_jobs(tmp_path: Path) -> None:
-    if not recordings.FOLDER.is_dir():
-        pytest.skip("the recordings are not beside this checkout (../shared/gate-noise)")
+    folder = recorded(folder="gate-noise")
     (tmp_path / "mine.py").write_text(ALARMS_AT_FIVE)
-    few = ["--rule", "mine.py", "--only", "mlp/", "--unchanged", "5", "--changed", "5", "--only-rules", "p"]
+    few = [
+        "--rule",
+        "mine.py",
+        "--only",
+        "mlp/",
+        "--unchanged",
+        "5",
+        "--changed",
+        "5",
+        "--only-rules",
+        "p",
+        "--recordings",
+        str(folder),
+    ]
     first = run(tmp_path, *few, "--out", "first.json")
     second = run(tmp_path, *few, "--out", "second.json", "--jobs", "2")
     assert (first.returncode, first.stderr.count("\n")) == (0, 2), first.stderr

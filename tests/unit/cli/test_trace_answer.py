@@ -128,6 +128,7 @@ def first_screen(*arguments: object) -> str:
     return done.stdout
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize("screen", SCREENS, ids=[Path(screen.recording).name for screen in SCREENS])
 def test_show__recorded_profile__all_five_answers(screen: Screen) -> None:
     text = first_screen(recorded(*screen.recording.split("/")))
@@ -136,6 +137,7 @@ def test_show__recorded_profile__all_five_answers(screen: Screen) -> None:
     assert len(text.splitlines()) <= 18
 
 
+@pytest.mark.recordings
 def test_show__earlier_recording_given__what_changed() -> None:
     text = first_screen(
         recorded(*ALEXNET.split("/"), "level1", "rank0_ascend_pt"),
@@ -147,6 +149,7 @@ def test_show__earlier_recording_given__what_changed() -> None:
     assert "kernel +46.3 µs, copy −156 µs, communication +20.5 ms" in text
 
 
+@pytest.mark.recordings
 def test_show__parts__add_up_to_the_window() -> None:
     path = recorded(*HTA.split("/"), "sampled_rank-0.json.gz")
     document = json.loads(CliRunner().invoke(cli, ["trace", "show", str(path), "--json"]).stdout)

@@ -81,6 +81,7 @@ def test_diff__steps_in_one_recording_alone__refused_with_what_to_do(tmp_path: P
     assert "record both alike" in result.stderr
 
 
+@pytest.mark.recordings
 def test_diff__recorded_on_two_npus__totals_of_the_device(tmp_path: Path) -> None:
     folder = sample(f"{ALEXNET}/text/level1", tmp_path)
     (timeline,) = diffed(folder / "rank0_ascend_pt", folder / "rank1_ascend_pt")["timelines"]

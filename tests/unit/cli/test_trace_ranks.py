@@ -197,6 +197,7 @@ def test_ranks__one_of_the_recordings_is_cut_off__it_is_listed_and_the_others_ar
     assert "1 of 6 recordings left out: " in text
 
 
+@pytest.mark.recordings
 def test_ranks__recorded_job_of_two_ranks__read(tmp_path: Path) -> None:
     found = answer(unpacked(tmp_path / "job", "msinsight-910B-alexnet-2501", "text", "level1"))
     assert [(row["rank"], row["steps"]) for row in found["ranks"]] == [(0, 1), (1, 1)]

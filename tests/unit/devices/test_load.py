@@ -67,6 +67,7 @@ def test_judge_load__no_clock__unavailable() -> None:
     assert [check.status for check in judge_load("npu", [reading(None)] * 2)] == ["unavailable", "unavailable"]
 
 
+@pytest.mark.recordings
 def test_judge_load__recorded_910a_at_work__its_clock_fell_to_800_of_1000() -> None:
     with recorded("npu-smi", "mindcluster_npu_smi_0_details.csv").open() as stream:
         rows = [row for row in csv.DictReader(stream) if row["dev_id"] == "0"]

@@ -175,6 +175,7 @@ def read_all(answer: str) -> None:
             parse(answer)
 
 
+@pytest.mark.recordings
 def test_recorded__usages_and_common__golden_values() -> None:
     chip = find_block(parse_blocks(sample("usages_910B_64GB.txt"), "usages"), 0)
     assert chip is not None
@@ -190,6 +191,7 @@ def test_recorded__usages_and_common__golden_values() -> None:
     assert (chip.number("Temperature(C)"), chip.get("NPU Real-time Power(W)")) == (43.0, None)
 
 
+@pytest.mark.recordings
 def test_recorded__processes__golden_values() -> None:
     assert parse_blocks(sample("proc-mem_910B.txt"), "proc-mem")[0].processes == [
         DeviceProcess(pid=1654497, name="python", memory=177 * MIB)
@@ -197,6 +199,7 @@ def test_recorded__processes__golden_values() -> None:
     assert parse_blocks(sample("proc-mem_idle.txt"), "proc-mem")[0].processes == []
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize(
     ("name", "chips", "processes", "place", "last"),
     [
@@ -226,6 +229,7 @@ def test_recorded__info__golden_values(
     assert table.chips[-1] == (place, last)
 
 
+@pytest.mark.recordings
 def test_recorded__maps_and_failures__golden_values() -> None:
     assert [chip.logic_id for chip in parse_map(sample("map_m_A3_phy-id-column.txt"))] == [2, 3]
     assert [chip.npu_id for chip in parse_map(sample("map_m_310P3_with-mcu.txt"))] == [4]
@@ -235,6 +239,7 @@ def test_recorded__maps_and_failures__golden_values() -> None:
         parse_blocks(sample("usage_text_on_wrong_type.txt"), "npu-smi info -t temperature")
 
 
+@pytest.mark.recordings
 def test_recorded__910a_session__each_answer_in_it() -> None:
     # One file of many answers (mind-cluster's fault diagnosis): cut it as it was recorded, at the commands.
     answers: dict[str, str] = {}

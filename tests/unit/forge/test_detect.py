@@ -13,8 +13,8 @@ from perfgate.judging.forge.detect import detect, given, read_comment
 from perfgate.judging.forge.forge import CiEvent
 from perfgate.judging.forge.orders import CommentEvent
 from perfgate.judging.forge.runner import log_lines
-from tests.fakes.openapi import SLICES
 from tests.installed import without_plugins
+from tests.samples import recorded
 
 DATA = Path(__file__).parents[2] / "data" / "forge"
 HEAD, MERGE, OTHER = "a" * 40, "c" * 40, "d" * 40
@@ -262,13 +262,11 @@ RECORDED = {
 }
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize("name", RECORDED)
 def test_detect__recorded_payload__is_read(tmp_path: Path, name: str) -> None:
-    path = SLICES / "github" / name
-    if not path.exists():
-        pytest.skip("the recorded payloads are not beside this checkout (../shared/forge-samples)")
     kind, number = RECORDED[name]
-    event = _github(tmp_path, kind, path.read_text())
+    event = _github(tmp_path, kind, recorded("github", name, folder="forge-samples").read_text())
     assert event is not None
     assert event.change_request == number
 
@@ -425,11 +423,9 @@ def test_read_comment__of_another_event__none(tmp_path: Path) -> None:
     assert read_comment({"PATH": "/bin"}) is None
 
 
+@pytest.mark.recordings
 def test_read_comment__recorded_payload__is_of_an_issue(tmp_path: Path) -> None:
-    recorded = SLICES / "github" / "event.issue_comment.created.json"
-    if not recorded.exists():
-        pytest.skip("no recorded payloads beside the checkout")
-    payload = json.loads(recorded.read_bytes())
+    payload = json.loads(recorded("github", "event.issue_comment.created.json", folder="forge-samples").read_bytes())
     of_issue = _comment(tmp_path, **payload)
     assert of_issue is not None
     assert of_issue.on_issue

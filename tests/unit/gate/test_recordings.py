@@ -360,6 +360,7 @@ def alexnet(tmp_path: Path, name: str) -> RunDocument:
     return msgspec.structs.replace(run, kernel_times=[msgspec.structs.replace(times, shape="rank 0")])
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize("other", ["text/level1/rank1_ascend_pt", "db/level1/rank0_ascend_pt"])
 def test_compare_kernel_times__recorded_profiles_of_one_program__unchanged_both_ways(
     tmp_path: Path, other: str

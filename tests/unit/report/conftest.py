@@ -10,13 +10,13 @@ from tests.browser import Page, browser_page
 
 
 @pytest.fixture(scope="session")
-def _browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     with browser_page(tmp_path_factory.mktemp("profile")) as page:
         yield page
 
 
 @pytest.fixture
-def browser(_browser: Page) -> Page:
+def browser(chromium: Page) -> Page:
     """A page as it is after the start of a browser; skips where there is none."""
-    _browser.forget()
-    return _browser
+    chromium.forget()
+    return chromium

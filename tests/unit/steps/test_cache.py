@@ -131,6 +131,7 @@ def rates(outcome):
     return {(value.labels["op"], value.labels["access"]): value.value for value in outcome.values}
 
 
+@pytest.mark.recordings
 def test_cache__recorded_l2_counters__hits_over_hits_and_misses(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample("msprof-910B-20cores-2608/PROF_L2Cache", tmp_path)))
 
@@ -143,6 +144,7 @@ def test_cache__recorded_l2_counters__hits_over_hits_and_misses(tmp_path: Path) 
     assert (outcome.status, outcome.findings) == ("ok", [])
 
 
+@pytest.mark.recordings
 def test_cache__recorded_without_counters__unavailable_and_how_to_get_them(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(f"{QWEN}/rank_0_ascend_pt", tmp_path)))
 
@@ -158,6 +160,7 @@ def traffic(outcome):
     }
 
 
+@pytest.mark.recordings
 def test_cache__recorded_alexnet__bandwidth_of_its_memory_and_no_hit_rates(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path)))
 

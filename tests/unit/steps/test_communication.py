@@ -304,6 +304,7 @@ def recorded(*timelines: Timeline, limits: dict[str, float] | None = None) -> St
     return STEP.judge_recording(RecordingContext(recording, summarize(timelines), "model", limits or {}))
 
 
+@pytest.mark.recordings
 def test_communication__recorded_npus__times_links_and_what_nothing_hid(tmp_path: Path) -> None:
     recording = trace.read(sample(ALEXNET, tmp_path))
     summaries = summarize(recording.timelines)
@@ -348,6 +349,7 @@ def test_communication__recorded_npus__times_links_and_what_nothing_hid(tmp_path
     assert outcome.status == "attention"
 
 
+@pytest.mark.recordings
 def test_communication__recorded_npus__waiting_transit_and_idle_as_the_file_has_them(tmp_path: Path) -> None:
     recording = trace.read(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path))
     summaries = summarize(recording.timelines)
@@ -532,6 +534,7 @@ def test_communication__recorded_packets__limits_of_the_project_followed() -> No
     assert values(outcome, "communication.small_packets") == {("rank 0", "HCCS"): 0.0}
 
 
+@pytest.mark.recordings
 def test_communication__recorded_gpt3__few_small_packets_in_time_though_many_in_number(tmp_path: Path) -> None:
     recording = trace.read(sample(f"{GPT}/test_rank_0_ascend_pt", tmp_path))
     outcome = STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", {}))

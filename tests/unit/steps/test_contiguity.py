@@ -154,6 +154,7 @@ def test_contiguity__kernels_of_a_live_trace__share(tmp_path: Path) -> None:
     assert found(outcome)["contiguity.kernel_share"].evidence["op"] == "direct_copy_kernel"
 
 
+@pytest.mark.recordings
 def test_contiguity__recorded_alexnet__copies_and_transposes_of_one_rank(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(f"{ALEXNET}/text/level1", tmp_path)))
 
@@ -163,6 +164,7 @@ def test_contiguity__recorded_alexnet__copies_and_transposes_of_one_rank(tmp_pat
     assert outcome.status == "attention"
 
 
+@pytest.mark.recordings
 def test_contiguity__recorded_qwen__below_the_limit(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(QWEN, tmp_path)))
 

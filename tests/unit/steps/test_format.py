@@ -123,6 +123,7 @@ def test_format__kernels_that_the_graph_engine_put_in__by_formats_and_dtypes() -
     assert [(one.rule, one.severity) for one in outcome.findings] == [("format.share", "severe")]
 
 
+@pytest.mark.recordings
 def test_format__recorded_alexnet__57_conversions_16_percent(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(f"{ALEXNET}/text/level1", tmp_path)))
 
@@ -135,6 +136,7 @@ def test_format__recorded_alexnet__57_conversions_16_percent(tmp_path: Path) -> 
     assert {"NCHW -> NC1HWC0", "NC1HWC0 -> NCHW", "NCHW -> FRACTAL_Z"} <= pairs
 
 
+@pytest.mark.recordings
 def test_format__recorded_qwen__none_is_zero_and_ok(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(QWEN, tmp_path)))
 

@@ -419,6 +419,7 @@ def test_recorded__vector_kernels_that_hand_on_their_shape__a_sequence_and_else_
     assert judged(ascend(*other)).findings == []
 
 
+@pytest.mark.recordings
 def test_recorded__eager_training_on_a_910b__fused_optimizer_kernels_and_next_to_no_sequence(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path)))
 

@@ -435,6 +435,7 @@ def test_recorded__spans_as_the_project_names_them__instead_of_the_usual_ones() 
     assert parts("somebody else", "ExecuteGraph") == []
 
 
+@pytest.mark.recordings
 def test_recorded__eager_training_on_a_910b__every_kernel_is_a_launch_of_its_own(tmp_path: Path) -> None:
     recording = trace.read(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path))
     outcome = STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", {}))

@@ -147,6 +147,7 @@ def test_recorded__long_kernels_and_missing_ones__named(tmp_path: Path) -> None:
     assert missing.evidence["kernel"] == "flash_fwd*"
 
 
+@pytest.mark.recordings
 def test_recorded_on_an_npu__kernels_by_type_and_by_name(tmp_path: Path) -> None:
     step = judged(
         trace.read(sample(f"{QWEN}/rank_0_ascend_pt", tmp_path)),

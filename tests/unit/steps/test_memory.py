@@ -225,6 +225,7 @@ def recorded(name: str, folder: Path) -> StepOutcome:
     return STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", {}))
 
 
+@pytest.mark.recordings
 def test_memory__recorded_npu__peaks_by_component_in_bytes(tmp_path: Path) -> None:
     outcome = recorded(ALEXNET, tmp_path)
 
@@ -241,6 +242,7 @@ def test_memory__recorded_npu__peaks_by_component_in_bytes(tmp_path: Path) -> No
     assert outcome.status == "ok"
 
 
+@pytest.mark.recordings
 def test_memory__recorded_npu__what_each_operator_allocated_and_held_at_the_peak(tmp_path: Path) -> None:
     outcome = recorded(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path)
 

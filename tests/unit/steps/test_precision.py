@@ -265,6 +265,7 @@ def test_precision__kernels_by_dtype__shares_casts_and_what_is_left_in_full() ->
     assert found(outcome)["precision.low_share"].evidence["op"] == "Conv2D"
 
 
+@pytest.mark.recordings
 def test_precision__recorded_qwen__all_low_with_its_casts(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(QWEN, tmp_path)))
 
@@ -275,6 +276,7 @@ def test_precision__recorded_qwen__all_low_with_its_casts(tmp_path: Path) -> Non
     assert outcome.status == "ok"
 
 
+@pytest.mark.recordings
 def test_precision__recorded_alexnet__full_and_partly_rounded(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(f"{ALEXNET}/text/level1", tmp_path)))
 

@@ -198,6 +198,7 @@ def _recorded(path: Path) -> StepOutcome:
     return STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "recorded", {}))
 
 
+@pytest.mark.recordings
 def test_judge_recording__resnet_with_a_loader_of_no_workers__waits_a_third_of_the_time(tmp_path: Path) -> None:
     outcome = _recorded(sample("cuda-kineto/v100_resnet50_num_workers_0.pt.trace.json.gz", tmp_path))
     assert _rules(outcome) == [("preprocess.loading_share", "severe")]
@@ -205,6 +206,7 @@ def test_judge_recording__resnet_with_a_loader_of_no_workers__waits_a_third_of_t
     assert outcome.findings[0].evidence["op"] == "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize("export", ["text", "db"])
 def test_judge_recording__alexnet__waits_little_and_prepares_as_the_table_says(tmp_path: Path, export: str) -> None:
     outcome = _recorded(sample(f"{ALEXNET}/{export}/level1/rank0_ascend_pt", tmp_path))
@@ -216,6 +218,7 @@ def test_judge_recording__alexnet__waits_little_and_prepares_as_the_table_says(t
     assert _value(outcome, "preprocess.preparing_share").value == pytest.approx(0.1125, abs=0.003)
 
 
+@pytest.mark.recordings
 def test_judge_recording__nothing_of_loading__unavailable_and_says_what_was_looked_for(tmp_path: Path) -> None:
     outcome = _recorded(sample(f"{GPT}/test_rank_0_ascend_pt", tmp_path))
     assert outcome.status == "unavailable"

@@ -249,6 +249,7 @@ def test_recorded_checklist__busy_too_little__worded_by_what_takes_most(
     assert finding.evidence[part] == pytest.approx({"exposed communication": 0.6, "exposed copies": 0.4}.get(part, 0.5))
 
 
+@pytest.mark.recordings
 def test_recorded_checklist__alexnet_of_two_ranks__busy_counts_the_collectives(tmp_path: Path) -> None:
     recording = trace.read(unpacked(tmp_path / "sample", "msinsight-910B-alexnet-2501/text/level1"))
 
@@ -261,6 +262,7 @@ def test_recorded_checklist__alexnet_of_two_ranks__busy_counts_the_collectives(t
     assert "the device waits for the host" not in " ".join(finding_text(finding) for finding in utilization.findings)
 
 
+@pytest.mark.recordings
 def test_recorded_checklist__shares_of_a_step__add_up_to_one(tmp_path: Path) -> None:
     recording = trace.read(unpacked(tmp_path / "sample", "msinsight-910B-alexnet-2501/text/level1"))
 

@@ -374,6 +374,7 @@ def numbers(outcome):
     return {value.metric: value.value for value in outcome.values}
 
 
+@pytest.mark.recordings
 def test_top_ops__recorded_gpt3__attention_above_seven_tenths_and_casts_on_the_ai_cpu(tmp_path: Path) -> None:
     # The same rows as the folder's kernel_details.csv, whose other tables speak of a longer recording.
     outcome = judged(trace.read(sample(f"{GPT}/op_summary_1.csv", tmp_path)))
@@ -388,6 +389,7 @@ def test_top_ops__recorded_gpt3__attention_above_seven_tenths_and_casts_on_the_a
     assert "mostly Cast (INT32 -> UINT64): 2 per call" in finding_text(on_cpu)
 
 
+@pytest.mark.recordings
 def test_top_ops__recorded_training_of_2023__its_seven_casts_on_the_ai_cpu(tmp_path: Path) -> None:
     written(
         tmp_path,

@@ -112,11 +112,13 @@ def judged(path: Path) -> StepOutcome:
     return STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", {}))
 
 
+@pytest.mark.recordings
 def test_profile__recording_of_a_gpu__every_kernel_leads_back(tmp_path: Path) -> None:
     outcome = judged(sample("cuda-kineto/v100_resnet50_num_workers_0.pt.trace.json.gz", tmp_path))
     assert (outcome.status, numbers(outcome)["profile.attributed"]) == ("ok", 1.0)
 
 
+@pytest.mark.recordings
 def test_profile__recording_of_a_gpu_with_few_operators__attention(tmp_path: Path) -> None:
     outcome = judged(sample("cuda-hta/a100_event_sync.json.gz", tmp_path))
     assert rules(outcome.findings) == [("profile.attributed", "warning")]

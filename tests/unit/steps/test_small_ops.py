@@ -173,6 +173,7 @@ def judged(recording: Recording, limits=None):
     return STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", limits or {}))
 
 
+@pytest.mark.recordings
 def test_small_ops__recorded_alexnet__short_kernels_and_launches(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path)))
     got = values(outcome)
@@ -187,6 +188,7 @@ def test_small_ops__recorded_alexnet__short_kernels_and_launches(tmp_path: Path)
     assert outcome.values[0].labels == {"shape": "rank 0", "under": "profiler"}
 
 
+@pytest.mark.recordings
 def test_small_ops__recorded_qwen__short_kernels(tmp_path: Path) -> None:
     got = values(judged(trace.read(sample(f"{QWEN}/rank_0_ascend_pt", tmp_path))))
 

@@ -329,6 +329,7 @@ def test_thermal__recorded_without_a_clock__unavailable() -> None:
     assert (outcome.status, outcome.values) == ("unavailable", [])
 
 
+@pytest.mark.recordings
 def test_thermal__recorded_npu__clock_as_its_trace_shows_it(tmp_path: Path) -> None:
     recording = trace.read(sample(ALEXNET, tmp_path))
     outcome = STEP.judge_recording(RecordingContext(recording, summarize(recording.timelines), "model", {}))

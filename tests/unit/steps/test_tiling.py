@@ -236,6 +236,7 @@ def of_op(outcome, metric):
     return {value.labels.get("op"): value.value for value in outcome.values if value.metric == metric}
 
 
+@pytest.mark.recordings
 def test_tiling__recorded_alexnet__cores_from_its_counters_and_an_operator_that_no_pipe_keeps_busy(
     tmp_path: Path,
 ) -> None:
@@ -255,6 +256,7 @@ def test_tiling__recorded_alexnet__cores_from_its_counters_and_an_operator_that_
     assert '[limits] "tiling.peak.float32"' in reason_of(unknown)
 
 
+@pytest.mark.recordings
 def test_tiling__recorded_alexnet_and_a_peak_of_the_projects__operations_of_its_shapes_over_it(tmp_path: Path) -> None:
     recording = trace.read(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path))
     limits = {"tiling.peak.float32": 75e12}
@@ -266,6 +268,7 @@ def test_tiling__recorded_alexnet_and_a_peak_of_the_projects__operations_of_its_
     assert not any(finding.rule == "tiling.mfu" for finding in outcome.findings)  # it is bound by memory
 
 
+@pytest.mark.recordings
 def test_tiling__recorded_qwen__heavy_operators_are_bound_by_memory_and_fill_the_cores(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(f"{QWEN}/rank_0_ascend_pt", tmp_path)))
 
@@ -281,6 +284,7 @@ def test_tiling__recorded_qwen__heavy_operators_are_bound_by_memory_and_fill_the
     assert (outcome.status, outcome.findings) == ("ok", [])
 
 
+@pytest.mark.recordings
 def test_tiling__recorded_qwen__products_by_what_their_cores_can_do_and_attention_not_known(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(f"{QWEN}/rank_0_ascend_pt", tmp_path)))
 
@@ -461,6 +465,7 @@ def test_tiling__recorded_weights_in_large_groups_or_none__nothing_said(kernel: 
     assert outcome.findings == []
 
 
+@pytest.mark.recordings
 def test_tiling__recorded_with_other_counters__no_pipes_and_why(tmp_path: Path) -> None:
     outcome = judged(trace.read(sample(f"{GPT}/test_rank_0_ascend_pt", tmp_path)))
 

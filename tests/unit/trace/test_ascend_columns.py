@@ -141,6 +141,7 @@ def test_readers__any_rows__the_same_with_and_without_the_library(name: str, fol
     assert scanned == read
 
 
+@pytest.mark.recordings
 @needs_library
 @pytest.mark.parametrize("recording", SAMPLES)
 def test_readers__recorded_table__scanned_and_the_same_without_the_library(recording: str, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ def level1(tmp_path: Path) -> Recording:
     return trace.read(sample(f"{ALEXNET}/text/level1", tmp_path))
 
 
+@pytest.mark.recordings
 def test_alexnet_level1__two_ranks__kernels_types_and_step(level1: Recording) -> None:
     first, second = level1.timelines
     kernels = compute(first)
@@ -57,6 +58,7 @@ def test_alexnet_level1__two_ranks__kernels_types_and_step(level1: Recording) ->
     assert (step.exposed_copies_ns, step.preparing_ns, step.free_ns) == (853_137, 17_060_125, 25_733_309)
 
 
+@pytest.mark.recordings
 def test_alexnet_level1__first_kernels__every_cell(level1: Recording) -> None:
     kernel = level1.timelines[0].kernels[1]
 
@@ -79,6 +81,7 @@ def test_alexnet_level1__first_kernels__every_cell(level1: Recording) -> None:
     assert (collective.core, collective.stream, len(collective.counters)) == ("HCCL", None, 0)
 
 
+@pytest.mark.recordings
 def test_alexnet_level1__collectives__times_links_and_pairs_of_ranks(level1: Recording) -> None:
     first = level1.timelines[0].collectives[0]
     link = next(use for use in first.links if use.link == "HCCS")
@@ -96,6 +99,7 @@ def test_alexnet_level1__collectives__times_links_and_pairs_of_ranks(level1: Rec
     assert (pair.size_bytes, pair.transit_ns, pair.bandwidth) == (37_781_504, 2_153_383, 17_545_200_000)
 
 
+@pytest.mark.recordings
 def test_alexnet_level1__memory_and_totals__peaks_in_bytes(level1: Recording) -> None:
     timeline = level1.timelines[0]
 
@@ -111,6 +115,7 @@ def test_alexnet_level1__memory_and_totals__peaks_in_bytes(level1: Recording) ->
     assert (launches.count, launches.total_ns) == (4, 474_410)
 
 
+@pytest.mark.recordings
 def test_alexnet_level1__settings__what_decides_whether_profiles_compare(level1: Recording) -> None:
     assert level1.settings == {
         "level": "Level1",
@@ -127,6 +132,7 @@ def test_alexnet_level1__settings__what_decides_whether_profiles_compare(level1:
     assert list(level1.absent) == ["operators of rank1_ascend_pt"]
 
 
+@pytest.mark.recordings
 def test_alexnet_level1__timeline__kinds_types_and_every_kernel_launched(level1: Recording) -> None:
     events = level1.timelines[0].events
     work = events.of_kind("compute", "copy", "comm")
@@ -144,6 +150,7 @@ def test_alexnet_level1__timeline__kinds_types_and_every_kernel_launched(level1:
     assert (len(names), names.count("Node@launch")) == (210, 191)
 
 
+@pytest.mark.recordings
 def test_alexnet_level0__no_types_and_no_launching_spans__names_and_the_task_queue_tell(tmp_path: Path) -> None:
     timeline = only(sample(f"{ALEXNET}/text/level0/rank0_ascend_pt", tmp_path))
     work = timeline.events.of_kind("compute", "copy", "comm")
@@ -159,6 +166,7 @@ def test_alexnet_level0__no_types_and_no_launching_spans__names_and_the_task_que
     } == {"Dequeue"}
 
 
+@pytest.mark.recordings
 def test_alexnet_database__agrees_with_its_own_analysis(tmp_path: Path) -> None:
     timeline = only(sample(f"{ALEXNET}/db/level1/rank0_ascend_pt", tmp_path))
     kernels = compute(timeline)
@@ -184,6 +192,7 @@ def test_alexnet_database__agrees_with_its_own_analysis(tmp_path: Path) -> None:
     assert (read.value[:2].tolist(), write.value.size) == ([0.0, 28937346 + 26780187 + 27430860 + 27732158], 13)
 
 
+@pytest.mark.recordings
 def test_alexnet_level1__counters_of_the_memory__all_four_together_in_bytes(level1: Recording) -> None:
     read = level1.timelines[0].readings[MEMORY_READ]
 
@@ -194,6 +203,7 @@ def test_alexnet_level1__counters_of_the_memory__all_four_together_in_bytes(leve
     )
 
 
+@pytest.mark.recordings
 def test_alexnet_database_and_text__two_runs_of_one_program__same_operators(tmp_path: Path) -> None:
     text = only(sample(f"{ALEXNET}/text/level1/rank0_ascend_pt", tmp_path / "text"))
     database = only(sample(f"{ALEXNET}/db/level1/rank0_ascend_pt", tmp_path / "database"))
@@ -210,6 +220,7 @@ def test_alexnet_database_and_text__two_runs_of_one_program__same_operators(tmp_
     assert groups(ops[0]) == groups(ops[1])
 
 
+@pytest.mark.recordings
 def test_qwen3__cann_8_3__new_words_and_no_format_conversion(tmp_path: Path) -> None:
     recording = trace.read(sample(QWEN, tmp_path))
     first, second = recording.timelines
@@ -236,6 +247,7 @@ def test_qwen3__cann_8_3__new_words_and_no_format_conversion(tmp_path: Path) -> 
     assert "kernels of rank_1_ascend_pt" in recording.absent
 
 
+@pytest.mark.recordings
 def test_gpt3_2309__old_headers_and_a_shifted_row__counted_not_guessed(tmp_path: Path) -> None:
     recording = trace.read(sample(f"{GPT}/test_rank_0_ascend_pt", tmp_path))
     (timeline,) = recording.timelines
@@ -257,12 +269,14 @@ def test_gpt3_2309__old_headers_and_a_shifted_row__counted_not_guessed(tmp_path:
     assert kinds(timeline.events) == {"compute": 16, "comm": 4}
 
 
+@pytest.mark.recordings
 def test_gpt3_op_summary__the_same_rows_under_msprofs_names(tmp_path: Path) -> None:
     text = only(sample(f"{GPT}/test_rank_0_ascend_pt", tmp_path))
 
     assert tuple(only(sample(f"{GPT}/op_summary_1.csv", tmp_path)).kernels) == tuple(text.kernels)
 
 
+@pytest.mark.recordings
 def test_mstt_compute_advice__2023_table__aicpu_random_numbers_and_collectives(tmp_path: Path) -> None:
     timeline = only(sample("mstt-advisor/compute_advice", tmp_path))
     cores = [kernel.core for kernel in timeline.kernels]
@@ -273,6 +287,7 @@ def test_mstt_compute_advice__2023_table__aicpu_random_numbers_and_collectives(t
     assert timeline.kernels[0].counters["aiv_vector_fops"] == 137176320
 
 
+@pytest.mark.recordings
 def test_mstt_timeline_advice__gaps_of_the_hardware__exact_where_floats_are_not(tmp_path: Path) -> None:
     path = sample("mstt-advisor/timeline_advice/trace_view.json.gz", tmp_path)
     events = only(path).events
@@ -295,6 +310,7 @@ def test_mstt_timeline_advice__gaps_of_the_hardware__exact_where_floats_are_not(
     assert (hardware.correlation >= 0).sum() == 274
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize(
     ("group", "column", "value"),
     [
@@ -314,6 +330,7 @@ def test_msprof__each_group_of_counters__by_its_columns(group: str, column: str,
     assert kernel.input_dtypes[:2] == ("BF16", "BF16")
 
 
+@pytest.mark.recordings
 def test_msprof_pipe_utilization__cube_utilization__is_occupancy_of_cores(tmp_path: Path) -> None:
     recording = trace.read(sample("msprof-910B-20cores-2608/PROF_PipeUtilization", tmp_path))
     kernel = recording.timelines[0].kernels[2]
@@ -324,6 +341,7 @@ def test_msprof_pipe_utilization__cube_utilization__is_occupancy_of_cores(tmp_pa
     assert round(occupancy * 100, 3) == kernel.counters["cube_utilization(%)"] == 87.384
 
 
+@pytest.mark.recordings
 def test_msprof_memory__calls_tasks_and_types(tmp_path: Path) -> None:
     timeline = only(sample("msprof-910B-20cores-2608/PROF_Memory", tmp_path))
 
@@ -336,6 +354,7 @@ def test_msprof_memory__calls_tasks_and_types(tmp_path: Path) -> None:
     assert kinds(timeline.events) == {"compute": 3, "other": 3}
 
 
+@pytest.mark.recordings
 def test_msprof__folder_of_several_runs__all_of_them(tmp_path: Path) -> None:
     recording = trace.read(sample("msprof-910B-20cores-2608", tmp_path))
 
@@ -343,12 +362,14 @@ def test_msprof__folder_of_several_runs__all_of_them(tmp_path: Path) -> None:
     assert [len(timeline.kernels) for timeline in recording.timelines] == [3, 3, 3, 3]
 
 
+@pytest.mark.recordings
 def test_heat_map__process_names_behind_the_events__still_by_name(tmp_path: Path) -> None:
     timeline = only(sample("msinsight-misc/heatMap_trace_view.json", tmp_path))
 
     assert groups(timeline.events.of_kind("compute")) == {"GroupedMatmul": 1}
 
 
+@pytest.mark.recordings
 def test_cluster_tables__no_profile__refused(tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match="not profiler output"):
         trace.read(sample("mstt-advisor/cluster_analysis_output", tmp_path))

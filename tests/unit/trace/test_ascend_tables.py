@@ -363,6 +363,7 @@ def test_types__number_with_a_huge_exponent__refused_before_it_becomes_digits(tm
         trace.read(tmp_path)
 
 
+@pytest.mark.recordings
 def test_read__table_of_kernels_alone_whatever_its_name__by_its_header(tmp_path: Path) -> None:
     folder = unpacked(tmp_path / "job", "msinsight-910B-alexnet-2501", "text", "level1")
     table = next(folder.rglob("kernel_details.csv"))
@@ -375,6 +376,7 @@ def test_read__table_of_kernels_alone_whatever_its_name__by_its_header(tmp_path:
     assert len(timeline.kernels) == len(expected.kernels) > 0
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize("ending", ["tar", "tar.gz", "tgz"])
 def test_read__tar_of_a_recording__as_the_folder(tmp_path: Path, ending: str) -> None:
     folder = unpacked(tmp_path / "job", "msinsight-910B-alexnet-2501", "text", "level1")

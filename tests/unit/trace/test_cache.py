@@ -106,6 +106,7 @@ SAMPLES = (
 )
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_read__recorded_samples__recalled_with_every_column_table_and_note(
     sample: str, cache: CacheMaker, tmp_path: Path
@@ -285,6 +286,7 @@ def test_recalled__entry_removed_while_it_is_used__columns_stay(
     assert content(recalled) == first
 
 
+@pytest.mark.recordings
 def test_kernel_counters__read_from_the_recording_when_asked_for(cache: CacheMaker, tmp_path: Path) -> None:
     folder = unpacked(tmp_path / "sample", "msinsight-910B-alexnet-2501")
     table = next(

@@ -25,6 +25,7 @@ from .ascend import ALEXNET, GPT, QWEN, sample, written
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize(
     "name",
     [
@@ -42,6 +43,7 @@ def test_contradictions__recorded_sample_as_it_was_written__none(name: str, tmp_
         assert contradictions(timeline) == []
 
 
+@pytest.mark.recordings
 def test_contradictions__sample_that_somebody_shortened__said(tmp_path: Path) -> None:
     (timeline,) = trace.read(sample(f"{GPT}/test_rank_0_ascend_pt", tmp_path)).timelines
 
@@ -61,6 +63,7 @@ def shortened(tmp_path: Path, *without: str) -> Path:
     return folder
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize(
     ("without", "said"),
     [

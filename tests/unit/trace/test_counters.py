@@ -88,6 +88,7 @@ def test_chrome__counters__named_processes_are_devices(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.recordings
 def test_recorded_alexnet__counters_of_all_tables__in_their_units() -> None:
     folder = recorded("msinsight-910B-alexnet-2501/text/level1")
     readings = trace.read(folder / "rank0_ascend_pt").timelines[0].readings
@@ -97,6 +98,7 @@ def test_recorded_alexnet__counters_of_all_tables__in_their_units() -> None:
     assert {"core clock": "Hz", "memory read": "B/s", MEMORY_ALLOCATED: "B"}.items() <= units.items()
 
 
+@pytest.mark.recordings
 def test_recorded_alexnet__counters_of_the_database__named_as_in_a_timeline(tmp_path: Path) -> None:
     folder = unpacked(tmp_path / "db", "msinsight-910B-alexnet-2501/db/level1/rank0_ascend_pt")
     readings = trace.read(folder).timelines[0].readings

@@ -130,6 +130,7 @@ def test_device_gaps__exposed__where_only_copies_or_collectives_ran() -> None:
     assert found.busy_ns == 25
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize(
     ("name", "busy", "causes"),
     [

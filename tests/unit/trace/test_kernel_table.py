@@ -170,6 +170,7 @@ RECORDED = [
 ]
 
 
+@pytest.mark.recordings
 @needs_library
 @pytest.mark.parametrize("sample", RECORDED)
 def test_read_kernels__recorded_table__the_same_with_and_without_the_library(

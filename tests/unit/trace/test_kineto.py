@@ -101,6 +101,7 @@ def test_read_kineto__bare_list_of_2021__old_categories_and_text_times() -> None
     ]
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize("sample", RECORDED)
 def test_read_kineto__recorded_sample__equal_to_decimal_arithmetic(sample: str) -> None:
     path = recorded(sample)

@@ -152,6 +152,7 @@ def test_read__folder_of_ranks__all_of_them_in_order(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize(
     ("name", "format_name"),
     [

@@ -125,6 +125,7 @@ def _has_arguments_twice(path: Path) -> bool:
     return any(repeated)
 
 
+@pytest.mark.recordings
 @needs_library
 def test_scan__every_recorded_sample__as_decoded() -> None:
     files = [path for pattern in ("*.json", "*.json.gz") for path in recorded().rglob(pattern) if path.is_file()]

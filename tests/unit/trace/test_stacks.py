@@ -181,6 +181,7 @@ def test_project_places__nearest_function_of_the_project() -> None:
     assert (found["perfgate.call"], found["unknown"]) == (-1, -1)
 
 
+@pytest.mark.recordings
 def test_stacks__recorded_on_a_gpu__every_kernel_has_its_stack(tmp_path: Path) -> None:
     (timeline,) = trace.read(sample("cuda-kineto/v100_resnet50_num_workers_0.pt.trace.json.gz", tmp_path)).timelines
     stacks = stacks_of(timeline.events)
@@ -206,6 +207,7 @@ def test_stacks__annotation_opened_by_a_function__what_follows_lies_in_it_and_no
     assert stacks.cut == 0
 
 
+@pytest.mark.recordings
 def test_stacks__recorded_on_an_npu__every_kernel_leads_over_the_task_queue_to_the_function(tmp_path: Path) -> None:
     first, _ = trace.read(sample(f"{ALEXNET}/text/level1", tmp_path)).timelines
     stacks = stacks_of(first.events)

@@ -154,6 +154,7 @@ SAMPLES = [
 ]
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize("name", SAMPLES)
 def test_steps__recorded_sample__parts_add_up_and_steps_do_not_overlap(name: str, tmp_path: Path) -> None:
     for timeline in trace.read(sample(name, tmp_path)).timelines:
@@ -175,6 +176,7 @@ ROUNDING_NS = 500
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize("name", [f"{ALEXNET}/text/level0/rank0_ascend_pt", f"{ALEXNET}/text/level1/rank0_ascend_pt",
                                   f"{ALEXNET}/text/level1/rank1_ascend_pt"])  # fmt: skip
 @pytest.mark.parametrize(
@@ -199,6 +201,7 @@ def test_steps__whatever_files_lie_beside__the_same_step(name: str, without: tup
     _same_step(timeline.steps, whole.steps)
 
 
+@pytest.mark.recordings
 @pytest.mark.parametrize("without", ["ascend_pytorch_profiler_0.db", "analysis.db"])
 def test_steps__export_or_its_analysis_alone__the_same_step(without: str, tmp_path: Path) -> None:
     name = f"{ALEXNET}/db/level1/rank0_ascend_pt"

@@ -201,6 +201,7 @@ def test_shape_names__as_short_as_tells_them_apart(
     assert shape_names([timeline(rank, device) for rank, device in places]) == names
 
 
+@pytest.mark.recordings
 def test_summarize__alexnet_of_two_ranks__kernels_of_the_table_and_copies_of_the_timeline(tmp_path: Path) -> None:
     found = summarize(trace.read(unpacked(tmp_path / "sample", "msinsight-910B-alexnet-2501/text/level1")).timelines)
 
@@ -215,6 +216,7 @@ def test_summarize__alexnet_of_two_ranks__kernels_of_the_table_and_copies_of_the
     assert found[0].steps[0].computing_ns == 8_873_737
 
 
+@pytest.mark.recordings
 def test_summarize__qwen3_without_a_timeline__kernels_of_one_rank_collectives_of_both(tmp_path: Path) -> None:
     found = summarize(
         trace.read(unpacked(tmp_path / "sample", "msinsight-910B-qwen3-cann8.3RC1-2511/level2")).timelines
@@ -228,6 +230,7 @@ def test_summarize__qwen3_without_a_timeline__kernels_of_one_rank_collectives_of
     assert [sum(count for item, count in one.works[0].items() if item.kind == "comm") for one in found] == [15, 15]
 
 
+@pytest.mark.recordings
 def test_summarize__three_steps_of_a_gpu__the_same_work_in_each() -> None:
     path = recorded("cuda-hta", "nccl_data.json.gz")
 
