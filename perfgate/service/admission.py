@@ -18,8 +18,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from perfgate.errors import StoreError
 from perfgate.service.answers import refused
 from perfgate.service.callers import NEIGHBOUR, PROBE, Authenticator, Caller, form_key
+from perfgate.service.trouble_log import TroubleLog
 
 HEALTH = "/api/v1/health"
 _COOKIE = "perfgate-token"
@@ -38,8 +40,8 @@ _LARGEST_PORT = 65535
 class Admission:
     """Wraps an application: refuses, or passes on with the caller, and gives every response the same security headers."""
 
-    def __init__(self, application: ASGIApp, authenticator: Authenticator) -> None:
-        self._application, self._authenticator = application, authenticator
+    def __init__(self, application: ASGIApp, authenticator: Authenticator, troubles: TroubleLog) -> None:
+        self._application, self._authenticator, self._troubles = application, authenticator, troubles
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
@@ -52,7 +54,12 @@ class Admission:
             return
         # FastAPI has no HEAD; the server sends the headers of a GET alone (RFC 9110, 9.3.2).
         asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
-        refusal = await run_in_threadpool(self._refusal, Request(asked))
+        try:
+            refusal = await run_in_threadpool(self._refusal, Request(asked))
+        except StoreError as error:
+            # Clients repeat a request that was answered with 503.
+            self._troubles.note(str(error))
+            refusal = refused("the store with the tokens cannot be read now; repeat it", HTTPStatus.SERVICE_UNAVAILABLE)
         await (refusal or self._application)(asked, receive, send_with_headers)
 
     def _refusal(self, request: Request) -> Response | None:

@@ -25,6 +25,7 @@ from perfgate.errors import (
 from perfgate.service.admission import HEALTH
 from perfgate.service.answers import DescribedApp, as_json, described, refused
 from perfgate.service.part import ServicePart
+from perfgate.service.trouble_log import TroubleLog
 
 # The most specific class of an error counts.
 _STATUSES: Mapping[type[Exception], HTTPStatus] = {
@@ -37,10 +38,11 @@ _STATUSES: Mapping[type[Exception], HTTPStatus] = {
     StoreError: HTTPStatus.SERVICE_UNAVAILABLE,
     PerfgateError: HTTPStatus.UNPROCESSABLE_ENTITY,
 }
+_NOT_NOW = HTTPStatus.SERVICE_UNAVAILABLE
 _ABOUT = "Recordings of profilers, and the runs of main."
 
 
-def create_app(parts: Sequence[ServicePart]) -> DescribedApp:
+def create_app(parts: Sequence[ServicePart], troubles: TroubleLog) -> DescribedApp:
     """The application without admission, which wraps it."""
 
     @asynccontextmanager
@@ -50,8 +52,13 @@ def create_app(parts: Sequence[ServicePart]) -> DescribedApp:
             part.close()
 
     def health() -> Response:
-        for part in parts:
-            part.check()
+        try:
+            for part in parts:
+                part.check()
+        except PerfgateError as error:
+            # Whoever has no token learns neither the place of the store nor its error.
+            troubles.note(str(error))
+            return refused("what is served cannot be read; the log of perfgate serve has the reason", _NOT_NOW)
         return as_json({"status": "ok"})
 
     def public(text: str) -> str:

@@ -29,6 +29,7 @@ from perfgate.judging.report.render.site.addresses import OVERVIEW, SiteLinks, i
 from perfgate.judging.store.artifacts import ArtifactStore
 from perfgate.locale import Language
 from perfgate.service.answers import as_page, page_answer
+from perfgate.service.audit_page import AUDIT
 from perfgate.service.callers import NO_NUL, ReadProject, caller_of
 from perfgate.service.kept_site import KeptSite
 from perfgate.service.run_recordings import RunRecordings
@@ -86,9 +87,9 @@ class ProjectSites:
         if len(names) == 1 and not self._recordings:
             return RedirectResponse(_overview(names[0]), HTTPStatus.SEE_OTHER)
         recordings = self._recordings if own is None else ""
-        return as_page(
-            render_projects({name: _overview(name) for name in names}, self._language, recordings=recordings)
-        )
+        audit = AUDIT if self._served.store().ledger() is not None else ""
+        addresses = {name: _overview(name) for name in names}
+        return as_page(render_projects(addresses, self._language, recordings=recordings, audit=audit))
 
     def overview(self, request: Request, project: ReadProject, name: str) -> Response:
         return self.page(project, name, form_key=caller_of(request).form_key)
@@ -150,7 +151,8 @@ class ProjectSites:
             return msgspec.structs.replace(found, why="the artifact store cannot be read now") if found.why else found
 
         # A store without tokens cannot be written to through the service.
-        links = SiteLinks(forms=True, triage=store.ledger() is not None)
+        has_ledger = store.ledger() is not None
+        links = SiteLinks(forms=True, triage=has_ledger, audit=AUDIT if has_ledger else "")
         return SitePages(content, lambda run_id: self._served.store().show(run_id), self._language, links, kept)
 
 

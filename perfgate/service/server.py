@@ -24,6 +24,7 @@ from perfgate.service.app import create_app
 from perfgate.service.artifact_files import ArtifactFiles
 from perfgate.service.ask_api import AskApi
 from perfgate.service.asking import ServedSources
+from perfgate.service.audit_page import AuditPage
 from perfgate.service.callers import Authenticator
 from perfgate.service.library import Library
 from perfgate.service.mcp_server import McpPart
@@ -35,6 +36,7 @@ from perfgate.service.run_recordings import RunRecordings
 from perfgate.service.served_store import ServedStore
 from perfgate.service.store_api import StoreApi
 from perfgate.service.triage_form import TriageForm
+from perfgate.service.trouble_log import TroubleLog
 from perfgate.service.webhook import Webhook, WebhookTarget
 from perfgate.system.loopback import is_loopback_host
 
@@ -80,7 +82,8 @@ def serve(
     authenticator = Authenticator(token, served.store().ledger() if served is not None else None)
     with _listener(request.host, request.port) as listener, _webhook(request, warn) as webhook:
         parts = _parts(request, environ, served, webhook, authenticator)
-        application = Admission(create_app(parts), authenticator)
+        troubles = TroubleLog(warn)
+        application = Admission(create_app(parts, troubles), authenticator, troubles)
         sys.setswitchinterval(_SWITCH_SECONDS)
         name = socket.gethostname() if request.host in _EVERY_INTERFACE else request.host
         name = f"[{name}]" if ":" in name else name
@@ -112,7 +115,7 @@ def _parts(
                 run_recordings=RunRecordings(library) if library is not None else None,
             )
         )
-        parts.append(TriageForm(served, authenticator, request.language))
+        parts += [TriageForm(served, authenticator, request.language), AuditPage(served, request.language)]
     if library is not None:
         home = "/" if served is None else _RECORDINGS
         parts.append(RecordingPages(library, request.language, home=home))

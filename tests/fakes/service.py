@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from perfgate.service.app import create_app
 from perfgate.service.artifact_files import ArtifactFiles
 from perfgate.service.ask_api import AskApi
 from perfgate.service.asking import ServedSources
+from perfgate.service.audit_page import AuditPage
 from perfgate.service.callers import Authenticator
 from perfgate.service.library import Library
 from perfgate.service.mcp_server import McpPart
@@ -32,6 +33,7 @@ from perfgate.service.run_recordings import RunRecordings
 from perfgate.service.served_store import ServedStore
 from perfgate.service.store_api import Recorded, StoreApi
 from perfgate.service.triage_form import TriageForm
+from perfgate.service.trouble_log import TroubleLog
 
 SERVER_TOKEN = "the-token-of-the-server"
 
@@ -86,9 +88,14 @@ def serve_folder(
     own: str | None = SERVER_TOKEN,
     artifacts: str | None = None,
     recordings: Path | None = None,
+    warn: Callable[[str], None] = print,
+    location: str = "",
 ) -> Service:
-    """Serve the store in ``store.db`` and the artifacts in ``kept`` in the folder; ``own`` None: open on this machine."""
-    served = ServedStore(str(folder / "store.db"), folder, {})
+    """Serve the store at ``location``, by default in ``store.db``, and the artifacts in ``kept`` in the folder.
+
+    ``own`` is the token of the server; None: open on this machine.
+    """
+    served = ServedStore(location or str(folder / "store.db"), folder, {})
     store = served.store()
     assert isinstance(store, SqlStore)
     metrics = Metrics(served)
@@ -97,6 +104,7 @@ def serve_folder(
     sources = ServedSources(folder, served, library)
     found = RunRecordings(library) if library else None
     authenticator = Authenticator(own, store.ledger())
+    troubles = TroubleLog(warn)
     app = create_app(
         [
             AskApi(sources),
@@ -106,9 +114,11 @@ def serve_folder(
             metrics,
             ProjectSites(served, folder, "en", artifacts=kept, run_recordings=found),
             TriageForm(served, authenticator, "en"),
-        ]
+            AuditPage(served, "en"),
+        ],
+        troubles,
     )
-    listening.application = Admission(app, authenticator)
+    listening.application = Admission(app, authenticator, troubles)
     return Service(listening.url, store, store.ledger(), kept)
 
 

@@ -25,6 +25,7 @@ from perfgate.service.app import create_app
 from perfgate.service.callers import Authenticator
 from perfgate.service.library import Library
 from perfgate.service.recordings import RecordingPages
+from perfgate.service.trouble_log import TroubleLog
 from perfgate.system.loopback import is_loopback_host
 from tests.command import run_perfgate
 from tests.fakes.service import listening
@@ -83,7 +84,8 @@ def pages(folder: Path) -> Iterator[str]:
     """The same in this process, open to all users of the machine."""
     recordings = RecordingPages(Library(folder), "en")
     with listening() as server:
-        server.application = Admission(create_app([recordings]), Authenticator(None))
+        troubles = TroubleLog(print)
+        server.application = Admission(create_app([recordings], troubles), Authenticator(None), troubles)
         yield f"{server.url}/"
     recordings.close()
 

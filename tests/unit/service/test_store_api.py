@@ -132,7 +132,7 @@ def test_bounded_body__endless__ends_above_the_bound() -> None:
 def test_errors__of_a_store_that_cannot_be_used__without_its_place(service: Service, tmp_path: Path) -> None:
     (tmp_path / "store.db").write_bytes(b"")
     client = service.client(SERVER_TOKEN)
-    for place in ("/api/v1/health", "/api/v1/projects", "/api/v1/projects/shop/runs"):
+    for place in ("/api/v1/projects", "/api/v1/projects/shop/runs"):
         answer = client.get(place)
         assert (answer.status_code, "a file of 0 bytes" in answer.json()["error"]) == (503, True)
         assert str(tmp_path) not in answer.text

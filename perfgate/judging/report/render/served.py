@@ -3,14 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from urllib.parse import quote
 
 from perfgate.document.served import ServedEntry, ServedJob, ServedRecording
 from perfgate.judging.report.text.templates import environment, inlined
-from perfgate.judging.report.text.words import Words
+from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.locale import Language, speaking
 from perfgate.version import __version__
+
+# The changes of a store, by their names in its audit log.
+ACTIONS = {
+    "run recorded": phrase("run recorded"),
+    "runs copied": phrase("runs copied"),
+    "regression accepted": phrase("regression accepted"),
+    "regression triaged": phrase("regression triaged"),
+    "change confirmed": phrase("change confirmed"),
+    "verdict kept": phrase("verdict kept"),
+    "runs pruned": phrase("runs pruned"),
+    "artifacts pruned": phrase("artifacts pruned"),
+    "token created": phrase("token created"),
+    "token copied": phrase("token copied"),
+    "token revoked": phrase("token revoked"),
+}
+
+
+@dataclass(frozen=True)
+class AuditRow:
+    """A change of the store as the page of the audit log shows it; ``at`` is ISO 8601, ``action`` one of ACTIONS."""
+
+    at: str
+    actor: str
+    project: str
+    action: str
+    subject: str
 
 
 def render_index(
@@ -39,15 +66,27 @@ def render_index(
         return environment("html").get_template("served/index.html.j2").render(values)
 
 
-def render_projects(projects: Mapping[str, str], language: Language, *, recordings: str = "") -> str:
-    """The projects of a store, each with the address of its pages, and the address of the recordings if there are any."""
+def render_projects(projects: Mapping[str, str], language: Language, *, recordings: str = "", audit: str = "") -> str:
+    """The projects of a store with the addresses of their pages, and those of recordings and audit log if there are any."""
     with speaking(language):
         values = {
             **_frame(),
             "projects": [(name, Words(address)) for name, address in projects.items()],
             "recordings": Words(recordings),
+            "audit": Words(audit),
         }
         return environment("html").get_template("served/projects.html.j2").render(values)
+
+
+def render_audit(rows: Sequence[AuditRow], language: Language, *, older: str = "") -> str:
+    """The changes of a store, newest first, and the address of the page with older ones if there are any."""
+    with speaking(language):
+        values = {
+            **_frame(),
+            "rows": [(row, Words(row.at[:19].replace("T", " ")), say(ACTIONS[row.action])) for row in rows],
+            "older": Words(older),
+        }
+        return environment("html").get_template("served/audit.html.j2").render(values)
 
 
 def render_refusal(error: str, back: str, language: Language) -> str:

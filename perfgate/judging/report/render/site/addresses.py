@@ -79,13 +79,14 @@ class SiteLinks:
 
     ``written`` are the addresses of a site in files, None if every run and every two runs have a page. ``forms`` is whether
     something answers forms, which no file does, and ``triage`` whether regressions can be given a state by one. ``form_key``
-    takes the place of a token in the forms of a reader with write access.
+    takes the place of a token in the forms of a reader with write access. ``audit`` is the address of the store's audit log.
     """
 
     written: frozenset[str] | None = None
     forms: bool = False
     triage: bool = False
     form_key: str = ""
+    audit: str = ""
 
     def root(self, address: str) -> Words:
         """The path from a page to the root."""

@@ -33,6 +33,7 @@ def render_page(
         **inlined(*_STYLES),
         "root": links.root(address),
         "forms": links.forms,
+        "audit": Words(links.audit),
         "project": content.trend.project,
         "navigation": [(Words(entry), say(name), entry == current) for entry, name in _NAVIGATION.items()],
         "made_at": day(content.trend.made_at),

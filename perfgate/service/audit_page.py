@@ -1,0 +1,50 @@
+"""The audit log of a store as a page: who changed what, and when."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from fastapi import APIRouter, HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from perfgate.judging.report.render.served import AuditRow, render_audit
+from perfgate.locale import Language
+from perfgate.service.answers import as_page, page_answer
+from perfgate.service.callers import caller_of
+from perfgate.service.served_store import ServedStore
+from perfgate.service.store_api import Before
+
+AUDIT = "/audit"
+_ON_A_PAGE = 100
+
+
+class AuditPage:
+    """The page of one store; the token of a project shows the changes of this project."""
+
+    records = ()
+
+    def __init__(self, served: ServedStore, language: Language) -> None:
+        self._served, self._language = served, language
+        self.public = served.public
+
+    def router(self) -> APIRouter:
+        router = APIRouter()
+        router.get(AUDIT, responses=page_answer(), summary="Who changed what, newest first.")(self.page)
+        return router
+
+    def check(self) -> None:
+        """The part that answers programs reads the store."""
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def page(self, request: Request, before: Before | None = None) -> Response:
+        ledger = self._served.store().ledger()
+        if ledger is None:
+            raise HTTPException(HTTPStatus.NOT_FOUND, "this store keeps no audit log; a database does")
+        found = ledger.entries(project=caller_of(request).project, limit=_ON_A_PAGE + 1, before=before)
+        shown = found[:_ON_A_PAGE]
+        older = f"{AUDIT}?before={shown[-1].number}" if len(found) > len(shown) else ""
+        rows = [AuditRow(entry.at, entry.actor, entry.project, entry.action, entry.subject) for entry in shown]
+        return as_page(render_audit(rows, self._language, older=older))

@@ -1,0 +1,27 @@
+"""What the operator reads on standard error when the service cannot use its store, and nobody else does."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+# A store that is down fails every request.
+_SECONDS_BETWEEN = 60.0
+
+
+class TroubleLog:
+    """Prints a trouble at once, and while it lasts once a minute."""
+
+    def __init__(self, warn: Callable[[str], None], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._warn, self._clock, self._lock = warn, clock, threading.Lock()
+        self._last, self._printed = "", 0.0
+
+    def note(self, trouble: str) -> None:
+        with self._lock:
+            now = self._clock()
+            is_known = trouble == self._last and now - self._printed < _SECONDS_BETWEEN
+            if not is_known:
+                self._last, self._printed = trouble, now
+        if not is_known:
+            self._warn(trouble)
