@@ -368,6 +368,40 @@ class Collected(Reply, frozen=True):
     uncounted: str | None = None
 
 
+class TrySizesRequest(WorkerRequest, frozen=True):
+    """Try the batch sizes of the first shape, a call each. ``limits`` are those of the checklist."""
+
+    limits: dict[str, float]
+    seed: int
+
+
+class SizesTried(Reply, frozen=True):
+    """The sizes that work with the seconds of a call, the refused ones, and the first that exhausts memory or takes long."""
+
+    call_seconds: dict[int, float]
+    refused: dict[int, Message] = {}
+    out_of_memory: int | None = None
+    too_slow: int | None = None
+
+
+class SizeBlockRequest(WorkerRequest, frozen=True):
+    """Run a block of calls of the first shape with one batch size for about ``seconds``, after one unrecorded call."""
+
+    size: int
+    seconds: float
+
+
+class SizeBlockDone(Reply, frozen=True):
+    """The items per second of the block, and the seconds of single calls if the workload promises a P99.
+
+    No rate if the size did not work: ``refused`` is why, unless the memory was exhausted.
+    """
+
+    rate: float | None = None
+    latencies: list[float] = []
+    refused: Message | None = None
+
+
 class ProfileRequest(WorkerRequest, frozen=True):
     """Profile a few calls of a shape; the worker keeps the times until it is asked for them."""
 

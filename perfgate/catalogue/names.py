@@ -30,7 +30,7 @@ GOODPUT, SERVING_THROUGHPUT = "serving.goodput", "serving.throughput"
 LATENCY, WALL_TIME, P50, P90, P99 = "latency.low", "latency.wall", "latency.p50", "latency.p90", "latency.p99"
 STD, THROUGHPUT = "latency.std", "throughput.median"
 HOST_UTILIZATION = "utilization.host"
-BATCH_KNEE, BATCH_THROUGHPUT = "batch.knee", "batch.throughput"
+BATCH_BEST, BATCH_KNEE, BATCH_THROUGHPUT = "batch.best", "batch.knee", "batch.throughput"
 # Numbers that step 1 measures only if perfgate.toml requests a long steady state.
 STEADY_NUMBERS = frozenset({"latency.drift", "latency.steady_share", "soak.memory_begin", "soak.memory_end"})
 PREPROCESSING, PREPROCESSING_STAGES = "preprocess.low", "preprocess.time"

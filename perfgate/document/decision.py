@@ -210,12 +210,14 @@ class Regression(msgspec.Struct, frozen=True, kw_only=True):
 class StepComparison(ShapeEntry, frozen=True, kw_only=True):
     """A key number of a checklist step on both sides of a check. Informational: it is not judged.
 
-    ``method`` is how it was compared: ``exact`` counts, ``paired`` samples, or ``repeated`` in turns, ``pairs`` of them; None
-    if each side measured it once, which shows no difference. ``interval`` bounds the relative difference ``delta`` at level
-    ``confidence``; too few turns give neither. ``pairs_needed`` is about how many would show a difference of the measured size,
-    None if the interval already excludes no change, or if no planned number would. ``leads`` marks the most informative number
-    of its step and workload: the largest resolved difference, else the narrowest interval. ``labels`` are those beside the
-    shape. ``bound`` is the budget or limit on the number, ``tolerance`` the relative worsening that is allowed.
+    ``method`` is how it was compared: ``exact`` counts, and numbers that all turns of both sides agree on; ``paired`` samples;
+    or ``repeated`` in turns, ``pairs`` of them. It is None if each side measured it once, which shows no difference.
+    ``interval`` bounds the relative difference ``delta`` at level ``confidence``; too few turns give neither. ``pairs_needed``
+    is about how many would show a difference of the measured size, None if the interval already excludes no change, or if no
+    planned number would. A batch size has ``base_range`` and ``head_range``, the sizes that the turns leave open. ``leads``
+    marks the most informative number of its step and workload: the largest resolved difference, else the narrowest interval.
+    ``labels`` are those beside the shape. ``bound`` is the budget or limit on the number, ``tolerance`` the allowed relative
+    worsening.
     """
 
     step: int
@@ -224,6 +226,8 @@ class StepComparison(ShapeEntry, frozen=True, kw_only=True):
     unit: str
     base: float | None = None
     head: float | None = None
+    base_range: tuple[float, float] | None = None
+    head_range: tuple[float, float] | None = None
     delta: float | None = None
     interval: tuple[float, float] | None = None
     confidence: float | None = None

@@ -8,44 +8,101 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfgate.stats.signed_rank import lower_bound, upper_bound
+from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
 from perfgate.stats.summary import CONFIDENCE
+
+# The items per second of each size, one value a round; all sizes have equally many.
+Rates = Mapping[int, Sequence[float]]
+# Sizes whose throughput differs by less count as equally good: the smallest of them is the best.
+NEARLY = 1.02
 
 
 class Knee(NamedTuple):
-    """The smallest size shown to be about as fast as the best one, and the smallest not shown to be slower, the earliest.
+    """The smallest size that is about as fast as the best one, and the range that the rounds leave open.
 
+    ``earliest`` is the smallest size that is not shown to be slower, ``shown`` the smallest that is shown not to be.
     ``visits`` is how often each size was measured.
     """
 
     earliest: int
+    size: int
     shown: int
-    largest: int
     visits: int
 
-    @property
-    def is_resolved(self) -> bool:
-        """Whether the visits leave at most a factor of two open; a wider range would not repeat in the next run.
 
-        The largest measured size is trivially as fast as itself.
-        """
-        return self.shown <= 2 * self.earliest and self.shown < self.largest
+def nearly_best(typical: Mapping[int, float], gain: float) -> int:
+    """The smallest size whose rate times ``gain`` reaches the highest."""
+    highest = max(typical.values())
+    return min(size for size, rate in typical.items() if rate * gain >= highest)
 
 
-def find_knee(rates: Mapping[int, Sequence[float]], gain: float) -> Knee | None:
-    """The size from which on the best one is not ``gain`` times as fast; None if only the largest qualifies.
+def smallest_within(rates: Rates, gain: float, *, size: int | None = None) -> Knee:
+    """The smallest size that the best one is not ``gain`` times as fast as, with its range.
 
-    ``rates`` are the items per second of each visit. Sizes are compared visit by visit, so that a disturbance of a whole
-    round cancels out.
+    Sizes are compared round by round, so that a disturbance of a whole round cancels out. ``size`` is the answer if it is
+    known from more than these rounds; the range then includes it.
     """
+    typical = typical_rates(rates)
     sizes = sorted(rates)
-    if len(sizes) < 2:
-        return None
-    best = max(sizes, key=lambda size: float(np.median(rates[size])))
+    best = max(sizes, key=typical.__getitem__)
+    found = nearly_best(typical, gain) if size is None else size
     tail = (1 - CONFIDENCE) / 2
-    earliest = shown = best
-    for smaller in reversed(sizes[: sizes.index(best)]):
+    earliest, shown = found, max(found, best)
+    for smaller in sizes[: sizes.index(best)]:
         behind = np.log(np.asarray(rates[best])) - np.log(np.asarray(rates[smaller]))
-        earliest = smaller if lower_bound(behind, tail) <= math.log(gain) else earliest
-        shown = smaller if upper_bound(behind, tail) < math.log(gain) else shown
-    return None if earliest == sizes[-1] else Knee(earliest, shown, sizes[-1], len(rates[best]))
+        if lower_bound(behind, tail) <= math.log(gain):
+            earliest = min(earliest, smaller)
+        if upper_bound(behind, tail) < math.log(gain):
+            shown = min(shown, max(found, smaller))
+    return Knee(earliest, found, shown, len(rates[best]))
+
+
+def find_knee(rates: Rates, gain: float) -> Knee | None:
+    """The size from which on the best one is not ``gain`` times as fast; None if only the largest qualifies."""
+    if len(rates) < 2:
+        return None
+    return _reached(smallest_within(rates, gain), rates)
+
+
+def paired_knees(base: Rates, head: Rates, gain: float) -> tuple[Knee, Knee] | None:
+    """The knees of two sides that were measured round by round; None if a side did not reach one."""
+    if len(base) < 2:
+        return None
+    before, after = paired_smallest(base, head, gain)
+    reached = _reached(before, base), _reached(after, head)
+    return None if reached[0] is None or reached[1] is None else (reached[0], reached[1])
+
+
+def paired_smallest(base: Rates, head: Rates, gain: float) -> tuple[Knee, Knee]:
+    """``smallest_within`` of two sides with the same sizes, measured round by round."""
+    before, after = _paired_rates(base, head)
+    return (
+        smallest_within(base, gain, size=nearly_best(before, gain)),
+        smallest_within(head, gain, size=nearly_best(after, gain)),
+    )
+
+
+def typical_rates(rates: Rates) -> dict[int, float]:
+    """The median rate of each size, in rising order of sizes."""
+    return {size: float(np.median(rates[size])) for size in sorted(rates)}
+
+
+def _paired_rates(base: Rates, head: Rates) -> tuple[dict[int, float], dict[int, float]]:
+    """The typical rates of both sides, which differ at those sizes alone at which the rounds show a difference.
+
+    Equal code has the same rates, and so the same best size on both sides. The sizes share the error (Bonferroni); a few
+    rounds that all agree count as a difference though they cannot reach that level.
+    """
+    before, after = typical_rates(base), typical_rates(head)
+    for size in base:
+        tail = max((1 - CONFIDENCE) / 2 / len(base), 0.5 ** len(base[size]))
+        effects = np.log(np.asarray(head[size])) - np.log(np.asarray(base[size]))
+        if lower_bound(effects, tail) <= 0.0 <= upper_bound(effects, tail):
+            before[size] = after[size] = math.sqrt(before[size] * after[size])
+        else:
+            after[size] = before[size] * math.exp(estimate(effects))
+    return before, after
+
+
+def _reached(knee: Knee, rates: Rates) -> Knee | None:
+    return None if knee.size == max(rates) else knee

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from perfgate.catalogue.lookup import card
 from perfgate.conductor.sides.checklist import Findings, run_checklist
@@ -29,10 +30,19 @@ from perfgate.locale import sentence
 # The fewest turns with a sign test that can show a difference at 95 %: all alike have a chance of 2 in 64.
 FEWEST_TURNS = 6
 _LAYOUTS = 2**16
+# Every report begins with the numbers of the steps up to this one.
+LAST_NAMED_STEP = 5
 # A folder for each side, with a trace of every shape that both recorded in one pair.
 Recorded = Mapping[SideName, Path]
 # The time of a further turn relative to the first, until one is measured.
 _OF_THE_FIRST = 0.4
+
+
+class OpenNumbers(NamedTuple):
+    """The numbers of a step that further turns would compare: how many, and whether any of them varies by its nature."""
+
+    how_many: int
+    vary: bool
 
 
 @dataclass
@@ -163,30 +173,33 @@ class ChecklistTurns:
 
     def compare(
         self,
-        needs_turns: Callable[[StepResult], bool],
+        open_numbers: Callable[[], Mapping[int, OpenNumbers]],
         *,
         long_steps: Mapping[int, float],
         budget: float,
         recorded: Sequence[Recorded] = (),
     ) -> list[Message]:
-        """Take six turns of as many steps as fit into ``budget`` seconds, those first that need the fewest; name the others.
+        """Take six turns of as many steps as fit into ``budget`` seconds, and name the others.
 
-        ``needs_turns`` selects the steps with numbers that are neither exact nor known from the pairs. ``long_steps`` had
-        no turn yet, for one takes a side so many seconds. ``recorded`` are the traces of pairs, each for one turn.
+        ``open_numbers`` returns the numbers that further turns would compare, by step. The steps that every report begins with
+        come first and may take twice the budget, then those with the fewest seconds a number. ``long_steps`` had no turn yet,
+        for one takes a side so many seconds. ``recorded`` are the traces of pairs, each for one turn.
         """
         traces = iter(recorded)
-        seconds = self._seconds_of_a_further_turn(needs_turns)
         began = time.monotonic()
-        ends = min(self.deadline, began + budget)
-        beside = 0.0  # the time of a turn outside its steps: starting processes, and loading the workload
-        # One turn of every step first, which measures the time of a further turn.
-        chosen = [*seconds] if sum(seconds.values()) <= budget / 2 else []
+        seconds = self._seconds_of_a_further_turn()
         seconds |= {number: len(self.sides) * taken for number, taken in long_steps.items()}
+        beside = 0.0  # the time of a turn outside its steps: starting processes, and loading the workload
         while True:
-            costs = {number: self._turns_left(number) * taken for number, taken in seconds.items()}
-            # One that takes long has processes of its own, which are part of its seconds.
-            turns_left = max((self._turns_left(number) for number in seconds if self.taken(number)), default=0)
-            chosen = chosen or _that_fit(costs, ends - time.monotonic() - turns_left * beside)
+            needed = self._turns_needed(open_numbers(), long_steps)
+            costs = {number: turns * seconds[number] for number, turns in needed.items() if number in seconds}
+            # Steps that take long have processes of their own, which are part of their seconds.
+            turns_left = max((turns for number, turns in needed.items() if self.taken(number)), default=0)
+            spent = time.monotonic() - began + turns_left * beside
+            latest = self.deadline - began
+            chosen = that_fit(
+                by_worth(costs, open_numbers()), min(budget, latest) - spent, min(2 * budget, latest) - spent
+            )
             if not chosen:
                 break
             self.bench.say(
@@ -200,39 +213,50 @@ class ChecklistTurns:
             took = self.again(chosen, brief=True, recorded=next(traces, None))
             beside = time.monotonic() - turn_began - sum(took.values())
             seconds |= took
-            chosen = []
-        missed = {number: cost for number, cost in sorted(costs.items()) if cost}
-        if not missed:
+        if not costs:
             return []
-        needed = time.monotonic() - began + sum(missed.values()) + turns_left * beside
-        steps = [f"{number} {card(number).slug} ({cost:.0f} s)" for number, cost in missed.items()]
-        return [Message("notes.not-in-turns", {"steps": steps, "seconds": math.ceil(needed)})]
+        steps = [f"{number} {card(number).slug} ({cost:.0f} s)" for number, cost in sorted(costs.items())]
+        return [Message("notes.not-in-turns", {"steps": steps, "seconds": math.ceil(spent + sum(costs.values()))})]
 
-    def _turns_left(self, step: int) -> int:
-        return max(0, FEWEST_TURNS - self.taken(step))
+    def _turns_needed(self, numbers: Mapping[int, OpenNumbers], long_steps: Mapping[int, float]) -> dict[int, int]:
+        """The further turns of each step: one if it may show that its numbers cannot vary, else up to the fewest."""
+        needed = {number: FEWEST_TURNS for number in long_steps if not self.taken(number)}
+        for number, of_step in numbers.items():
+            left = FEWEST_TURNS - self.taken(number)
+            if left > 0:
+                needed[number] = left if of_step.vary or self.taken(number) > 1 else 1
+        return needed
 
-    def _seconds_of_a_further_turn(self, needs_turns: Callable[[StepResult], bool]) -> dict[int, float]:
-        """The estimated time of a further turn on all sides, for the steps that need six and that every side measured."""
-        needing = [
-            {
-                step.number: _OF_THE_FIRST * step.duration / self.taken(step.number)
-                for step in side.found.steps
-                if needs_turns(step)
-            }
+    def _seconds_of_a_further_turn(self) -> dict[int, float]:
+        """The estimated time of a further turn on all sides, for the steps that every side measured."""
+        durations = [
+            {step.number: step.duration / max(1, self.taken(step.number)) for step in side.found.steps}
             for side in self.sides
         ]
-        shared = set.intersection(*(set(durations) for durations in needing))
-        return {number: sum(durations[number] for durations in needing) for number in sorted(shared)}
+        shared = set.intersection(*(set(of_side) for of_side in durations))
+        return {number: _OF_THE_FIRST * sum(of_side[number] for of_side in durations) for number in sorted(shared)}
 
     def _in_order(self) -> Sequence[ChecklistSide]:
         return self.sides[::-1] if next(self._last_begins) else self.sides
 
 
-def _that_fit(costs: Mapping[int, float], seconds: float) -> list[int]:
-    """The steps with turns that fit into the time, the cheapest first; none that costs nothing."""
+def by_worth(costs: Mapping[int, float], numbers: Mapping[int, OpenNumbers]) -> dict[int, float]:
+    """The costs of steps: those of the first steps first, then by the seconds for a number."""
+
+    def seconds_a_number(number: int) -> float:
+        return costs[number] / max(1, numbers[number].how_many if number in numbers else 1)
+
+    order = sorted(costs, key=lambda number: (number > LAST_NAMED_STEP, seconds_a_number(number)))
+    return {number: costs[number] for number in order}
+
+
+def that_fit(costs: Mapping[int, float], seconds: float, seconds_for_first: float) -> list[int]:
+    """The steps with turns that fit into the time, in the given order; the first steps have more of it."""
     chosen = list[int]()
-    for number, cost in sorted(costs.items(), key=lambda entry: entry[1]):
-        if 0 < cost <= seconds:
+    spent = 0.0
+    for number, cost in costs.items():
+        allowed = seconds_for_first if number <= LAST_NAMED_STEP else seconds
+        if spent + cost <= allowed:
             chosen.append(number)
-            seconds -= cost
+            spent += cost
     return chosen

@@ -15,6 +15,7 @@ import msgspec
 
 from perfgate.catalogue.names import PYTHON_TIMES
 from perfgate.conductor.machine.cpus import quietest_cpus
+from perfgate.conductor.sides.batch_sizes import BatchSizes
 from perfgate.conductor.sides.member import Member
 from perfgate.conductor.sides.plan import MOST_QUADS, SURE_LOOKS, PairPlan, QuadPlanner, draw_plans, draw_renewals
 from perfgate.conductor.sides.profiles import TRACED_PAIRS, LateOperators, PairTrace, record_traces, with_profile
@@ -84,6 +85,7 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
     observer: Observer | None = None,
     traces: Path | None = None,
     before_pair: Callable[[], None] = lambda: None,
+    sizes: BatchSizes | None = None,
 ) -> None:
     """Measure pairs of one workload into ``measured`` until, at a look, ``is_decided`` or the time is spent.
 
@@ -96,7 +98,8 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
     the clocks and the kernel's view of workers: by default those of this machine. ``needs_names`` is asked before the first
     pair, at every look and during a single look; once it is true, some pairs of the first round profile their operators,
     and leave traces in the folder ``traces``, if there is one. ``draw`` is how often layouts were drawn before, and
-    ``budget_ends`` when their common budget does. ``before_pair`` is called while no worker runs.
+    ``budget_ends`` when their common budget does. ``before_pair`` is called while no worker runs. Pairs of base and head
+    also take the rounds of ``sizes``.
     """
     gate, seed = bench.config.gate, bench.config.measure.seed
     observer = observer or Observer()
@@ -113,7 +116,7 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
     )
     look_ends = [look + sum(plan.arm == "aa" for plan in plans) for look in looks]
     served = max(FEWEST_SERVED, look_ends[0] // 2)
-    runner = _PairRunner(bench, reference, base, head, measured, observer, traces)
+    runner = _PairRunner(bench, reference, base, head, measured, observer, traces, sizes)
     renewals = draw_renewals(
         seed, reference.name, round_number=round_number, draw=draw, before=range(served, len(plans) - 1, served)
     )
@@ -186,6 +189,7 @@ class _PairRunner:
     measured: PairedMeasurement
     observer: Observer
     traces: Path | None
+    sizes: BatchSizes | None = None
     profiles: bool = False
     failures_in_a_row: int = 0
     profiled_pairs: int = 0
@@ -304,6 +308,11 @@ class _PairRunner:
                 collected = clock()
                 replicates = self._profile((members[0], members[1]), replicates, checkouts)
                 profiling = clock() - collected
+            if plan.arm == "ab" and self.sizes is not None:
+                collected = clock()
+                call_seconds = max(member.call_seconds for member in members.values())
+                self.sizes.run_round(members[0].worker, members[1].worker, call_seconds=call_seconds)
+                profiling += clock() - collected
         self.forked_pairs += 1
         if not forks or self.forked_pairs == FORKED_PAIRS:
             self.load_anew()

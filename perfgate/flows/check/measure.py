@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from perfgate.catalogue.lookup import CARDS, measuring_step
 from perfgate.catalogue.names import STEADY_NUMBERS
-from perfgate.conductor.sides.checklist_turns import ChecklistSide, ChecklistTurns
+from perfgate.conductor.sides.batch_sizes import BatchSizes
+from perfgate.conductor.sides.checklist_turns import ChecklistSide, ChecklistTurns, OpenNumbers
 from perfgate.conductor.sides.kinds import record_of
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
 from perfgate.conductor.sides.recount import confirmed, count_again
@@ -23,9 +25,10 @@ from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.decision import Policy
 from perfgate.document.message import Message
-from perfgate.document.run import Side, StepResult
+from perfgate.document.run import Side
 from perfgate.document.testbed import Testbed
 from perfgate.errors import UsageError
+from perfgate.flows.check.batch import BATCH_STEP, batch_step
 from perfgate.flows.check.forecast import PARTS, Forecast
 from perfgate.flows.check.harnesses import harnesses_of
 from perfgate.flows.check.measured import Job, Measured, documents_of
@@ -38,7 +41,7 @@ from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.options import AVAILABLE_STEPS, CheckOptions
 from perfgate.flows.shared.session import job_notes, remove_traces
 from perfgate.judging.gate.decide import Look
-from perfgate.judging.gate.numbers import is_of_turns
+from perfgate.judging.gate.numbers import PairedNumbers, leading_numbers
 from perfgate.judging.gate.repeated import metrics_in_turns
 from perfgate.judging.gate.rule import looks_left
 from perfgate.judging.gate.rules import DECIDING_STEPS, bounded_metrics, broken_metrics, deciding_steps
@@ -153,8 +156,8 @@ class _CheckMeasurement:
             leave_out_waits=True,
         )
         self.forecast.begin("checklist", reference.name)
-        deciding, informing, long_steps = _steps(self.job.policy, self.options)
-        turns.first(deciding, informing)
+        steps = _steps(self.job.policy, self.options)
+        turns.first(steps.deciding, steps.informing)
         measured.pairs.append(PairedMeasurement())
         for side, findings in zip(sides, (measured.base, measured.head)):
             findings.append(side.found)
@@ -166,10 +169,14 @@ class _CheckMeasurement:
             return False
         self._settle_gating_numbers(turns)
         self._note_regressions(reference)
+        batch = turns.sides[1].found.workload.batch
+        sizes = BatchSizes(self.bench, reference.name, batch) if steps.sizes_in_pairs else None
         # The results folder has room for traces; the system's temporary folder may not.
         with tempfile.TemporaryDirectory(dir=self.job.out, prefix=".traces-") as traces:
-            self._measure_pairs(reference, traces=Path(traces), to_come=to_come)
-            self._compare_turns(turns, long_steps)
+            self._measure_pairs(reference, traces=Path(traces), to_come=to_come, sizes=sizes)
+            if sizes is not None:
+                self._add_batch_steps(sides, sizes)
+            self._compare_turns(turns, steps.long)
         return True
 
     def _confirm_counts(self, turns: ChecklistTurns) -> None:
@@ -180,6 +187,14 @@ class _CheckMeasurement:
             turns.begins(side.name)
             again = count_again(self.bench, side.checkout, turns.reference)
             side.found.counters = confirmed(side.found.counters, again)
+
+    def _add_batch_steps(self, sides: list[ChecklistSide], sizes: BatchSizes) -> None:
+        """Add step 5 to both sides, as the pairs measured it."""
+        limits = self.job.config.limit_values
+        for side, of_side in zip(sides, sizes.sides):
+            found = side.found
+            found.add_turn([batch_step(of_side, sizes, found.workload, limits)], {})
+            found.steps.sort(key=lambda step: step.number)
 
     def _settle_gating_numbers(self, turns: ChecklistTurns) -> None:
         """Take turns of the steps with undecided gating metrics: bounds that seem broken, and metrics that a tolerance names.
@@ -226,10 +241,17 @@ class _CheckMeasurement:
                 )
             )
 
-    def _measure_pairs(self, reference: WorkloadReference, *, traces: Path | None = None, to_come: int = 0) -> None:
+    def _measure_pairs(
+        self,
+        reference: WorkloadReference,
+        *,
+        traces: Path | None = None,
+        to_come: int = 0,
+        sizes: BatchSizes | None = None,
+    ) -> None:
         """Measure the pairs of a workload that loads on both sides, until they decide or the looks are used up.
 
-        ``to_come`` is the number of workloads still to be measured.
+        ``to_come`` is the number of workloads still to be measured. The pairs also take the rounds of ``sizes``.
         """
         bench, job, pairs = self.bench, self.job, self.measured.pairs[-1]
         earlier, policy, name, decided = job.earlier, job.policy, reference.name, self.options.decided
@@ -272,6 +294,7 @@ class _CheckMeasurement:
                     draw=draw,
                     traces=traces,
                     before_pair=before_pair,
+                    sizes=sizes,
                 )
                 # Base differs from base: if another memory layout removes the difference it was luck, else it is the machine.
                 unlucky = self._look_at(name).base_differs and not earlier
@@ -306,11 +329,24 @@ class _CheckMeasurement:
         measured.flames.update(flames)
         self.forecast.begin("turns", turns.reference.name)
         head.found.warnings += turns.compare(
-            _needs_turns,
+            partial(self._open_numbers, turns.reference.name),
             long_steps=long_steps,
             budget=_checklist_budget(self.job.config, self.options),
             recorded=recorded,
         )
+
+    def _open_numbers(self, workload: str) -> dict[int, OpenNumbers]:
+        """By step, the numbers of a workload that further turns of the checklist would compare."""
+        base, head = documents_of(self.job, self.measured)
+        numbers = PairedNumbers(base, head)
+        in_pairs = {number for number in leading_numbers(base) if number.step == BATCH_STEP}
+        shared = leading_numbers(base).keys() & leading_numbers(head).keys() - in_pairs
+        found: dict[int, OpenNumbers] = {}
+        for number in shared:
+            if number.workload == workload and numbers.is_open(number):
+                before = found.get(number.step, OpenNumbers(0, vary=False))
+                found[number.step] = OpenNumbers(before.how_many + 1, before.vary or numbers.varies(number))
+        return found
 
     def measure_jobs(self) -> None:
         """Measure the turns of every job."""
@@ -386,11 +422,6 @@ def _adding_to(job: Job, testbed: Testbed, options: CheckOptions, progress: Prog
     return job
 
 
-def _needs_turns(step: StepResult) -> bool:
-    """Whether a step has a value that is neither exact nor measured by the pairs."""
-    return any(value.value is not None and is_of_turns(value.metric) for value in step.values)
-
-
 def _note_uncounted(measured: Measured, progress: Progress) -> None:
     """Report once why the pairs lack hardware counters: if they lack any, they lack all."""
     reason = next((pairs.uncounted for pairs in measured.pairs if pairs.uncounted), None)
@@ -402,8 +433,19 @@ def _checklist_budget(config: Config, options: CheckOptions) -> float:
     return config.gate.checklist_budget if options.checklist_budget is None else options.checklist_budget
 
 
-def _steps(policy: Policy, options: CheckOptions) -> tuple[tuple[int, ...], tuple[int, ...], Mapping[int, float]]:
-    """The steps of a check: deciding ones, informing ones, and the seconds per turn of the long ones."""
+class _CheckSteps(NamedTuple):
+    """The steps of a check: those that decide and those that inform, and the seconds that a turn of a long one takes a side.
+
+    ``sizes_in_pairs`` is whether the pairs measure step 5.
+    """
+
+    deciding: tuple[int, ...]
+    informing: tuple[int, ...]
+    long: Mapping[int, float]
+    sizes_in_pairs: bool
+
+
+def _steps(policy: Policy, options: CheckOptions) -> _CheckSteps:
     decides = deciding_steps(policy)
     asked = AVAILABLE_STEPS if options.steps is None else options.steps
     deciding = {_COUNTING_STEP, *(decides - DECIDING_STEPS), *(number for number in asked if number in decides)}
@@ -411,4 +453,9 @@ def _steps(policy: Policy, options: CheckOptions) -> tuple[tuple[int, ...], tupl
     # A step selected by its number is measured, however long it takes.
     unasked = informing if options.steps is None else []
     long = {number: CARDS[number].long_seconds for number in unasked if CARDS[number].long_seconds}
-    return tuple(sorted(deciding)), tuple(number for number in informing if number not in long), long
+    return _CheckSteps(
+        deciding=tuple(sorted(deciding)),
+        informing=tuple(number for number in informing if number not in long and number != BATCH_STEP),
+        long=long,
+        sizes_in_pairs=BATCH_STEP in informing,
+    )

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from perfgate.catalogue.lookup import LIMITS, METRICS, judged_by
-from perfgate.catalogue.names import BATCH_KNEE
+from perfgate.catalogue.names import BATCH_BEST, BATCH_KNEE
 from perfgate.catalogue.records import JudgedValue
 from perfgate.document.decision import Comparison, Invalid, Policy, StepComparison
 from perfgate.document.message import Message
@@ -54,8 +54,12 @@ def compare_checklist(
                 row = msgspec.structs.replace(row, method="exact", delta=relative_change(row.base, row.head))
         elif (number.workload, number.shape) in set_aside:
             pass
-        elif number.metric == BATCH_KNEE:
-            row = _from_knees(row, number, evidence, policy)
+        elif number.metric in (BATCH_KNEE, BATCH_BEST):
+            row = _from_sizes(row, number, evidence, policy)
+        elif (constant := evidence.numbers.constant(number)) is not None:
+            row = msgspec.structs.replace(
+                row, method="exact", base=rounded(constant), head=rounded(constant), delta=0.0
+            )
         elif not isinstance(found := evidence.numbers.get(number), Message) and found.differences.size > 1:
             row = _from_turns(row, found, policy)
         if row.base is not None or row.head is not None:
@@ -121,29 +125,38 @@ def _from_turns(row: StepComparison, number: PairedEffect, policy: Policy) -> St
     )
 
 
-def _from_knees(row: StepComparison, number: ChecklistNumber, evidence: Evidence, policy: Policy) -> StepComparison:
-    """The row of the batch knee, which the rates of all turns show more exactly than the knees of the turns.
+def _from_sizes(row: StepComparison, number: ChecklistNumber, evidence: Evidence, policy: Policy) -> StepComparison:
+    """The row of the batch knee or of the best size, which the rates of all turns show more exactly than each turn does.
 
-    A knee lies within its range at level ``CONFIDENCE``, so the ratio of two lies within that of their ranges at level
-    ``2 * CONFIDENCE - 1`` or higher (Bonferroni).
+    A size lies within its range at level ``CONFIDENCE``, so the ratio of two lies within that of their ranges at level
+    ``2 * CONFIDENCE - 1`` or higher (Bonferroni). What a side did not reach, or an SLA bounds, is not compared.
     """
-    gain = policy.limits.get(KNEE_GAIN, float(LIMITS[KNEE_GAIN].default))
-    knees = evidence.numbers.knees(number, gain)
-    if knees is None or not all(knee.is_resolved for knee in knees):
+    if number.metric == BATCH_KNEE:
+        gain = policy.limits.get(KNEE_GAIN, float(LIMITS[KNEE_GAIN].default))
+        sizes = evidence.numbers.knees(number, gain)
+    else:
+        sizes = None if _has_promise(evidence, number) else evidence.numbers.best_sizes(number)
+    if sizes is None:
         return row
-    before, after = knees
-    if before.visits != after.visits:  # not side by side
-        return row
+    before, after = sizes
     return msgspec.structs.replace(
         row,
         method="repeated",
-        base=float(before.shown),
-        head=float(after.shown),
-        delta=relative_change(before.shown, after.shown),
+        base=float(before.size),
+        head=float(after.size),
+        base_range=(float(before.earliest), float(before.shown)),
+        head_range=(float(after.earliest), float(after.shown)),
+        delta=relative_change(before.size, after.size),
         interval=(relative_change(before.shown, after.earliest), relative_change(before.earliest, after.shown)),
         confidence=rounded(2 * CONFIDENCE - 1),
         pairs=before.visits,
     )
+
+
+def _has_promise(evidence: Evidence, number: ChecklistNumber) -> bool:
+    """Whether an SLA chooses the best size: by latencies, which the turns do not have."""
+    promises = {record.name: record.sla_p99 for record in evidence.head.run.workloads}
+    return promises.get(number.workload) is not None
 
 
 def _from_comparison(row: StepComparison, pairs: Comparison) -> StepComparison:

@@ -17,12 +17,14 @@ from perfgate.document.message import Message
 from perfgate.document.run import REPEAT, RunDocument, Value
 from perfgate.judging.gate.comparison import ShapePlace, zero_of
 from perfgate.judging.gate.effect import PairedEffect
-from perfgate.judging.gate.pairs import SAMPLED, WAITED, Clocks, sampled_effects
+from perfgate.judging.gate.pairs import ALL_BY_WALL, SAMPLED, WAITED, Clocks, sampled_effects
 from perfgate.judging.gate.rule import Differences
-from perfgate.stats.knee import Knee, find_knee
+from perfgate.stats.knee import NEARLY, Knee, Rates, paired_knees, paired_smallest
 
 # Labels of a value of another turn, of a call rate, or of a stretch of the calls: none is the step's own number.
 _NOT_THE_NUMBER = {"rate", "stretch", REPEAT}
+# A number that cannot vary shows it by so many turns of each side.
+FEWEST_EQUAL_TURNS = 2
 # The logarithm of a ratio larger than that of any two measurements.
 LARGEST_RATIO = 100.0
 _MOST_DIGITS = 7
@@ -62,7 +64,7 @@ def is_of_turns(name: str) -> bool:
 class PairedNumbers:
     """The numbers of two run documents, side by side."""
 
-    def __init__(self, base: RunDocument, head: RunDocument, clocks: Clocks) -> None:
+    def __init__(self, base: RunDocument, head: RunDocument, clocks: Clocks = ALL_BY_WALL) -> None:
         self._base, self._head, self._clocks = base, head, clocks
         self._turns = _turns_of(base), _turns_of(head)
         self._sampled: dict[ShapePlace, dict[str, PairedEffect]] = {}
@@ -76,15 +78,50 @@ class PairedNumbers:
         before, after = (turns.get(number[1:], {}) for turns in self._turns)
         return _from_turns(number.metric, before, after, self._clock(number))
 
-    def knees(self, number: ChecklistNumber, gain: float) -> tuple[Knee, Knee] | None:
-        """The batch knee of both sides, each over all its turns; None if a side reached none.
+    def constant(self, number: ChecklistNumber) -> float | None:
+        """The value that all turns of both sides had, at least two of each; None if any differs.
 
-        A turn counts as one visit: with the median rate of each size that all turns of both sides measured.
+        A time that is equal twice is so by chance.
         """
-        rates = [_rates_by_size(turns, number) for turns in self._turns]
-        sizes = rates[0].keys() & rates[1].keys()
-        before, after = (find_knee({size: side[size] for size in sizes}, gain) for side in rates)
-        return (before, after) if before and after else None
+        if metric(number.metric).timed:
+            return None
+        before, after = (list(turns.get(number[1:], {}).values()) for turns in self._turns)
+        if min(len(before), len(after)) < FEWEST_EQUAL_TURNS or len({*before, *after}) != 1:
+            return None
+        return before[0]
+
+    def is_open(self, number: ChecklistNumber) -> bool:
+        """Whether further turns would compare a number that both sides measured.
+
+        It is neither exact nor measured by the pairs, and no turns of both sides show that it cannot vary.
+        """
+        if not is_of_turns(number.metric) or self.constant(number) is not None:
+            return False
+        values = [value for turns in self._turns for value in turns.get(number[1:], {None: None}).values()]
+        return None not in values
+
+    def varies(self, number: ChecklistNumber) -> bool:
+        """Whether a number varies by its nature, as times do, or did so between the turns of a side."""
+        sides = [set(turns.get(number[1:], {}).values()) for turns in self._turns]
+        return metric(number.metric).timed or any(len(values) > 1 for values in sides)
+
+    def knees(self, number: ChecklistNumber, gain: float) -> tuple[Knee, Knee] | None:
+        """The batch knee of both sides over all their turns; None if a side did not reach one, or without common turns."""
+        rates = self._rates_of_sizes(number)
+        return paired_knees(*rates, gain) if rates else None
+
+    def best_sizes(self, number: ChecklistNumber) -> tuple[Knee, Knee] | None:
+        """The best batch size of both sides over all their turns; None without common turns."""
+        rates = self._rates_of_sizes(number)
+        return paired_smallest(*rates, NEARLY) if rates else None
+
+    def _rates_of_sizes(self, number: ChecklistNumber) -> tuple[Rates, Rates] | None:
+        """The items per second of every size that all turns of both sides measured; a turn is one visit of each size."""
+        base, head = (_rates_by_size(turns, number) for turns in self._turns)
+        shared = base.keys() & head.keys()
+        before, after = ({size: side[size] for size in shared} for side in (base, head))
+        visits = {len(rates) for side in (before, after) for rates in side.values()}
+        return (before, after) if len(shared) > 1 and len(visits) == 1 else None
 
     def has(self, number: ChecklistNumber) -> bool:
         """Whether a side has a value of it."""
@@ -134,8 +171,11 @@ def _turns_of(run: RunDocument) -> dict[_Key, _Turns]:
     for step in run.steps:
         for value in step.values:
             number = ChecklistNumber.of(step.number, step.workload, value)
-            turn = _number(value.labels.get(REPEAT, "1"))
-            turns.setdefault(number[1:], {})[turn] = value.value
+            of_number = turns.setdefault(number[1:], {})
+            if REPEAT in value.labels:
+                of_number[_number(value.labels[REPEAT])] = value.value
+            else:  # the step's own number, or the typical one of turns that all have a label
+                of_number.setdefault(1, value.value)
     return turns
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
-import numpy as np
-
-from perfgate.document.message import Message
+from perfgate.document.sweep import Sweep
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
+from perfgate.measuring.checklist.limits import limit
 from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.devices.device import Device
 from perfgate.measuring.timing.calls import CallBudget, measure_throughput, time_calls, timed_call
+from perfgate.measuring.workload.bound import BoundWorkload
 
-_LARGEST = 64
+# Sizes of a sweep: powers of two up to the first bound, and on to the second while a doubling still gains throughput.
+_LARGEST, _LARGEST_OF_ALL = 64, 4096
 
 
 @dataclass(frozen=True)
@@ -31,56 +35,46 @@ BRIEF = SweepEffort(visits=6, visit_seconds=0.02, call_seconds=0.07)
 FULL = SweepEffort(visits=6, visit_seconds=0.5, call_seconds=2.0)
 
 
-@dataclass
-class Sweep:
-    """Sizes that work, in rising order, with the items per second of each visit and the latencies in seconds."""
-
-    sizes: list[int] = field(default_factory=list)
-    rates: dict[int, list[float]] = field(default_factory=dict)
-    latencies: dict[int, list[float]] = field(default_factory=dict)
-    refused: dict[int, Message] = field(default_factory=dict)
-    out_of_memory: int | None = None
-    too_slow: int | None = None
-
-    def drop_from(self, size: int) -> list[int]:
-        """Forget a size and all above it, and return them."""
-        dropped = [larger for larger in self.sizes if larger >= size]
-        self.sizes = [smaller for smaller in self.sizes if smaller < size]
-        self.rates = {smaller: rates for smaller, rates in self.rates.items() if smaller < size}
-        return dropped
-
-    def drop(self, size: int) -> None:
-        """Forget a size."""
-        self.sizes.remove(size)
-        self.rates.pop(size, None)
-
-    def throughput(self) -> dict[int, float]:
-        """The median items per second of every size, in rising order of sizes."""
-        return {size: float(np.median(self.rates[size])) for size in self.sizes if self.rates.get(size)}
-
-
 def probe(context: StepContext, shape: str, effort: SweepEffort, sweep: Sweep) -> None:
-    """Try every size once; memory or time ends the sweep, a refusal leaves one size out."""
+    """Try every size once; memory or time ends the sweep, a refusal leaves one size out.
+
+    The sizes are the workload's, or powers of two. Those go on beyond the usual largest while twice the size is more than
+    ``batch.knee.gain`` times as fast.
+    """
     configured = context.workload.batch
-    powers = [1 << exponent for exponent in range(_LARGEST.bit_length())]
-    sizes = set(context.workload.workload.batch_sizes or powers) - {configured}
+    named = context.workload.workload.batch_sizes
+    powers = _powers_of_two(sweep.call_seconds, limit("batch.knee.gain", context.limits))
     # The configured size comes first: it must work, and it must be in the sweep.
-    for size in (configured, *sorted(sizes)):
+    for size in chain([configured], sorted(named) if named else powers):
+        if size in sweep.call_seconds:
+            continue
         context.progress(f"trying batch size {size}")
         call_once = partial(_seconds_of_a_call, context, shape, size)
-        seconds = call_once() if size == configured else experiment(context, call_once)
-        if not isinstance(seconds, FailedExperiment):
-            sweep.sizes = sorted([*sweep.sizes, size])
-            if size == configured or seconds <= effort.call_seconds:
+        tried = call_once() if size == configured else experiment(context, call_once)
+        if not isinstance(tried, FailedExperiment):
+            sweep.call_seconds[size] = tried
+            sweep.sizes = sorted(sweep.call_seconds)
+            if size == configured or tried <= effort.call_seconds:
                 continue
             sweep.too_slow = size
-        elif not seconds.out_of_memory:
-            sweep.refused[size] = seconds.reason
+        elif not tried.out_of_memory:
+            sweep.refused[size] = tried.reason
             continue
         else:
             sweep.out_of_memory = size
         break
     forget(context, shape, [*sweep.refused, *([sweep.out_of_memory] if sweep.out_of_memory else [])])
+
+
+def _powers_of_two(seconds: dict[int, float], gain: float) -> Iterator[int]:
+    """1, 2, 4 … up to ``_LARGEST``, and beyond it while the last doubling gained; ``seconds`` grows by their calls."""
+    size = 1
+    while size <= _LARGEST_OF_ALL:
+        yield size
+        half = size // 2
+        if size >= _LARGEST and not (size in seconds and half in seconds and 2 * seconds[half] > gain * seconds[size]):
+            return
+        size *= 2
 
 
 def _seconds_of_a_call(context: StepContext, shape: str, size: int) -> float:
@@ -124,12 +118,23 @@ def _visit(context: StepContext, shape: str, size: int, effort: SweepEffort, swe
 
 
 def _measure_once(context: StepContext, shape: str, size: int, effort: SweepEffort, sweep: Sweep) -> None:
-    device, window = context.device, effort.visit_seconds
-    call = context.workload.caller(shape, batch=size)
+    rate, latencies = measure_size(context.workload, context.device, shape, size, seconds=effort.visit_seconds)
+    sweep.rates.setdefault(size, []).append(rate)
+    sweep.latencies.setdefault(size, []).extend(latencies)
+
+
+def measure_size(
+    workload: BoundWorkload, device: Device, shape: str, size: int, *, seconds: float
+) -> tuple[float, list[float]]:
+    """The items per second of calls with one batch size over about so many seconds, after one unrecorded call.
+
+    With them come the seconds of a few single calls if the workload promises a P99.
+    """
+    call = workload.caller(shape, batch=size)
     call()
     device.synchronize()
-    (rate,), _ = measure_throughput(call, device, items=size, window_seconds=window, windows=1)
-    sweep.rates.setdefault(size, []).append(float(rate))
-    if context.workload.workload.sla.p99 is not None:
-        times = time_calls(call, device, CallBudget(calls=3, seconds=window))
-        sweep.latencies.setdefault(size, []).extend((times.wall / 1e9).tolist())
+    (rate,), _ = measure_throughput(call, device, items=size, window_seconds=seconds, windows=1)
+    if workload.workload.sla.p99 is None:
+        return float(rate), []
+    times = time_calls(call, device, CallBudget(calls=3, seconds=seconds))
+    return float(rate), (times.wall / 1e9).tolist()

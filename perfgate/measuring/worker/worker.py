@@ -18,9 +18,11 @@ from typing import Any
 import msgspec
 
 from perfgate import protocol
-from perfgate.document.message import Message, ReasonedError, WorkloadError
+from perfgate.document.message import Message, ReasonedError, WorkloadError, as_message
 from perfgate.document.run import ErrorDetail
+from perfgate.document.sweep import Sweep
 from perfgate.errors import MeasuringError
+from perfgate.measuring.checklist.batch_sweep import QUICK, measure_size, probe
 from perfgate.measuring.checklist.mistakes import ProjectCode, explained, one_line, own_traceback
 from perfgate.measuring.checklist.runner import find_steps, run_step
 from perfgate.measuring.checklist.step import StepContext
@@ -85,6 +87,8 @@ class WorkerLoop:
             protocol.MoveRequest: self._move,
             protocol.BlockRequest: self._block,
             protocol.CollectRequest: self._collect,
+            protocol.TrySizesRequest: self._try_sizes,
+            protocol.SizeBlockRequest: self._size_block,
             protocol.ProfileRequest: self._profile,
             protocol.ProfileTimesRequest: self._profile_times,
             protocol.RecordRequest: self._record,
@@ -281,6 +285,41 @@ class WorkerLoop:
             settings=_library_settings(frozen_more=all(entry is not self._unfrozen for entry in get_objects())),
             uncounted=self._warmed.uncounted,
         )
+
+    def _try_sizes(self, request: protocol.TrySizesRequest) -> protocol.SizesTried:
+        context = StepContext(
+            workload=self._loaded,
+            device=self._opened,
+            quick=True,
+            threads=0,
+            limits=request.limits,
+            seed=request.seed,
+            root=self.root,
+            artifacts=self.root,
+            progress=lambda _: None,
+        )
+        sweep = Sweep()
+        with collector_off(), self._opened.leave_out_waits():
+            probe(context, self._loaded.shapes[0], QUICK, sweep)
+        return protocol.SizesTried(
+            call_seconds=sweep.call_seconds,
+            refused=sweep.refused,
+            out_of_memory=sweep.out_of_memory,
+            too_slow=sweep.too_slow,
+        )
+
+    def _size_block(self, request: protocol.SizeBlockRequest) -> protocol.SizeBlockDone:
+        workload, device = self._loaded, self._opened
+        shape = workload.shapes[0]
+        try:
+            with collector_off(), device.leave_out_waits():
+                rate, latencies = measure_size(workload, device, shape, request.size, seconds=request.seconds)
+        except Exception as error:  # noqa: BLE001 - the workload was not written for other batch sizes
+            workload.drop_pool(shape, batch=request.size)
+            device.empty_cache()
+            refused = None if device.is_out_of_memory(error) else as_message(explained(error, self.project))
+            return protocol.SizeBlockDone(refused=refused)
+        return protocol.SizeBlockDone(rate=rate, latencies=latencies)
 
     def _profile(self, request: protocol.ProfileRequest) -> protocol.Profiled:
         profile = self._subroutine_times if request.kind == "subroutines" else self._operator_profile

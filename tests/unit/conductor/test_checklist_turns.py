@@ -8,13 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.sides.checklist_turns import FEWEST_TURNS, ChecklistSide, ChecklistTurns
+from perfgate.conductor.sides.checklist_turns import (
+    FEWEST_TURNS,
+    ChecklistSide,
+    ChecklistTurns,
+    OpenNumbers,
+    by_worth,
+    that_fit,
+)
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.document.run import REPEAT, StepResult
 from tests.unit.conductor.conftest import reference_to
 
 CHECKLIST, UTILIZATION = 4, 2
 Two = Callable[[], ChecklistTurns]
+
+
+def no_numbers() -> dict[int, OpenNumbers]:
+    return {}
 
 
 @pytest.fixture
@@ -54,12 +65,12 @@ def test_again__four_turns__each_side_begins_two_of_them(two_sides: Two, begun: 
 def test_compare__a_step_that_takes_long__has_its_turns_where_they_fit_and_is_named_where_not(two_sides: Two) -> None:
     turns = two_sides()
     turns.first((CHECKLIST,))
-    notes = turns.compare(lambda _step: False, long_steps={UTILIZATION: 100.0}, budget=100.0)
+    notes = turns.compare(no_numbers, long_steps={UTILIZATION: 100.0}, budget=100.0)
     assert turns.taken(UTILIZATION) == 0
     (note,) = notes
     assert note.values["steps"] == ["2 utilization (1200 s)"]
     assert 1200 <= note.values["seconds"] <= 1202
-    assert turns.compare(lambda _step: False, long_steps={UTILIZATION: 1.0}, budget=100.0) == []
+    assert turns.compare(no_numbers, long_steps={UTILIZATION: 1.0}, budget=100.0) == []
     for side in turns.sides:
         assert turns_of(side.found.steps, UTILIZATION) == [None, *map(str, range(2, FEWEST_TURNS + 1))]
         assert side.found.workload.steps == [UTILIZATION, CHECKLIST]
@@ -81,6 +92,25 @@ def test_settle__time_is_spent__takes_no_turn(two_sides: Two) -> None:
     assert turns.taken(UTILIZATION) == 1
 
 
+def test_compare__numbers_that_cannot_vary__one_further_turn_and_no_more(two_sides: Two) -> None:
+    turns = two_sides()
+    turns.first((UTILIZATION,))
+
+    def until_equal_twice() -> dict[int, OpenNumbers]:
+        return {UTILIZATION: OpenNumbers(1, vary=False)} if turns.taken(UTILIZATION) < 2 else {}
+
+    assert turns.compare(until_equal_twice, long_steps={}, budget=1000.0) == []
+    assert turns.taken(UTILIZATION) == 2
+
+
+def test_compare__time_for_some_steps__first_ones_before_those_that_cost_less_a_number() -> None:
+    costs = {2: 50.0, 8: 30.0, 15: 20.0, 17: 12.0}
+    numbers = {2: OpenNumbers(1, vary=True), 8: OpenNumbers(3, vary=True), 15: OpenNumbers(1, vary=True)}
+    assert list(by_worth(costs, numbers)) == [2, 8, 17, 15]
+    assert that_fit(by_worth(costs, numbers), 45.0, 90.0) == [2]
+    assert that_fit({8: 30.0, 17: 12.0}, 45.0, 90.0) == [8, 17]
+
+
 @pytest.mark.slow
 def test_compare__traces_of_pairs__a_turn_reads_one_and_records_none(two_sides: Two, tmp_path: Path) -> None:
     turns = two_sides()
@@ -90,7 +120,7 @@ def test_compare__traces_of_pairs__a_turn_reads_one_and_records_none(two_sides: 
         recorded[side.name].mkdir()
         (trace,) = side.folder.glob("trace-*")
         trace.rename(recorded[side.name] / trace.name)
-    turns.compare(lambda _step: True, long_steps={}, budget=100.0, recorded=[recorded])
+    turns.compare(lambda: {CHECKLIST: OpenNumbers(1, vary=True)}, long_steps={}, budget=100.0, recorded=[recorded])
     for side in turns.sides:
         (step,) = side.found.steps
         times = [value.value for value in step.values if value.metric == "ops.kernel_time"]

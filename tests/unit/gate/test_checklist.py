@@ -123,11 +123,16 @@ def test_checklist__turns_needed__are_about_as_many_as_then_show_a_difference_of
     assert np.mean([bounds is not None and bounds.low > 0 for bounds in drawn]) >= 0.6
 
 
-def sweep(fixed: float, factors: list[float], **fields: object) -> list[Value]:
-    """The rates of each batch size in turns of calls that take ``fixed + size``, and that no single turn shows a knee of."""
-    rates = {size: size / (fixed + size) for size in (1, 2, 4, 8, 16, 32, 64)}
+def best_of(values: list[Value]) -> list[Value]:
+    """The same values with a best size, as a step has it."""
+    return [value("batch.best", 64.0, labels={"shape": SHAPE}), *values]
+
+
+def sweep(fixed: float, factors: list[float], *, slower: float = 1.0, **fields: object) -> list[Value]:
+    """The rates of each batch size in turns of calls that take ``slower * (fixed + size)``, as a pair measures them."""
+    rates = {size: size / (fixed + size) / slower for size in (1, 2, 4, 8, 16, 32, 64)}
     return [
-        *turns("batch.knee", [None] * len(factors)),
+        value("batch.knee", None, labels={"shape": SHAPE}),
         *(
             value("batch.throughput", rate * factor, labels={"shape": SHAPE, "batch": str(size), **fields, **turn})
             for size, rate in rates.items()
@@ -146,6 +151,7 @@ def test_checklist__batch_knee__from_the_rates_of_all_turns() -> None:
     assert (row.method, row.pairs, row.confidence, row.is_resolved) == ("repeated", 6, 0.9, True)
     unchanged = row_of(judged(sweep(4.4, ROUNDS), sweep(4.4, ROUNDS[::-1])), "batch.knee")
     assert (unchanged.interval, unchanged.is_resolved) == ((0.0, 0.0), False)
+    assert (unchanged.base_range, unchanged.head_range) == ((32.0, 32.0), (32.0, 32.0))
 
 
 @pytest.mark.parametrize(
@@ -207,10 +213,31 @@ def test_checklist__turns_that_disagree__no_difference_shown_but_their_interval(
     assert "not resolved (±" in rendered(decision)
 
 
-def test_checklist__batch_size_in_turns__both_sides_one_of_their_own_sizes() -> None:
-    before, after = turns("batch.best", [4, 4, 4, 8, 8, 8]), turns("batch.best", [16, 32, 16, 32, 16, 32])
-    row = row_of(judged(before, after), "batch.best")
-    assert (row.base, row.head, row.delta) == (4.0, 16.0, 3.0)
+def test_checklist__best_size_of_equal_code__the_same_on_both_sides_whatever_single_turns_show() -> None:
+    """By its own turns base would be best at 64 and head at 32."""
+    lot = np.random.default_rng(3)
+    factors = [float(100 * factor) for factor in np.exp(lot.normal(0, 0.05, 32))]
+    same = 0
+    for _ in range(20):
+        lot.shuffle(factors)
+        rows = judged(best_of(sweep(1.6, factors[:16])), best_of(sweep(1.6, factors[16:])))
+        row = row_of(rows, "batch.best")
+        assert row.interval is not None
+        same += row.base == row.head and row.interval[0] <= 0 <= row.interval[1]
+    assert same >= 19
+
+
+def test_checklist__mistake_that_halves_the_gain_of_a_batch__best_size_and_throughput_resolved() -> None:
+    lot = np.random.default_rng(4)
+    factors = [float(100 * factor) for factor in np.exp(lot.normal(0, 0.02, 32))]
+    decision = judged(best_of(sweep(1.6, factors[:16])), best_of(sweep(0.3, factors[16:], slower=2.0)))
+    best = row_of(decision, "batch.best")
+    assert best.head is not None
+    assert best.base is not None
+    assert best.head < best.base
+    of_sizes = {row.labels["batch"]: row for row in decision.checklist if row.metric == "batch.throughput"}
+    assert of_sizes["64"].is_resolved
+    assert of_sizes["64"].delta == pytest.approx(-0.49, abs=0.03)
 
 
 @pytest.mark.parametrize("left_out", [1, 5])

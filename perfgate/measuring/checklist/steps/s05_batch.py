@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
-from perfgate.measuring.checklist.batch_sweep import BRIEF, FULL, QUICK, Sweep, forget, probe, visit_all
+from perfgate.document.sweep import Sweep
+from perfgate.measuring.checklist.batch_sweep import BRIEF, FULL, QUICK, forget, probe, visit_all
 from perfgate.measuring.checklist.limits import limit
 from perfgate.measuring.checklist.step import (
     RecordingContext,
@@ -16,7 +19,7 @@ from perfgate.measuring.checklist.step import (
     unavailable,
 )
 from perfgate.measuring.checklist.values import median
-from perfgate.stats.knee import Knee, find_knee
+from perfgate.stats.knee import NEARLY, Knee, find_knee, smallest_within, typical_rates
 from perfgate.stats.summary import quantile
 from perfgate.system.garbage import quiet
 
@@ -28,22 +31,23 @@ class BatchStep:
 
     def measure(self, context: StepContext) -> StepOutcome:
         """Sweep the first shape; not applicable if the model accepts only the configured batch size."""
-        shape, configured = context.workload.shapes[0], context.workload.batch
+        shape = context.workload.shapes[0]
         effort = BRIEF if context.brief else QUICK if context.quick else FULL
         sweep = Sweep()
         with quiet():
             probe(context, shape, effort, sweep)
-            if set(sweep.sizes) != {configured}:
+            if set(sweep.sizes) != {context.workload.batch}:
                 visit_all(context, shape, effort, sweep)
                 forget(context, shape, sweep.sizes)
-        # A size that the probe measured may be refused by a later visit.
-        if set(sweep.sizes) <= {configured}:
-            if context.no_experiments is not None:
-                return unavailable(context.no_experiments)
-            return not_applicable(_why_fixed(sweep, configured))
-        outcome = context.outcome()
-        _judge_sweep(outcome, outcome.under(shape=shape), context, sweep)
-        return outcome
+        if context.no_experiments is not None and set(sweep.sizes) <= {context.workload.batch}:
+            return unavailable(context.no_experiments)
+        return judge_sweep(
+            sweep,
+            shape=shape,
+            configured=context.workload.batch,
+            promised=context.workload.workload.sla.p99,
+            limits=context.limits,
+        )
 
     def judge_recording(self, context: RecordingContext) -> StepOutcome:  # noqa: ARG002  as every step's
         return not_applicable(Message("times.one-batch-size"))
@@ -52,57 +56,70 @@ class BatchStep:
 STEP = BatchStep()
 
 
-def _judge_sweep(outcome: StepOutcome, of_shape: StepOutcome, context: StepContext, sweep: Sweep) -> None:
-    throughput = sweep.throughput()
-    configured = context.workload.batch
-    knee = find_knee(sweep.rates, limit("batch.knee.gain", context.limits))
-    promised = context.workload.workload.sla.p99
-    # The P99 of fewer than 100 calls is the slowest one, so a size is refused rather than promised too early.
-    fast = [
-        size
-        for size in throughput
-        if promised is None or quantile(np.asarray(sweep.latencies[size]), 0.99).value <= promised
-    ]
-    best = max(fast, key=throughput.__getitem__, default=None)
-    _add_knee(of_shape, knee)
-    _note_limits_of_sweep(outcome, sweep, knee)
-    if best is None:
-        of_shape.missing("batch.best", Message("times.sla-not-kept"))
-    else:
-        of_shape.number("batch.best", float(best))
-    if best is None or configured not in throughput:
-        of_shape.missing("batch.loss", Message("times.knee-needs-throughput"))
-    else:
-        loss = 1.0 - throughput[configured] / throughput[best]
-        of_shape.number("batch.loss", loss)
-        outcome.above("batch.loss", loss, {"batch": configured, "best": best})
-    for size in throughput:
+def judge_sweep(
+    sweep: Sweep, *, shape: str, configured: int, promised: float | None, limits: Mapping[str, float]
+) -> StepOutcome:
+    """The outcome of a sweep, of this step or of the pairs; ``promised`` is the P99 in seconds that the workload promises."""
+    # A size that the probe measured may be refused by a later visit.
+    if set(sweep.sizes) <= {configured}:
+        return not_applicable(_why_fixed(sweep, configured))
+    outcome = StepOutcome(limits=limits)
+    of_shape = outcome.under(shape=shape)
+    _add_knee(of_shape, find_knee(sweep.rates, limit("batch.knee.gain", limits)))
+    _note_limits_of_sweep(outcome, sweep, limits)
+    _add_best(outcome, of_shape, sweep, configured, promised)
+    for size in sweep.sizes:
         rates = np.asarray(sweep.rates[size])
         outcome.values.append(median("batch.throughput", rates, {**of_shape.labels, "batch": str(size)}))
+    return outcome
+
+
+def _add_best(
+    outcome: StepOutcome, of_shape: StepOutcome, sweep: Sweep, configured: int, promised: float | None
+) -> None:
+    """Add the best size that keeps the promise, and judge the loss of the configured one."""
+    # The P99 of fewer than 100 calls is the slowest one, so a size is refused rather than promised too early.
+    fast = {
+        size: rates
+        for size, rates in sweep.rates.items()
+        if promised is None or quantile(np.asarray(sweep.latencies[size]), 0.99).value <= promised
+    }
+    if not fast:
+        of_shape.missing("batch.best", Message("times.sla-not-kept"))
+        of_shape.missing("batch.loss", Message("times.knee-needs-throughput"))
+        return
+    best = smallest_within(fast, NEARLY)
+    of_shape.number(
+        "batch.best", float(best.size), count=best.visits, interval=(float(best.earliest), float(best.shown))
+    )
+    if configured not in sweep.rates:
+        of_shape.missing("batch.loss", Message("times.knee-needs-throughput"))
+        return
+    throughput = typical_rates(sweep.rates)
+    loss = max(0.0, 1.0 - throughput[configured] / throughput[best.size])
+    of_shape.number("batch.loss", loss)
+    outcome.above("batch.loss", loss, {"batch": configured, "best": best.size})
 
 
 def _add_knee(outcome: StepOutcome, knee: Knee | None) -> None:
     if knee is None:
         outcome.missing("batch.knee", Message("times.knee-not-reached"))
-    elif not knee.is_resolved:
-        outcome.missing("batch.knee", Message("times.knee-between", {"earliest": knee.earliest, "shown": knee.shown}))
-    else:
-        shown = float(knee.shown)
-        outcome.number("batch.knee", shown, count=knee.visits, interval=(float(knee.earliest), shown))
+        return
+    bounds = float(knee.earliest), float(knee.shown)
+    outcome.number("batch.knee", float(knee.size), count=knee.visits, interval=bounds)
 
 
-def _note_limits_of_sweep(outcome: StepOutcome, sweep: Sweep, knee: Knee | None) -> None:
+def _note_limits_of_sweep(outcome: StepOutcome, sweep: Sweep, limits: Mapping[str, float]) -> None:
     """Note the end of the sweep, an unknown knee, and the sizes that the model refused."""
+    is_reached = find_knee(sweep.rates, limit("batch.knee.gain", limits)) is not None
     noted = [
         ("batch.out_of_memory", sweep.out_of_memory),
         ("batch.too_slow", sweep.too_slow),
-        ("batch.knee", sweep.sizes[-1] if sweep.sizes and knee is None else None),
+        ("batch.knee", None if is_reached else sweep.sizes[-1]),
     ]
     for rule, size in noted:
         if size:
             outcome.note(rule, "info", {"batch": size})
-    if knee is not None and not knee.is_resolved:
-        outcome.note("batch.knee_between", "info", {"earliest": knee.earliest, "shown": knee.shown})
     for size, error in sweep.refused.items():
         outcome.note("batch.refused", "info", {"batch": size, "error": error})
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.measuring.checklist.batch_sweep import Sweep, SweepEffort, probe
+from perfgate.document.sweep import Sweep
+from perfgate.measuring.checklist.batch_sweep import SweepEffort, probe
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.timing.calls import CallBudget, time_calls
 from perfgate.stats.batching import BatchingPolicy, Served, continuous, highest_rate, serve, simulate, static, time_out
