@@ -252,8 +252,8 @@ class StepRequest(WorkerRequest, frozen=True):
 
     So many ``copies`` of the workload run at the same time in step 10, and step 1 times a ``cold_start``; step 13 tries the
     ``shape_space``. With ``brief`` the step may leave out parts that further turns do not compare, and takes less time for
-    the rest. ``no_experiments`` is the reason if the step may make only the workload's own calls. With
-    ``leave_out_waits`` it times calls without the waits of the process for a CPU.
+    the rest; with ``exact_only`` it measures its exact numbers alone. ``no_experiments`` is the reason if the step may make
+    only the workload's own calls. With ``leave_out_waits`` it times calls without the waits of the process for a CPU.
     """
 
     number: int
@@ -270,6 +270,7 @@ class StepRequest(WorkerRequest, frozen=True):
     cold_start: bool = False
     shape_space: bool = False
     brief: bool = False
+    exact_only: bool = False
     leave_out_waits: bool = False
     no_experiments: Message | None = None
 

@@ -224,6 +224,8 @@ class StepCard(Entry, frozen=True):
     # The seconds of a quick step that takes too long for the first turn of a check: one runs it if six turns fit its
     # budget.
     long_seconds: float = 0.0
+    # Whether its exact numbers take little time, so that the first turn of a check has them.
+    exact_first: bool = False
     metrics: tuple[Metric, ...] = ()
     limits: tuple[Limit, ...] = ()
     rules: tuple[Rule, ...] = ()

@@ -86,7 +86,7 @@ class BatchSizes:
             side.sweep.out_of_memory, side.sweep.too_slow = tried.out_of_memory, tried.too_slow
         before, after = (side.sweep.call_seconds for side in self.sides)
         common = {size: max(before[size], after[size]) for size in sorted(before.keys() & after.keys())}
-        kept = _sizes_in_time(common, self.configured)
+        kept = sizes_in_time(common, self.configured)
         for side in self.sides:
             side.sweep.sizes = sorted(kept)
             if len(kept) < len(common):
@@ -171,7 +171,7 @@ class BatchSizes:
         return Activity("measuring batch sizes of {name}", name=self.workload)
 
 
-def _sizes_in_time(call_seconds: Mapping[int, float], configured: int) -> dict[int, float]:
+def sizes_in_time(call_seconds: Mapping[int, float], configured: int) -> dict[int, float]:
     """The sizes whose fewest rounds fit into twice the time: the largest are left out, the configured one never."""
     kept = dict(call_seconds)
     for size in sorted(call_seconds, reverse=True):

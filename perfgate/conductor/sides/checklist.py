@@ -114,6 +114,7 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
     layout_seed: int = 0,
     checks: bool = True,
     brief: bool = False,
+    exact_only: tuple[int, ...] = (),
     leave_out_waits: bool = False,
 ) -> Findings:
     """Run the steps and the correctness check on one workload; files go into ``folder``.
@@ -121,19 +122,21 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
     No step begins after ``deadline`` (of the monotonic clock); the check does, for nothing passes without it. The steps
     ``informing`` come last and have seconds altogether. Step 1 times calls for ``steady`` seconds a shape, or by default as
     long as perfgate.toml requests. ``earlier`` are the seconds that the steps took on the other side, or another time.
-    ``checks`` enables the check of the output, and ``brief`` marks further turns. With ``leave_out_waits`` calls are
+    ``checks`` enables the check of the output, and ``brief`` marks further turns. The steps ``exact_only`` come at the very end
+    and measure their exact numbers alone. With ``leave_out_waits`` calls are
     timed without the process's waits for a CPU.
 
     A failure is recorded as an error with its traceback; everything else is still measured. If an error of the device
     spoils the process, each step gets one of its own. An experiment cannot fail a step: one that fails after an experiment
     ran in the same process, or with it, is repeated in a fresh process without experiments.
     """
-    asked = (*steps, *informing)
+    asked = (*steps, *informing, *exact_only)
     runner = _StepRunner(
         bench,
         reference,
-        remaining=_in_order(steps, informing, checks=checks),
-        informing=informing,
+        remaining=[*_in_order(steps, informing, checks=checks), *exact_only],
+        informing=(*informing, *exact_only),
+        exact_only=exact_only,
         quick=quick,
         folder=folder,
         deadline=deadline,
@@ -171,6 +174,7 @@ class _StepRunner:
     reference: WorkloadReference
     remaining: list[int | None]
     informing: tuple[int, ...]
+    exact_only: tuple[int, ...]
     quick: bool
     folder: Path
     deadline: float
@@ -280,6 +284,7 @@ class _StepRunner:
             cold_start=config.measure.cold_start,
             shape_space=config.measure.shape_space,
             brief=self.brief,
+            exact_only=number in self.exact_only,
             leave_out_waits=self.leave_out_waits and number in TIMED_STEPS,
             no_experiments=self.without_experiments.get(number),
         )

@@ -90,10 +90,14 @@ class ChecklistTurns:
         steps: tuple[int, ...],
         informing: tuple[int, ...] = (),
         *,
+        exact_only: tuple[int, ...] = (),
         quick: bool = True,
         earlier: Mapping[int, float] | None = None,
     ) -> None:
-        """Run the steps and the check of the output on every side; ``earlier`` are the seconds that steps took another time."""
+        """Run the steps and the check of the output on every side; ``earlier`` are the seconds that steps took another time.
+
+        Of the steps ``exact_only`` the exact numbers are measured, which is no turn of theirs.
+        """
         for side in self._in_order():
             self.begins(side.name)
             side.findings = run_checklist(
@@ -102,6 +106,7 @@ class ChecklistTurns:
                 self.reference,
                 steps=steps,
                 informing=informing,
+                exact_only=exact_only,
                 quick=quick,
                 folder=side.folder,
                 deadline=self.deadline,

@@ -11,7 +11,7 @@ from perfgate.catalogue.lookup import card
 from perfgate.catalogue.names import BATCH_THROUGHPUT
 from perfgate.conductor.sides.batch_sizes import BatchSizes, SizesOfSide
 from perfgate.document.message import Message, as_message
-from perfgate.document.run import REPEAT, StepResult, Value, WorkloadRecord
+from perfgate.document.run import REPEAT, StepProcedure, StepResult, Value, WorkloadRecord
 from perfgate.measuring.checklist.runner import step_result
 from perfgate.measuring.checklist.step import StepOutcome, unavailable
 from perfgate.measuring.checklist.steps.s05_batch import judge_sweep
@@ -24,6 +24,8 @@ def batch_step(
 ) -> StepResult:
     """The result of one side: each size's typical rate, the rates of all rounds as turns, the knee and the best size."""
     result = step_result(card(BATCH_STEP), workload.name, _outcome(side, sizes, workload, limits), seconds=side.seconds)
+    if sizes.rounds:
+        result = msgspec.structs.replace(result, procedure=StepProcedure(quick=True, clock="awake"))
     if side.error is not None:
         error = side.error
         return msgspec.structs.replace(result, status="error", reason=as_message(error.message), error=error)

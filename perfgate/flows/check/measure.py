@@ -6,7 +6,7 @@ import itertools
 import os
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,9 +23,8 @@ from perfgate.conductor.sides.turns import NAMES, MeasuredJob, Reach, SideName
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import Config, WorkloadReference
-from perfgate.document.decision import Policy
 from perfgate.document.message import Message
-from perfgate.document.run import Side
+from perfgate.document.run import Side, StepResult
 from perfgate.document.testbed import Testbed
 from perfgate.errors import UsageError
 from perfgate.flows.check.batch import BATCH_STEP, batch_step
@@ -34,6 +33,7 @@ from perfgate.flows.check.harnesses import harnesses_of
 from perfgate.flows.check.measured import Job, Measured, documents_of
 from perfgate.flows.check.rerun import next_round, other_testbed, pairs_of, refuse_other_job, turns_of
 from perfgate.flows.check.sealing import seal_notes
+from perfgate.flows.check.thermal import THERMAL_STEP, thermal_step
 from perfgate.flows.check.traces import keep_traces
 from perfgate.flows.check.trial import is_left_out, loaded_packages, try_head
 from perfgate.flows.check.turns import JobMeasurement
@@ -156,8 +156,8 @@ class _CheckMeasurement:
             leave_out_waits=True,
         )
         self.forecast.begin("checklist", reference.name)
-        steps = _steps(self.job.policy, self.options)
-        turns.first(steps.deciding, steps.informing)
+        steps = _steps(self.job, self.options)
+        turns.first(steps.deciding, steps.informing, exact_only=steps.exact_only)
         measured.pairs.append(PairedMeasurement())
         for side, findings in zip(sides, (measured.base, measured.head)):
             findings.append(side.found)
@@ -174,9 +174,8 @@ class _CheckMeasurement:
         # The results folder has room for traces; the system's temporary folder may not.
         with tempfile.TemporaryDirectory(dir=self.job.out, prefix=".traces-") as traces:
             self._measure_pairs(reference, traces=Path(traces), to_come=to_come, sizes=sizes)
-            if sizes is not None:
-                self._add_batch_steps(sides, sizes)
-            self._compare_turns(turns, steps.long)
+            self._add_steps_of_pairs(sides, steps, sizes)
+            self._compare_turns(turns, {step: steps.long[step] for step in steps.long if step != THERMAL_STEP})
         return True
 
     def _confirm_counts(self, turns: ChecklistTurns) -> None:
@@ -188,12 +187,17 @@ class _CheckMeasurement:
             again = count_again(self.bench, side.checkout, turns.reference)
             side.found.counters = confirmed(side.found.counters, again)
 
-    def _add_batch_steps(self, sides: list[ChecklistSide], sizes: BatchSizes) -> None:
-        """Add step 5 to both sides, as the pairs measured it."""
-        limits = self.job.config.limit_values
-        for side, of_side in zip(sides, sizes.sides):
-            found = side.found
-            found.add_turn([batch_step(of_side, sizes, found.workload, limits)], {})
+    def _add_steps_of_pairs(self, sides: Sequence[ChecklistSide], steps: _CheckSteps, sizes: BatchSizes | None) -> None:
+        """Add the steps that the pairs measured to both sides: batch sizes, and the device's state."""
+        limits, pairs = self.job.config.limit_values, self.measured.pairs[-1]
+        for index, replicates in enumerate((pairs.base, pairs.head)):
+            found = sides[index].found
+            added: list[StepResult] = []
+            if sizes is not None:
+                added.append(batch_step(sizes.sides[index], sizes, found.workload, limits))
+            if THERMAL_STEP in steps.long:
+                added.append(thermal_step(replicates, found.workload, limits))
+            found.add_turn(added, {})
             found.steps.sort(key=lambda step: step.number)
 
     def _settle_gating_numbers(self, turns: ChecklistTurns) -> None:
@@ -436,26 +440,31 @@ def _checklist_budget(config: Config, options: CheckOptions) -> float:
 class _CheckSteps(NamedTuple):
     """The steps of a check: those that decide and those that inform, and the seconds that a turn of a long one takes a side.
 
-    ``sizes_in_pairs`` is whether the pairs measure step 5.
+    Of the long steps ``exact_only`` the exact numbers are measured in any case. ``sizes_in_pairs`` is whether the pairs
+    measure step 5.
     """
 
     deciding: tuple[int, ...]
     informing: tuple[int, ...]
     long: Mapping[int, float]
+    exact_only: tuple[int, ...]
     sizes_in_pairs: bool
 
 
-def _steps(policy: Policy, options: CheckOptions) -> _CheckSteps:
-    decides = deciding_steps(policy)
+def _steps(job: Job, options: CheckOptions) -> _CheckSteps:
+    decides = deciding_steps(job.policy)
     asked = AVAILABLE_STEPS if options.steps is None else options.steps
     deciding = {_COUNTING_STEP, *(decides - DECIDING_STEPS), *(number for number in asked if number in decides)}
     informing = [number for number in asked if number not in decides]
     # A step selected by its number is measured, however long it takes.
     unasked = informing if options.steps is None else []
     long = {number: CARDS[number].long_seconds for number in unasked if CARDS[number].long_seconds}
+    sizes_in_pairs = BATCH_STEP in informing and _checklist_budget(job.config, options) > 0
+    elsewhere = {*long, BATCH_STEP} if sizes_in_pairs else {*long}
     return _CheckSteps(
         deciding=tuple(sorted(deciding)),
-        informing=tuple(number for number in informing if number not in long and number != BATCH_STEP),
+        informing=tuple(number for number in informing if number not in elsewhere),
         long=long,
-        sizes_in_pairs=BATCH_STEP in informing,
+        exact_only=tuple(number for number in long if CARDS[number].exact_first),
+        sizes_in_pairs=sizes_in_pairs,
     )

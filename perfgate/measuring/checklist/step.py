@@ -46,11 +46,11 @@ class StepContext:
     ones. ``budgets`` are the bounds of the gate: a step measures enough to judge them. ``began`` is the start of the
     process in seconds since the epoch: older files in its folder are not its own. ``steady_seconds`` is the requested time
     in steady state per shape, 0 for the default. ``brief`` marks a further turn: parts that turns do not compare may be
-    left out. ``copies`` are the requested numbers of concurrent copies, rising from 1; ``cold_start`` requests the timing
-    of new processes, which load the workload as in ``load``; ``shape_space`` requests trials of unconfigured shapes.
-    ``kept`` are the files in ``artifacts`` that stay with the run: a step adds those it made or used, however it ends.
-    ``experimenting`` announces an experiment to the conductor, and ``no_experiments`` is the reason if none may run; both
-    are for ``experiment`` alone.
+    left out; with ``exact_only`` so is all that is not exact. ``copies`` are the requested numbers of concurrent copies,
+    rising from 1; ``cold_start`` requests the timing of new processes, which load the workload as in ``load``;
+    ``shape_space`` requests trials of unconfigured shapes. ``kept`` are the files in ``artifacts`` that stay with the run:
+    a step adds those it made or used, however it ends. ``experimenting`` announces an experiment to the conductor, and
+    ``no_experiments`` is the reason if none may run; both are for ``experiment`` alone.
     """
 
     workload: BoundWorkload
@@ -71,6 +71,7 @@ class StepContext:
     cold_start: bool = False
     shape_space: bool = False
     brief: bool = False
+    exact_only: bool = False
     load: LoadRequest | None = None
     kept: list[Artifact] = field(default_factory=list)
     experimenting: Callable[[], None] = lambda: None

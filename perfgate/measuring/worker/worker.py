@@ -236,6 +236,7 @@ class WorkerLoop:
             cold_start=request.cold_start,
             shape_space=request.shape_space,
             brief=request.brief,
+            exact_only=request.exact_only,
             load=self.load,
             experimenting=lambda: protocol.send(self.connection, protocol.Experimenting()),
             no_experiments=request.no_experiments,

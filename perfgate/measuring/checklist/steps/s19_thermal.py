@@ -15,7 +15,7 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, reason_of
 from perfgate.document.telemetry import DeviceState, TelemetryReading
 from perfgate.errors import MeasuringError
-from perfgate.measuring.checklist.limits import MaybeEvidence, above, limit
+from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, limit
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
 from perfgate.measuring.devices.device import Device
@@ -202,10 +202,33 @@ def add_sensed(outcome: StepOutcome, sensed: Sequence[TelemetryReading] | Messag
         "thermal.energy": None if power is None else power * soaked.seconds / items,
     }
     for metric, number in numbers.items():
-        if number is None:
-            outcome.missing(metric, _SENSED[metric])
-        else:
-            outcome.number(metric, number, count=len(within))
+        _add_or_miss(outcome, metric, number, len(within))
+
+
+def judge_watched(readings: Sequence[TelemetryReading], limits: Limits) -> StepOutcome:
+    """The outcome of readings beside pairs, in which both sides keep the device at work by turns."""
+    if len(readings) < _FEWEST_READINGS:
+        return unavailable(Message("system.not-watched"))
+    states = [reading.telemetry for reading in readings]
+    at_work = [state for state in states if state.at_work is not False]
+    throttled = [slowed for state in at_work if (slowed := _is_throttled(state)) is not None]
+    clocks = [share for state in at_work if (share := state.clock_share()) is not None]
+    power = [watts for state in states if (watts := state.power) is not None]
+    temperatures = [warm for state in states if (warm := state.temperature) is not None]
+    outcome = StepOutcome(limits=limits)
+    _add_or_miss(outcome, "thermal.throttled", statistics.mean(throttled) if throttled else None, len(throttled))
+    _add_or_miss(outcome, "thermal.clock", statistics.median(clocks) if clocks else None, len(clocks))
+    _add_or_miss(outcome, "thermal.temperature", max(temperatures, default=None), len(temperatures))
+    _add_or_miss(outcome, "thermal.power", statistics.mean(power) if power else None, len(power))
+    judge_throttling(outcome)
+    return outcome
+
+
+def _add_or_miss(outcome: StepOutcome, metric: str, number: float | None, count: int) -> None:
+    if number is None:
+        outcome.missing(metric, _SENSED[metric])
+    else:
+        outcome.number(metric, number, count=count)
 
 
 def _is_throttled(telemetry: DeviceState) -> bool | None:

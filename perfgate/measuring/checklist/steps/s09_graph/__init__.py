@@ -93,7 +93,11 @@ class GraphStep:
             compiles_itself = has_compiled()
             take = partial(_take_graphs, context, effort.graphs, compiles_itself=compiles_itself)
             graphs = experiment(context, take, failing="graph.fails")
-            timed = experiment(context, partial(_time_graph, context, shape, effort), failing="graph.fails")
+            timed = (
+                FailedExperiment(Message("graph.not-compiled-for-check"))
+                if context.exact_only
+                else experiment(context, partial(_time_graph, context, shape, effort), failing="graph.fails")
+            )
         if isinstance(graphs, FailedExperiment) and isinstance(timed, FailedExperiment):
             return unavailable(together([graphs.reason, timed.reason]))
         outcome = context.outcome()
