@@ -1,0 +1,61 @@
+"""Journey 4: main is recorded for a week, the weekly report shows when it got slower, and bisect names the commit."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.journeys.projects import ITEM_BY_ITEM, WHOLE_BATCH, commit_all, gate_project, start_project
+from tests.journeys.shell import Shell
+
+
+@pytest.mark.journey
+def test_trend_and_bisect__one_commit_of_a_week_is_slow__report_shows_the_day_and_bisect_the_commit(
+    shell: Shell,
+) -> None:
+    start_project(shell)
+    gate_project(shell)
+    shell.writes("perfgate.toml", f"{shell.reads('perfgate.toml')}[gate]\nbudget = 20\nchecklist_budget = 10\n")
+    commit_all(shell, "Spend half a minute on a gate")
+    shell.types("perfgate baseline record").shows("kept run")
+    for day in ("Tuesday", "Wednesday"):
+        _work_on_main(shell, f"{day}, first")
+        _work_on_main(shell, f"{day}, second")
+        _record(shell)
+    _work_on_main(shell, "Thursday, first")
+    shell.edits("mymodel/__init__.py", WHOLE_BATCH, ITEM_BY_ITEM)
+    culprit = commit_all(shell, "Simplify the residual connection")
+    _work_on_main(shell, "Thursday, last")
+    _record(shell)
+    for day in ("Friday", "Saturday"):
+        _work_on_main(shell, f"{day}, first")
+        _record(shell)
+    listed = shell.types("perfgate baseline list")
+    listed.shows("Wednesday, second", "Saturday, first")
+    assert len(re.findall("^[0-9a-f]{12} ", listed.text, flags=re.MULTILINE)) == 6
+
+    weekly = shell.types("perfgate trend --out weekly")
+    weekly.shows("1 regression", "framework ops per call", "29 more", "one of 3 commits")
+    assert "aten::addmm" in shell.reads("weekly/trend.html")
+    assert "aten::addmm" in shell.reads("weekly/trend.md")
+    (command,) = re.findall(r"perfgate bisect \S+ --good [0-9a-f]+ --bad [0-9a-f]+", weekly.in_one_line)
+
+    found = shell.types(command)
+    found.shows("Simplify the residual connection", "14 more aten::addmm at mymodel/__init__.py")
+    bisection = json.loads(shell.reads(".perfgate/bisect/bisection.json"))
+    (at,) = bisection["culprits"][0]
+    assert bisection["changes"][at]["commit"] == culprit
+
+
+def _work_on_main(shell: Shell, subject: str) -> None:
+    """Commit a line that the import of the model runs, and that costs nothing."""
+    shell.writes("mymodel/__init__.py", f"{shell.reads('mymodel/__init__.py')}LAST_CHANGE = {subject!r}\n")
+    commit_all(shell, subject)
+
+
+def _record(shell: Shell) -> None:
+    """Measure the newest commit as a job that has little time does, and store it."""
+    shell.types("perfgate run --quick --steps 1,4")
+    shell.types("perfgate baseline record --run perfgate-out/run.json").shows("kept run")
