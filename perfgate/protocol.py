@@ -504,7 +504,14 @@ def _decoder_of(base: type[msgspec.Struct]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(reduce(or_, base.__subclasses__()))
 
 
-_encoder = msgspec.json.Encoder()
+def _as_text(value: object) -> str:
+    """A subclass of str as the text that it holds: torch's version is one, and so may be what an exception prints."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise NotImplementedError(f"objects of type {type(value).__name__}")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_as_text)
 request_decoder = _decoder_of(WorkerRequest)
 reply_decoder = _decoder_of(Reply)
 server_decoder = _decoder_of(ServerMessage)

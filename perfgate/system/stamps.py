@@ -48,6 +48,11 @@ def is_importable(name: str) -> bool:
     return name.endswith(_IMPORTABLE)
 
 
+def is_visible_code(path: str) -> bool:
+    """Whether ``stamps_of_code`` covers a file, by its path in the folder."""
+    return is_importable(path) and all(map(_is_visible, path.split("/")))
+
+
 def stamps_below(folder: Path, *, most: int, without: frozenset[str] = frozenset()) -> Stamps | None:
     """Everything in a folder by its path there, the folder itself as ``.``; None beyond ``most`` entries.
 

@@ -1,4 +1,4 @@
-"""An NPU's software half installed, as in the field: torch_npu is there, CANN is not, so that `import torch` itself fails.
+"""A device that is not here, and an NPU's software half installed: torch_npu without CANN, so that `import torch` fails.
 
 The package stands in for torch_npu 2.13.0 in what matters here: its entry point `torch.backends`, which torch since 2.5
 imports by itself, and the error of the dynamic linker. The real wheel without CANN gave the same messages.
@@ -7,12 +7,14 @@ imports by itself, and the error of the dynamic linker. The real wheel without C
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import json
 from pathlib import Path
 
 import pytest
+import torch
 
-from tests.end_to_end.conftest import Perfgate
+from tests.end_to_end.conftest import Clone, Perfgate
 
 WORKLOAD = """
 import torch
@@ -68,6 +70,32 @@ def test_run__npu_on_a_machine_without_one__exit_4_and_says_so(perfgate: Perfgat
     done = perfgate("run", "--steps", "3", "--device", "npu", cwd=project)
     assert done.returncode == 4
     assert "no Ascend device: neither torch_npu nor /dev/davinci* nor npu-smi is here" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "local", pytest.param("check", marks=pytest.mark.slow)])
+def test_measuring__gpu_that_is_not_here__exit_4_and_names_what_this_torch_has(
+    perfgate: Perfgate, clone: Clone, command: str
+) -> None:
+    clone.commit("the head", model=("return torch.relu(y)", "return torch.relu(y + 0)"))
+    base = ["--base", "main"] if command != "run" else []
+    done = perfgate(command, *base, "--device", "cuda:64", cwd=clone.root)
+    assert done.returncode == 4, done.stdout + done.stderr
+    if torch.version.cuda is None:
+        expected = f"device 'cuda:64' cannot be opened: this torch {torch.__version__} has no CUDA; install a build"
+    elif not torch.cuda.device_count():
+        expected = "torch sees no GPU"
+    else:
+        expected = "cuda:64 does not exist, torch sees"
+    assert expected in done.stderr
+
+
+def test_run__npu_without_torch_npu__exit_4_and_names_the_package(perfgate: Perfgate, project: Path) -> None:
+    if importlib.util.find_spec("torch_npu"):
+        pytest.skip("torch_npu is installed here")
+    done = perfgate("run", "--steps", "3", "--device", "npu", cwd=project)
+    assert done.returncode == 4
+    assert "device 'npu' needs torch_npu, which" in done.stderr
+    assert "leave it out" not in done.stderr
 
 
 @pytest.mark.slow

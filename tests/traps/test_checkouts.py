@@ -39,9 +39,10 @@ def documents(seals: Seals) -> tuple[RunDocument, RunDocument]:
 @caught(
     "a head that changes what base runs",
     fools="the head's code finds the other checkouts and makes the base as slow as itself, or plants a module there",
-    by="checkouts lie in folders of random names; of every file in them, of the packages and of what is linked, inode, size, "
+    by="checkouts lie in folders of random names; of their files, of packages in use and of what is linked, inode, size, "
     "mtime and ctime are compared with those before code of the head ran. No call sets a ctime, so a file that is put back "
-    "shows too. This detects a change, it does not prevent one",
+    "shows too; and a module is reported with the state of its file before it runs. This detects a change, it does not prevent "
+    "one",
     named="invalid code_changed",
 )
 def test_head_changes_what_base_runs(tmp_path: Path) -> set[str]:

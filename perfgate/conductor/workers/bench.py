@@ -26,6 +26,7 @@ from perfgate.conductor.workers.environment import (
 from perfgate.conductor.workers.foresight import Foresee, foresee_nothing
 from perfgate.conductor.workers.hubs import show_hub_caches
 from perfgate.conductor.workers.interpreters import RUNNING, explain_closed, probe_device, share_code, with_code
+from perfgate.conductor.workers.load_log import LoadLog, with_reports
 from perfgate.conductor.workers.seals import SealedFolder, sealed_tree
 from perfgate.conductor.workers.worker import ForkServer, Say, Worker, WorkerError
 from perfgate.config import Config, WorkloadReference
@@ -100,7 +101,7 @@ class Bench:
 
     A fork server that dies (the kernel's out-of-memory killer may choose it) costs the worker it dies under; the next
     worker gets a new one. With ``one_code`` every interpreter finds the perfgate that runs us, before any of its own.
-    ``start_server`` takes the arguments of ``ForkServer``.
+    ``start_server`` takes the arguments of ``ForkServer``; the processes report their imports to ``loads``.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Bench:
         say: Say,
         foresee: Foresee = foresee_nothing,
         one_code: bool = False,
+        loads: LoadLog | None = None,
         start_server: Callable[..., ForkServer] = ForkServer,
     ) -> None:
         self.config = config
@@ -122,6 +124,7 @@ class Bench:
         self._scratch = scratch
         self._logs = logs
         self._one_code = one_code
+        self._loads = loads
         self._start_server = start_server
         self._servers: dict[_ServerKey, ForkServer] = {}
         self._starting: dict[_ServerKey, ForkServer] = {}
@@ -222,7 +225,7 @@ class Bench:
             raise WorkerError(ErrorDetail(kind="exit", message=reason_of(error)), alive=False) from error
 
     def _environment(self) -> dict[str, str]:
-        environment = self._allowed_environment()
+        environment = with_reports(self._allowed_environment(), self._loads)
         return with_code(environment, share_code(self._scratch / "code")) if self._one_code else environment
 
     def program_environment(self, checkout: Checkout, *, threads: int) -> dict[str, str]:
@@ -246,6 +249,7 @@ class Bench:
             # A program may mean to have all the CPUs that it is bound to.
             OMP_NUM_THREADS=os.environ.get("OMP_NUM_THREADS", str(threads)),
         )
+        environment = with_reports(environment, self._loads)
         return with_code(environment, share_code(self._scratch / "code"))
 
     def _allowed_environment(self) -> dict[str, str]:
@@ -268,6 +272,15 @@ class Bench:
             return error
         self.say(sentence("diagnosing why {device} cannot be opened", device=device))
         checks = probe_device(python or RUNNING, device, self._environment(), cwd=self._scratch)
+        package = _BACKEND_PACKAGES.get(device_kind(device), "")
+        if package and package not in self.config.measure.preload and f"No module named {package!r}" in str(error):
+            error = MeasuringError(
+                "device {device!r} needs {package}, which {python} does not have; install the {package} of the same "
+                "version as torch there, or set device to one that is here",
+                device=device,
+                package=package,
+                python=python or RUNNING,
+            )
         text = explain_closed(str(error), device, checks)
         return error if text == str(error) else MeasuringError(text)
 
@@ -537,6 +550,7 @@ def open_bench(
     say: Say,
     foresee: Foresee = foresee_nothing,
     pythons: Iterable[Path | None] = (None,),
+    loads: LoadLog | None = None,
 ) -> Iterator[Bench]:
     """Start a fork server for each of ``pythons`` in a scratch home; at the end nothing of them is left.
 
@@ -556,7 +570,13 @@ def open_bench(
         ours = children()
         interpreters = dict.fromkeys(pythons)
         bench = Bench(
-            config, scratch=scratch, logs=logs.resolve(), say=say, foresee=foresee, one_code=any(interpreters)
+            config,
+            scratch=scratch,
+            logs=logs.resolve(),
+            say=say,
+            foresee=foresee,
+            one_code=any(interpreters),
+            loads=loads,
         )
         try:
             for python in interpreters:

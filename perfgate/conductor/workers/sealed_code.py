@@ -12,25 +12,34 @@ from pathlib import Path
 import msgspec
 
 from perfgate.conductor.workers.cleanup import one_line
+from perfgate.conductor.workers.in_use import Holds
 from perfgate.conductor.workers.interpreters import ANSWER_SECONDS, RUNNING
-from perfgate.conductor.workers.seals import MOST_ENTRIES, SealedFolder, sealed_tree
+from perfgate.conductor.workers.seals import MOST_ENTRIES, SealedCode, SealedFolder
 from perfgate.errors import MeasuringError
 from perfgate.system.folders import PACKAGE
-from perfgate.system.stamps import folders_of_code, is_library, stamps_in, stamps_of_code
+from perfgate.system.loader_cache import LOADER_CACHE, entries_of_loader_cache
+from perfgate.system.stamps import (
+    folders_of_code,
+    is_library,
+    is_visible_code,
+    stamps_below,
+    stamps_in,
+    stamps_of_code,
+)
 
-# An interpreter's import path, its own location, and the folders of its loaded libraries.
+# An interpreter's import path, its own location, and the files that it maps: itself and its libraries.
 _ASK = """
 import json, os, sys
 mapped = {line.split(None, 5)[5].strip() for line in open("/proc/self/maps") if line.count("/")}
-folders = sorted({os.path.dirname(path) for path in mapped if os.path.isfile(path)})
-print(json.dumps({"path": sys.path[1:], "prefixes": [sys.prefix, sys.base_prefix], "libraries": folders}))
+files = sorted(path for path in mapped if os.path.isfile(path))
+print(json.dumps({"path": sys.path[1:], "prefixes": [sys.prefix, sys.base_prefix], "libraries": files}))
 """
 # Folders of an environment's installed packages (PEP 370, site.getsitepackages).
 _INSTALLED = ("site-packages", "dist-packages")
 # In the folder of the standard library, but not part of its imports.
 _NOT_STANDARD = frozenset({*_INSTALLED, "test", "lib-dynload"})
-# Libraries that the loader loads into every program (ld.so(8)).
-_LOADER = ("ld.so.preload", "ld.so.cache")
+# Its libraries are loaded into every program (ld.so(8)).
+_PRELOADED = "ld.so.preload"
 
 
 class _Answer(msgspec.Struct):
@@ -44,7 +53,7 @@ def compile_own_code() -> None:
     compileall.compile_dir(str(PACKAGE), quiet=2)
 
 
-def sealed_code(python: Path | None, environment: Mapping[str, str], *, spare: Path | None) -> list[SealedFolder]:
+def sealed_code(python: Path | None, environment: Mapping[str, str], *, spare: Path | None) -> SealedCode:
     """The code that a worker, or a program that finds ``python`` first, can load in a worker's environment.
 
     ``spare`` is a folder in use by people: a project installed in place there is not sealed.
@@ -54,23 +63,21 @@ def sealed_code(python: Path | None, environment: Mapping[str, str], *, spare: P
     folders = []
     for folder in dict.fromkeys(Path(path).resolve() for path in answer.path if path):
         if folder.name in _INSTALLED:
-            folders.append(sealed_tree(str(folder), folder))
+            folders.append(_modules_in(folder))
         elif any(prefix in folder.parents for prefix in prefixes):
-            folders.append(sealed_tree(str(folder), folder, without=_NOT_STANDARD))
+            folders.append(_modules_in(folder, without=_NOT_STANDARD))
         elif folder == PACKAGE.parent:
             folders.append(_code_in(PACKAGE))
         elif spare is None or spare not in (folder, *folder.parents):
             folders.append(_code_in(folder))
-    libraries = [*map(Path, answer.libraries), *_listed(environment, "LD_LIBRARY_PATH")]
-    libraries += [file.parent for file in _listed(environment, "LD_PRELOAD")]
+    mapped = [*map(Path, answer.libraries), *_listed(environment, "LD_PRELOAD")]
+    libraries = [*(file.parent for file in mapped), *_listed(environment, "LD_LIBRARY_PATH")]
     programs = [(python or RUNNING).parent, *_listed(environment, "PATH")]
-    return [
-        *folders,
-        *(_files_in(folder, is_library) for folder in _resolved(libraries)),
-        *(_files_in(folder, bool) for folder in _resolved(programs)),  # all: no name is empty
-        _files_in(Path("/etc"), _LOADER.__contains__),
-        *(_files_in(prefix, "pyvenv.cfg".__eq__) for prefix in prefixes),
-    ]
+    folders += [_files_in(folder, is_library, "libraries") for folder in _resolved(libraries)]
+    folders += [_files_in(folder, bool, "programs") for folder in _resolved(programs)]  # all: no name is empty
+    folders += [_files_in(Path("/etc"), _PRELOADED.__eq__), _libraries_in_cache()]
+    folders += [_files_in(prefix, "pyvenv.cfg".__eq__) for prefix in prefixes]
+    return SealedCode(folders, mapped)
 
 
 def _ask(python: Path, environment: Mapping[str, str]) -> _Answer:
@@ -90,12 +97,33 @@ def _ask(python: Path, environment: Mapping[str, str]) -> _Answer:
 @cache
 def _code_in(folder: Path) -> SealedFolder:
     stamp = partial(stamps_of_code, folder, most=MOST_ENTRIES)
-    return SealedFolder(str(folder), stamp, root=folder, folders=folders_of_code)
+    return SealedFolder(
+        str(folder), stamp, root=folder, folders=folders_of_code, holds="modules", covers=is_visible_code
+    )
 
 
 @cache
-def _files_in(folder: Path, wanted: Callable[[str], bool]) -> SealedFolder:
-    return SealedFolder(str(folder), partial(stamps_in, folder, wanted), root=folder)
+def _modules_in(folder: Path, *, without: frozenset[str] = frozenset()) -> SealedFolder:
+    """An installation's modules; folders directly in it that are called as in ``without`` are left out."""
+    stamp = partial(stamps_below, folder, most=MOST_ENTRIES, without=without)
+    return SealedFolder(
+        str(folder),
+        stamp,
+        root=folder,
+        holds="modules",
+        covers=lambda name: name.partition("/")[0] not in without,
+    )
+
+
+@cache
+def _files_in(folder: Path, wanted: Callable[[str], bool], holds: Holds = "everything") -> SealedFolder:
+    return SealedFolder(str(folder), partial(stamps_in, folder, wanted), root=folder, holds=holds)
+
+
+@cache
+def _libraries_in_cache() -> SealedFolder:
+    """The loader's cache by its entries: every installation of a library writes it anew (ldconfig(8))."""
+    return SealedFolder(str(LOADER_CACHE), entries_of_loader_cache, holds="libraries")
 
 
 def _listed(environment: Mapping[str, str], name: str) -> list[Path]:

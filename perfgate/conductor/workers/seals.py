@@ -3,7 +3,8 @@
 Code of the head runs as the user that base's workers run as, so it can write wherever these read. Sealed files are compared
 with their state before any code of the change ran. A file that base writes into its own checkout is base's own while only
 base runs; while code of the head can run too, nothing that base reads may change. The head's files in its own checkout are
-its own at any time: base reads nothing there. A file of the commit never changes.
+its own at any time: base reads nothing there. A file of the commit never changes. Of what others share with the sides
+(installed packages, libraries, programs) only changes count that concern a side (``in_use``).
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from perfgate.conductor.workers.cleanup import one_line
+from perfgate.conductor.workers.in_use import FolderInUse, Holds, UsedFiles, libraries_by_name
+from perfgate.conductor.workers.load_log import LoadLog, Loads
 from perfgate.document.run import Side
 from perfgate.document.seal import Seal
 from perfgate.system.stamps import Stamp, Stamps, folder_itself, is_folder, is_link, stamp_of, stamps_below
@@ -37,7 +41,8 @@ class SealedFolder:
     Only code of ``own`` may write there, and not to files that are ``committed``; no code if ``own`` is None. ``stamp``
     reads its state, None if that is too large. ``root`` is given if a change below it can be put back without a trace in two
     ways only: another folder stands in its place, or in that of a link's target, for a while; or, if ``stamp`` leaves out
-    folders, a file is there for a while. Both change what ``folders`` reads.
+    folders, a file is there for a while. Both change what ``folders`` reads. ``holds`` tells which changes count, and
+    ``covers`` which paths below ``root`` are sealed.
     """
 
     name: str
@@ -46,12 +51,21 @@ class SealedFolder:
     committed: frozenset[str] = frozenset()
     root: Path | None = None
     folders: Callable[[Path], Stamps] = folder_itself
+    holds: Holds = "everything"
+    covers: Callable[[str], bool] = bool  # all: no name is empty
+
+
+class SealedCode(NamedTuple):
+    """The folders whose code a side can load, and the files that its interpreter maps: itself and its libraries."""
+
+    folders: list[SealedFolder]
+    libraries: list[Path]
 
 
 @cache  # Environments share installed packages: what is the same is sealed once.
-def sealed_tree(name: str, root: Path, *, without: frozenset[str] = frozenset()) -> SealedFolder:
-    """A folder or file in which nothing may change; folders in it that are called as in ``without`` are left out."""
-    return SealedFolder(name, partial(stamps_below, root, most=MOST_ENTRIES, without=without), root=root)
+def sealed_tree(name: str, root: Path) -> SealedFolder:
+    """A folder or file in which nothing may change."""
+    return SealedFolder(name, partial(stamps_below, root, most=MOST_ENTRIES), root=root)
 
 
 @dataclass
@@ -108,16 +122,31 @@ class _State:
             self.digest = _digest(self.expected)
         self.wrong.update(_differing(self.expected, self.found))
 
-    def changed_files(self) -> list[str]:
+    def changed_files(self) -> set[str]:
         """The changed files, without folders that only reflect changes in them."""
         parents = {name.rpartition("/")[0] or "." for name in self.wrong if name != "."}
-        return sorted(self.wrong - parents)
+        return self.wrong - parents
+
+
+class _InUse(NamedTuple):
+    """What the sides use by their reports until now, and files that they loaded in another state than the sealed one."""
+
+    loads: Loads
+    folders: dict[SealedFolder, FolderInUse]
+    unsealed: dict[SealedFolder, set[str]]
 
 
 class Seals:
-    """Everything that base and head run and read, sealed when it is added."""
+    """Everything that base and head run and read, sealed when it is added.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    ``loads`` receives what their processes load; without it every change counts. ``libraries`` are those of interpreters,
+    and ``texts`` the files of the checkouts: what these name is in use.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, loads: LoadLog | None = None) -> None:
+        self.loads = loads
+        self.libraries: list[Path] = []
+        self.texts: list[Path] = []
         self._clock = clock
         self._states: dict[SealedFolder, _State] = {}
         self._left_out: list[str] = []
@@ -125,6 +154,7 @@ class Seals:
         self._looked = clock()
         self._took = 0.0
         self._seals: dict[Side, Seal] = {}
+        self._in_use: _InUse | None = None
 
     def add(self, folders: Iterable[SealedFolder], *sides: Side) -> None:
         """Seal folders that code of the ``sides`` reads."""
@@ -136,6 +166,12 @@ class Seals:
             else:
                 self._states[folder] = _State(folder, stamps, set(sides))
         self._seals.clear()
+        self._in_use = None
+
+    def add_code(self, code: SealedCode, *sides: Side) -> None:
+        """Seal the code that an interpreter of the ``sides`` can load."""
+        self.libraries += code.libraries
+        self.add(code.folders, *sides)
 
     def begin(self, *sides: Side) -> None:
         """Code of these sides, and of no other, is about to run: compare changes by others before.
@@ -178,16 +214,56 @@ class Seals:
         return self._seals[side]
 
     def _make_seal(self, states: list[_State]) -> Seal:
+        changed = self._changes_in_use(states)
         return Seal(
             entries=sum(len(state.expected) for state in states),
             before=_together(state.digest for state in states),
-            after=_together(
-                state.digest if state.expected == state.found else _digest(state.found) for state in states
-            ),
-            changed=_names(states, _State.changed_files),
-            own=_names(states, lambda state: list(state.own)),
+            after=_together(_digest_with(state, changed[state.folder]) for state in states),
+            changed=_names([(state.folder, sorted(changed[state.folder])) for state in states]),
+            own=_names([(state.folder, list(state.own)) for state in states]),
             left_out=self._left_out,
         )
+
+    def _changes_in_use(self, states: list[_State]) -> dict[SealedFolder, set[str]]:
+        """The changed files of each folder that concern a side, and those that a side loaded in another state."""
+        loads = self.loads.read() if self.loads else None
+        if loads is None:
+            return {state.folder: state.changed_files() for state in states}
+        if self._in_use is None or self._in_use.loads != loads:
+            self._in_use = self._find_use(loads)
+        changed = {}
+        for state in states:
+            folder = self._in_use.folders[state.folder]
+            concerning = {name for name in state.changed_files() if folder.concerns(name)}
+            changed[state.folder] = concerning | self._in_use.unsealed.get(state.folder, set())
+        return changed
+
+    def _find_use(self, loads: Loads) -> _InUse:
+        used = UsedFiles(loads, tuple(self.libraries), tuple(self.texts))
+        folders = self._folders_in_use(used)
+        by_root = {str(folder.root): folder for folder in folders if folder.root and folder.holds == "modules"}
+        unsealed: dict[SealedFolder, set[str]] = {}
+        for path, stamps in used.resolved.items():
+            parent = next((parent for parent in Path(path).parents if str(parent) in by_root), None)
+            if parent is None:
+                continue
+            folder, name = by_root[str(parent)], path.removeprefix(f"{parent}/")
+            if folder.covers(name) and not folders[folder].is_sealed(name, stamps):
+                unsealed.setdefault(folder, set()).add(name)
+        return _InUse(loads, folders, unsealed)
+
+    def _folders_in_use(self, used: UsedFiles) -> dict[SealedFolder, FolderInUse]:
+        shared = [state for state in self._states.values() if state.folder.root and state.folder.holds != "everything"]
+
+        @cache
+        def library_names() -> frozenset[str]:
+            known = libraries_by_name((state.folder.root or Path(), state.expected) for state in shared)
+            return used.library_names(known)
+
+        return {
+            folder: FolderInUse(folder.root or Path(), folder.holds, state.expected, used, library_names)
+            for folder, state in self._states.items()
+        }
 
 
 def _leads_away(link: Path) -> bool:
@@ -198,8 +274,8 @@ def _leads_away(link: Path) -> bool:
         return True
 
 
-def _names(states: Sequence[_State], of: Callable[[_State], list[str]]) -> list[str]:
-    paths = [state.folder.name + ("" if name == "." else f"/{name}") for state in states for name in of(state)]
+def _names(files: Sequence[tuple[SealedFolder, list[str]]]) -> list[str]:
+    paths = [folder.name + ("" if name == "." else f"/{name}") for folder, names in files for name in names]
     more = [f"… ({len(paths) - _NAMED})"] if len(paths) > _NAMED else []
     return [*map(one_line, paths[:_NAMED]), *more]
 
@@ -213,6 +289,15 @@ def _differing(before: Stamps, after: Stamps) -> list[str]:
 def _digest(stamps: Stamps) -> str:
     entries = [(os.fsencode(name), stamp) for name, stamp in sorted(stamps.items())]
     return sha256(msgspec.msgpack.encode(entries)).hexdigest()
+
+
+def _digest_with(state: _State, names: set[str]) -> str:
+    """The digest of the expected state with the last seen one of these files."""
+    if not names:
+        return state.digest
+    last_seen = {name: state.found[name] for name in names if name in state.found}
+    unchanged = {name: stamp for name, stamp in state.expected.items() if name not in names}
+    return _digest({**unchanged, **last_seen})
 
 
 def _together(digests: Iterable[str]) -> str:

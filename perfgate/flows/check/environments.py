@@ -19,7 +19,7 @@ from perfgate.conductor.workers.interpreters import (
     share_code,
     with_code,
 )
-from perfgate.conductor.workers.seals import SealedFolder, Seals
+from perfgate.conductor.workers.seals import SealedCode, Seals
 from perfgate.conductor.workers.virtualenv import (
     SetupPlan,
     cache_folder,
@@ -62,7 +62,7 @@ def choose_environments(
     settings: MeasureSettings,
     *,
     seals: Seals,
-    code_of: Callable[[Path | None], list[SealedFolder]],
+    code_of: Callable[[Path | None], SealedCode],
     out: Path,
     environ: Mapping[str, str] = os.environ,
     say: Say,
@@ -85,7 +85,7 @@ def choose_environments(
         if all(chosen.python is None for chosen in sides.values()):
             return Environments()
         for side, chosen in sides.items():
-            seals.add(code_of(chosen.python), side)
+            seals.add_code(code_of(chosen.python), side)
     elif setups["head"] and (differing or setups["base"] not in ("", setups["head"])):
         sides = {}
         for side in _SIDES:
@@ -93,7 +93,7 @@ def choose_environments(
             seals.begin(side)
             setup = setups[side] or setups["head"]
             sides[side] = _built(side, roots[side], setup, needs[side], settings, out, environ, say)
-            seals.add(code_of(sides[side].python), side)
+            seals.add_code(code_of(sides[side].python), side)
     else:
         return Environments(notes=(_ran_with_what_is_installed(differing),) if differing else ())
     say(sentence("comparing the packages of base and head"))

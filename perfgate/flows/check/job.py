@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from perfgate.conductor.machine.lock import LOCK_SECONDS, lock_path, machine_lock
 from perfgate.conductor.sides.reads import watch_reads
 from perfgate.conductor.workers.bench import Checkout
+from perfgate.conductor.workers.load_log import LoadLog
 from perfgate.config import Config, load_config
 from perfgate.document.artifact import CheckDocuments
 from perfgate.document.decision import DecisionDocument
@@ -81,14 +82,14 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
         commits = {"base": sides.base.commit, "head": sides.head, **harness}
         # Relative to perfgate.toml, like every other path in it.
         link = [f"{prefix}/{entry}" if prefix else entry for entry in config.measure.link]
-        with repository.worktrees(commits, link=link) as trees:
+        with repository.worktrees(commits, link=link) as trees, LoadLog() as loads:
             head_root = trees["head"] / prefix
             config = replace(load_config(head_root, device=options.device), project=config.project)
             config = _with_budgets(_with_rules_of_base(config, base_config), options.budgets)
             sides = with_code_changes(sides, repository, prefix, trees["base"] / prefix, head_root)
             # Watch before sealing: watching sets access times, which a seal would report as a change.
             reading = {name: watch_reads(trees[name], repository.files(commit)) for name, commit in commits.items()}
-            seals = seal_sides(repository, commits, trees, link, os.environ)
+            seals = seal_sides(repository, commits, trees, link, os.environ, loads)
             environments = choose_environments(
                 {"base": trees["base"] / prefix, "head": head_root},
                 {

@@ -71,6 +71,7 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
         say=progress.status,
         foresee=forecast.expect,
         pythons=(base.python, head.python),
+        loads=job.seals.loads,
     ) as bench:
         job.seals.add([bench.seal_shared_code()], "base", "head")
         testbed = bench.testbed(head.python)

@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from perfgate.conductor.workers.environment import in_ci, worker_environment
+from perfgate.conductor.workers.load_log import LoadLog
 from perfgate.conductor.workers.sealed_code import compile_own_code, sealed_code
-from perfgate.conductor.workers.seals import MOST_ENTRIES, SealedFolder, Seals, sealed_tree
+from perfgate.conductor.workers.seals import MOST_ENTRIES, SealedCode, SealedFolder, Seals, sealed_tree
 from perfgate.document.message import Message
 from perfgate.document.run import Side
 from perfgate.document.seal import Seal
@@ -26,23 +27,25 @@ def seal_sides(
     trees: Mapping[str, Path],
     links: Sequence[str],
     environ: Mapping[str, str],
+    loads: LoadLog,
 ) -> Seals:
     """Seal the checkouts, the paths linked into them, and the code that the running interpreter imports."""
     # Bytecode written by this process beside its imports would look like a change to them.
     compile_own_code()
     sys.dont_write_bytecode = True
-    seals = Seals()
+    seals = Seals(loads=loads)
     for name, tree in trees.items():
         committed = frozenset({*repository.files(commits[name]), ".git"})
         stamp = partial(stamps_below, tree, most=MOST_ENTRIES)
         seals.add([SealedFolder(name, stamp, own=_READS[name], committed=committed)], _READS[name])
+        seals.texts += [tree / file for file in committed]
     origins = {entry: repository.root / entry for entry in links}
     seals.add([sealed_tree(entry, origin.resolve()) for entry, origin in origins.items()], "base", "head")
-    seals.add(code_of(None, environ, repository.root), "base", "head")
+    seals.add_code(code_of(None, environ, repository.root), "base", "head")
     return seals
 
 
-def code_of(python: Path | None, environ: Mapping[str, str], clone: Path) -> list[SealedFolder]:
+def code_of(python: Path | None, environ: Mapping[str, str], clone: Path) -> SealedCode:
     """The code an interpreter imports; outside CI without the clone: an editable install may be edited while measuring."""
     environment = worker_environment(
         environ, device="cpu", scratch=Path("/"), threads=1, hash_seed=0, pass_env=[], reuse_caches=True

@@ -83,7 +83,8 @@ def examine_device(device: str, progress: Progress, *, required: bool) -> list[F
         )
         probed = probe_device(RUNNING, device, environment, cwd=Path(folder))
     if is_absent(device, probed):
-        return [required_device(check) if required else check for check in probed]
+        # Opening it tells whether this torch could use one at all.
+        return [*map(required_device, probed), *open_device(device, progress, required=True)] if required else probed
     opens_here = required or device_kind(device) in device_kinds()
     opened = open_device(device, progress, required=required) if opens_here else []
     opens = any(check.name == f"device {device}" and check.status == "ok" for check in opened)

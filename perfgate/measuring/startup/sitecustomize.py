@@ -1,7 +1,7 @@
-"""Runs at the start of every Python process of a job: catch the signal that starts and ends a profile.
+"""Runs at the start of every Python process of a job: report imports, and catch the signal that starts and ends a profile.
 
-Nothing else happens before the signal comes: no thread, and no import of perfgate; unless the whole run is profiled, as that of
-a command. The sitecustomize that this file hides runs after it.
+Until the signal comes there is no thread, and no other import of perfgate; unless the whole run is profiled, as that of a
+command. The sitecustomize that this file hides runs after it.
 """
 
 import contextlib
@@ -28,6 +28,11 @@ def _run_hidden() -> None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
+if "PERFGATE_LOADS" in os.environ:
+    with contextlib.suppress(ImportError):  # an interpreter with an import path of its own does not find perfgate
+        from perfgate.system.loads import report_loads
+
+        report_loads()
 _FOLDER = Path(os.environ.get("PERFGATE_PROFILE") or os.devnull)
 if Path(os.devnull) != _FOLDER:
     with contextlib.suppress(ValueError):  # not in the main thread

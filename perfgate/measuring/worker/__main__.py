@@ -7,7 +7,11 @@ import sys
 # Imports make objects and hardly any garbage: looking for it takes a sixth of the time. The server turns it on again.
 gc.disable()
 
-from perfgate.measuring.worker.server import serve  # noqa: E402 - not before
+from perfgate.system.loads import report_loads  # noqa: E402 - not before
+
+report_loads()
+
+from perfgate.measuring.worker.server import serve  # noqa: E402 - its imports are reported
 
 # `-m` puts the current folder first; it is a scratch folder of ours and no part of the user's project.
 del sys.path[0]

@@ -257,7 +257,10 @@ def test_begin__planted_for_one_turn_of_base__broken_though_it_is_gone(tmp_path:
         device="cpu", scratch=tmp_path, threads=1, hash_seed=0, pass_env=[],
     )  # fmt: skip
     seals = Seals()
-    seals.add([folder for folder in sealed_code(None, environment, spare=None) if str(tmp_path) in folder.name], "base")
+    seals.add(
+        [folder for folder in sealed_code(None, environment, spare=None).folders if str(tmp_path) in folder.name],
+        "base",
+    )
     time.sleep(0.02)
     seals.begin("head")
     (tmp_path / planted).write_text("")
@@ -353,7 +356,7 @@ def test_sealed_code__planted_where_both_import_from__broken(tmp_path: Path, pla
         {"PATH": os.environ["PATH"], "PYTHONPATH": str(shared)},
         device="cpu", scratch=tmp_path, threads=1, hash_seed=0, pass_env=[],
     )  # fmt: skip
-    folders = {folder.name: folder for folder in sealed_code(None, environment, spare=None)}
+    folders = {folder.name: folder for folder in sealed_code(None, environment, spare=None).folders}
     seals = Seals()
     seals.add([folders[str(shared)]], "base", "head")
     seals.begin("head")
@@ -366,7 +369,7 @@ def test_sealed_code__this_interpreter__packages_library_and_programs_are_sealed
     environment = worker_environment(
         {"PATH": os.environ["PATH"]}, device="cpu", scratch=tmp_path, threads=1, hash_seed=0, pass_env=[]
     )
-    names = {folder.name for folder in sealed_code(None, environment, spare=None)}
+    names = {folder.name for folder in sealed_code(None, environment, spare=None).folders}
     import torch
 
     assert str(Path(torch.__file__).resolve().parents[1]) in names

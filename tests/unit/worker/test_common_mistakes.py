@@ -119,7 +119,8 @@ CASES: dict[str, tuple[Mistake, str]] = {
     # --- tried by hand as a new user would
     "device without its torch": (
         lambda _: open_device("cuda"),
-        "device 'cuda' cannot be opened: torch $torch is built without CUDA; install a build with it, see pytorch.org; "
+        "device 'cuda' cannot be opened: this torch $torch has no CUDA; install a build that has it from PyTorch's package "
+        'index, by the command that pytorch.org prints under "Start locally" (pip install torch --index-url …); '
         "these can be opened here: cpu",
     ),
     "no git": (

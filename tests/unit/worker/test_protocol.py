@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from perfgate.document.message import Message, as_message, english
 from perfgate.document.run import ErrorDetail
 from perfgate.protocol import (
     MAX_MESSAGE_BYTES,
@@ -38,6 +39,20 @@ Ends = tuple[socket.socket, socket.socket]
 def test_send__message__framed_by_its_length_little_endian(ends: Ends) -> None:
     send(ends[0], BlockDone())
     assert ends[1].recv(100) == b"\x14\x00\x00\x00" + b'{"type":"BlockDone"}'
+
+
+class Version(str):
+    """As torch.__version__ is."""
+
+    __slots__ = ()
+
+
+def test_send__text_of_a_subclass_of_str__arrives_as_text(ends: Ends) -> None:
+    error = ErrorDetail(kind="exception", message=Message("device.no-cuda-build", {"version": Version("2.13.0+cpu")}))
+    send(ends[0], Failed(error=error))
+    received = reply_decoder.decode(receive(ends[1]))
+    assert isinstance(received, Failed)
+    assert "this torch 2.13.0+cpu has no CUDA" in english(as_message(received.error.message))
 
 
 def test_receive__message_in_single_bytes__whole(ends: Ends) -> None:

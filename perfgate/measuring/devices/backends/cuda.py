@@ -23,7 +23,7 @@ def open_device(index: int = 0) -> CudaDevice:
     except (ImportError, OSError, RuntimeError) as error:
         raise UnmeasuredError(Message("device.no-torch", {"error": str(error)})) from error
     if torch.version.cuda is None:
-        raise UnmeasuredError(Message("device.no-cuda-build", {"version": torch.__version__}))
+        raise UnmeasuredError(Message("device.no-cuda-build", {"version": str(torch.__version__)}))
     count = torch.cuda.device_count()
     if count == 0:
         raise UnmeasuredError(Message("device.no-gpu"))

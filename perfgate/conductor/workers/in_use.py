@@ -1,0 +1,195 @@
+"""Which changes beside the checkouts concern a side: those of files that it loads, or could load instead.
+
+An installed package, a library or a program that no side uses may come and go while a check measures. A change concerns a
+side if it is
+
+- a file that an interpreter reads before it imports anything: ``*.pth``, ``sitecustomize``, ``usercustomize``;
+- a module that a process of a side has loaded, or any other file of its package; every load is reported before the
+  module's code runs (``perfgate.system.loads``), with the state of the file: one that was not there before code of the
+  change ran, or was another, concerns it although it is gone again. So a new file that is found instead of what a side
+  imports, or for a name that it could not import before, shows as soon as it is loaded;
+- a new module with the name of one that a side loads: it could be loaded before anything can report it;
+- a library that a library, program or module in use names: by its own name, with any version;
+- a program that a module in use or a file of a checkout names, or an interpreter.
+
+Modules that are loaded without the import system are not reported; those of packages in use are covered all the same.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Literal
+
+from perfgate.conductor.workers.load_log import Loads
+from perfgate.system.folders import PACKAGE
+from perfgate.system.stamps import Stamp, Stamps, is_library
+
+# What a folder holds for a side: everything (a checkout, a linked folder), modules, libraries or programs.
+Holds = Literal["everything", "modules", "libraries", "programs"]
+
+_STARTUP_NAMES = frozenset({"sitecustomize", "usercustomize"})
+_STARTUP_ENDINGS = (".pth", ".egg-link")
+_INTERPRETERS = re.compile(r"(python|pypy)[\d.]*|sh|bash|dash|env")
+_BYTECODE = "__pycache__"
+_STATE_LENGTH = 5  # of a file itself; the stamp of a link ends with that of its target
+_QUOTED = re.compile(rb"""["']([\w.+-]+)""")
+_WORD = re.compile(rb"[\w.+-]+")
+_LIBRARY = re.compile(rb"[\w+-][\w.+-]*\.so$")
+_LONGEST_NAME = 80
+_MOST_TEXT = 1 << 20
+
+
+@dataclass(frozen=True)
+class UsedFiles:
+    """The files that processes of the sides loaded, and the files in which to look for names of libraries and programs.
+
+    ``libraries`` are the files where the search for libraries begins, ``texts`` those of the checkouts.
+    """
+
+    loads: Loads
+    libraries: tuple[Path, ...] = ()
+    texts: tuple[Path, ...] = ()
+
+    @cached_property
+    def resolved(self) -> dict[str, frozenset[Stamp]]:
+        """The loads by the path without links to folders."""
+        return {
+            str(_real_folder(Path(path).parent) / Path(path).name): states for path, states in self.loads.states.items()
+        }
+
+    @cached_property
+    def module_names(self) -> frozenset[str]:
+        """The names of loaded modules that are in no package."""
+        return frozenset(module.partition(".")[0] for module in self.loads.modules)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Names that a loaded module or perfgate has in quotes, and all words of the checkouts."""
+        modules = [Path(path) for path in self.resolved if path.endswith(".py")]
+        quoted = {word for file in {*modules, *PACKAGE.rglob("*.py")} for word in _words_in(file, _QUOTED)}
+        return frozenset(quoted | {word for file in self.texts for word in _words_in(file, _WORD)})
+
+    def library_names(self, known: Mapping[str, list[Path]]) -> frozenset[str]:
+        """The names up to ``.so`` of libraries that files in use name, of ``known`` libraries those of these too."""
+        begin = [*self.libraries, *(Path(path) for path in self.resolved if is_library(path))]
+        begin += [file for word in self.words for file in known.get(word, [])]
+        named = {_library_name(word) for word in self.words if is_library(word)}
+        named |= {f"lib{word}.so" for word in self.words if f"lib{word}.so" in known}  # of ctypes.util.find_library
+        waiting = [*begin, *(file for name in named for file in known.get(name, []))]
+        seen: set[Path] = set()
+        while waiting:
+            file = waiting.pop()
+            if file in seen:
+                continue
+            seen.add(file)
+            new = _libraries_named_in(file) - named
+            named |= new
+            waiting += [path for name in new for path in known.get(name, [])]
+        return frozenset(named)
+
+
+@dataclass
+class FolderInUse:
+    """A sealed folder by its resolved path: what of it the sides use. ``expected`` is its state before the change ran."""
+
+    root: Path
+    holds: Holds
+    expected: Stamps
+    used: UsedFiles
+    library_names: Callable[[], frozenset[str]]
+    _units: frozenset[str] = field(init=False)
+    _entries: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        prefix = f"{self.root}/"
+        below = [path.removeprefix(prefix) for path in self.used.resolved if path.startswith(prefix)]
+        self._units = frozenset(map(self._unit, below))
+        self._entries = frozenset(name.partition("/")[0] for name in self.expected)
+
+    def concerns(self, name: str) -> bool:
+        """Whether a change of a file of the folder, by its path in it, concerns a side."""
+        if self.holds == "everything":
+            return True
+        if self.holds == "programs":
+            return bool(_INTERPRETERS.fullmatch(name)) or name in self.used.words
+        if self.holds == "libraries":
+            return _library_name(name) in self.library_names()
+        return self._is_module_in_use(name)
+
+    def _is_module_in_use(self, name: str) -> bool:
+        first = name.partition("/")[0]
+        file = name.rpartition("/")[2]
+        if first.endswith(_STARTUP_ENDINGS) or file.partition(".")[0] in _STARTUP_NAMES:
+            return True
+        if f"{self.root}/{name}" in self.used.resolved:
+            return True
+        if _BYTECODE in name.split("/"):
+            # New bytecode that a side has not loaded, and the times of the folder.
+            return name in self.expected and name.endswith(".pyc") and self._unit(name) in self._units
+        if is_library(file) and _library_name(file) in self.library_names():
+            return True
+        if self._unit(name) in self._units:
+            return True
+        return first not in self._entries and first.partition(".")[0] in self.used.module_names
+
+    def _unit(self, name: str) -> str:
+        """The package or module that a file belongs to, by its path: two folders of a package without ``__init__.py``."""
+        parts = name.split("/")
+        if parts[0] == _BYTECODE:
+            return f"{parts[-1].partition('.')[0]}.py"
+        is_shared = len(parts) > 1 and f"{parts[0]}/__init__.py" not in self.expected
+        return "/".join(parts[:2]) if is_shared and not parts[1].startswith(_BYTECODE) else parts[0]
+
+    def is_sealed(self, name: str, states: frozenset[Stamp]) -> bool:
+        """Whether a side has loaded a file of the folder only in its sealed state."""
+        return states == {self.expected.get(name, ())[-_STATE_LENGTH:]}
+
+
+def libraries_by_name(roots: Iterable[tuple[Path, Stamps]]) -> dict[str, list[Path]]:
+    """The libraries and programs in folders: libraries by their name up to ``.so``, programs by their own."""
+    found: dict[str, list[Path]] = {}
+    for root, stamps in roots:
+        for name in stamps:
+            file = name.rpartition("/")[2]
+            found.setdefault(_library_name(file) if is_library(file) else file, []).append(root / name)
+    return found
+
+
+@cache
+def _real_folder(folder: Path) -> Path:
+    return folder.resolve()
+
+
+def _library_name(name: str) -> str:
+    return name.rpartition("/")[2].partition(".so")[0] + ".so"
+
+
+@cache
+def _words_in(file: Path, pattern: re.Pattern[bytes]) -> frozenset[str]:
+    try:
+        text = file.read_bytes() if file.stat().st_size <= _MOST_TEXT else b""
+    except OSError:
+        return frozenset()
+    return frozenset(word.decode(errors="replace") for word in pattern.findall(text))
+
+
+@cache
+def _libraries_named_in(file: Path) -> frozenset[str]:
+    """The libraries that a file names, as its dependencies or to open them later: up to ``.so``, without versions."""
+    found = set()
+    with suppress(OSError, ValueError), file.open("rb") as opened:
+        if opened.read(4) != b"\x7fELF":
+            return frozenset()
+        with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            at = data.find(b".so")
+            while at >= 0:
+                if name := _LIBRARY.search(data[max(0, at - _LONGEST_NAME) : at + 3]):
+                    found.add(name.group().decode())
+                at = data.find(b".so", at + 3)
+    return frozenset(found)
