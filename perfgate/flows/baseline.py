@@ -189,13 +189,6 @@ def show_baseline(config: Config, environ: Mapping[str, str], run_id: str) -> Ru
     return open_project_store(config, environ).show(run_id)
 
 
-def prune_baseline(config: Config, environ: Mapping[str, str], *, keep: int) -> int:
-    """Remove all but the newest ``keep`` runs of each testbed of the project; return how many were removed."""
-    if _is_shared(config, environ):
-        refuse_change_request(environ)
-    return open_project_store(config, environ).prune(config.project, keep=keep)
-
-
 def accept_regressions(
     config: Config,
     environ: Mapping[str, str],

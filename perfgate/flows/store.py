@@ -47,6 +47,17 @@ def copy(
     return copy_store(source, into, projects or there, advance, is_whole=not projects)
 
 
+def prune_runs(store: Store, location: str, project: str | None, environ: Mapping[str, str], *, keep: int) -> int:
+    """Remove all but the newest ``keep`` runs of each testbed of a project, of all projects if it is None; return how many.
+
+    Raises UsageError in the CI job of a change request.
+    """
+    if is_shared(location):
+        refuse_change_request(environ)
+    projects = store.projects() if project is None else [project]
+    return sum(store.prune(name, keep=keep) for name in projects)
+
+
 def open_projects(
     root: Path, location: str | None, projects: Sequence[str], environ: Mapping[str, str]
 ) -> tuple[Store, Sequence[str]]:

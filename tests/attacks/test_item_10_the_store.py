@@ -24,12 +24,12 @@ from perfgate.flows.baseline import (
     RecordedRun,
     accept_regressions,
     keep,
-    prune_baseline,
     record_artifact,
     record_file,
     record_measured,
 )
 from perfgate.flows.shared.store import open_project_store, stored_history
+from perfgate.flows.store import prune_runs
 from tests.command import run_perfgate
 from tests.fakes.forge import BOT_TOKEN, FakeForge
 from tests.fakes.forge_dialects import GitHubDialect
@@ -255,8 +255,9 @@ def test_prune_and_accept__in_a_job_of_a_pull_request__refused(project: Project)
     payload = {"pull_request": {"number": 7, "head": {"sha": "a" * 40, "repo": None}}}
     project.environ = github(project, "pull_request", payload)
     config = load_config(project.root)
+    store = open_project_store(config, project.environ)
     with pytest.raises(UsageError, match="nothing of a change is written to the store"):
-        prune_baseline(config, project.environ, keep=0)
+        prune_runs(store, config.store.path, "shop", project.environ, keep=0)
     with pytest.raises(UsageError, match="nothing of a change is written to the store"):
         accept_regressions(
             config, project.environ, metrics=["latency.low"], reason="x", revision="HEAD", accepted_by="mallory"

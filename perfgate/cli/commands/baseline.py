@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from perfgate.config import Config
     from perfgate.document.history import StoredRun, TriageState
     from perfgate.flows.baseline import RecordedRun
+    from perfgate.judging.store.store import Store
 
 NEWEST = 20
 
@@ -360,22 +361,27 @@ def list_triaged(as_json: bool, directory: Path) -> None:
     )
 
 
+_store = click.option("--store", "location", metavar="LOCATION", help="Another store than the project's.")
+_project = click.option("--project", metavar="NAME", help="The project; default: that of perfgate.toml.")
+
+
 @COMMAND.command("log")
 @click.option(
     "--limit", type=click.IntRange(1, 10_000), default=NEWEST, show_default=True, metavar="N", help="Only the newest N."
 )
 @click.option("--all-projects", is_flag=True, help="Of all projects in the store.")
+@_project
+@_store
 @_json
 @directory_option()
-def log(limit: int, all_projects: bool, as_json: bool, directory: Path) -> None:
+def log(
+    limit: int, all_projects: bool, project: str | None, location: str | None, as_json: bool, directory: Path
+) -> None:
     """List who changed the store, newest first: runs, acceptances, and the tokens of `perfgate serve`."""
-    from perfgate.flows.shared.store import open_project_store
     from perfgate.flows.tokens import audit_log
-    from perfgate.judging.store.store import store_location
 
-    config = _config(directory)
-    store, location = open_project_store(config, os.environ), store_location(config, os.environ)
-    entries = audit_log(store, location, project=None if all_projects else config.project, limit=limit)
+    store, place, chosen = _open_scope(location, project, all_projects, directory)
+    entries = audit_log(store, place, project=chosen, limit=limit)
     if as_json:
         print_json(entries)
         return
@@ -391,17 +397,36 @@ def log(limit: int, all_projects: bool, as_json: bool, directory: Path) -> None:
 @click.option(
     "--keep", type=click.IntRange(min=0), required=True, metavar="N", help="Number of runs to keep per testbed."
 )
+@click.option("--all-projects", is_flag=True, help="Of all projects in the store.")
+@_project
+@_store
 @_json
 @directory_option()
-def prune(keep: int, as_json: bool, directory: Path) -> None:
+def prune(
+    keep: int, all_projects: bool, project: str | None, location: str | None, as_json: bool, directory: Path
+) -> None:
     """Remove all but the newest N runs of each testbed of this project."""
-    from perfgate.flows.baseline import prune_baseline
+    from perfgate.flows.store import prune_runs
 
-    removed = prune_baseline(_config(directory), os.environ, keep=keep)
+    store, place, chosen = _open_scope(location, project, all_projects, directory)
+    removed = prune_runs(store, place, chosen, os.environ, keep=keep)
     if as_json:
         print_json({"removed": removed})
     else:
         click.echo(f"removed {removed} {'run' if removed == 1 else 'runs'}")
+
+
+def _open_scope(
+    location: str | None, project: str | None, all_projects: bool, directory: Path
+) -> tuple[Store, str, str | None]:
+    """The store, its location, and the project, None for all. On the machine of a service there is no perfgate.toml."""
+    from perfgate.flows.shared.store import open_store_at, store_location_in
+
+    if all_projects and project:
+        raise click.UsageError("--project and --all-projects exclude each other; give one")
+    chosen = None if all_projects else project or _config(directory).project
+    place = store_location_in(location, directory, os.environ)
+    return open_store_at(place, directory, os.environ), place, chosen
 
 
 def _config(directory: Path) -> Config:

@@ -141,7 +141,9 @@ def test_runs__page_of_something_else__said(address: Listening) -> None:
 
 def test_prune__through_a_service__refused(address: Listening) -> None:
     store, _, _ = answering(address)
-    with pytest.raises(StoreError, match="run `perfgate baseline prune --keep 5` on the machine of the service"):
+    with pytest.raises(
+        StoreError, match="run `perfgate baseline prune --keep 5` with --store and --project on the machine"
+    ):
         store.prune("shop", keep=5)
 
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from perfgate.cli.commands import baseline, token
-from perfgate.errors import StoreError, UsageError
+from perfgate.errors import ConfigError, StoreError, UsageError
 from perfgate.judging.store.backends.sql import SqlStore
 from tests.unit.document.minimal import minimal_run
 
@@ -61,6 +61,24 @@ def test_baseline_log__changes_of_two_projects__of_the_own_unless_all_are_asked_
     ]
     every = json.loads(log(project, "--all-projects", "--json").output)
     assert [entry["project"] for entry in every] == ["bank", "shop"]
+
+
+def test_baseline_log_and_prune__on_the_machine_of_a_service__need_no_perfgate_toml(tmp_path: Path) -> None:
+    location = str(tmp_path / "store.db")
+    store = SqlStore(tmp_path / "store.db")
+    for project in ("shop", "bank"):
+        store.record_all(minimal_run(session=f"s{number}", project=project) for number in range(4))
+
+    def command(*arguments: str) -> Result:
+        return CliRunner().invoke(baseline.COMMAND, [*arguments, "--store", location, "-C", str(tmp_path)])
+
+    assert len(command("log", "--project", "shop").output.splitlines()) == 4
+    assert command("prune", "--keep", "3", "--project", "shop").output == "removed 1 run\n"
+    assert [len(store.runs(project)) for project in ("shop", "bank")] == [3, 4]
+    assert command("prune", "--keep", "1", "--all-projects").output == "removed 5 runs\n"
+    assert [len(store.runs(project)) for project in ("shop", "bank")] == [1, 1]
+    assert isinstance(command("prune", "--keep", "1").exception, ConfigError)
+    assert "exclude each other" in command("prune", "--keep", "1", "--all-projects", "--project", "shop").output
 
 
 @pytest.mark.parametrize(

@@ -243,8 +243,8 @@ class ServiceStore:
     def prune(self, project: str, *, keep: int) -> int:
         """Always refused: a token that can upload must not be able to remove main's history."""
         raise StoreError(
-            "runs of {project!a} are not removed through {address}; run `perfgate baseline prune --keep {keep}` on the "
-            "machine of the service",
+            "runs of {project!a} are not removed through {address}; run `perfgate baseline prune --keep {keep}` with "
+            "--store and --project on the machine of the service",
             project=project,
             address=self._address,
             keep=keep,
