@@ -103,6 +103,20 @@ def _said(perfgate: Perfgate, root: Path, *arguments: str) -> str:
             "workload 'small' cannot be called: RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x63 and 64x64) "
             "(at model.py:12)",
         ),
+        (
+            "from model import build\n",
+            "import argparse\nfrom model import build\nparser = argparse.ArgumentParser(prog='train')\n"
+            "parser.add_argument('--config', required=True)\nparser.parse_args([])\n",
+            "workload 'small' cannot be loaded: the workload ended its process (SystemExit: 2) after it printed `train: error: "
+            "the following arguments are required: --config` (at perf/workload.py:6); a module that is imported must neither "
+            'exit nor read the command line: move that below `if __name__ == "__main__":`',
+        ),
+        (
+            BUILT,
+            "build=lambda device: exit('no weights')",
+            "workload 'small' cannot be loaded: the workload ended its process (SystemExit: no weights) "
+            "(at perf/workload.py:11)",
+        ),
     ],
 )
 def test_preflight__mistake_in_the_workload__one_line_with_the_remedy(

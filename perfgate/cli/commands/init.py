@@ -72,11 +72,13 @@ def COMMAND(
     from perfgate.flows.init.job import keeps_no_runs, start_project, write_lock
 
     wanted = options.record(InitOptions, labels=_names(labels), publish_labels=_names(publish_labels), job=job)
-    started = write_lock(directory, wanted) if lock_only else start_project(directory, wanted)
+
+    def trial() -> Collection[str] | None:
+        return _try(directory) if (directory / CONFIG_NAME).exists() and not job else None
+
+    started = write_lock(directory, wanted, trial) if lock_only else start_project(directory, wanted, trial)
     for name in started.files:
         click.echo(sentence("wrote {name}", name=name))
-    if (directory / CONFIG_NAME).exists() and not job:
-        _try(directory, started)
     _say_lock(started)
     if started.forge and (directory / CONFIG_NAME).exists() and keeps_no_runs(directory):
         add = sentence("add to {file}, so that CI keeps main's runs:", file=CONFIG_NAME)
@@ -89,26 +91,23 @@ def _names(text: str | None) -> list[str] | None:
     return [name.strip() for name in text.split(",") if name.strip()] if text else None
 
 
-def _try(directory: Path, started: Started) -> None:
-    """Check that the workload runs; a machine that cannot measure is not an error, because CI uses another one."""
+def _try(directory: Path) -> Collection[str] | None:
+    """Check that the workload runs, and return the distributions that it loaded.
+
+    A machine that cannot measure is not an error, because CI uses another one: None.
+    """
     from perfgate.cli.progress import TerminalProgress
     from perfgate.errors import MeasuringError
-    from perfgate.flows.init.job import freeze_imports, try_workloads
+    from perfgate.flows.init.job import try_workloads
 
     try:
         with TerminalProgress() as progress:
             packages = try_workloads(directory, progress.status)
     except MeasuringError as error:
         click.echo(sentence("not tested on this machine: {why}", why=str(error).splitlines()[0]))
-        return
+        return None
     click.echo(sentence("tested: the workload loads, runs and passes its check here"))
-    if added := freeze_imports(directory, started, packages):
-        click.echo(
-            sentence(
-                "added to the packages installed in CI, because the workload imports them: {names}",
-                names=_listed(added),
-            )
-        )
+    return packages
 
 
 def _listed(names: Collection[str]) -> str:
@@ -118,6 +117,21 @@ def _listed(names: Collection[str]) -> str:
 def _say_lock(started: Started) -> None:
     if started.lock is None:
         return
+    if started.imported:
+        click.echo(
+            sentence(
+                "added to the packages installed in CI, because the workload imports them: {names}",
+                names=_listed(started.imported),
+            )
+        )
+    if started.lock.absent:
+        click.echo(
+            sentence(
+                "CI does not install these packages, without which the workload runs here: {names}; if it needs one "
+                "later, install it here and run `perfgate init --lock`",
+                names=_listed(started.lock.absent),
+            )
+        )
     if started.lock.left_out:
         click.echo(
             sentence(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -45,9 +45,25 @@ def _yaml(value: object) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def write_files(root: Path, files: Mapping[str, str]) -> None:
-    """Write every file, or remove those written so far and raise UsageError if one cannot be written."""
+@contextmanager
+def written_files(root: Path, files: Mapping[str, str]) -> Iterator[None]:
+    """Write every file, and remove all of them if the context raises.
+
+    Raises UsageError if one cannot be written.
+    """
     created: list[Path] = []
+    try:
+        _write(root, files, created)
+        yield
+    except BaseException:
+        for path in reversed(created):
+            with suppress(OSError):
+                path.rmdir() if path.is_dir() else path.unlink()
+        raise
+
+
+def _write(root: Path, files: Mapping[str, str], created: list[Path]) -> None:
+    """Write every file, and add to ``created`` what was not there before."""
     try:
         for name, text in files.items():
             path = root / name
@@ -58,14 +74,9 @@ def write_files(root: Path, files: Mapping[str, str]) -> None:
             with path.open("x", encoding="utf-8") as file:  # never through a link, never over a file
                 created.append(path)
                 file.write(text)
-    except BaseException as error:
-        for path in reversed(created):
-            with suppress(OSError):
-                path.rmdir() if path.is_dir() else path.unlink()
-        if isinstance(error, OSError):
-            raise UsageError(
-                "{filename} cannot be written ({why}); nothing was kept",
-                filename=error.filename,
-                why=error.strerror,
-            ) from error
-        raise
+    except OSError as error:
+        raise UsageError(
+            "{filename} cannot be written ({why}); nothing was kept",
+            filename=error.filename,
+            why=error.strerror,
+        ) from error

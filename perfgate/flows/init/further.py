@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 from perfgate.flows.init.inputs import Forge
@@ -12,15 +11,15 @@ Further = Literal["plan", "record", "testbeds", "slurm", "kubernetes"]
 _WITH_INPUTS = ("github", "gitlab")
 
 
-def fitting(forge: Forge | None, device: str, is_installed: Callable[[str], bool]) -> tuple[Further, ...]:
-    """What fits a project that measures on ``device``; ``is_installed`` tells whether this machine has a program."""
+def fitting(forge: Forge | None, device: str, *, slurm: bool, kubernetes: bool) -> tuple[Further, ...]:
+    """What fits a project that measures on ``device``: ``slurm`` on this machine, ``kubernetes`` in its files."""
     takes_device = forge in _WITH_INPUTS and device != "cpu"
     fits: dict[Further, bool] = {
         "plan": takes_device,
         # On GitHub trusted.yml always does it.
         "record": forge == "gitlab",
         "testbeds": takes_device,
-        "slurm": is_installed("sbatch"),
-        "kubernetes": is_installed("kubectl"),
+        "slurm": slurm,
+        "kubernetes": kubernetes,
     }
     return tuple(name for name, does in fits.items() if does)

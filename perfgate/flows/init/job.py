@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,13 +15,13 @@ from perfgate.conductor.workers.worker import Say
 from perfgate.config import CONFIG_NAME, load_config
 from perfgate.document.schema import schema_path
 from perfgate.errors import RepositoryError, UsageError
-from perfgate.flows.init.files import render_starter, write_files
+from perfgate.flows.init.files import render_starter, written_files
 from perfgate.flows.init.further import Further, fitting
 from perfgate.flows.init.inputs import Forge, InitOptions, Inputs, inputs_of, needs_lock, python_of
 from perfgate.flows.init.installed import Revision, address, installed_revision, named_revision, remedy
 from perfgate.flows.init.lock import HEADER, LOCK, Lock, lock_project, missing_in
 from perfgate.flows.init.project import NewProject, read_project
-from perfgate.flows.init.requirements import read_declared
+from perfgate.flows.init.requirements import Declared, read_declared
 from perfgate.flows.shared.preflight import preflight
 from perfgate.git.commands import run_git
 from perfgate.git.repository import MAIN_NAMES, Repository, checked_out
@@ -72,13 +72,22 @@ CHOICES = "--github, --gitlab, --gitee, --gitcode or --gitea"
 _SCHEMA = ".perfgate/config.schema.json"
 
 
+# Runs the workload in the new files; the distributions that it loaded files of, None if it could not be tried here.
+Trial = Callable[[], Collection[str] | None]
+
+
+def _not_tried() -> None:
+    """Try nothing."""
+
+
 @dataclass(frozen=True)
 class Started:
     """The files written, relative to the repository, and the lines to add by hand to the user's own files.
 
     ``root`` is the repository's folder; ``is_empty`` means that it has no commit yet to compare with. ``forge`` is None if no
     CI file is written; ``missing`` is the reason, if the repository has an origin. ``lock`` is the lock file that CI
-    installs from, ``to_add`` are the files to add to git for a first change request, and ``further`` is what else fits.
+    installs from, ``imported`` are the distributions that it has because the workload loaded them, ``to_add`` are the files
+    to add to git for a first change request, and ``further`` is what else fits.
     """
 
     forge: Forge | None
@@ -89,13 +98,15 @@ class Started:
     lines: str = ""
     missing: str = ""
     lock: Lock | None = None
+    imported: Collection[str] = ()
     further: Sequence[Further] = ()
 
 
-def start_project(folder: Path, options: InitOptions) -> Started:
+def start_project(folder: Path, options: InitOptions, trial: Trial = _not_tried) -> Started:
     """Write the files into the repository that ``folder`` lies in, all of them or none.
 
-    Raises UsageError if one of them exists, RepositoryError outside a git repository.
+    Once they are there, ``trial`` runs the workload; if that fails, or CI cannot install what it loads, they are removed
+    again. Raises UsageError if one of them exists, RepositoryError outside a git repository.
     """
     _refuse_odd_values(options)
     repository = Repository(folder)
@@ -108,7 +119,6 @@ def start_project(folder: Path, options: InitOptions) -> Started:
     is_replaced = _is_our_lock(folder / LOCK)
     _refuse_existing(repository.root, [*templates, *([lock_file] if lock_file and not is_replaced else [])], below)
     revision = _revision(forge, options, origin) if forge else None
-    lock = _lock(folder, options, project) if lock_file else None
     values = _values(repository, forge, options, revision, project)
     name_in_origin = re.split(r"[/:]", origin.rstrip("/"))[-1].removesuffix(".git")
     values["project"] = (not below and name_in_origin) or project.name or folder.resolve().name
@@ -118,14 +128,17 @@ def start_project(folder: Path, options: InitOptions) -> Started:
     if forge and forge in _CI_FILES:
         values.update(_called(forge, revision, origin))
     texts = {file: render_starter(template, values) for file, template in templates.items()}
-    if lock and not is_replaced:
-        texts[lock_file] = lock.text
-    write_files(repository.root, texts)
-    if lock and is_replaced:
-        _replace_lock(folder, lock)
+    # Before anything is written or tried: a dependency file that cannot be read.
+    declared = read_declared(folder) if lock_file else None
+    lock, imported = None, set[str]()
+    with written_files(repository.root, texts):
+        loaded = trial()
+        if declared:
+            lock, imported = _lock(declared, folder, options, project, loaded)
+            _replace_lock(folder, lock)
     if values["schema"] == _SCHEMA and not options.ci_only:
         _lay_schema(folder)
-    files = [*texts, *([lock_file] if is_replaced and lock_file else [])]
+    files = [*texts, *filter(None, [lock_file])]
     return Started(
         forge,
         repository.root,
@@ -135,8 +148,17 @@ def start_project(folder: Path, options: InitOptions) -> Started:
         lines=render_starter(added, values) if added else "",
         missing=missing,
         lock=lock,
-        further=fitting(forge, options.device, lambda program: shutil.which(program) is not None),
+        imported=imported,
+        further=fitting(
+            forge, options.device, slurm=bool(shutil.which("sbatch")), kubernetes=_has_manifests(repository)
+        ),
     )
+
+
+def _has_manifests(repository: Repository) -> bool:
+    """Whether the project has manifests of Kubernetes."""
+    asked = ["grep", "--quiet", "--untracked", "--extended-regexp", "^apiVersion:", "--", "*.yml", "*.yaml"]
+    return run_git(repository.root, asked, {}).code == 0
 
 
 def _to_add(root: Path, files: Sequence[str], below: str) -> list[str]:
@@ -147,25 +169,21 @@ def _to_add(root: Path, files: Sequence[str], below: str) -> list[str]:
     return list(dict.fromkeys([*files, *changed]))
 
 
-def write_lock(folder: Path, options: InitOptions) -> Started:
+def write_lock(folder: Path, options: InitOptions, trial: Trial = _not_tried) -> Started:
     """Rewrite only the lock file. Raises UsageError if the user has a file of that name."""
     repository = Repository(folder)
-    lock = _lock(folder, options, read_project(folder))
+    declared, project = read_declared(folder), read_project(folder)
+    lock, imported = _lock(declared, folder, options, project, trial())
     _replace_lock(folder, lock)
     file = str(Path(repository.prefix(folder)) / LOCK)
-    return Started(None, repository.root, is_empty=checked_out(repository.root) is None, files=[file], lock=lock)
-
-
-def freeze_imports(folder: Path, started: Started, packages: Collection[str]) -> Collection[str]:
-    """Add the distributions that the workload has loaded to the lock file that CI installs from; return the added ones.
-
-    Raises UsageError for one without a known version that CI could install.
-    """
-    lock = started.lock
-    names = missing_in(lock, packages) if lock else set()
-    if lock and names:
-        _replace_lock(folder, lock_project(lock.declared, folder, python=lock.python, imported=names))
-    return names
+    return Started(
+        None,
+        repository.root,
+        is_empty=checked_out(repository.root) is None,
+        files=[file],
+        lock=lock,
+        imported=imported,
+    )
 
 
 def _templates(root: Path, below: str, forge: Forge | None, options: InitOptions) -> tuple[dict[str, str], str]:
@@ -181,8 +199,19 @@ def _templates(root: Path, below: str, forge: Forge | None, options: InitOptions
     return templates, _PRINTED.get(forge, "")
 
 
-def _lock(folder: Path, options: InitOptions, project: NewProject) -> Lock:
-    return lock_project(read_declared(folder), folder, python=python_of(options, project) or project.python)
+def _lock(
+    declared: Declared, folder: Path, options: InitOptions, project: NewProject, loaded: Collection[str] | None
+) -> tuple[Lock, set[str]]:
+    """The lock file, and the distributions in it only because the workload has ``loaded`` them (None: it was not tried).
+
+    Raises UsageError for a package without a known version that CI could install.
+    """
+    python = python_of(options, project) or project.python
+    lock = lock_project(declared, folder, python=python, ran=loaded is not None)
+    imported = missing_in(lock, loaded or ())
+    if imported:
+        lock = lock_project(declared, folder, python=python, imported=imported, ran=True)
+    return lock, imported
 
 
 def _replace_lock(folder: Path, lock: Lock) -> None:

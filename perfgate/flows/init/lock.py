@@ -37,7 +37,8 @@ _TORCH_BUILD = re.compile(r"cpu|xpu|cu\d+|rocm\d+(?:\.\d+)*")
 class Lock:
     """The lock file of the project in ``folder``, for CI's Python version ``python``.
 
-    ``left_out`` are conda packages missing from it; ``unhashed`` is the reason for having no hashes, empty if it has them.
+    ``left_out`` are conda packages missing from it, ``absent`` those without which the workload ran here; ``unhashed`` is the
+    reason for having no hashes, empty if it has them.
     """
 
     declared: Declared
@@ -45,6 +46,7 @@ class Lock:
     python: str
     pins: Sequence[Pin]
     left_out: Sequence[str] = ()
+    absent: Sequence[str] = ()
     unhashed: str = ""
 
     @property
@@ -62,14 +64,19 @@ class Lock:
         return "\n".join(lines) + "\n"
 
 
-def lock_project(declared: Declared, folder: Path, *, python: str, imported: Iterable[str] = ()) -> Lock:
+def lock_project(
+    declared: Declared, folder: Path, *, python: str, imported: Iterable[str] = (), ran: bool = False
+) -> Lock:
     """Pin the declared requirements, torch, the distributions that the workload imports, and all their dependencies.
 
-    ``python`` is the version that CI runs. Raises UsageError for a package of unknown version.
+    ``python`` is the version that CI runs. If the workload ``ran`` here, it needs nothing that is not installed. Raises
+    UsageError for a package of unknown version.
     """
     conda = [name for name in declared.conda if _installed(name) or name in declared.locked]
     torch = TORCH.partition("==")[0]
     roots = [requirement for requirement in declared.requirements if _counts(requirement, "")]
+    absent = [one.name for one in roots if ran and not _is_known(one, declared)]
+    roots = [requirement for requirement in roots if requirement.name not in absent]
     roots += map(Requirement, [*conda, torch, *sorted(imported)])
     pins = _closure(roots, declared, folder)
     unhashed = _why_unhashed(pins, python)
@@ -79,7 +86,13 @@ def lock_project(declared: Declared, folder: Path, *, python: str, imported: Ite
         missing = [pin.name for pin in pins if not pin.hashes]
         unhashed = complaint or (f"the index has no hash of {missing[0]}" if missing else "")
     left_out = [name for name in declared.conda if name not in conda]
-    return Lock(declared, folder, python, pins, left_out, unhashed)
+    return Lock(declared, folder, python, pins, left_out, absent, unhashed)
+
+
+def _is_known(requirement: Requirement, declared: Declared) -> bool:
+    """Whether a requirement is installed, or its version stands in the project's own lock file."""
+    name = canonicalize_name(requirement.name)
+    return name in ("perfgate", TORCH.partition("==")[0], *declared.locked) or _installed(name) is not None
 
 
 def missing_in(lock: Lock, packages: Iterable[str]) -> set[str]:

@@ -42,13 +42,18 @@ class Declared:
 
 
 def read_declared(folder: Path) -> Declared:
-    """Read the dependencies from the files of ``folder``. Raises UsageError for an unreadable one."""
+    """Read the dependencies from the files of ``folder``. Raises UsageError for an unreadable one.
+
+    Requirement files count only if the project's metadata name no dependency: otherwise they may be for its developers.
+    """
     lines = [line for file in _requirement_files(folder) for line in _requirement_lines(file)]
     conda, pip_lines = _read_environment(folder)
+    own = _own_dependencies(folder)
+    listed = [line for line in lines if not line.startswith("-")]
+    needed = [*(own or listed), *(line for line in pip_lines if not line.startswith("-"))]
     lines += pip_lines
-    own = [*_own_dependencies(folder), *(line for line in lines if not line.startswith("-"))]
     return Declared(
-        requirements=[_parse(text) for text in own],
+        requirements=[_parse(text) for text in needed],
         locked=read_lock_file(folder),
         indexes=list(dict.fromkeys(line for line in lines if line.startswith("-"))),
         conda=conda,

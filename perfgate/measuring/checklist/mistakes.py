@@ -10,6 +10,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import NamedTuple
@@ -24,6 +25,8 @@ from perfgate.system.folders import PACKAGE
 MAX_MESSAGE = 2_000
 MAX_TRACEBACK = 20_000
 _MAX_LINE = 400
+_STANDARD_ERROR = 2
+_MOST_PRINTED = 1 << 16
 # Folders that hold other people's packages, or nothing to import.
 _NOT_SEARCHED = {"site-packages", "node_modules", "build", "dist", "__pycache__"}
 # How perfgate calls the functions of a workload that always take the same parameters.
@@ -75,6 +78,40 @@ def explained(error: BaseException, project: ProjectCode | None) -> Message | st
     return Message("mistake.hint", {"error": message, "hint": hint[0]}) if hint else message
 
 
+def explained_exit(error: SystemExit, project: ProjectCode | None, printed: str) -> Message:
+    """The exit of a process that loads or calls a workload: its place, the last line printed before, and the remedy."""
+    line = one_line(error)[:_MAX_LINE]
+    ended = Message("worker.ended-itself", {"error": line})
+    if printed and printed not in line:
+        ended = Message("worker.ended-itself-printing", {"error": line, "printed": printed})
+    place = _place(error, SourceLines(project.root)) if project else None
+    if place:
+        ended = Message("mistake.at", {"error": ended, "place": place})
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    is_imported = any(frame.f_code.co_name == "<module>" and not _is_our_file(frame) for frame in frames)
+    return (
+        Message("mistake.hint", {"error": ended, "hint": Message("mistake.exit-in-import")}) if is_imported else ended
+    )
+
+
+class PrintedText:
+    """What this process prints to the standard error from now on, if that is a file."""
+
+    def __init__(self) -> None:
+        self._begins = 0
+        with suppress(OSError):  # the project's code has closed it
+            self._begins = os.fstat(_STANDARD_ERROR).st_size
+
+    def last_line(self) -> str:
+        try:
+            with Path(f"/proc/self/fd/{_STANDARD_ERROR}").open("rb") as file:
+                file.seek(max(self._begins, file.seek(0, os.SEEK_END) - _MOST_PRINTED))
+                lines = file.read().decode(errors="replace").strip().splitlines()
+        except OSError:
+            return ""
+        return lines[-1].strip()[:_MAX_LINE] if lines else ""
+
+
 def _telling(line: str, words: str | None) -> str:
     """The line to the end of the sentence that shows the mistake: torch goes on with remedies that do not fit here."""
     if words is None:
@@ -85,7 +122,11 @@ def _telling(line: str, words: str | None) -> str:
 
 
 def _is_ours(frames: TracebackType) -> bool:
-    file = frames.tb_frame.f_code.co_filename
+    return _is_our_file(frames.tb_frame)
+
+
+def _is_our_file(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
     return file.startswith(("<frozen importlib", importlib.__file__, f"{PACKAGE}{os.sep}"))
 
 

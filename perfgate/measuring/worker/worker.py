@@ -22,8 +22,12 @@ from perfgate.document.message import Message, ReasonedError, WorkloadError, as_
 from perfgate.document.run import ErrorDetail
 from perfgate.document.sweep import Sweep
 from perfgate.errors import MeasuringError
+<<<<<<< HEAD
 from perfgate.measuring.checklist.batch_sweep import QUICK, measure_size, probe
 from perfgate.measuring.checklist.mistakes import ProjectCode, explained, one_line, own_traceback
+=======
+from perfgate.measuring.checklist.mistakes import PrintedText, ProjectCode, explained, explained_exit, own_traceback
+>>>>>>> d3df0991 (Check everything in perfgate init before anything stays on disk)
 from perfgate.measuring.checklist.runner import find_steps, run_step
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.counting.again import count_again
@@ -71,6 +75,7 @@ class WorkerLoop:
         self.seeker: Seeker | None = None
         self.pad: object = None
         self._began: Holdings | None = None
+        self._printed = PrintedText()
         # Made behind the last time that we freeze: the collector lists it until user code freezes it with everything else.
         # Looking for it costs less than counting all frozen objects, which include every import of torch.
         self._unfrozen: list[object] = []
@@ -137,10 +142,14 @@ class WorkerLoop:
         self.recorder = BlockRecorder(self._loaded, self._opened, counters=self.counters)
 
     def _answer(self, request: msgspec.Struct) -> msgspec.Struct:
+        self._printed = PrintedText()
         try:
             return self._answers[type(request)](request)
         except BaseException as error:  # noqa: BLE001 - user code may raise anything, SystemExit included
-            return protocol.Failed(error=describe_error(error, self.device, self.project))
+            return protocol.Failed(error=self._describe_error(error))
+
+    def _describe_error(self, error: BaseException) -> ErrorDetail:
+        return describe_error(error, self.device, self.project, self._printed.last_line())
 
     def _read_harness(self, request: protocol.HarnessRequest) -> protocol.HarnessReply:
         file = Path(request.file)
@@ -198,7 +207,7 @@ class WorkerLoop:
             unseen = unseen_functions(self._loaded, self._opened, self.seeker) if self.seeker else []
             return protocol.Tried(unseen=unseen, seconds=seconds, packages=packages)
         part, shape, raised = failed
-        error = describe_error(raised, self.device, self.project)
+        error = self._describe_error(raised)
         return protocol.Tried(failed=part, shape=shape, error=error, packages=packages)
 
     def _time_call(self, _: protocol.TimeCallRequest) -> protocol.CallTimed:
@@ -432,12 +441,15 @@ def _library_settings(*, frozen_more: bool) -> dict[str, str]:
 
 
 def describe_error(
-    error: BaseException, device: Device | None = None, project: ProjectCode | None = None
+    error: BaseException, device: Device | None = None, project: ProjectCode | None = None, printed: str = ""
 ) -> ErrorDetail:
-    """Describe an exception for the conductor: the kind, one line with its place and a hint, the traceback."""
-    line, text = one_line(error), own_traceback(error)
+    """Describe an exception for the conductor: the kind, one line with its place and a hint, the traceback.
+
+    ``printed`` is the last line that the project's code printed.
+    """
+    text = own_traceback(error)
     if isinstance(error, SystemExit):
-        return ErrorDetail(kind="exit", message=Message("worker.ended-itself", {"error": line}), traceback=text)
+        return ErrorDetail(kind="exit", message=explained_exit(error, project, printed), traceback=text)
     if isinstance(error, MemoryError) or (device is not None and device.is_out_of_memory(error)):
         message = Message("worker.no-memory", {"error": explained(error, project)})
         return ErrorDetail(kind="memory", message=message, traceback=text)

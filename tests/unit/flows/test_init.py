@@ -115,20 +115,33 @@ def test_init__repository_without_a_commit__the_next_step_is_one(project: Path) 
 
 
 @pytest.mark.parametrize(
-    ("forge", "device", "programs", "fits"),
+    ("forge", "device", "clusters", "fits"),
     [
         ("github", "cpu", [], []),
         ("github", "npu", [], ["plan", "testbeds"]),
         ("gitlab", "cpu", [], ["record"]),
-        ("gitlab", "cuda", ["kubectl"], ["plan", "record", "testbeds", "kubernetes"]),
+        ("gitlab", "cuda", ["kubernetes"], ["plan", "record", "testbeds", "kubernetes"]),
         ("gitee", "npu", [], []),
-        (None, "cpu", ["sbatch", "kubectl"], ["slurm", "kubernetes"]),
+        (None, "cpu", ["slurm", "kubernetes"], ["slurm", "kubernetes"]),
     ],
 )
 def test_fitting__forge_device_and_machine__what_they_can_use(
-    forge: Any, device: str, programs: list[str], fits: list[str]
+    forge: Any, device: str, clusters: list[str], fits: list[str]
 ) -> None:
-    assert list(fitting(forge, device, programs.__contains__)) == fits
+    found = fitting(forge, device, slurm="slurm" in clusters, kubernetes="kubernetes" in clusters)
+    assert list(found) == fits
+
+
+def test_init__project_with_manifests_of_kubernetes__its_template_and_nobody_else_s(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubectl = tmp_path / "bin" / "kubectl"
+    kubectl.parent.mkdir()
+    kubectl.touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{kubectl.parent}:{os.environ['PATH']}")
+    assert "kubernetes" not in start_project(project, InitOptions(forge="github", action=ACTION)).further
+    (project / "deploy.yaml").write_text("apiVersion: apps/v1\nkind: Deployment\n")
+    assert "kubernetes" in start_project(project, InitOptions(forge="gitlab", action=ACTION, ci_only=True)).further
 
 
 def test_init__machine_of_a_cluster__its_template_named_below_the_next_steps(
@@ -281,11 +294,24 @@ def test_init__ci_only__leaves_the_configuration_alone(project: Path) -> None:
     assert tuple(started.files) == GITHUB[2:]
 
 
-def test_init__workload_of_the_project_does_not_load__written_and_said(project: Path) -> None:
+def test_init__workload_of_the_project_does_not_load__said_and_nothing_written(project: Path) -> None:
     (project / "perfgate.toml").write_text('workload = "perf/mine.py:mine"\n')
+    before = files(project)
     with pytest.raises(SetUpError, match=r"'mine' cannot be loaded: workload file perf/mine\.py does not exist"):
         init(project, "--github", "--action", ACTION, "--ci-only")
-    assert files(project) >= set(GITHUB[2:])
+    assert files(project) == before
+
+
+def test_init__workload_imports_what_ci_cannot_install__refused_and_nothing_written(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_distribution(tmp_path / "packages", "odd", "1.0+mine")
+    monkeypatch.syspath_prepend(str(tmp_path / "packages"))
+    before = files(project)
+    with pytest.raises(UsageError, match=r"odd 1\.0\+mine is a build of its own"):
+        start_project(project, InitOptions(forge="github", action=ACTION), trial=lambda: ["torch", "odd"])
+    assert files(project) == before
+    assert start_project(project, InitOptions(forge="github", action=ACTION), trial=lambda: ["torch"]).files
 
 
 @pytest.mark.parametrize(

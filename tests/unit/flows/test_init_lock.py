@@ -301,6 +301,30 @@ def test_lock__not_installed_but_pinned_by_the_project__as_it_says(project: Path
     assert lock.unhashed == "no-such-package is not installed here, so what it needs is not known"
 
 
+def test_lock__not_installed_while_the_workload_runs__left_out_by_name(project: Path) -> None:
+    (project / "requirements.txt").write_text("numpy\nno-such-package==1.5\nno-such-tool\n")
+    lock = lock_project(read_declared(project), project, python=RUNNING, ran=True)
+    assert lock.absent == ["no-such-package", "no-such-tool"]
+    assert "\nnumpy==" in lock.text
+    assert "no-such" not in lock.text
+    assert "no-such" not in lock.unhashed
+
+
+@pytest.mark.parametrize("texts", [{"pyproject.toml": PEP_621}, {"setup.py": SETUP_PY}], ids=" ".join)
+def test_lock__metadata_name_the_dependencies__requirements_of_developers_do_not_count(
+    project: Path, installed: Path, texts: Mapping[str, str]
+) -> None:
+    for name, text in {
+        **texts,
+        "requirements.txt": "--extra-index-url https://example.com/\nno-such-tool==3.5.0\n",
+    }.items():
+        (project / name).write_text(text)
+    lock = locked(project)
+    assert "probe" in versions(lock)
+    assert "no-such-tool" not in lock.text
+    assert "--extra-index-url https://example.com/" in lock.text
+
+
 def test_lock__loaded_packages__those_that_it_lacks_and_that_do_not_come_with_perfgate(
     project: Path, installed: Path
 ) -> None:
