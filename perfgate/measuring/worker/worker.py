@@ -22,12 +22,8 @@ from perfgate.document.message import Message, ReasonedError, WorkloadError, as_
 from perfgate.document.run import ErrorDetail
 from perfgate.document.sweep import Sweep
 from perfgate.errors import MeasuringError
-<<<<<<< HEAD
 from perfgate.measuring.checklist.batch_sweep import QUICK, measure_size, probe
-from perfgate.measuring.checklist.mistakes import ProjectCode, explained, one_line, own_traceback
-=======
 from perfgate.measuring.checklist.mistakes import PrintedText, ProjectCode, explained, explained_exit, own_traceback
->>>>>>> d3df0991 (Check everything in perfgate init before anything stays on disk)
 from perfgate.measuring.checklist.runner import find_steps, run_step
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.counting.again import count_again
