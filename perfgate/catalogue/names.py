@@ -31,6 +31,7 @@ LATENCY, WALL_TIME, P50, P90, P99 = "latency.low", "latency.wall", "latency.p50"
 STD, THROUGHPUT = "latency.std", "throughput.median"
 HOST_UTILIZATION = "utilization.host"
 BATCH_BEST, BATCH_KNEE, BATCH_THROUGHPUT = "batch.best", "batch.knee", "batch.throughput"
+OPERATOR_SHARE = "ops.operator_share"
 # Numbers that step 1 measures only if perfgate.toml requests a long steady state.
 STEADY_NUMBERS = frozenset({"latency.drift", "latency.steady_share", "soak.memory_begin", "soak.memory_end"})
 PREPROCESSING, PREPROCESSING_STAGES = "preprocess.low", "preprocess.time"

@@ -226,6 +226,8 @@ class StepCard(Entry, frozen=True):
     long_seconds: float = 0.0
     # Whether its exact numbers take little time, so that the first turn of a check has them.
     exact_first: bool = False
+    # The metric that its row in a report shows. Of several, the first that was measured: devices differ in what they have.
+    leading: tuple[str, ...] = ()
     metrics: tuple[Metric, ...] = ()
     limits: tuple[Limit, ...] = ()
     rules: tuple[Rule, ...] = ()

@@ -215,9 +215,9 @@ class StepComparison(ShapeEntry, frozen=True, kw_only=True):
     ``interval`` bounds the relative difference ``delta`` at level ``confidence``; too few turns give neither. ``pairs_needed``
     is about how many would show a difference of the measured size, None if the interval already excludes no change, or if no
     planned number would. A batch size has ``base_range`` and ``head_range``, the sizes that the turns leave open. ``leads``
-    marks the most informative number of its step and workload: the largest resolved difference, else the narrowest interval.
-    ``labels`` are those beside the shape. ``bound`` is the budget or limit on the number, ``tolerance`` the allowed relative
-    worsening.
+    marks the number that stands for its step and workload: the catalogue names it, whatever the differences are; of operators,
+    the three that take most time. ``labels`` are those beside the shape. ``bound`` is the budget or limit on the number,
+    ``tolerance`` the allowed relative worsening.
     """
 
     step: int
@@ -262,9 +262,10 @@ class StoredComparison(ShapeEntry, frozen=True, kw_only=True):
     """The head's own value of a metric beside those of main's stored runs on the same testbed. Informational: not judged.
 
     ``head`` is the value of the step's first turn, which the runs of main measured by the same procedure. ``typical`` is the
-    median of ``runs`` values, None without any; ``interval`` is the range in which one more run of the same code falls, at
-    level ``confidence``, None if the runs are too few. ``left_out`` runs do not compare: measured on a busy machine, or by
-    another procedure. ``values`` are those of the newest runs, oldest first, and ``labels`` those beside the shape.
+    median of ``runs`` values, None without any, and ``delta`` is head/typical - 1; ``interval`` is the range in which one more
+    run of the same code falls, at level ``confidence``, None if the runs are too few. ``left_out`` runs do not compare:
+    measured by another procedure, or on a busy machine if there are enough others; ``busy`` of the compared ones were measured
+    on a busy machine. ``values`` are those of the newest runs, oldest first, and ``labels`` those beside the shape.
     """
 
     metric: str
@@ -273,7 +274,9 @@ class StoredComparison(ShapeEntry, frozen=True, kw_only=True):
     head: float
     runs: int
     left_out: int = 0
+    busy: int = 0
     typical: float | None = None
+    delta: float | None = None
     interval: tuple[float, float] | None = None
     confidence: float | None = None
     values: list[float] = []
@@ -422,7 +425,8 @@ class JudgedFinding(Finding, frozen=True, kw_only=True):
 class StepSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A step of the head's checklist, as the comment lists it; ``waited`` is as in its result.
 
-    ``gone`` are findings of the base that the head is shown not to have.
+    A step that did not run has status ``left_out`` and a ``reason``. ``gone`` are findings of the base that the head is shown
+    not to have.
     """
 
     number: int

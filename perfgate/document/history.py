@@ -24,13 +24,15 @@ Day = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
 class HistorySeries(ShapeEntry, frozen=True, kw_only=True):
     """One value a session, oldest first, of one metric on comparable testbeds; ``labels`` are those beside the shape.
 
-    ``left_out`` is how many sessions have a value that does not compare: measured on a busy machine, or by another procedure.
+    ``left_out`` is how many sessions have a value that does not compare: measured by another procedure, or on a busy machine if
+    there are enough others; ``busy`` of those that compare were measured on a busy machine.
     """
 
     metric: str
     labels: dict[str, str] = {}
     values: list[float]
     left_out: int = 0
+    busy: int = 0
 
 
 class StoredRun(msgspec.Struct, frozen=True, kw_only=True):

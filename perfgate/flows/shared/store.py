@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -21,7 +21,7 @@ from perfgate.git.repository import is_behind
 from perfgate.judging.forge.detect import detect
 from perfgate.judging.forge.forge import CiEvent, find_token
 from perfgate.judging.gate.numbers import ChecklistNumber, leading_numbers
-from perfgate.judging.gate.stored import accepts, level
+from perfgate.judging.gate.stored import MIN_RUNS, accepts, level
 from perfgate.judging.store.remote import PREFIX, REMOTE_VARIABLE
 from perfgate.judging.store.store import (
     STORE_VARIABLE,
@@ -144,54 +144,70 @@ class _Comparable:
         self._stored: dict[tuple[str, int], list[StepConditions | None]] = {
             (number.workload, number.step): [None] * len(recent.runs) for number in numbers
         }
-        # Whether each run's values of a step may stand beside this run's, by what the numbers depend on.
-        self._is_comparable: dict[tuple[tuple[str, int], _DependsOn], list[bool]] = {}
         for at, stored in enumerate(recent.runs):
             for entry in stored.conditions:
                 if (of_step := self._stored.get((entry.workload, entry.step))) is not None:
                     of_step[at] = entry
+        # How each run's values of a step compare with this run's, by whether they depend on the age of the process.
+        self._standings: dict[tuple[tuple[str, int], bool], list[_Standing]] = {}
 
-    def sessions(self, number: ChecklistNumber) -> tuple[list[tuple[str | None, float]], int]:
-        """Commit and value of the comparable sessions, oldest first, and the number of the others."""
-        step, values = (number.workload, number.step), self._values[number]
-        depends_on = _DependsOn.of(number.metric)
-        if (step, depends_on) not in self._is_comparable:
+    def sessions(self, number: ChecklistNumber) -> _Sessions:
+        """The sessions with a value of a number. Exact counts and bytes are the same on a busy machine.
+
+        Times of a busy machine make main's range wider, so they count only where there are too few others for a range.
+        """
+        entry = metric(number.metric)
+        depends_on_load = entry.kind == "noisy" and entry.unit != "B"
+        standings = self._standings_of((number.workload, number.step), of_young_process=entry.of_young_process)
+        values = [(standings[at], self._runs[at].commit, value) for at, value in self._values[number]]
+        compared, busy = [one for one in values if one[0] != "other"], 0
+        if depends_on_load:
+            undisturbed = [one for one in compared if one[0] == "undisturbed"]
+            if len(undisturbed) >= MIN_RUNS:
+                compared = undisturbed
+            busy = len(compared) - len(undisturbed)
+        return _Sessions([(commit, value) for _, commit, value in compared], len(values) - len(compared), busy)
+
+    def _standings_of(self, step: tuple[str, int], *, of_young_process: bool) -> list[_Standing]:
+        key = step, of_young_process
+        if key not in self._standings:
             here = self._here[step]
-            self._is_comparable[step, depends_on] = [depends_on.compares(here, stored) for stored in self._stored[step]]
-        is_comparable = self._is_comparable[step, depends_on]
-        comparable = [(self._runs[at].commit, value) for at, value in values if is_comparable[at]]
-        return comparable, len(values) - len(comparable)
+            self._standings[key] = [
+                _standing(here, stored, of_young_process=of_young_process) for stored in self._stored[step]
+            ]
+        return self._standings[key]
 
 
-class _DependsOn(NamedTuple):
-    """What a number depends on besides the procedure of its step; exact counts and bytes are the same on a busy machine."""
+class _Sessions(NamedTuple):
+    """Commit and value of the comparable sessions, oldest first; the number of the others; of which are of a busy machine."""
 
-    load: bool
-    young_process: bool
+    values: list[tuple[str | None, float]]
+    left_out: int
+    busy: int
 
-    @classmethod
-    def of(cls, name: str) -> _DependsOn:
-        entry = metric(name)
-        return cls(load=entry.kind == "noisy" and entry.unit != "B", young_process=entry.of_young_process)
 
-    def compares(self, here: StepConditions, stored: StepConditions | None) -> bool:
-        if stored is None or (self.load and stored.is_busy):
-            return False
-        return here.compares_with(stored, of_young_process=self.young_process)
+_Standing = Literal["undisturbed", "busy", "other"]
+
+
+def _standing(here: StepConditions, stored: StepConditions | None, *, of_young_process: bool) -> _Standing:
+    if stored is None or not here.compares_with(stored, of_young_process=of_young_process):
+        return "other"
+    return "busy" if stored.is_busy else "undisturbed"
 
 
 def _series(
     number: ChecklistNumber, comparable: _Comparable, accepted: Sequence[Acceptance], root: Path
 ) -> HistorySeries:
-    sessions, left_out = comparable.sessions(number)
+    sessions = comparable.sessions(number)
     meant = [entry for entry in accepted if accepts(entry, number.metric, number.workload, number.shape)]
     return HistorySeries(
         workload=number.workload,
         shape=number.shape,
         metric=number.metric,
         labels=dict(number.labels),
-        values=_level(sessions, meant, number.metric, root),
-        left_out=left_out,
+        values=_level(sessions.values, meant, number.metric, root),
+        left_out=sessions.left_out,
+        busy=sessions.busy,
     )
 
 

@@ -5,13 +5,12 @@ A difference is shown only for numbers measured side by side, in pairs or in tur
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from perfgate.catalogue.lookup import LIMITS, METRICS, judged_by
-from perfgate.catalogue.names import BATCH_BEST, BATCH_KNEE
+from perfgate.catalogue.lookup import CARDS, LIMITS, METRICS, judged_by
+from perfgate.catalogue.names import BATCH_BEST, BATCH_KNEE, OPERATOR_SHARE
 from perfgate.catalogue.records import JudgedValue
 from perfgate.document.decision import Comparison, Invalid, Policy, StepComparison
 from perfgate.document.message import Message
@@ -24,6 +23,8 @@ from perfgate.judging.gate.rule import Errors, interval, pairs_to_decide, single
 from perfgate.stats.summary import CONFIDENCE
 
 KNEE_GAIN = "batch.knee.gain"
+# So many operators stand for the step that lists them.
+_NAMED_OPERATORS = 3
 
 
 def compare_checklist(
@@ -68,23 +69,34 @@ def compare_checklist(
 
 
 def _with_leading(rows: list[StepComparison]) -> list[StepComparison]:
-    """The rows, with one marked for each step and workload: the largest resolved difference, else the most precise."""
-    leading: dict[tuple[int, str], StepComparison] = {}
+    """The rows, with those marked that stand for their step and workload. Which they are does not depend on differences."""
+    of_steps: dict[tuple[int, str], list[StepComparison]] = {}
     for row in rows:
-        place = row.step, row.workload
-        if place not in leading or _weight(row) > _weight(leading[place]):
-            leading[place] = row
-    marked = {id(row) for row in leading.values()}
+        of_steps.setdefault((row.step, row.workload), []).append(row)
+    marked = {id(row) for (step, _), of_step in of_steps.items() for row in _leading_rows(step, of_step)}
     return [msgspec.structs.replace(row, leads=True) if id(row) in marked else row for row in rows]
 
 
-def _weight(row: StepComparison) -> tuple[float, bool, float]:
-    size = 0.0
-    half = 0.0 if row.method == "exact" else (row.interval[1] - row.interval[0]) / 2 if row.interval else math.inf
-    if row.is_resolved:
-        # Growth from 0, or loss of the whole count, is infinite.
-        size = math.inf if row.delta is None or row.delta <= -1 else abs(math.log1p(row.delta))
-    return size, row.method is not None, -half
+def _leading_rows(step: int, rows: Sequence[StepComparison]) -> Sequence[StepComparison]:
+    """The rows of the first measured metric that the step's card names; a step of another package may name none."""
+    names = CARDS[step].leading if step in CARDS else ()
+    for name in names:
+        of_metric = [row for row in rows if row.metric == name]
+        if of_metric:
+            return _of_first_shape(of_metric)
+    return [] if names else rows[:1]
+
+
+def _of_first_shape(rows: Sequence[StepComparison]) -> Sequence[StepComparison]:
+    """The row of head's first shape with the fewest labels; of operators those with the largest shares on head."""
+    first = next((row for row in rows if row.head is not None), rows[0])
+    of_shape = [row for row in rows if row.shape == first.shape]
+    fewest = min(len(row.labels) for row in of_shape)
+    least_labelled = [row for row in of_shape if len(row.labels) == fewest]
+    if first.metric != OPERATOR_SHARE:
+        return least_labelled[:1]
+    by_share = sorted(least_labelled, key=lambda row: row.head or 0.0, reverse=True)
+    return by_share[:_NAMED_OPERATORS]
 
 
 def _as_measured(number: ChecklistNumber, before: Value | None, after: Value | None) -> StepComparison:
@@ -99,7 +111,17 @@ def _as_measured(number: ChecklistNumber, before: Value | None, after: Value | N
         unit=METRICS[number.metric].unit,
         base=None if base is None else rounded(base),
         head=None if head is None else rounded(head),
+        base_range=_range_of(before),
+        head_range=_range_of(after),
     )
+
+
+def _range_of(value: Value | None) -> tuple[float, float] | None:
+    """The interval of a whole number that is not counted, such as a batch size."""
+    if value is None or value.interval is None or not METRICS[value.metric].whole:
+        return None
+    low, high = value.interval
+    return None if low is None or high is None else (rounded(low), rounded(high))
 
 
 def _from_turns(row: StepComparison, number: PairedEffect, policy: Policy) -> StepComparison:

@@ -25,7 +25,6 @@ from perfgate.document.decision import (
     Policy,
     Procedure,
     SideSummary,
-    StepSummary,
     TestbedDifference,
     Verdict,
 )
@@ -57,6 +56,7 @@ from perfgate.judging.gate.required_jobs import TrustedNumbers, numbers_of_jobs
 from perfgate.judging.gate.rule import MOST_PAIRS, leans_slower
 from perfgate.judging.gate.rules import compare_rules, deciding_steps
 from perfgate.judging.gate.servers import notes_on_requests
+from perfgate.judging.gate.steps import summarize_steps
 from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.gate.time import compare_time, noise_floors
 from perfgate.judging.gate.turn_evidence import invalid_turns, missing_turns
@@ -239,7 +239,7 @@ def _document(
         policy=policy,
         procedure=Procedure(name=PROCEDURE_ALONE, version=1, seed=head.session.seed, quantiles=[]),
         comparisons=comparisons,
-        steps=[msgspec.convert(step, StepSummary, from_attributes=True) for step in head.steps],
+        steps=summarize_steps(head),
         failures=failures,
         links=_links(head, "head"),
         warnings=head.warnings,

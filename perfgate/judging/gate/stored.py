@@ -1,6 +1,6 @@
 """The head's own numbers beside those of main's stored runs. They inform: no verdict, title, count or order rests on them.
 
-The level is the median of main's undisturbed runs that were measured by the same procedure, and the interval is the prediction
+The level is the median of main's runs that were measured by the same procedure, and the interval is the prediction
 interval for one more run, m ± t(0.99, S-1) s sqrt(1 + 1/S), from three runs on. It is taken of logarithms if all values are
 positive. On a shared machine, runs of the same code differ by several percent, and one value in fifty lies outside by chance.
 
@@ -27,7 +27,7 @@ from perfgate.catalogue.names import LATENCY, P50, P90, P99
 from perfgate.document.decision import StoredComparison
 from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument
-from perfgate.judging.gate.comparison import key_matches, rounded
+from perfgate.judging.gate.comparison import key_matches, relative_change, rounded, zero_of
 from perfgate.judging.gate.numbers import leading_numbers, median
 
 MIN_RUNS = 3
@@ -194,6 +194,8 @@ def accepts(acceptance: Acceptance, metric: str, workload: str, shape: str) -> b
 def _compare(series: HistorySeries, value: float) -> StoredComparison:
     bounds = prediction_interval(series.values, series.metric)
     interval = (rounded(bounds[0]), rounded(bounds[1])) if bounds else None
+    typical = median(series.values, series.metric) if series.values else None
+    zero = zero_of(series.metric)
     return StoredComparison(
         workload=series.workload,
         shape=series.shape,
@@ -203,7 +205,9 @@ def _compare(series: HistorySeries, value: float) -> StoredComparison:
         head=rounded(value),
         runs=len(series.values),
         left_out=series.left_out,
-        typical=rounded(median(series.values, series.metric)) if series.values else None,
+        busy=series.busy,
+        typical=None if typical is None else rounded(typical),
+        delta=None if typical is None else relative_change(zero + typical, zero + value),
         interval=interval,
         confidence=rounded(2 * LEVEL - 1) if interval else None,
         values=[rounded(value) for value in series.values[-_DRAWN:]],

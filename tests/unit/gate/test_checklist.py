@@ -170,37 +170,54 @@ def test_checklist__batch_knee_that_a_side_did_not_reach_or_measure__no_differen
     assert ("batch.knee", SHAPE) not in {(row.metric, row.shape) for row in judged(before, after).checklist}
 
 
-def test_checklist__several_numbers_of_a_step__the_largest_resolved_difference_leads() -> None:
-    small, large = [1.0, 1.01, 0.99, 1.0, 1.02, 0.98], [1.5, 1.52, 1.49, 1.5, 1.51, 1.48]
-    before = [*turns("cache.hit_rate", [0.5] * 6), *turns("cache.sensitivity", small)]
-    after = [*turns("cache.hit_rate", [0.55, 0.56, 0.55, 0.54, 0.55, 0.56]), *turns("cache.sensitivity", large)]
+def test_checklist__several_numbers_of_a_step__the_one_that_its_card_names_leads_whatever_differs() -> None:
+    same, faster = [1.0, 1.01, 0.99, 1.0, 1.02, 0.98], [0.55, 0.56, 0.55, 0.54, 0.55, 0.56]
+    before = [*turns("cache.hit_rate", [0.5] * 6), *turns("cache.sensitivity", same)]
+    after = [*turns("cache.hit_rate", faster), *turns("cache.sensitivity", same)]
     decision = judged(before, after, number=15, slug="cache")
     assert [(row.metric, row.leads, row.is_resolved) for row in decision.checklist if row.step == 15] == [
         ("cache.hit_rate", False, True),
-        ("cache.sensitivity", True, True),
+        ("cache.sensitivity", True, False),
     ]
     comment = rendered(decision)
     assert comment.count("\n| 15 | ") == 1
-    assert "1 more number (1 resolved difference) in `report.html`." in comment
+    assert "2 more numbers (1 resolved difference) in `report.html`." in comment
 
 
-def test_checklist__nothing_resolved__number_with_the_narrowest_interval_leads() -> None:
-    wide, narrow = turns("cache.hit_rate", [1.0, 1.4, 0.8, 1.1, 1.0, 1.3]), turns("cache.sensitivity", [1.0, 1.01] * 3)
-    other_wide = turns("cache.hit_rate", [1.2, 1.0, 1.1, 0.9, 1.4, 1.0])
-    other_narrow = turns("cache.sensitivity", [1.01, 1.0] * 3)
-    decision = judged([*wide, *narrow], [*other_wide, *other_narrow], number=15, slug="cache")
-    rows = [row for row in decision.checklist if row.step == 15]
-    assert [(row.metric, row.leads, row.is_resolved) for row in rows] == [
-        ("cache.hit_rate", False, False),
-        ("cache.sensitivity", True, False),
-    ]
+def test_checklist__number_that_leads_was_not_measured__the_next_that_the_card_names_leads() -> None:
+    once = value("cache.hit_rate", 0.5)
+    decision = judged([once], [once], number=15, slug="cache")
+    assert [row.metric for row in decision.checklist if row.step == 15 and row.leads] == ["cache.hit_rate"]
 
 
-def test_checklist__nothing_resolved__number_that_was_compared_leads() -> None:
-    before, once = turns("cache.sensitivity", [1.0, 1.2, 0.9, 1.1, 1.0, 1.3]), value("cache.hit_rate", 0.5)
-    decision = judged([once, *before], [once, *before], number=15, slug="cache")
-    assert [row.metric for row in decision.checklist if row.step == 15 and row.leads] == ["cache.sensitivity"]
-    assert "| 1.05 → 1.05 | no change |" in rendered(decision)
+def test_checklist__operators__the_three_with_most_time_on_head_lead_and_are_named_in_a_pass() -> None:
+    def shares(**of: float) -> list[Value]:
+        labels = {op: {"shape": SHAPE, "op": f"aten::{op}"} for op in of}
+        return [value("ops.operator_share", share, labels=labels[op]) for op, share in of.items()]
+
+    before = shares(addmm=0.5, add=0.2, sdpa=0.18, mul=0.1)
+    decision = judged(before, shares(addmm=0.5, sdpa=0.25, mul=0.15, add=0.1), number=4, slug="top_ops")
+    leading = [row.labels["op"] for row in decision.checklist if row.step == 4 and row.leads]
+    assert sorted(leading) == ["aten::addmm", "aten::mul", "aten::sdpa"]
+    comment = rendered(decision)
+    assert " · top: `addmm` 50.0 %, `sdpa` 25.0 % · " in comment.partition("<details>")[0]
+    assert "| `addmm` 50.0 → 50.0 %, `sdpa` 18.0 → 25.0 %, `mul` 10.0 → 15.0 % |" in comment
+
+
+def test_checklist__all_twenty_steps__have_a_row_and_the_last_is_the_decision() -> None:
+    number = value("cache.sensitivity", 1.0)
+    lines = rendered(judged([number], [number], number=15, slug="cache")).splitlines()
+    rows = [line.split(" | ") for line in lines if re.match(r"\| \d+ \|", line)]
+    assert [row[0] for row in rows] == [f"| {step}" for step in range(1, 21)]
+    assert rows[8][2] == "not run"
+    assert rows[-1][2] == "PASS"
+
+
+def test_checklist__batch_sizes_of_both_sides__each_with_its_range() -> None:
+    knee = msgspec.structs.replace(value("batch.knee", 16.0), interval=(8.0, 32.0))
+    decision = judged([knee], [knee], number=5, slug="batch")
+    row = msgspec.structs.replace(row_of(decision, "batch.knee"), leads=True)
+    assert "| 16 (8 to 32) → 16 (8 to 32) |" in rendered(msgspec.structs.replace(decision, checklist=[row]))
 
 
 def test_checklist__turns_that_disagree__no_difference_shown_but_their_interval() -> None:
@@ -392,7 +409,7 @@ def test_decide__step_that_failed__matters_where_it_decides(number: int, slug: s
     failed = StepResult(number=number, slug=slug, workload=WORKLOAD, status="error", error=error)
     decision = decide(base, msgspec.structs.replace(head, steps=[failed]), policy=Policy(), history=History())
     assert decision.verdict == verdict
-    assert decision.steps[-1].status == "error"
+    assert {step.number: step.status for step in decision.steps}[number] == "error"
 
 
 def test_decide__step_that_failed_and_a_limit_is_about__inconclusive() -> None:

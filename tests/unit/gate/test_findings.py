@@ -208,7 +208,7 @@ def test_comment__new_and_gone_findings__before_the_folds_and_counted_in_the_tit
     assert "\n- New in the checklist: step 6, Operator fusion (`model.py:25`)\n" in new
     assert "(`model.py:4`)" in gone
     assert "model.py:10" not in above_folds
-    assert " · 2 attention · 1 new · 1 gone</summary>" in folds
+    assert " · 2 attention · 13 not run · 1 new · 1 gone</summary>" in folds
     assert "| new: attention " in folds
 
 
@@ -216,4 +216,4 @@ def test_comment__nothing_new__says_nothing_before_the_folds() -> None:
     base, head = sides(UNCHANGED)
     above_folds, _, folds = rendered(judged(with_step(base, gelu()), with_step(head, gelu()))).partition("<details>")
     assert "in the checklist" not in above_folds
-    assert " · 2 attention</summary>" in folds
+    assert " · 2 attention · 13 not run</summary>" in folds

@@ -196,7 +196,9 @@ def check_comment(names: list[str], parser: str, language: Language) -> None:
     # Not one heading, item, row, line or fold more or less than with names that mean nothing; prose has code where it must.
     assert {**seen.tags, "code": 0} == {**_harmless_tags(len(names), parser, language), "code": 0}
     failing, steps, undecided = seen.tables
-    for table, columns in ((failing, 7), (steps, 8), (undecided, 6)):
+    # The last step is the decision.
+    assert len(steps.pop()) == 9
+    for table, columns in ((failing, 7), (steps, 9), (undecided, 6)):
         assert len(table) == 1 + len(names)
         assert {len(row) for row in table} == {columns}
     expected = [comparison for comparison in decision.comparisons if comparison.outcome == "regressed"]

@@ -10,8 +10,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 import perfgate
-from perfgate.document.decision import Missing, NoiseFloor
+from perfgate.document.decision import Missing, NoiseFloor, StepSummary
 from perfgate.document.explanation import OperatorDelta
+from perfgate.document.message import Message
 from perfgate.document.run import OperatorRow, RunDocument, Side
 from perfgate.judging.report.render.html import render_html
 from perfgate.judging.report.text import svg
@@ -94,11 +95,15 @@ def test_render_html__operators_that_each_side_traced_by_itself__times_of_the_pa
     assert not [number for number in ("3.49", "343 µs", "0.343") if number in page]
 
 
-def test_render_html__checklist__all_twenty_steps_are_named() -> None:
-    page = failing_page()
-    assert "Latency and throughput" in page
-    assert "Not part of this run:" in page
-    assert "19 Temperature, clock and power" in page
+def test_render_html__checklist__step_without_a_run_says_why_and_the_last_is_the_decision() -> None:
+    left_out = StepSummary(
+        number=19, slug="thermal", workload="encoder", status="left_out", reason=Message("gate.step-not-asked")
+    )
+    page = render_html(make_decision("PASS", comparisons=[], steps=[left_out]), None, make_run())
+    (row,) = re.findall(r"<tr><td class=\"number\">19</td>.*?</tr>", page, re.DOTALL)
+    assert "Temperature, clock and power" in row
+    assert "not run" in row
+    assert "not asked for" in row
     assert "Regression gate" in page
 
 

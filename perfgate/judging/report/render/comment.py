@@ -31,6 +31,7 @@ SECTIONS = (
     verdicts.failures,
     changes.improved,
     changes.intended,
+    details.card,
     details.trace,
     changes.failing,
     verdicts.missing,

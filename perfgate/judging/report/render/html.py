@@ -13,6 +13,7 @@ from perfgate.judging.report.text.names import place
 from perfgate.judging.report.text.templates import environment, inlined
 from perfgate.judging.report.text.words import Words, translated
 from perfgate.judging.report.view.blocks import blocks_with_more
+from perfgate.judging.report.view.card import card_lines
 from perfgate.judging.report.view.checklist import quantile_rows, step_numbers, worded_steps
 from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, worded_failures
 from perfgate.judging.report.view.findings import changed_findings
@@ -117,17 +118,14 @@ def _plot(at: tuple[str, str], base: svg.Floats, head: svg.Floats, summary: Summ
 def _end(summary: Summary, base: RunDocument | None, head: RunDocument) -> Mapping[str, object]:
     decision = summary.decision
     steps = worded_steps(decision.steps)[:_MAX_ROWS]
-    present = {step["number"] for step in steps}
     new, gone = changed_findings(summary)
     return {
         "new": new[:_MAX_ROWS],
         "gone": gone[:_MAX_ROWS],
         "steps": steps,
+        "cards": card_lines(summary)[:_MAX_ROWS],
         "numbers": step_numbers(summary)[:_MAX_ROWS],
         "quantiles": quantile_rows(summary)[:_MAX_ROWS],
-        "absent_steps": [
-            (number, translated(step.title)) for number, step in CARDS.items() if number not in present and number != 20
-        ],
         "testbed": testbed_rows(base, head),
         "observed": sorted(head.testbed.observed.items())[:_MAX_ROWS],
         "links": decision.links[:_MAX_ROWS],

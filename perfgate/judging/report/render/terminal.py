@@ -22,6 +22,7 @@ from perfgate.judging.report.text.names import first_line, title_of
 from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.blocks import blocks_with_more
+from perfgate.judging.report.view.card import card_lines
 from perfgate.judging.report.view.checklist import job_lines, recorded_lines, run_title, step_rows, terminal_notes
 from perfgate.judging.report.view.facts import base_line, counts_line, worded_failures
 from perfgate.judging.report.view.findings import changed_findings
@@ -99,6 +100,8 @@ def _print_decision(decision: DecisionDocument, console: Console, folder: str | 
     if summary.is_measured:
         console.print(Text(counts_line(summary, "plain")))
     console.print(Text(base_line(summary, "plain"), "dim"))
+    for card in card_lines(summary)[:_SHOWN]:
+        console.print(Text(line("shared/card.j2", "plain", {"card": card})))
     _print_moved(summary, console)
     _print_notes(summary, console)
     _print_causes(summary, console)

@@ -5,17 +5,28 @@ from __future__ import annotations
 from perfgate.judging.report.sections.section import section
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.templates import Values
-from perfgate.judging.report.view.checklist import quantile_rows, step_lines, step_numbers, tally, uncompared
+from perfgate.judging.report.view.card import card_lines, decision_row, step_lines
+from perfgate.judging.report.view.checklist import quantile_rows, step_numbers, tally, uncompared
 from perfgate.judging.report.view.findings import changed_findings
 from perfgate.judging.report.view.rows import common_confidence, grouped, is_one_sided, row
 from perfgate.judging.report.view.summary import Summary
 
+_MOST_CARDS = 10
+
+
+@section("checklist in short")
+def card(summary: Summary) -> Values | None:
+    """One line for each workload: P50, utilization, top operators, batch knee and transfer, beside base and main."""
+    cards = card_lines(summary)
+    most = min(_MOST_CARDS, summary.detail)
+    return {"cards": cards[:most], "more": max(0, len(cards) - most)} if cards else None
+
 
 @section("trace")
 def trace(summary: Summary) -> Values | None:
-    """Kept traces of both sides, the page that draws them, and the reproduce command; none of them for PASS and SKIPPED."""
+    """Kept traces of both sides, the page that draws them, and the command that repeats the check; none if nothing ran."""
     traces = [link for link in summary.decision.links if link.kind == "trace"]
-    if summary.verdict in {"PASS", "SKIPPED"} or not (traces or summary.context.reproduce):
+    if summary.verdict == "SKIPPED" or not (traces or summary.context.reproduce):
         return None
     flames = [link for link in summary.decision.links if link.kind == "flamegraph"]
     return {"context": summary.context, "traces": traces, "flame": next(iter(flames), None)}
@@ -36,16 +47,20 @@ def checklist(summary: Summary) -> Values | None:
     if not lines:
         return None
     listed = lines[: summary.detail]
-    shown = [number for _, number in listed if number]
-    others = [number for number in step_numbers(summary) if number not in shown]
+    every_number = step_numbers(summary)
+    shown = {(line.step["number"], line.step["workload"]) for line in listed}
+    others = [
+        number for number in every_number if not (number["leads"] and (number["step"], number["workload"]) in shown)
+    ]
     return {
         "tally": tally(summary.decision.steps),
         "lines": listed,
+        "decision": decision_row(summary),
         "more": len(lines) - len(listed),
         "more_numbers": len(others),
         "more_resolved": sum(number["is_resolved"] for number in others),
         "outside": [number for number in others if number["main"] and number["main"]["outside"]][: summary.detail],
-        "has_numbers": bool(shown or others),
+        "has_numbers": bool(every_number),
         "uncompared": uncompared(summary.decision.warnings),
         "stored": bool(summary.decision.stored),
     }

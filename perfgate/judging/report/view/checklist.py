@@ -35,6 +35,7 @@ STATUS_NAMES = {
     "attention": phrase("attention"),
     "invalid": phrase("invalid"),
     "error": phrase("error"),
+    "left_out": phrase("not run"),
 }
 _MARKS = {"severe": "!!", "warning": "!", "info": "i"}
 _NOT_IN_TURNS = "notes.not-in-turns"
@@ -183,13 +184,6 @@ def step_numbers(summary: Summary) -> list[Values]:
     ]
 
 
-def step_lines(summary: Summary) -> list[tuple[Values, Values | None]]:
-    """Every step of the head with its leading number."""
-    leading = {(number["step"], number["workload"]): number for number in step_numbers(summary) if number["leads"]}
-    steps = worded_steps(summary.decision.steps)
-    return [(step, leading.get((step["number"], step["workload"]))) for step in steps]
-
-
 def uncompared(warnings: Iterable[Message]) -> list[Message]:
     """The notes of a check on steps that had no time for turns, which belong to the checklist."""
     notes = [_of_side(note) for note in warnings]
@@ -230,10 +224,8 @@ def quantile_rows(summary: Summary) -> list[Values]:
 
 def _worded_number(row: StepComparison, main: StoredComparison | None) -> Values:
     """A number of a step on both sides, beside main's; ``plot`` draws main's stored runs."""
-    # Main's runs are timed as turns are, and not by the clock that may decide about pairs.
-    beside = main if row.clock == "wall" or row.method == "repeated" else None
     ends = [row.bound] if row.bound is not None else []
-    of_main = [beside.head, beside.typical, *(beside.interval or ())] if beside else []
+    of_main = [main.head, main.typical, *(main.interval or ())] if main else []
     values = [row.base, row.head, *ends]
     base, head, *bound = formats.quantities([*values, *of_main], row.unit, metric=row.metric)[: len(values)]
     limit = numbers.DASH if row.tolerance is None else numbers.setting(row.tolerance)
@@ -245,17 +237,35 @@ def _worded_number(row: StepComparison, main: StoredComparison | None) -> Values
         "leads": row.leads,
         "is_resolved": row.is_resolved,
         "title": translated(CARDS[row.step].title) if row.step in CARDS else Words(""),
+        "metric": row.metric,
         "name": metric_name(row.metric, row.clock),
+        "operator": row.labels.get("op", "").removeprefix("aten::"),
         "labels": ", ".join(f"{key} {text}" for key, text in sorted(row.labels.items())),
         "place": place(row.workload, row.shape),
         "base": base,
         "head": head,
-        "span": numbers.span(base, head),
+        "span": _span(row, base, head),
         "difference": _difference(row),
-        "main": stored_row(beside, values) if beside else None,
+        "main": stored_row(main, values) if main else None,
+        # Main's runs are timed as turns are, and not by the clock that may decide about pairs.
+        "main_is_of_the_wall": row.clock != "wall" and row.method != "repeated",
         "limit": limit,
-        "plot": svg.small_line(beside.values, say("main's stored runs"), {}) if beside else Markup(""),
+        "plot": svg.small_line(main.values, say("main's stored runs"), {}) if main else Markup(""),
     }
+
+
+def _span(row: StepComparison, base: Words, head: Words) -> Words:
+    """Both values, each with its range if it has one: ``16 (8 to 32) → 16 (8 to 32)``."""
+    if row.base_range is None and row.head_range is None:
+        return numbers.span(base, head)
+    return Words(f"{_with_range(base, row.base_range, row)} → {_with_range(head, row.head_range, row)}")
+
+
+def _with_range(value: Words, ends: tuple[float, float] | None, row: StepComparison) -> Words:
+    if ends is None or ends[0] == ends[1]:
+        return value
+    low, high = formats.quantities(ends, row.unit, metric=row.metric)
+    return Words(f"{value} ({numbers.reach(low, high)})")
 
 
 def _difference(row: StepComparison) -> Words:
@@ -337,8 +347,4 @@ def busy_machine(waited: float | None) -> Words | None:
     if waited is None or waited < BUSY:
         return None
     share = numbers.percent(waited)
-    return say(
-        "measured on a busy machine: the worker spent {share} of the time waiting for a CPU that other processes "
-        "were using",
-        share=share,
-    )
+    return say("busy machine: waited {share} of the time for a CPU", share=share)

@@ -232,9 +232,22 @@ def stored_row(comparison: StoredComparison, beside: Sequence[float | None] = ()
         "range": say("{low} to {high}", low=values[2], high=values[3]) if interval else numbers.DASH,
         "standing": say("too few runs") if comparison.interval is None else say(_STANDINGS[comparison.outside]),
         "runs": numbers.counted(comparison.runs or comparison.left_out, "run"),
+        "busy": numbers.whole(comparison.busy) if comparison.busy else None,
+        "difference": _from_main(comparison),
         "outside": say(outside, head=values[0], low=values[2], high=values[3]) if outside else None,
         "is_known": comparison.typical is not None,
     }
+
+
+def _from_main(comparison: StoredComparison) -> Words:
+    """How far the head is from main's level."""
+    if comparison.typical is None:
+        return numbers.DASH
+    if comparison.head == comparison.typical:
+        return say("equal")
+    if comparison.delta is None:
+        return formats.difference(comparison.typical, comparison.head, comparison.unit, metric=comparison.metric)
+    return numbers.signed_percent(comparison.delta)
 
 
 def worded_account(summary: Summary) -> Values | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from perfgate.catalogue.lookup import card
+from perfgate.catalogue.names import OPERATOR_SHARE
 from perfgate.document.budget import missing_kernels
 from perfgate.document.message import Message
 from perfgate.document.run import CounterSet, OperatorRow, Roof, ShapeKernels
@@ -39,6 +40,8 @@ from perfgate.trace.model.spans import KERNEL_METRICS, work_by_span
 # The classes of operators with a limit of their share of the busy time.
 _JUDGED_CLASSES: tuple[OpClass, ...] = ("conv_matmul", "copy", "reshape", "softmax")
 _TOP_OPS = 10
+# Operators with a share among the step's leading numbers.
+_NAMED_OPS = 5
 # Rows kept per shape; ops.coverage is their share of the time.
 _MOST_ROWS = 100
 _SINGLE_RUNS: tuple[EventKind, ...] = ("host_op", "compute", "copy")
@@ -198,6 +201,8 @@ def _judge_operators(
     shares = {op: ns / classes_ns if classes_ns else 0.0 for op, ns in class_totals(in_classes).items()}
     for op, share in shares.items():
         outcome.under(**{"class": op}).number("ops.share", share)
+    for total in totals[:_NAMED_OPS]:
+        outcome.under(op=total.name).number(OPERATOR_SHARE, total.typical_ns / busy_ns)
     for total in totals[:_TOP_OPS]:
         outcome.under(op=total.name).number("ops.time", total.typical_ns / 1e9)
     outcome.below("ops.coverage", coverage)

@@ -88,6 +88,7 @@ def _judge_copies(outcome: StepOutcome, audit: Sequence[AuditedOp]) -> None:
         size = sum(size for (_, why, _), size in sizes.items() if why == cause)
         of_cause.numbers({"contiguity.copies": copies, "contiguity.copy_share": size / written})
     judged = Counter({site: size for site, size in sizes.items() if site[1] in _JUDGED})
+    outcome.number("contiguity.copy_share", sum(judged.values()) / written)
     for largest, size in judged.most_common(1):
         name, why, line = largest
         evidence: MaybeEvidence = {
