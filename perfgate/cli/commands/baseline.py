@@ -145,7 +145,7 @@ def _record_measured(config: Config, out: Path, quick: bool, allow_dirty: bool) 
     from perfgate.flows.run.job import RunOptions, run_here
 
     with TerminalProgress() as progress:
-        options = RunOptions(out=out, quick=quick, as_a_check=True)
+        options = RunOptions(out=out, quick=quick)
         return record_measured(
             config, os.environ, lambda: run_here(config, options, progress), out, allow_dirty=allow_dirty
         )

@@ -55,7 +55,7 @@ _MOST_IMAGE = 300
 class RunOptions:
     """The command-line options; comment and report are written in ``language``.
 
-    ``as_a_check`` makes the run comparable with checks: its times then exclude the time a process waited for a CPU.
+    ``quick`` measures as a check does, so that the values compare: shortly, and without the time a process waited for a CPU.
     """
 
     out: Path
@@ -63,7 +63,6 @@ class RunOptions:
     steps: tuple[int, ...] = AVAILABLE_STEPS
     quick: bool = False
     language: Language = "en"
-    as_a_check: bool = False
 
 
 def run_and_judge(
@@ -111,7 +110,7 @@ def run_here(config: Config, options: RunOptions, progress: Progress) -> RunDocu
             findings = []
             for reference in references:
                 turns = ChecklistTurns(
-                    bench, reference, [ChecklistSide("head", checkout, out)], leave_out_waits=options.as_a_check
+                    bench, reference, [ChecklistSide("head", checkout, out)], leave_out_waits=options.quick
                 )
                 turns.first(options.steps, quick=options.quick, earlier=durations.get(reference.name))
                 findings.append(turns.sides[0].found)
