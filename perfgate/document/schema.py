@@ -17,8 +17,8 @@ from perfgate.document.strict_json import MAX_BYTES, MAX_INTEGER, MIN_INTEGER, r
 from perfgate.errors import PerfgateError
 
 if TYPE_CHECKING:
-    from jsonschema_rs import Draft202012Validator as Validator
-    from jsonschema_rs import ValidationError
+    from jsonschema import ValidationError
+    from jsonschema.protocols import Validator
 
 # Enough for any honest document; bounds the cost of reading a hostile one.
 MAX_TEXT = 64 * 1024
@@ -146,20 +146,22 @@ def check_schema(value: Any, schema: str, *, name: str, remedy: str) -> None:
         message = f"{message[:150]} … {message[-150:]}"
     shown = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in message)
     # A JSONPath (RFC 9535) in ASCII, as much of it as fits into a line.
-    names = (f".{step}" if _NAME.fullmatch(str(step)) else f"[{step!a}]" for step in innermost.instance_path)
+    names = (f".{step}" if _NAME.fullmatch(str(step)) else f"[{step!a}]" for step in innermost.absolute_path)
     refuse(name, f"${''.join(names)}"[:200], shown, remedy)
 
 
 def _innermost(error: ValidationError) -> ValidationError:
     """The error that says what is wrong: of alternatives, that of the one that fits the deepest, and not by its type alone."""
-    alternatives = getattr(error.kind, "context", None) or []
-    found = [_innermost(first) for first, *_ in filter(None, alternatives)]
-    return max(found, key=lambda inner: (len(inner.instance_path), inner.kind.name != "type"), default=error)
+    firsts: dict[Any, ValidationError] = {}
+    for inner in error.context or ():
+        firsts.setdefault(inner.schema_path[0], inner)
+    found = [_innermost(first) for first in firsts.values()]
+    return max(found, key=lambda inner: (len(inner.absolute_path), inner.validator != "type"), default=error)
 
 
 @cache
 def _validator(name: str) -> Validator:
     # It takes longer to import than most commands that read no document.
-    from jsonschema_rs import Draft202012Validator
+    from perfgate.document.validation import validator_of
 
-    return Draft202012Validator(load_schema(name))
+    return validator_of(load_schema(name))

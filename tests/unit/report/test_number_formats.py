@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
+import jsonschema
 import pytest
 
 from perfgate.document.message import quote
@@ -35,7 +35,7 @@ def latency(value: float | None = 0.0123, **fields: Any) -> Value:
 
 def bencher(run: RunDocument) -> Any:
     metrics = json.loads(bencher_metrics(rows_of_run(run)))
-    jsonschema_rs.validator_for(SCHEMA).validate(metrics)
+    jsonschema.validate(metrics, SCHEMA)
     return metrics
 
 
