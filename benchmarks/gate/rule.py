@@ -111,7 +111,7 @@ def decide_effects(metric: str, differences: Differences, ctx: dict[str, Any]) -
     alike_margin = alarm_margin(differences.size, errors.looks, interim=not is_last)
     p = p_slower(differences, 0.0, errors.alarm_looks, alike_margin=alike_margin)
     decision = _DECISIONS[answer(differences, limits, errors, p_adjusted=p)]
-    if decision == "ok" and not is_last and leans_slower(effect, tolerated):
+    if decision == "ok" and not is_last and leans_slower(effect, tolerated, pairs=differences.size):
         decision = "undecided"
     return {"decision": decision, "effect": effect, "ci": ci}
 

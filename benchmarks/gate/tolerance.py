@@ -68,7 +68,8 @@ def judge(pairs: np.ndarray, limits: Limits, errors: Errors) -> tuple[bool, int]
         margin = alarm_margin(look, LOOKS, interim=look < LOOKS[-1])
         p = p_slower(differences, 0.0, errors.alarm_looks, alike_margin=margin)
         given = answer(differences, limits, errors, p_adjusted=p)
-        waits = look < LOOKS[-1] and given == "unchanged" and leans_slower(differences.estimate, limits.tolerated)
+        leans = leans_slower(differences.estimate, limits.tolerated, pairs=look)
+        waits = look < LOOKS[-1] and given == "unchanged" and leans
         if given != "inconclusive" and not waits:
             return given == "regressed", look
     return False, LOOKS[-1]

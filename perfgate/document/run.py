@@ -98,6 +98,11 @@ class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
     signal: str | None = None
     log_tail: str | None = None
 
+    @property
+    def is_of_slow_calls(self) -> bool:
+        """Whether nothing failed: the workload was counted and not timed, because its pairs exceed the available time."""
+        return isinstance(self.message, Message) and self.message.code == TOO_SLOW
+
 
 class ShapeKernels(msgspec.Struct, frozen=True, kw_only=True):
     """The work that ran in the traced calls of a shape: every name of a kernel or operator, sorted.

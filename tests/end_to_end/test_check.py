@@ -88,27 +88,42 @@ def _assert_steps_without_turns_are_named(decision: dict[str, Any], comment: str
 
 
 @pytest.mark.slow
-def test_check__calls_too_slow_for_the_budget__refused_at_once_with_the_budget_that_would_do(
+def test_check__calls_too_slow_for_the_budget__judged_by_counts_and_names_what_times_would_take(
     perfgate: Perfgate, clone: Clone, tmp_path: Path
 ) -> None:
-    # Pairs of so many quads that calls of half a second are too slow.
+    # Pairs of so many quads that calls of a third of a second are too slow.
     settings = clone.root / "perfgate.toml"
-    settings.write_text(settings.read_text().replace("quads = 2", "quads = 8"))
-    computing = (
-        "import time; end = time.thread_time() + 0.5\n        while time.thread_time() < end:\n            pass\n"
-    )
-    clone.commit("slow", model=(RELU, f"{computing}        {RELU}"))
+    settings.write_text(settings.read_text().replace("quads = 2", "quads = 24"))
+    computing = 'import hashlib; hashlib.pbkdf2_hmac("sha256", b"password", b"salt", 2_000_000)'
+    clone.commit("slow", model=(RELU, f"{computing}\n        {RELU}"))
     clone.git("branch", "--force", "main")
-    clone.commit("slower", model=("+ 0.5", "+ 0.55"))
-    done = perfgate("check", "--base", "main", "--out", str(tmp_path / "out"), cwd=clone.root)
-    assert done.returncode == 4, done.stderr
-    runs = [json.loads((tmp_path / "out" / side / "run.json").read_text()) for side in ("base", "head")]
-    assert [run[part] for run in runs for part in ("replicates", "counters", "steps")] == [[]] * 6
-    (failure,) = _decision(tmp_path / "out")["failures"]
+    clone.commit("slower", model=("2_000_000", "2_200_000"))
+    done = perfgate("check", "--base", "main", "--out", str(tmp_path / "same"), cwd=clone.root)
+    assert done.returncode == 3, done.stderr
+    runs = [json.loads((tmp_path / "same" / side / "run.json").read_text()) for side in ("base", "head")]
+    assert [run["replicates"] for run in runs] == [[], []]
+    assert [[step["number"] for step in run["steps"]] for run in runs] == [[4], [4]]
+    decision = _decision(tmp_path / "same")
+    assert decision["missing"] == []
+    assert "counters.framework_ops" in _outcomes(decision, "unchanged")
+    (failure,) = decision["failures"]
     assert failure["error"]["message"]["code"] == TOO_SLOW
     budget = failure["error"]["message"]["values"]["budget"]
     assert f"set budget = {budget} under [gate] in perfgate.toml" in " ".join(done.stdout.split())
-    assert f"set `budget = {budget}` under `[gate]`" in (tmp_path / "out" / "comment.md").read_text()
+    comment = (tmp_path / "same" / "comment.md").read_text()
+    assert re.search(
+        r"## .*INCONCLUSIVE – \d+ metrics unchanged, but times were not measured \(.*a call takes", comment
+    )
+    assert re.search(rf"times of `small` not measured: 13 pairs of .* need `budget = {budget}`", comment)
+    assert f"set `budget = {budget}` under `[gate]`" in comment
+    assert "**Error**" not in comment
+
+    clone.commit("a mistake", model=(RELU, "torch.relu(y + 0 * y.sum().item())"))
+    done = perfgate("check", "--base", "main", "--out", str(tmp_path / "mistake"), cwd=clone.root)
+    assert done.returncode == 1, done.stderr
+    assert "counters.framework_ops" in _outcomes(_decision(tmp_path / "mistake"), "regressed")
+    comment = (tmp_path / "mistake" / "comment.md").read_text()
+    assert re.search(r"times of `small` not measured: 13 pairs of .* need `budget = \d+`", comment)
 
 
 def _exit_code_without_a_reader(perfgate: Perfgate, *arguments: str, cwd: Path) -> int:

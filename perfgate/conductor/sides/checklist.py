@@ -94,11 +94,6 @@ def _takes_long(step: int | None) -> bool:
     return step is not _CHECK and card(step).long_seconds > 0
 
 
-def not_measured(checkout: Checkout, reference: WorkloadReference, loaded: Loaded) -> Findings:
-    """The findings of a workload that is loaded and not measured."""
-    return Findings(_record(checkout, reference, (), loaded=loaded))
-
-
 def run_checklist(  # noqa: PLR0913 - all by name, one call
     bench: Bench,
     checkout: Checkout,

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perfgate.document.decision import DecisionDocument, Failure
-from perfgate.document.message import Message
-from perfgate.document.run import TIME_SPENT, TOO_SLOW
+from perfgate.document.run import TIME_SPENT
 from perfgate.errors import EXIT_INCONCLUSIVE, EXIT_MEASURING, EXIT_PASS
 from perfgate.git.repository import Repository
 from perfgate.judging.gate.verdict import exit_code
@@ -64,5 +63,4 @@ def hook_code(decision: DecisionDocument, *, strict: bool) -> int:
 
 
 def _lacks_time(failure: Failure) -> bool:
-    message = failure.error.message
-    return isinstance(message, Message) and message.code in (TIME_SPENT.code, TOO_SLOW)
+    return failure.error.is_of_slow_calls or failure.error.message == TIME_SPENT

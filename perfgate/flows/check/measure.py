@@ -24,7 +24,7 @@ from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.message import Message
-from perfgate.document.run import Side, StepResult
+from perfgate.document.run import FailedPair, Side, StepResult
 from perfgate.document.testbed import Testbed
 from perfgate.errors import UsageError
 from perfgate.flows.check.batch import BATCH_STEP, batch_step
@@ -35,7 +35,7 @@ from perfgate.flows.check.rerun import next_round, other_testbed, pairs_of, refu
 from perfgate.flows.check.sealing import seal_notes
 from perfgate.flows.check.thermal import THERMAL_STEP, thermal_step
 from perfgate.flows.check.traces import keep_traces
-from perfgate.flows.check.trial import is_left_out, loaded_packages, try_head
+from perfgate.flows.check.trial import loaded_packages, pairs_too_slow, try_head
 from perfgate.flows.check.turns import JobMeasurement
 from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.options import AVAILABLE_STEPS, CheckOptions
@@ -44,7 +44,13 @@ from perfgate.judging.gate.decide import Look
 from perfgate.judging.gate.numbers import PairedNumbers, leading_numbers
 from perfgate.judging.gate.repeated import metrics_in_turns
 from perfgate.judging.gate.rule import looks_left
-from perfgate.judging.gate.rules import DECIDING_STEPS, bounded_metrics, broken_metrics, deciding_steps
+from perfgate.judging.gate.rules import (
+    DECIDING_STEPS,
+    bounded_metrics,
+    broken_metrics,
+    deciding_steps,
+    steps_with_rules,
+)
 from perfgate.judging.gate.so_far import interval_so_far
 from perfgate.judging.gate.turns import foreseen, smallest_tolerance
 from perfgate.locale import sentence
@@ -135,16 +141,15 @@ class _CheckMeasurement:
         measured.loaded = loaded_packages(bench, (base, head), job, options)
         for number, reference in enumerate(references, start=1):
             tried = call_seconds.get(reference.name)
-            if is_left_out(bench, reference, (base, head), tried, measured) or not self._measure_workload(
-                reference, to_come=len(references) - number
-            ):
+            too_slow = pairs_too_slow(bench, reference, base, tried)
+            if not self._measure_workload(reference, too_slow=too_slow, to_come=len(references) - number):
                 self.forecast.leave_out(reference.name)
 
-    def _measure_workload(self, reference: WorkloadReference, *, to_come: int) -> bool:
+    def _measure_workload(self, reference: WorkloadReference, *, too_slow: FailedPair | None, to_come: int) -> bool:
         """Measure a workload, with ``to_come`` after it.
 
-        False, without pairs, if its check rejects the output of both sides, or if counters settle the verdict and the cost
-        is not asked for.
+        False, without pairs, if its check rejects the output of both sides, if counters settle the verdict and the cost is
+        not asked for, or if pairs would be ``too_slow``: then only the steps that count or have a rule are measured.
         """
         measured = self.measured
         sides = [ChecklistSide(name, checkout, self.job.out / name) for name, checkout in self.checkouts.items()]
@@ -157,16 +162,16 @@ class _CheckMeasurement:
             leave_out_waits=True,
         )
         self.forecast.begin("checklist", reference.name)
-        steps = _steps(self.job, self.options)
+        steps = _steps_of_slow_calls(self.job.policy) if too_slow else _steps(self.job, self.options)
         turns.first(steps.deciding, steps.informing, exact_only=steps.exact_only)
-        measured.pairs.append(PairedMeasurement())
+        measured.pairs.append(PairedMeasurement(failed=[too_slow] if too_slow else []))
         for side, findings in zip(sides, (measured.base, measured.head)):
             findings.append(side.found)
         if all(any(result.status == "failed" for result in side.found.correctness) for side in sides):
             self.refused.append(reference.name)
             return False
         self._confirm_counts(turns)
-        if not self.options.cost and self._is_settled(reference.name):
+        if too_slow or (not self.options.cost and self._is_settled(reference.name)):
             return False
         self._settle_gating_numbers(turns)
         self._note_regressions(reference)
@@ -450,6 +455,12 @@ class _CheckSteps(NamedTuple):
     long: Mapping[int, float]
     exact_only: tuple[int, ...]
     sizes_in_pairs: bool
+
+
+def _steps_of_slow_calls(policy: Policy) -> _CheckSteps:
+    """The steps of a workload without pairs: counting, which takes a few calls, and those with a rule about them."""
+    deciding = {_COUNTING_STEP, *steps_with_rules(policy)}
+    return _CheckSteps(deciding=tuple(sorted(deciding)), informing=(), long={}, exact_only=(), sizes_in_pairs=False)
 
 
 def _steps(job: Job, options: CheckOptions) -> _CheckSteps:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 import os
 
-from perfgate.conductor.sides.checklist import not_measured
-from perfgate.conductor.sides.pairs import PairedMeasurement
 from perfgate.conductor.sides.plan import SURE_SECONDS, seconds_of_slow_pairs, sure_pairs
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.environment import in_ci
 from perfgate.config import WorkloadReference
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import TOO_SLOW, ErrorDetail, FailedPair
-from perfgate.flows.check.measured import Job, Measured
+from perfgate.flows.check.measured import Job
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.preflight import refuse_failed
 from perfgate.locale import sentence
-from perfgate.protocol import Loaded
 
 # Margin on the estimate in the suggested budget, so that a busy moment does not end the pairs too soon.
 ROOM = 1.2
@@ -78,28 +75,10 @@ def _packages_of(bench: Bench, checkout: Checkout, job: Job, options: CheckOptio
     return sorted(loaded)
 
 
-def is_left_out(
-    bench: Bench,
-    reference: WorkloadReference,
-    checkouts: tuple[Checkout, Checkout],
-    tried: float | None,
-    measured: Measured,
-) -> bool:
-    """Whether a workload is too slow to be measured; if so, the reason replaces its findings and pairs in ``measured``."""
-    slow = _too_slow(bench, reference, checkouts[0], tried)
-    if slow is None:
-        return False
-    failed, loaded = slow
-    for checkout, findings in zip(checkouts, (measured.base, measured.head)):
-        findings.append(not_measured(checkout, reference, loaded))
-    measured.pairs.append(PairedMeasurement(failed=[failed]))
-    return True
-
-
-def _too_slow(
+def pairs_too_slow(
     bench: Bench, reference: WorkloadReference, base: Checkout, tried: float | None
-) -> tuple[FailedPair, Loaded] | None:
-    """The reason why the pairs needed for a verdict do not fit the budget, and the loading that was timed; None if they do.
+) -> FailedPair | None:
+    """The reason why the pairs needed for a verdict do not fit the budget; None if they do.
 
     The base's calls are timed, so that a much slower head is measured and fails. ``tried`` is an upper bound of the seconds
     of a call of the head.
@@ -123,4 +102,4 @@ def _too_slow(
         "budget": math.ceil(seconds * ROOM / 10) * 10,
     }
     error = ErrorDetail(kind="timeout", message=Message(TOO_SLOW, values))
-    return (FailedPair(pair=0, arm="ab", workload=reference.name, error=error), loaded)
+    return FailedPair(pair=0, arm="ab", workload=reference.name, error=error)

@@ -338,7 +338,8 @@ class Look:
 
         Besides comparisons that must be decided, this includes any that looks worse than tolerated but is not yet shown to
         be. A time that must be decided is known well enough once the target slowdown is excluded, and not only a larger one,
-        unless it leans towards a regression or looks like an improvement that no first look can show. If a count fails the
+        unless it leans towards a regression or looks like an improvement that no first look can show. A lean is worth 64 pairs,
+        an undecided time every look. If a count fails the
         gate whatever the times are, they only show its cost: an interval that excludes "no change" is enough. A counter that
         only warns if calls are no slower is worth every look.
         """
@@ -353,7 +354,7 @@ class Look:
         undecided = [c for c in gating if c.method not in (*RULE_METHODS, "repeated") and self._is_undecided(c)]
         if fails:
             return any(c.metric in MUST_DECIDE and not c.excludes_no_change for c in undecided)
-        undecided += [c for c in gating if c.excluded is not None and leans_slower(worsening(c), c.tolerance or 0.0)]
+        undecided += [c for c in gating if c.excluded is not None and _leans_slower(c)]
         return any(c.metric in MUST_DECIDE or (c.outcome == "inconclusive" and _looks_worse(c)) for c in undecided)
 
     def pairs_needed(self) -> int | None:
@@ -407,6 +408,10 @@ class Look:
         return comparison.excluded > sought or (
             comparison.is_better and -worsening(comparison) > (comparison.tolerance or 0.0)
         )
+
+
+def _leans_slower(comparison: Comparison) -> bool:
+    return leans_slower(worsening(comparison), comparison.tolerance or 0.0, pairs=comparison.pairs or 0)
 
 
 def _looks_worse(comparison: Comparison) -> bool:

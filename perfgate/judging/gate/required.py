@@ -88,11 +88,13 @@ def missing_evidence(
             names += [entry.workload for entry in entries]
     explained = failed | not_comparable | removed
     jobs = [*required.jobs, *(job.name for run in runs for job in run.jobs)]
+    # The verdict gives the reason why these have no times.
+    untimed = {pair.workload for pair in evidence.head.run.failed_pairs if pair.error.is_of_slow_calls}
     return _missing_seals(evidence, [*names, *jobs], required) + [
         entry
         for name in dict.fromkeys(names)
         if name not in explained
-        for entry in _WorkloadEvidence(name, evidence, required, policy).missing(timed=timed)
+        for entry in _WorkloadEvidence(name, evidence, required, policy).missing(timed=timed and name not in untimed)
     ]
 
 

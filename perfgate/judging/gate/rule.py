@@ -34,8 +34,10 @@ Z_POWER = 1.645  # of 95 %
 WIDENED = 1.4
 Z_DECIDES = 3.01  # of a look's share of 5 % and of 80 % power
 MOST_PAIRS = 10_000
-# The share of the tolerance from which an estimate leans towards a regression.
+# The share of the tolerance from which an estimate leans towards a regression, and the pairs up to which that is worth more
+# of them: further pairs take as long again and find few of the slowdowns that these miss (benchmarks/gate/looks.py).
 LEANING = 0.5
+LEANING_PAIRS = 64
 # So few pairs reach no level in use (8 pairs at best 1/256; the level of a look is 0.0016).
 FEWEST_TO_ALARM = 10
 # Successive pairs may be correlated, by their server or by other processes. Fewer than a dozen are too few to estimate the
@@ -126,13 +128,13 @@ class Interval(NamedTuple):
     confidence: float
 
 
-def leans_slower(worsening: float, tolerated: float) -> bool:
-    """Whether a worsening that is "unchanged" so far is near enough to the tolerance that more pairs could show a regression.
+def leans_slower(worsening: float, tolerated: float, *, pairs: int) -> bool:
+    """Whether a worsening that is "unchanged" after so many pairs is near enough to the tolerance that more pairs are worth it.
 
     Without waiting for these pairs a slowdown of the tolerance is found in 18 % of gates, with them in 52 %, and unchanged
     code takes 16 pairs instead of 15 (benchmarks/gate/power.py).
     """
-    return worsening > LEANING * tolerated
+    return pairs < LEANING_PAIRS and worsening > LEANING * tolerated
 
 
 def alarm_looks(looks: Sequence[int]) -> tuple[int, ...]:

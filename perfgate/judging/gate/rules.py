@@ -221,7 +221,12 @@ def bounded_metrics(policy: Policy) -> set[str]:
 
 def deciding_steps(policy: Policy) -> frozenset[int]:
     """The steps that fail the whole job: the first ones, and those with a rule about them. The others inform."""
-    return DECIDING_STEPS.union(measuring_step(name) for name in (*bounded_metrics(policy), *repeated_metrics(policy)))
+    return DECIDING_STEPS | steps_with_rules(policy)
+
+
+def steps_with_rules(policy: Policy) -> frozenset[int]:
+    """The steps that measure a metric with a bound, or with a tolerance that turns decide."""
+    return frozenset(measuring_step(name) for name in (*bounded_metrics(policy), *repeated_metrics(policy)))
 
 
 def bounds_with_lost_values(evidence: Evidence, policy: Policy, place: ShapePlace) -> list[str]:

@@ -65,7 +65,8 @@ def verdict_rules(
     doubtful = [c for c in inconclusive if not c.gating and c.method in {"check", *RULE_METHODS}]
     # A count that differs between the head's own calls cannot be compared with the base's: it must not hide behind that.
     unsteady = [_about(_name(c), c.reason) for c in open_rest if c.method == "exact" and not c.gating]
-    failed = {f"{f.side} {f.workload} {f.what}" for f in failures if not is_consequence(f, changes)}
+    failed = {f"{f.side} {f.workload} {f.what}" for f in failures if _is_error(f, changes)}
+    counted_only = [_about(f.workload, f.error.message) for f in failures if f.error.is_of_slow_calls]
     not_comparable = [_about(c.workload, c.message) for c in changes if c.kind == "not_comparable"]
     invalid_places = [
         Message("verdict.place", {"place": f"{i.workload}/{i.shape}", "what": i.message}) for i in invalid
@@ -87,6 +88,7 @@ def verdict_rules(
         # Missing evidence may be the very evidence of a regression, so nothing below counts without it.
         VerdictRule("INCONCLUSIVE", "missing", [_missing_name(entry) for entry in missing]),
         VerdictRule("INCONCLUSIVE", "not-judged", [_name(c) for c in open_rules if c.gating]),
+        VerdictRule("INCONCLUSIVE", "counted-only", counted_only),
     ]
     return [
         *([*unmeasured, slower] if comparing == "stack" else [slower, *unmeasured]),
@@ -108,9 +110,14 @@ def exit_code(decision: DecisionDocument) -> int:
     if decision.verdict == "FAIL":
         return EXIT_FAIL
     if decision.verdict == "INCONCLUSIVE":
-        failed = any(not is_consequence(failure, decision.harness_changes) for failure in decision.failures)
+        failed = any(_is_error(failure, decision.harness_changes) for failure in decision.failures)
         return EXIT_MEASURING if failed or decision.invalid else EXIT_INCONCLUSIVE
     return EXIT_PASS
+
+
+def _is_error(failure: Failure, changes: list[HarnessChange]) -> bool:
+    """Whether something failed, and not by a changed workload file; a workload that was only counted did not fail."""
+    return not failure.error.is_of_slow_calls and not is_consequence(failure, changes)
 
 
 def _missing_name(entry: Missing) -> str:
@@ -118,8 +125,8 @@ def _missing_name(entry: Missing) -> str:
     return " ".join(part for part in (place, entry.metric, f"({entry.side})") if part)
 
 
-def _about(place: str, what: Message | None) -> Message:
-    return Message("verdict.about", {"place": place, "what": what or quote("")})
+def _about(place: str, what: Message | str | None) -> Message:
+    return Message("verdict.about", {"place": place, "what": what if isinstance(what, Message) else quote(what or "")})
 
 
 def _name(comparison: Comparison) -> str:

@@ -36,7 +36,7 @@ def _decision(verdict: Verdict, *errors: ErrorDetail, invalid: bool = False) -> 
         (_decision("INCONCLUSIVE", SPENT), False, 0),
         (_decision("INCONCLUSIVE", SPENT), True, 4),
         (_decision("INCONCLUSIVE", SLOW), False, 0),
-        (_decision("INCONCLUSIVE", SLOW), True, 4),
+        (_decision("INCONCLUSIVE", SLOW), True, 3),
         (_decision("INCONCLUSIVE", invalid=True), False, 0),
         (_decision("INCONCLUSIVE", invalid=True), True, 4),
         (_decision("INCONCLUSIVE", CRASH), False, 4),

@@ -142,3 +142,13 @@ def test_look__a_time_regressed_beside_counters__not_settled_by_these() -> None:
     base, head = sides([1.05] * 16)
     assert "latency.low" in Look(base, head, Policy(), workload=WORKLOAD).regressed()
     assert not Look(base, head, Policy(), workload=WORKLOAD).is_settled_by_counters()
+
+
+@pytest.mark.parametrize(("pairs", "waits"), [(32, True), (64, False)])
+def test_look__unchanged_but_leaning_slower__worth_64_pairs_and_no_more(pairs: int, waits: bool) -> None:
+    noise = np.random.default_rng(3).normal(0.0, 0.003, pairs)
+    leaning = sides((1.0035 * np.exp(noise)).tolist())
+    look = Look(*leaning, Policy(), workload=WORKLOAD)
+    outcomes = {c.metric: c.outcome for c in look.comparisons if c.gating}
+    assert outcomes["latency.low"] == "unchanged"
+    assert look.more_pairs_would_help() is waits

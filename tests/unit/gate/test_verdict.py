@@ -11,7 +11,7 @@ import pytest
 from perfgate.document.decision import Comparing, HarnessChange, Invalid, Missing, Policy
 from perfgate.document.history import History
 from perfgate.document.message import Message, quote
-from perfgate.document.run import ErrorDetail, FailedPair
+from perfgate.document.run import TOO_SLOW, ErrorDetail, FailedPair
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.verdict import exit_code, verdict_of, verdict_rules
 from tests.each import each
@@ -36,6 +36,7 @@ def change(kind: Any, message: str) -> list[HarnessChange]:
     return [HarnessChange(workload="decoder", kind=kind, message=message)]
 
 
+SLOW_CALLS = ErrorDetail(kind="timeout", message=Message(TOO_SLOW, {"budget": 1040}))
 SLOWER = make_comparison(outcome="regressed", delta=0.07, interval=(0.06, 0.08))
 UNCHANGED = make_comparison("latency.p50")
 # Of these two any number may apply; the first of them in this order gives the verdict.
@@ -60,6 +61,7 @@ OF_CODE = [
         "not-judged",
         {"comparisons": [make_comparison("latency.p99", method="budget", outcome="inconclusive")]},
     ),
+    Row("INCONCLUSIVE", "counted-only", {"failures": [make_failure("pair", what="pair 0", error=SLOW_CALLS)]}),
     Row("INCONCLUSIVE", "nothing-compared", {}),
     Row("INCONCLUSIVE", "undecided", {"comparisons": [make_comparison(outcome="inconclusive")]}),
     Row("INCONCLUSIVE", "untimed", {"not_timed": ["encoder/long kernels.time: the recordings tell none"]}),
@@ -95,9 +97,9 @@ OF_CODE = [
 # testbeds differ is what is asked about.
 SLOWER_STACK = OF_CODE[0]._replace(verdict="WARN")
 OF_STACK = [
-    *(row for row in OF_CODE[1:8] if row.reason != "testbed"),
+    *(row for row in OF_CODE[1:9] if row.reason != "testbed"),
     SLOWER_STACK,
-    *OF_CODE[8:],
+    *OF_CODE[9:],
 ]
 # A head judged by rules alone has no other testbed beside it.
 OF_RULES = [row for row in OF_CODE if row.reason != "testbed"]

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from perfgate.document.decision import Failure, Invalid, Missing, Procedure, SideSummary, StepSummary
+from perfgate.document.decision import Failure, Invalid, Procedure, SideSummary, StepSummary
 from perfgate.document.explanation import OperatorDelta, Part
 from perfgate.document.message import Message, quote
 from perfgate.document.run import TIME_SPENT, TOO_SLOW, ErrorDetail
-from perfgate.errors import EXIT_MEASURING
+from perfgate.errors import EXIT_INCONCLUSIVE
 from perfgate.judging.forge.comment import MAX_CHARACTERS, TEXT_BUDGET, CommentState, compose, marker
 from perfgate.judging.gate.verdict import exit_code
 from perfgate.judging.report.render.comment import CommentContext, render_comment
@@ -288,13 +288,15 @@ def test_inconclusive__calls_too_slow_for_the_budget__says_which_would_do() -> N
     values = {"call": 2.6, "pairs": 23, "seconds": 860, "allowed": 300.0, "budget": 1040}
     error = ErrorDetail(kind="timeout", message=Message(TOO_SLOW, values))
     slow = Failure(side="pair", workload="encoder", what="pair 0", error=error)
-    absent = Missing(workload="encoder", metric="latency.low", side="both", named_by="configuration")
-    decision = make_decision("INCONCLUSIVE", comparisons=[], failures=[slow], missing=[absent])
+    decision = make_decision("INCONCLUSIVE", comparisons=[], failures=[slow])
     text = render_comment(decision, CONTEXT)
-    assert "`encoder`: a call takes 2.60 s, so the 23 pairs that a verdict needs would take about 860 s" in title(text)
+    assert "`encoder`: a call takes 2.60 s, so the 23 pairs that decide about times would take about 860 s" in title(
+        text
+    )
+    assert "times of `encoder` not measured: 23 pairs of 37 s need `budget = 1040`" in text
     assert "**To do:** set `budget = 1040` under `[gate]` in `perfgate.toml`" in text
-    assert "missing" not in text
-    assert exit_code(decision) == EXIT_MEASURING
+    assert "**Error**" not in text
+    assert exit_code(decision) == EXIT_INCONCLUSIVE
 
 
 def test_error__head_does_not_load__traceback_in_a_fence() -> None:

@@ -75,10 +75,37 @@ def counts(summary: Summary) -> Values:
         "pairs": decision.pairs,
         "quads": max((c.pairs or 0 for c in decision.comparisons if c.method == "turns"), default=0),
         "duration": numbers.duration(decision.duration),
+        "untimed": _untimed(summary),
         "device": decision.device,
         "recorded": decision.recorded,
         "rules": decision.comparing == "rules",
     }
+
+
+def _untimed(summary: Summary) -> Values | None:
+    """The slowest of the workloads that were counted and not timed, and what measuring its times would take."""
+    needs = [(budget, failure) for failure in summary.too_slow if (budget := budget_of(failure)) is not None]
+    if not needs:
+        return None
+    budget, slowest = max(needs, key=lambda need: need[0])
+    pairs, seconds = (_number(slowest, name) for name in ("pairs", "seconds"))
+    return {
+        "workload": slowest.workload,
+        "pairs": round(pairs),
+        "pair": numbers.duration(seconds / max(1.0, pairs)),
+        "budget": budget,
+    }
+
+
+def _number(failure: Failure, name: str) -> float:
+    message = failure.error.message
+    value = message.values.get(name) if isinstance(message, Message) else None
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def budget_of(failure: Failure) -> int | None:
+    """The budget that a workload with slow calls needs, in seconds; None of an older document without it."""
+    return round(_number(failure, "budget")) or None
 
 
 def short(commit: str | None) -> str | None:

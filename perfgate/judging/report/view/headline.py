@@ -154,9 +154,7 @@ def _fast_path(summary: Summary) -> Values | None:
 
 def missing_values(summary: Summary) -> Values:
     """The values of ``shared/missing_list.j2``."""
-    # A workload that is too slow is already reported as unmeasured.
-    told = {failure.workload for failure in summary.too_slow}
-    missing = [entry for entry in summary.decision.missing if entry.workload not in told]
+    missing = summary.decision.missing
     return {
         "missing": missing[:_NAMED_MISSING],
         "more_missing": max(0, len(missing) - _NAMED_MISSING),
@@ -194,12 +192,12 @@ def _named(summary: Summary, kind: str) -> Comparison | None:
 def _undecided_kind(summary: Summary) -> str:
     checks: list[tuple[object, str]] = [
         (summary.is_unread, "unread"),
-        (summary.too_slow, "too_slow"),
         (summary.decision.testbed_differences, "testbed"),
         (summary.decision.invalid, "invalid"),
         (summary.has_reason("uncounted"), "reason"),
         (summary.decision.missing, "missing"),
         (summary.unjudged, "unjudged"),
+        (summary.too_slow, "too_slow"),
         (not summary.metrics, "nothing"),
         (summary.inconclusive, "undecided"),
         (summary.has_reason("untimed"), "untimed"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from perfgate.document.decision import RULE_METHODS, Comparison, Failure
+from perfgate.document.decision import RULE_METHODS, Comparison
 from perfgate.document.message import Message
 from perfgate.document.run import TIME_SPENT
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.names import evidence_of, metric_name, place
 from perfgate.judging.report.text.templates import Medium, ReadyHtml, Values, render
 from perfgate.judging.report.text.words import Words
+from perfgate.judging.report.view.facts import budget_of
 from perfgate.judging.report.view.headline import further_reasons, missing_values
 from perfgate.judging.report.view.summary import Summary
 
@@ -30,6 +31,7 @@ _WORDED = {
         "harness",
         "not-judged",
         "costless",
+        "counted-only",
     )
 }
 
@@ -96,13 +98,6 @@ def _wanted(open_ones: list[Comparison], last_look: int) -> Values | None:
         "looks_used_up": of_pairs and measured >= last_look,
         "others": [c for c, _, _ in others[:_MOST_REASONS]],
     }
-
-
-def budget_of(failure: Failure) -> int | None:
-    """The budget that a workload with slow calls needs, in seconds."""
-    message = failure.error.message
-    budget = message.values.get("budget") if isinstance(message, Message) else None
-    return int(budget) if isinstance(budget, (int, float)) else None
 
 
 def remedy_lines(summary: Summary, medium: Medium) -> list[Words]:

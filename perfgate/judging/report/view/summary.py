@@ -18,7 +18,6 @@ from perfgate.document.decision import (
 )
 from perfgate.document.explanation import Cause, OperatorDelta
 from perfgate.document.message import Message
-from perfgate.document.run import TOO_SLOW
 from perfgate.judging.report.text.names import place
 from perfgate.judging.report.text.words import Linked
 from perfgate.locale import Language
@@ -185,14 +184,14 @@ class Summary:
 
     @cached_property
     def too_slow(self) -> list[Failure]:
-        """The workloads with pairs that exceed every budget."""
-        codes = [(f, f.error.message) for f in self.decision.failures]
-        return [failure for failure, message in codes if isinstance(message, Message) and message.code == TOO_SLOW]
+        """The workloads that were counted and not timed, because their pairs would exceed the budget."""
+        return [failure for failure in self.decision.failures if failure.error.is_of_slow_calls]
 
     @cached_property
     def failed_pairs(self) -> list[Failure]:
         """The pairs that gave no samples."""
-        return [failure for failure in self.decision.failures if failure.side == "pair"]
+        pairs = [failure for failure in self.decision.failures if failure.side == "pair"]
+        return [failure for failure in pairs if not failure.error.is_of_slow_calls]
 
     @cached_property
     def floor(self) -> NoiseFloor | None:

@@ -1,0 +1,103 @@
+"""How many pairs is a lean towards a regression worth, and what does the last look find?
+
+    python benchmarks/gate/looks.py --times 400
+
+Simulated gates by the shipped rule, of pairs with normal noise. A gate that finds "unchanged" waits for more pairs while the
+estimate leans towards a regression: up to 64 pairs as shipped, or up to the last look. Without a look at 128 pairs, an
+undecided time ends there too. Shown are the gates that fail, and the mean and 90th percentile of pairs; 0.2 % is what
+different code of equal speed differs by (docs/deciding.md). Times that the last look leaves above the sought margin are judged
+by the sufficient one, as in a gate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.catalogue.lookup import FAMILIES, METRICS
+from perfgate.document.decision import DEFAULT_LOOKS, Policy
+from perfgate.judging.gate.rule import (
+    LEANING,
+    LEANING_PAIRS,
+    Answer,
+    Differences,
+    Errors,
+    Limits,
+    alarm_margin,
+    answer,
+    p_slower,
+)
+
+SPREADS = (0.003, 0.0065, 0.013, 0.026)
+SLOWDOWNS = (0.0, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05)
+TOLERATED, SOUGHT, SUFFICIENT = 0.005, 0.01, 0.02
+
+
+class Schedule(NamedTuple):
+    """The looks of a gate, and the pairs up to which it waits because of a lean."""
+
+    name: str
+    looks: tuple[int, ...]
+    leaning_pairs: int
+
+
+SCHEDULES = (
+    Schedule("lean waits for 64", tuple(DEFAULT_LOOKS), LEANING_PAIRS),
+    Schedule("lean waits for 128", (8, 16, 32, 64, 128), 128),
+    Schedule("last look at 64", (8, 16, 32, 64), 64),
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--times", type=int, default=400, help="gates for each cell")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    print(f"{'spread':>7}  {'schedule':20}" + "".join(f"{slowdown:>20.1%}" for slowdown in SLOWDOWNS))
+    for spread in SPREADS:
+        for schedule in SCHEDULES:
+            cells = [cell(schedule, spread, slowdown, options) for slowdown in SLOWDOWNS]
+            print(f"{spread:7.2%}  {schedule.name:20}" + "".join(f"{text:>20}" for text in cells), flush=True)
+    return 0
+
+
+def cell(schedule: Schedule, spread: float, slowdown: float, options: argparse.Namespace) -> str:
+    """The share of gates that fail, and the pairs that they take."""
+    # The same draws for all schedules and spreads.
+    random = np.random.default_rng([options.seed, round(1e4 * slowdown)])
+    failed, taken = [], []
+    for _ in range(options.times):
+        pairs = math.log1p(slowdown) + spread * random.standard_normal(128)
+        given, count = judge(pairs, schedule)
+        failed.append(given == "regressed")
+        taken.append(count)
+    return f"{np.mean(failed):.1%} ({np.mean(taken):.0f}, {np.percentile(taken, 90):.0f})"
+
+
+def judge(pairs: npt.NDArray[np.float64], schedule: Schedule) -> tuple[Answer, int]:
+    """Look as the gate does until there is an answer: the answer, and after how many pairs."""
+    family, policy = FAMILIES[METRICS["latency.low"].family], Policy()
+    errors = Errors(policy.alpha * family.share / len(family.metrics), policy.alpha_ok, schedule.looks)
+    for look in schedule.looks:
+        is_last = look == schedule.looks[-1]
+        differences = Differences.of(pairs[:look])
+        margin = alarm_margin(look, schedule.looks, interim=not is_last)
+        p = p_slower(differences, 0.0, errors.alarm_looks, alike_margin=margin)
+        given: Answer = "inconclusive"
+        for excluded in (SOUGHT, *([SUFFICIENT] if is_last else [])):
+            if given == "inconclusive":
+                limits = Limits(math.log1p(TOLERATED), math.log1p(excluded))
+                given = answer(differences, limits, errors, p_adjusted=p)
+        leans = differences.estimate > LEANING * math.log1p(TOLERATED) and look < schedule.leaning_pairs
+        if given != "inconclusive" and not (given == "unchanged" and leans and not is_last):
+            return given, look
+    return "inconclusive", schedule.looks[-1]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
