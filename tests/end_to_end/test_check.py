@@ -145,11 +145,11 @@ def test_check__ops_in_a_loop_and_a_copy__fail_that_names_the_counter_and_the_op
     clone.commit("a mistake", model=(RELU, slow))
     done = perfgate("check", "--base", "main", "--out", "out", "--steps", "4", cwd=clone.root)
     assert done.returncode == 1, done.stderr
-    # What is counted is said at once, before pairs tell what it costs.
-    before_pairs, said, _ = done.stderr.partition("regressed; measuring pairs for the cost")
-    assert said
-    assert "counters.copies" in before_pairs
-    assert ": pair 1, " not in before_pairs
+    # The verdict of the counts stands there before any pair, with its line; at the end it is the same.
+    early, pairs, _ = done.stderr.partition(": pair 1, ")
+    assert pairs
+    assert "FAIL – small, for certain: no time can change this" in early
+    assert "at model.py:" in early
     decision = _decision(clone.root / "out")
     assert decision["verdict"] == "FAIL"
     assert "counters.framework_ops" in _outcomes(decision, "regressed")

@@ -116,6 +116,9 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
                 head=Checkout(head_root, harness=head_root, python=environments.head.python),
                 options=options,
                 progress=progress,
+                history_of=lambda run: stored_history(
+                    replace(config, root=directory), run, os.environ, warn=progress.status
+                ),
             )
             # Base reads its workload files from the harness checkout.
             read = {name: list_reads() if list_reads else None for name, list_reads in reading.items()}

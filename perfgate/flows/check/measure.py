@@ -6,11 +6,13 @@ import itertools
 import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from perfgate.catalogue.lookup import CARDS, measuring_step
 from perfgate.catalogue.names import STEADY_NUMBERS
@@ -23,8 +25,10 @@ from perfgate.conductor.sides.turns import NAMES, MeasuredJob, Reach, SideName
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import Config, WorkloadReference
+from perfgate.document.decision import Policy
+from perfgate.document.history import History
 from perfgate.document.message import Message
-from perfgate.document.run import FailedPair, Side, StepResult
+from perfgate.document.run import FailedPair, RunDocument, Side, StepResult
 from perfgate.document.testbed import Testbed
 from perfgate.errors import UsageError
 from perfgate.flows.check.batch import BATCH_STEP, batch_step
@@ -37,10 +41,12 @@ from perfgate.flows.check.thermal import THERMAL_STEP, thermal_step
 from perfgate.flows.check.traces import keep_traces
 from perfgate.flows.check.trial import loaded_packages, pairs_too_slow, try_head
 from perfgate.flows.check.turns import JobMeasurement
+from perfgate.flows.shared.decision import decide_with_advice
 from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.options import AVAILABLE_STEPS, CheckOptions
-from perfgate.flows.shared.session import job_notes, remove_traces
+from perfgate.flows.shared.session import job_notes, now, remove_traces
 from perfgate.judging.gate.decide import Look
+from perfgate.judging.gate.evidence import of_workload
 from perfgate.judging.gate.numbers import PairedNumbers, leading_numbers
 from perfgate.judging.gate.repeated import metrics_in_turns
 from perfgate.judging.gate.rule import looks_left
@@ -53,18 +59,29 @@ from perfgate.judging.gate.rules import (
 )
 from perfgate.judging.gate.so_far import interval_so_far
 from perfgate.judging.gate.turns import foreseen, smallest_tolerance
+from perfgate.judging.report.render.early import early_lines
 from perfgate.locale import sentence
+
+HistoryOf = Callable[[RunDocument], History]
 
 # Measurements of a budget or SLA that seems broken before the head is blamed for it.
 TURNS_OF_A_BROKEN_BOUND = 3
-_NAMED = 3
 # The counting step always runs on both sides: exact counters are compared first.
 _COUNTING_STEP = 4
 
 
-def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, progress: Progress) -> Measured:
+def measure(
+    job: Job,
+    *,
+    base: Checkout,
+    head: Checkout,
+    options: CheckOptions,
+    progress: Progress,
+    history_of: HistoryOf = lambda _head: History(),
+) -> Measured:
     """Measure every selected workload on both sides, or add pairs to an earlier job.
 
+    ``history_of`` gives the regressions that are accepted for the head, for what is shown while it measures.
     If the earlier job ran on another testbed, raises UsageError, or with ``append_from`` starts afresh.
     """
     for name in NAMES:
@@ -84,7 +101,9 @@ def measure(job: Job, *, base: Checkout, head: Checkout, options: CheckOptions, 
         testbeds = (testbed, testbed) if base.python == head.python else (bench.testbed(base.python), testbed)
         job = _adding_to(job, testbeds[1], options, progress)
         measured = Measured(testbeds, added_to=job.earlier)
-        check = _CheckMeasurement(bench, job, {"base": base, "head": head}, options, progress, forecast, measured)
+        check = _CheckMeasurement(
+            bench, job, {"base": base, "head": head}, options, progress, forecast, measured, history_of
+        )
         job.seals.begin("base", "head")
         if job.earlier:
             check.add_pairs()
@@ -117,6 +136,7 @@ class _CheckMeasurement:
     progress: Progress
     forecast: Forecast
     measured: Measured
+    history_of: HistoryOf
     refused: list[str] = field(default_factory=list)
 
     def add_pairs(self) -> None:
@@ -174,7 +194,7 @@ class _CheckMeasurement:
         if too_slow or (not self.options.cost and self._is_settled(reference.name)):
             return False
         self._settle_gating_numbers(turns)
-        self._note_regressions(reference)
+        self._show_regressions(reference.name)
         batch = turns.sides[1].found.workload.batch
         sizes = BatchSizes(self.bench, reference.name, batch) if steps.sizes_in_pairs else None
         # The results folder has room for traces; the system's temporary folder may not.
@@ -238,18 +258,21 @@ class _CheckMeasurement:
             self.measured.head[-1].warnings.append(Message("notes.cost-not-measured", {"workload": name}))
         return settled
 
-    def _note_regressions(self, reference: WorkloadReference) -> None:
-        """Report regressed exact counters right away, long before the pairs measure their cost."""
-        names = self._look_at(reference.name).regressed()
-        if names:
-            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            self.progress.note(
-                sentence(
-                    "{name}: {metrics} regressed; measuring pairs for the cost",
-                    name=reference.name,
-                    metrics=f"{', '.join(names[:_NAMED])}{more}",
-                )
-            )
+    def _show_regressions(self, name: str) -> None:
+        """Show regressed counts with their line and remedy right away, long before the pairs measure their cost.
+
+        A regression that is accepted for the commit is left to the verdict, which names who accepted it.
+        """
+        look = self._look_at(name)
+        if not look.regressed() or self.job.session.command == "upgrade":
+            return
+        so_far = self.job._replace(session=msgspec.structs.replace(self.job.session, finished_at=now()))
+        base, head = (of_workload(run, name) for run in documents_of(so_far, self.measured))
+        decision = decide_with_advice(base, head, policy=self.job.policy, history=self.history_of(head))
+        if decision.verdict == "FAIL":
+            certain = look.fails_for_certain()
+            lines = early_lines(decision, name, certain=certain, language=self.options.language)
+            self.progress.note("\n".join(lines))
 
     def _measure_pairs(
         self,

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from perfgate.catalogue.lookup import CARDS, MUST_DECIDE
+from perfgate.catalogue.names import LOW_PRECISION_OPS
 from perfgate.document.budget import judges_subroutines
 from perfgate.document.decision import (
     RULE_METHODS,
@@ -329,6 +330,18 @@ class Look:
         """Whether counters fail the gate whatever the times are, each of those that regressed by itself."""
         regressed = self._regressed()
         return bool(regressed) and all(c.method == "exact" and fails_alone(c, self._policy) for c in regressed)
+
+    def fails_for_certain(self) -> bool:
+        """Whether the gate fails whatever the times are: by a count or a rule that none excuses.
+
+        Lost precision may be why calls are faster, so their times must be known first.
+        """
+        return any(
+            c.method in ("exact", "check", *RULE_METHODS)
+            and c.metric != LOW_PRECISION_OPS
+            and fails_alone(c, self._policy)
+            for c in self._regressed()
+        )
 
     def _regressed(self) -> list[Comparison]:
         return [c for c in self.comparisons if c.gating and c.outcome == "regressed"]

@@ -1,0 +1,51 @@
+"""What counters show before any pair is measured, as the terminal will show it at the end: blocks with line and remedy."""
+
+from __future__ import annotations
+
+from perfgate.document.decision import DecisionDocument
+from perfgate.judging.report.text.escape import clean
+from perfgate.judging.report.text.names import title_of
+from perfgate.judging.report.text.templates import Values, line
+from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.view.blocks import blocks_with_more
+from perfgate.judging.report.view.suggestions import suggestion_lines
+from perfgate.judging.report.view.summary import CommentContext, Summary
+from perfgate.locale import Language, speaking
+
+_SHOWN_COUNTS = 4
+CERTAIN = phrase("FAIL – {workload}, for certain: no time can change this; pairs now measure what it costs")
+OPEN = phrase(
+    "{workload}: exact counts grew, which fails unless calls are shown not to be slower; pairs now measure that"
+)
+
+
+def early_lines(decision: DecisionDocument, workload: str, *, certain: bool, language: Language = "en") -> list[str]:
+    """The regressions of a decision about one workload without pairs; ``certain`` is whether no time can change its verdict."""
+    with speaking(language):
+        summary = Summary(decision, CommentContext(), _SHOWN_COUNTS)
+        listed, more = blocks_with_more(summary)
+        lines: list[str] = [say(CERTAIN if certain else OPEN, workload=Words(clean(workload)))]
+        for number, block in enumerate(listed, start=1):
+            lines += _block_lines(number, block, summary)
+        if not listed:
+            lines += [f"  {clean(title_of(comparison))}" for comparison in summary.regressed[:_SHOWN_COUNTS]]
+        if more:
+            lines.append(f"  {say('… {count} more', count=more)}")
+        return lines
+
+
+def _block_lines(number: int, block: Values, summary: Summary) -> list[str]:
+    """The title of a block, the code of its line, the counts that changed, and the remedy."""
+    # No title of the comment stands above these, so the count that it would name is listed.
+    named = [(summary.worst, None)] if block["in_title"] else []
+    counts = {"counts": [*named, *block["counts"]]}
+    lines: list[str] = [f"{number}. {line('shared/block.j2', 'plain', {'block': block})}"]
+    if block["cause"] and block["cause"]["code"]:
+        lines.append(f"     {clean(block['cause']['code'])}")
+    moved = line("shared/block_counts.j2", "plain", {"block": counts, "most": _SHOWN_COUNTS})
+    if block["cause"] and moved:
+        lines.append(f"  • {say('Changed:')} {moved}")
+    if block["suggestion"] is not None:
+        remedy, *_ = suggestion_lines(block["suggestion"])
+        lines.append(f"  • {say('Try')} {remedy}")
+    return lines
