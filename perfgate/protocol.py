@@ -403,6 +403,39 @@ class SizeBlockDone(Reply, frozen=True):
     refused: Message | None = None
 
 
+class CompileRequest(WorkerRequest, frozen=True):
+    """Compile the call of the first shape and keep it; caches go into ``folder``. ``limits`` are those of the checklist."""
+
+    folder: str
+    limits: dict[str, float]
+    seed: int
+
+
+class CompiledCall(Reply, frozen=True):
+    """The call is compiled: the seconds of its first call, and why its output does not agree with that of the plain call.
+
+    ``failed`` is why there is none.
+    """
+
+    cold_seconds: float = 0.0
+    disagreement: Message | None = None
+    failed: Message | None = None
+
+
+class TimeCompiledRequest(WorkerRequest, frozen=True):
+    """Time the plain and the compiled call in turns for about ``seconds``."""
+
+    seconds: float
+    seed: int
+
+
+class CompiledTimed(Reply, frozen=True):
+    """The seconds of a plain and of a compiled call."""
+
+    plain: float
+    compiled: float
+
+
 class ProfileRequest(WorkerRequest, frozen=True):
     """Profile a few calls of a shape; the worker keeps the times until it is asked for them."""
 

@@ -221,8 +221,7 @@ class StepCard(Entry, frozen=True):
     cost: str
     # The results on each kind of device.
     devices: Mapping[DeviceKind, str]
-    # The seconds of a quick step that takes too long for the first turn of a check: one runs it if six turns fit its
-    # budget.
+    # The seconds of a quick step that takes long: it runs last, in a process of its own, and has no further turns in a check.
     long_seconds: float = 0.0
     # Whether its exact numbers take little time, so that the first turn of a check has them.
     exact_first: bool = False

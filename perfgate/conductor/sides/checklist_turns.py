@@ -17,13 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from perfgate.catalogue.lookup import card
 from perfgate.conductor.sides.checklist import Findings, run_checklist
 from perfgate.conductor.sides.order import balanced_coins
 from perfgate.conductor.sides.turns import SideName
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.config import WorkloadReference
-from perfgate.document.message import Message
 from perfgate.document.run import StepResult
 from perfgate.locale import sentence
 
@@ -43,6 +41,17 @@ class OpenNumbers(NamedTuple):
 
     how_many: int
     vary: bool
+
+
+class LeftOut(NamedTuple):
+    """The steps whose turns did not fit into the budget, with the seconds that they take.
+
+    ``spent`` are the seconds of all turns so far, ``starting`` those of starting processes for the turns left out.
+    """
+
+    steps: Mapping[int, float]
+    spent: float
+    starting: float
 
 
 @dataclass
@@ -180,33 +189,29 @@ class ChecklistTurns:
         self,
         open_numbers: Callable[[], Mapping[int, OpenNumbers]],
         *,
-        long_steps: Mapping[int, float],
         budget: float,
         recorded: Sequence[Recorded] = (),
-    ) -> list[Message]:
-        """Take six turns of as many steps as fit into ``budget`` seconds, and name the others.
+    ) -> LeftOut:
+        """Take six turns of as many steps as fit into ``budget`` seconds, and return the others.
 
         ``open_numbers`` returns the numbers that further turns would compare, by step. The steps that every report begins with
-        come first and may take twice the budget, then those with the fewest seconds a number. ``long_steps`` had no turn yet,
-        for one takes a side so many seconds. ``recorded`` are the traces of pairs, each for one turn.
+        come first and may take twice the budget, then those with the fewest seconds a number. ``recorded`` are the traces of
+        pairs, each for one turn.
         """
         traces = iter(recorded)
         began = time.monotonic()
         seconds = self._seconds_of_a_further_turn()
-        seconds |= {number: len(self.sides) * taken for number, taken in long_steps.items()}
         beside = 0.0  # the time of a turn outside its steps: starting processes, and loading the workload
         while True:
-            needed = self._turns_needed(open_numbers(), long_steps)
+            numbers = open_numbers()
+            needed = self._turns_needed(numbers)
             costs = {number: turns * seconds[number] for number, turns in needed.items() if number in seconds}
-            # Steps that take long have processes of their own, which are part of their seconds.
-            turns_left = max((turns for number, turns in needed.items() if self.taken(number)), default=0)
+            turns_left = max(needed.values(), default=0)
             spent = time.monotonic() - began + turns_left * beside
             latest = self.deadline - began
-            chosen = that_fit(
-                by_worth(costs, open_numbers()), min(budget, latest) - spent, min(2 * budget, latest) - spent
-            )
+            chosen = that_fit(by_worth(costs, numbers), min(budget, latest) - spent, min(2 * budget, latest) - spent)
             if not chosen:
-                break
+                return LeftOut(costs, time.monotonic() - began, turns_left * beside)
             self.bench.say(
                 sentence(
                     "{name}: the checklist in turns, at most {count} more",
@@ -218,14 +223,10 @@ class ChecklistTurns:
             took = self.again(chosen, brief=True, recorded=next(traces, None))
             beside = time.monotonic() - turn_began - sum(took.values())
             seconds |= took
-        if not costs:
-            return []
-        steps = [f"{number} {card(number).slug} ({cost:.0f} s)" for number, cost in sorted(costs.items())]
-        return [Message("notes.not-in-turns", {"steps": steps, "seconds": math.ceil(spent + sum(costs.values()))})]
 
-    def _turns_needed(self, numbers: Mapping[int, OpenNumbers], long_steps: Mapping[int, float]) -> dict[int, int]:
+    def _turns_needed(self, numbers: Mapping[int, OpenNumbers]) -> dict[int, int]:
         """The further turns of each step: one if it may show that its numbers cannot vary, else up to the fewest."""
-        needed = {number: FEWEST_TURNS for number in long_steps if not self.taken(number)}
+        needed: dict[int, int] = {}
         for number, of_step in numbers.items():
             left = FEWEST_TURNS - self.taken(number)
             if left > 0:
@@ -248,11 +249,10 @@ class ChecklistTurns:
 def by_worth(costs: Mapping[int, float], numbers: Mapping[int, OpenNumbers]) -> dict[int, float]:
     """The costs of steps: those of the first steps first, then by the seconds for a number."""
 
-    def seconds_a_number(number: int) -> float:
-        return costs[number] / max(1, numbers[number].how_many if number in numbers else 1)
+    def rank(number: int) -> tuple[bool, float]:
+        return number > LAST_NAMED_STEP, costs[number] / numbers[number].how_many
 
-    order = sorted(costs, key=lambda number: (number > LAST_NAMED_STEP, seconds_a_number(number)))
-    return {number: costs[number] for number in order}
+    return {number: costs[number] for number in sorted(costs, key=rank)}
 
 
 def that_fit(costs: Mapping[int, float], seconds: float, seconds_for_first: float) -> list[int]:

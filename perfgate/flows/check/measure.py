@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from perfgate.catalogue.lookup import CARDS, measuring_step
 from perfgate.catalogue.names import STEADY_NUMBERS
 from perfgate.conductor.sides.batch_sizes import BatchSizes
 from perfgate.conductor.sides.checklist_turns import ChecklistSide, ChecklistTurns, OpenNumbers
+from perfgate.conductor.sides.compiled_calls import SECONDS_OF_A_SIDE, time_compiled_calls
 from perfgate.conductor.sides.kinds import record_of
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
 from perfgate.conductor.sides.recount import confirmed, count_again
@@ -33,6 +35,7 @@ from perfgate.document.testbed import Testbed
 from perfgate.errors import UsageError
 from perfgate.flows.check.batch import BATCH_STEP, batch_step
 from perfgate.flows.check.forecast import PARTS, Forecast
+from perfgate.flows.check.graph import GRAPH_STEP, with_speedup
 from perfgate.flows.check.harnesses import harnesses_of
 from perfgate.flows.check.measured import Job, Measured, documents_of
 from perfgate.flows.check.rerun import next_round, other_testbed, pairs_of, refuse_other_job, turns_of
@@ -201,7 +204,7 @@ class _CheckMeasurement:
         with tempfile.TemporaryDirectory(dir=self.job.out, prefix=".traces-") as traces:
             self._measure_pairs(reference, traces=Path(traces), to_come=to_come, sizes=sizes)
             self._add_steps_of_pairs(sides, steps, sizes)
-            self._compare_turns(turns, {step: steps.long[step] for step in steps.long if step != THERMAL_STEP})
+            self._compare_turns(turns, steps)
         return True
 
     def _confirm_counts(self, turns: ChecklistTurns) -> None:
@@ -221,7 +224,7 @@ class _CheckMeasurement:
             added: list[StepResult] = []
             if sizes is not None:
                 added.append(batch_step(sizes.sides[index], sizes, found.workload, limits))
-            if THERMAL_STEP in steps.long:
+            if steps.is_watched:
                 added.append(thermal_step(replicates, found.workload, limits))
             found.add_turn(added, {})
             found.steps.sort(key=lambda step: step.number)
@@ -354,19 +357,37 @@ class _CheckMeasurement:
         before, after = measured.testbeds
         return self.job.session.command == "upgrade" or before.fingerprint == after.fingerprint
 
-    def _compare_turns(self, turns: ChecklistTurns, long_steps: Mapping[int, float]) -> None:
+    def _compare_turns(self, turns: ChecklistTurns, steps: _CheckSteps) -> None:
         """Take the turns of the checklist; steps that read traces take those of the traced pairs."""
         measured = self.measured
         base, head = turns.sides
         flames, recorded = keep_traces(measured.pairs[-1].traces, (base.found, head.found), (base.folder, head.folder))
         measured.flames.update(flames)
         self.forecast.begin("turns", turns.reference.name)
-        head.found.warnings += turns.compare(
-            partial(self._open_numbers, turns.reference.name),
-            long_steps=long_steps,
-            budget=_checklist_budget(self.job.config, self.options),
-            recorded=recorded,
-        )
+        budget = _checklist_budget(self.job.config, self.options)
+        left_out = turns.compare(partial(self._open_numbers, turns.reference.name), budget=budget, recorded=recorded)
+        missed = dict(left_out.steps)
+        if steps.compiles:
+            needed = SECONDS_OF_A_SIDE * len(turns.sides)
+            if steps.is_asked or left_out.spent + needed <= budget:
+                self._time_compiled_calls(turns)
+            else:
+                missed[GRAPH_STEP] = needed
+        if missed:
+            names = [f"{number} {CARDS[number].slug} ({cost:.0f} s)" for number, cost in sorted(missed.items())]
+            seconds = math.ceil(left_out.spent + left_out.starting + sum(missed.values()))
+            head.found.warnings.append(Message("notes.not-in-turns", {"steps": names, "seconds": seconds}))
+
+    def _time_compiled_calls(self, turns: ChecklistTurns) -> None:
+        """Add the speed-up by compiling to step 9 of both sides."""
+        self.job.seals.begin("base", "head")
+        compiled = time_compiled_calls(self.bench, turns.reference, turns.sides, layout_seed=1)
+        for side, of_side in zip(turns.sides, compiled):
+            found = side.found
+            shape = found.workload.shapes[0]
+            found.steps = [
+                with_speedup(step, of_side, shape) if step.number == GRAPH_STEP else step for step in found.steps
+            ]
 
     def _open_numbers(self, workload: str) -> dict[int, OpenNumbers]:
         """By step, the numbers of a workload that further turns of the checklist would compare."""
@@ -467,39 +488,44 @@ def _checklist_budget(config: Config, options: CheckOptions) -> float:
 
 
 class _CheckSteps(NamedTuple):
-    """The steps of a check: those that decide and those that inform, and the seconds that a turn of a long one takes a side.
+    """The steps of a check: those that decide and those that inform, and those of which only the exact numbers are counted.
 
-    Of the long steps ``exact_only`` the exact numbers are measured in any case. ``sizes_in_pairs`` is whether the pairs
-    measure step 5.
+    The pairs measure batch sizes if ``sizes_in_pairs``, and the device's state if ``is_watched``. After the turns both sides
+    compile the call if ``compiles``, and in any case if the user ``is_asked`` for these steps by their numbers.
     """
 
     deciding: tuple[int, ...]
-    informing: tuple[int, ...]
-    long: Mapping[int, float]
-    exact_only: tuple[int, ...]
-    sizes_in_pairs: bool
+    informing: tuple[int, ...] = ()
+    exact_only: tuple[int, ...] = ()
+    sizes_in_pairs: bool = False
+    is_watched: bool = False
+    compiles: bool = False
+    is_asked: bool = False
 
 
 def _steps_of_slow_calls(policy: Policy) -> _CheckSteps:
     """The steps of a workload without pairs: counting, which takes a few calls, and those with a rule about them."""
     deciding = {_COUNTING_STEP, *steps_with_rules(policy)}
-    return _CheckSteps(deciding=tuple(sorted(deciding)), informing=(), long={}, exact_only=(), sizes_in_pairs=False)
+    return _CheckSteps(deciding=tuple(sorted(deciding)))
 
 
 def _steps(job: Job, options: CheckOptions) -> _CheckSteps:
     decides = deciding_steps(job.policy)
+    is_asked = options.steps is not None
     asked = AVAILABLE_STEPS if options.steps is None else options.steps
     deciding = {_COUNTING_STEP, *(decides - DECIDING_STEPS), *(number for number in asked if number in decides)}
     informing = [number for number in asked if number not in decides]
-    # A step selected by its number is measured, however long it takes.
-    unasked = informing if options.steps is None else []
-    long = {number: CARDS[number].long_seconds for number in unasked if CARDS[number].long_seconds}
+    exact_only = tuple(number for number in informing if CARDS[number].exact_first)
     sizes_in_pairs = BATCH_STEP in informing and _checklist_budget(job.config, options) > 0
-    elsewhere = {*long, BATCH_STEP} if sizes_in_pairs else {*long}
+    # Selected by its number it soaks the device, which tells more than the watcher.
+    is_watched = THERMAL_STEP in informing and not is_asked
+    in_pairs = {BATCH_STEP: sizes_in_pairs, THERMAL_STEP: is_watched}
     return _CheckSteps(
         deciding=tuple(sorted(deciding)),
-        informing=tuple(number for number in informing if number not in elsewhere),
-        long=long,
-        exact_only=tuple(number for number in long if CARDS[number].exact_first),
+        informing=tuple(number for number in informing if number not in exact_only and not in_pairs.get(number)),
+        exact_only=exact_only,
         sizes_in_pairs=sizes_in_pairs,
+        is_watched=is_watched,
+        compiles=GRAPH_STEP in exact_only,
+        is_asked=is_asked,
     )

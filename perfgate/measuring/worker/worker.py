@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 
 # The function itself, taken before user code may replace it.
 from gc import get_objects
@@ -23,11 +23,15 @@ from perfgate.document.run import ErrorDetail
 from perfgate.document.sweep import Sweep
 from perfgate.errors import MeasuringError
 from perfgate.measuring.checklist.batch_sweep import QUICK, measure_size, probe
+from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
 from perfgate.measuring.checklist.mistakes import PrintedText, ProjectCode, explained, explained_exit, own_traceback
 from perfgate.measuring.checklist.runner import find_steps, run_step
 from perfgate.measuring.checklist.step import StepContext
+from perfgate.measuring.checklist.steps.s09_graph import compiled_for_check
+from perfgate.measuring.checklist.steps.s09_graph.compilation import Compiled
 from perfgate.measuring.counting.again import count_again
 from perfgate.measuring.counting.collect import keep_recording
+from perfgate.measuring.counting.counters import WARM_UP_CALLS
 from perfgate.measuring.counting.profile import OperatorProfile, SubroutineTimes, recorded_times
 from perfgate.measuring.devices.card import watch_device
 from perfgate.measuring.devices.device import Device
@@ -36,6 +40,7 @@ from perfgate.measuring.timing.blocks import BlockRecorder, warm_up
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.timing.testbed import describe_testbed
+from perfgate.measuring.timing.versus import compare
 from perfgate.measuring.worker.correctness import check_outputs
 from perfgate.measuring.worker.packages import loaded_distributions
 from perfgate.measuring.worker.spawn import Holdings, is_forkable, open_files, write_stacks_to
@@ -70,6 +75,9 @@ class WorkerLoop:
         self.project: ProjectCode | None = None
         self.seeker: Seeker | None = None
         self.pad: object = None
+        self.compiled_call: Compiled | None = None
+        # Open until the process ends: its home, where they lie, is removed then.
+        self.resources = ExitStack()
         self._began: Holdings | None = None
         self._printed = PrintedText()
         # Made behind the last time that we freeze: the collector lists it until user code freezes it with everything else.
@@ -90,6 +98,8 @@ class WorkerLoop:
             protocol.CollectRequest: self._collect,
             protocol.TrySizesRequest: self._try_sizes,
             protocol.SizeBlockRequest: self._size_block,
+            protocol.CompileRequest: self._compile,
+            protocol.TimeCompiledRequest: self._time_compiled,
             protocol.ProfileRequest: self._profile,
             protocol.ProfileTimesRequest: self._profile_times,
             protocol.RecordRequest: self._record,
@@ -292,18 +302,22 @@ class WorkerLoop:
             uncounted=self._warmed.uncounted,
         )
 
-    def _try_sizes(self, request: protocol.TrySizesRequest) -> protocol.SizesTried:
-        context = StepContext(
+    def _experiment_context(self, limits: dict[str, float], seed: int, folder: Path) -> StepContext:
+        """The inputs of an experiment that the conductor paces itself."""
+        return StepContext(
             workload=self._loaded,
             device=self._opened,
             quick=True,
             threads=0,
-            limits=request.limits,
-            seed=request.seed,
+            limits=limits,
+            seed=seed,
             root=self.root,
-            artifacts=self.root,
-            progress=lambda _: None,
+            artifacts=folder,
+            progress=self._say,
         )
+
+    def _try_sizes(self, request: protocol.TrySizesRequest) -> protocol.SizesTried:
+        context = self._experiment_context(request.limits, request.seed, self.root)
         sweep = Sweep()
         with collector_off(), self._opened.leave_out_waits():
             probe(context, self._loaded.shapes[0], QUICK, sweep)
@@ -326,6 +340,28 @@ class WorkerLoop:
             refused = None if device.is_out_of_memory(error) else as_message(explained(error, self.project))
             return protocol.SizeBlockDone(refused=refused)
         return protocol.SizeBlockDone(rate=rate, latencies=latencies)
+
+    def _compile(self, request: protocol.CompileRequest) -> protocol.CompiledCall:
+        context = self._experiment_context(request.limits, request.seed, Path(request.folder))
+        shape = self._loaded.shapes[0]
+        for _ in range(WARM_UP_CALLS):
+            own_call(context, shape)
+        call = experiment(context, lambda: self.resources.enter_context(compiled_for_check(context, shape)))
+        if isinstance(call, FailedExperiment):
+            return protocol.CompiledCall(failed=call.reason)
+        self.compiled_call = call
+        disagreement = None if call.agrees else call.disagreement
+        return protocol.CompiledCall(cold_seconds=call.cold_ns / 1e9, disagreement=disagreement)
+
+    def _time_compiled(self, request: protocol.TimeCompiledRequest) -> protocol.CompiledTimed:
+        if self.compiled_call is None:
+            raise MeasuringError("no call is compiled yet")
+        device = self._opened
+        with collector_off(), device.leave_out_waits():
+            versus = compare(
+                self.compiled_call.plain, self.compiled_call.fast, device, seconds=request.seconds, seed=request.seed
+            )
+        return protocol.CompiledTimed(plain=versus.first_ns / 1e9, compiled=versus.second_ns / 1e9)
 
     def _profile(self, request: protocol.ProfileRequest) -> protocol.Profiled:
         profile = self._subroutine_times if request.kind == "subroutines" else self._operator_profile

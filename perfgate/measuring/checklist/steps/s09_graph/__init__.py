@@ -6,6 +6,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -74,6 +75,8 @@ class _Effort:
 # Quick is 20 s at most on a small model; a copy of the model, a trace and the caches take the rest.
 _QUICK = _Effort(graphs=4.0, compile=14.0, compare=1.0)
 _FULL = _Effort(graphs=60.0, compile=120.0, compare=5.0)
+# A check takes graphs and compiles on a machine that may be busy: these end only what would never end.
+_OF_A_CHECK = _Effort(graphs=60.0, compile=300.0, compare=0.3)
 
 
 class GraphStep:
@@ -85,7 +88,7 @@ class GraphStep:
         """Unavailable if torch has no compiler for the device, or can neither take nor run a graph."""
         if context.device.kind not in BACKENDS:
             return unavailable(Message("graph.no-compiler", {"kind": context.device.kind}))
-        effort = _QUICK if context.quick else _FULL
+        effort = _OF_A_CHECK if context.exact_only else _QUICK if context.quick else _FULL
         shape = context.workload.shapes[0]
         with quiet():
             for _ in range(WARM_UP_CALLS):
@@ -146,6 +149,11 @@ class _Timed:
         """The number of calls that pay for compiling, None if the compiled call is not certainly faster."""
         saved = (self.versus.first_ns - self.versus.second_ns) / 1e9
         return self.cold_seconds / saved if self.versus.faster and saved > 0 else None
+
+
+def compiled_for_check(context: StepContext, shape: str) -> AbstractContextManager[Compiled]:
+    """The compiled call of a shape, which a check times on both sides in turns."""
+    return compiled(context, shape, seconds=_OF_A_CHECK.compile)
 
 
 def _take_graphs(context: StepContext, seconds: float, *, compiles_itself: bool) -> Compilations:
