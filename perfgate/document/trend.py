@@ -180,8 +180,8 @@ class Uplift(msgspec.Struct, frozen=True, kw_only=True):
     """A testbed in place of an old one, as one event: the fields that differ, and every metric that they moved.
 
     ``commits`` were measured on both; without one nothing is known of the effect, and measuring ``last_commit``, the newest
-    of the old testbed, on the new one joins them. ``moved`` are the metrics that changed, the worst first, beside ``unmoved``
-    others.
+    of the old testbed, on the new one joins them. ``moved`` are the metrics that changed, the worst first.
+    ``unmoved`` others are shown to be the same; for ``undecided`` ones the noise is too large to tell.
     """
 
     before: str
@@ -192,6 +192,7 @@ class Uplift(msgspec.Struct, frozen=True, kw_only=True):
     commits: list[str] = []
     moved: list[BridgedMetric] = []
     unmoved: int = 0
+    undecided: int = 0
 
 
 class RunHealth(msgspec.Struct, frozen=True, kw_only=True):

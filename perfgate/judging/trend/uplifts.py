@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 from scipy.special import ndtri
 
+from perfgate.catalogue.lookup import metric
 from perfgate.document.history import moment
 from perfgate.document.run import RunDocument
 from perfgate.document.trend import BridgedMetric, TestbedSpan, TrendCause, TrendPoint, TrendSeries, Uplift
@@ -27,6 +28,8 @@ from perfgate.judging.trend.health import field_differences
 OVERLAP = timedelta(weeks=1)
 # The field of the container image among the differences; no package has such a name.
 IMAGE = "container image"
+# Within this a metric without a tolerance counts as the same.
+_SAME = 0.05
 # The probability that chance alone shows a metric of an uplift as moved.
 FALSE_ALARMS = 0.05
 _Z95 = 1.96
@@ -91,8 +94,10 @@ def _uplift(
     comparable: Mapping[str, Mapping[str, str]],
     series: Sequence[TrendSeries],
 ) -> Uplift:
-    bridged = _judged(list(_bridged(before, after, series)))
-    moved = [one for one in bridged if one.moved]
+    bridged = list(_bridged(before, after, series))
+    widening = _widening(bridged)
+    moved = [msgspec.structs.replace(one, moved=True) for one in bridged if _has_moved(one, widening)]
+    unmoved = [one for one in bridged if _has_stayed(one, widening, series)]
     moved.sort(key=lambda one: (one.direction != "worse", -abs(one.delta or 1.0)))
     return Uplift(
         before=before.fingerprint,
@@ -102,25 +107,42 @@ def _uplift(
         last_commit=_last_commit(before, series),
         commits=sorted({commit for one in bridged for commit in one.commits}),
         moved=moved,
-        unmoved=len(bridged) - len(moved),
+        unmoved=len(unmoved),
+        undecided=len(bridged) - len(moved) - len(unmoved),
     )
 
 
-def _judged(bridged: Sequence[BridgedMetric]) -> list[BridgedMetric]:
-    """The metrics with whether each moved, so that chance shows any of the noisy ones as moved in one uplift of twenty.
+def _widening(bridged: Sequence[BridgedMetric]) -> float:
+    """By how much wider the intervals must be for chance to show any metric of one uplift in twenty as moved.
 
     Source: Bonferroni's bound over the noisy metrics.
     """
     noisy = sum(one.interval is not None for one in bridged)
-    ratio = float(ndtri(1 - FALSE_ALARMS / 2 / max(noisy, 1))) / _Z95
+    return float(ndtri(1 - FALSE_ALARMS / 2 / max(noisy, 1))) / _Z95
 
-    def has_moved(one: BridgedMetric) -> bool:
-        if one.interval is None:
-            return one.old != one.new
-        low, high = (math.log1p(end) for end in one.interval)
-        return abs(low + high) / 2 > ratio * (high - low) / 2
 
-    return [msgspec.structs.replace(one, moved=has_moved(one)) for one in bridged]
+def _has_moved(one: BridgedMetric, widening: float) -> bool:
+    if one.interval is None:
+        return one.old != one.new
+    low, high = _widened(one.interval, widening)
+    return low > 0 or high < 0
+
+
+def _has_stayed(one: BridgedMetric, widening: float, series: Sequence[TrendSeries]) -> bool:
+    """Whether the metric is shown to be the same within its tolerance. A noisy one that has not moved need not be."""
+    if one.interval is None:
+        return one.old == one.new
+    tolerance = metric(series[one.after].metric).tolerance
+    margin = math.log1p(_SAME if tolerance is None else tolerance)
+    low, high = _widened(one.interval, widening)
+    return low <= 0 <= high and -margin < low and high < margin
+
+
+def _widened(interval: tuple[float, float], widening: float) -> tuple[float, float]:
+    """The logarithms of the ends of a wider interval around the same middle."""
+    low, high = (math.log1p(end) for end in interval)
+    middle, half = (low + high) / 2, widening * (high - low) / 2
+    return middle - half, middle + half
 
 
 def _bridged(before: TestbedSpan, after: TestbedSpan, series: Sequence[TrendSeries]) -> Iterator[BridgedMetric]:

@@ -257,6 +257,7 @@ def test_trend__commit_measured_on_the_old_and_the_new_testbed__the_uplift_is_on
     assert {moved[metric].direction for metric in TIMES} == {"worse"}
     text = (tmp_path / "out" / "trend.md").read_text()
     assert f"1 commit measured on both: 5 metrics moved, {uplift.unmoved} did not." in text
+    assert (f"For {uplift.undecided} metrics the noise is too large to tell." in text) == (uplift.undecided > 1)
 
 
 def test_trend__old_testbed__named_as_not_looked_at(project: Project, tmp_path: Path) -> None:

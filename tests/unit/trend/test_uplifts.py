@@ -58,21 +58,25 @@ def only(*series: TrendSeries, spans: list[TestbedSpan] = SPANS, fields: Any = F
     return found
 
 
-@pytest.mark.parametrize(
-    ("factor", "direction", "moved"), [(1.2, "worse", True), (0.8, "better", True), (1.01, None, False)]
-)
+@pytest.mark.parametrize(("factor", "direction", "moved"), [(1.2, "worse", 1), (0.8, "better", 1), (1.01, None, 0)])
 def test_uplifts__commit_on_both_testbeds__joins_them_with_an_interval(
-    factor: float, direction: str | None, moved: bool
+    factor: float, direction: str | None, moved: int
 ) -> None:
     found = only(measured(OLD, range(20)), measured(NEW, range(19, 40), factor=factor, seed=2))
     assert [(one.field, one.base, one.head) for one in found.differences] == [("torch", "2.13.0+cpu", "2.14.0+cpu")]
     assert (found.before, found.after, found.commits) == (OLD, NEW, [commit_of(19)])
-    assert (len(found.moved), found.unmoved) == (int(moved), int(not moved))
+    assert (len(found.moved), found.unmoved, found.undecided) == (moved, 0, 1 - moved)
     for one in found.moved:
         assert one.direction == direction
         assert one.interval is not None
         assert one.interval[0] < factor - 1 < one.interval[1]
         assert one.interval[1] - one.interval[0] == pytest.approx(4 * 1.96 / 2**0.5 * NOISE * factor, rel=0.6)
+
+
+def test_uplifts__equal_speed_on_many_commits__shown_to_be_the_same_and_counters_too() -> None:
+    old, new = measured(OLD, range(20)), measured(NEW, range(40), seed=2)
+    found = only(old, new, counted(OLD, 2.0), counted(NEW, 2.0))
+    assert (found.moved, found.unmoved, found.undecided) == ([], 2, 0)
 
 
 def test_uplifts__several_commits_on_both__a_narrower_interval() -> None:

@@ -204,6 +204,7 @@ def uplift_row(uplift: Uplift, document: TrendDocument, *, most: int) -> Mapping
         "more": max(0, len(uplift.moved) - most),
         "moved_count": len(uplift.moved),
         "unmoved": uplift.unmoved,
+        "undecided": uplift.undecided,
         "command": f"git checkout {short(uplift.last_commit)} && perfgate baseline record"
         if uplift.last_commit
         else "",
