@@ -60,10 +60,11 @@ def desk(cluster: RunningCluster, tmp_path: Path) -> Desk:
 def test_ranks__on_a_cluster__the_answer_of_this_machine(desk: Desk) -> None:
     expected = desk.answer("job")
     assert expected["delays"][0]["rank"] == SLOW
-    desk.forget()
     found = desk.answer("job", "--on", desk.cluster.on)
     assert _without_paths(found) == _without_paths(expected)
-    # The workers left the tables beside the recordings, so the next answer needs no cluster.
+    assert not list(desk.recordings.rglob(f"*{KEPT}"))
+    # With the tables beside the recordings the next answer needs no cluster.
+    desk.run("reduce", "job", "--on", desk.cluster.on)
     assert len(list(desk.recordings.rglob(f"*{KEPT}"))) == RANKS
     assert _without_paths(desk.answer("job", "--on", "ray://192.0.2.1:1")) == _without_paths(expected)
 

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
@@ -38,7 +39,8 @@ _NAMED = 5
 class SealedFolder:
     """A folder that must stay as it is. ``name`` is the prefix of its files in reports.
 
-    Only code of ``own`` may write there, and not to files that are ``committed``; no code if ``own`` is None. ``stamp``
+    Only code of ``own`` may write there, and not to files that are ``committed``; no code if ``own`` is None. ``results`` are
+    patterns of files that it is told to write, which no report names. ``stamp``
     reads its state, None if that is too large. ``root`` is given if a change below it can be put back without a trace in two
     ways only: another folder stands in its place, or in that of a link's target, for a while; or, if ``stamp`` leaves out
     folders, a file is there for a while. Both change what ``folders`` reads. ``holds`` tells which changes count, and
@@ -49,6 +51,7 @@ class SealedFolder:
     stamp: Callable[[], Stamps | None]
     own: Side | None = None
     committed: frozenset[str] = frozenset()
+    results: tuple[str, ...] = ()
     root: Path | None = None
     folders: Callable[[Path], Stamps] = folder_itself
     holds: Holds = "everything"
@@ -116,7 +119,7 @@ class _State:
                 del self.expected[name]
                 continue
             self.expected[name] = stamp
-            if not is_folder(stamp):
+            if not is_folder(stamp) and not any(fnmatch(name, pattern) for pattern in folder.results):
                 self.own[name] = None
         if written:
             self.digest = _digest(self.expected)

@@ -303,7 +303,6 @@ class Worker:
         self.pid = 0
         self.exited: Exited | None = None
         self.experimented = False
-        self._in_experiment = False
         # How often it went on after a signal had stopped it.
         self.resumed = 0
         self._server = server
@@ -335,7 +334,6 @@ class Worker:
             raise self._ended() from None
         except (ProtocolError, msgspec.DecodeError) as error:
             raise self._breach(str(error)) from error
-        self._in_experiment = False
         if isinstance(answer, Failed):
             raise WorkerError(msgspec.structs.replace(answer.error, log_tail=log_tail(self.log)), alive=True)
         if not isinstance(answer, reply):
@@ -357,8 +355,8 @@ class Worker:
 
     @property
     def left_behind(self) -> list[str]:
-        """A worker that ends within an experiment leaves processes that perfgate started, a compiler for instance."""
-        return self.exited.left_behind if self.exited is not None and not self._in_experiment else []
+        """What an experiment of perfgate started, a compiler for instance, may outlive it: such a worker tells nothing."""
+        return self.exited.left_behind if self.exited is not None and not self.experimented else []
 
     def _await_reply(self, timeout: float, doing: str) -> msgspec.Struct:
         started = last_running = time.monotonic()
@@ -369,7 +367,7 @@ class Worker:
             if received is not None:
                 message: msgspec.Struct = reply_decoder.decode(received)
                 if isinstance(message, Experimenting):
-                    self.experimented = self._in_experiment = True
+                    self.experimented = True
                     continue
                 if not isinstance(message, ProgressReply):
                     return message

@@ -89,7 +89,10 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
             sides = with_code_changes(sides, repository, prefix, trees["base"] / prefix, head_root)
             # Watch before sealing: watching sets access times, which a seal would report as a change.
             reading = {name: watch_reads(trees[name], repository.files(commit)) for name, commit in commits.items()}
-            seals = seal_sides(repository, commits, trees, link, os.environ, loads)
+            results = [
+                os.path.normpath(f"{prefix or '.'}/{job.settings.file}") for job in config.jobs if job.settings.file
+            ]
+            seals = seal_sides(repository, commits, trees, link, os.environ, loads, results)
             environments = choose_environments(
                 {"base": trees["base"] / prefix, "head": head_root},
                 {

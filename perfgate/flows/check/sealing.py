@@ -28,8 +28,12 @@ def seal_sides(
     links: Sequence[str],
     environ: Mapping[str, str],
     loads: LoadLog,
+    results: Sequence[str],
 ) -> Seals:
-    """Seal the checkouts, the paths linked into them, and the code that the running interpreter imports."""
+    """Seal the checkouts, the paths linked into them, and the code that the running interpreter imports.
+
+    ``results`` are patterns of the files that jobs write their numbers to.
+    """
     # Bytecode written by this process beside its imports would look like a change to them.
     compile_own_code()
     sys.dont_write_bytecode = True
@@ -37,7 +41,9 @@ def seal_sides(
     for name, tree in trees.items():
         committed = frozenset({*repository.files(commits[name]), ".git"})
         stamp = partial(stamps_below, tree, most=MOST_ENTRIES)
-        seals.add([SealedFolder(name, stamp, own=_READS[name], committed=committed)], _READS[name])
+        seals.add(
+            [SealedFolder(name, stamp, own=_READS[name], committed=committed, results=tuple(results))], _READS[name]
+        )
         seals.texts += [tree / file for file in committed]
     origins = {entry: repository.root / entry for entry in links}
     seals.add([sealed_tree(entry, origin.resolve()) for entry, origin in origins.items()], "base", "head")

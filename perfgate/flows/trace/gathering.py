@@ -45,7 +45,7 @@ def trace_reduce(
     the folder of one is read-only, ClusterRefusedError if the cluster ``on`` cannot be used, and DocumentError if no
     recording can be read.
     """
-    reduced, left_out = gather_tables(places, workers=workers, on=on, say=say)
+    reduced, left_out = gather_tables(places, workers=workers, on=on, say=say, keeps=out is None)
     if not reduced:
         raise DocumentError(left_out[0].reason)
     if out is not None:
@@ -76,12 +76,18 @@ def _keep_in(out: Path, reduced: ReducedRecording, places: Sequence[Place]) -> P
 
 
 def gather_tables(
-    places: Sequence[Place], *, workers: int | None, on: Cluster | None, say: Callable[[str], None]
+    places: Sequence[Place],
+    *,
+    workers: int | None,
+    on: Cluster | None,
+    say: Callable[[str], None],
+    keeps: bool = False,
 ) -> tuple[list[ReducedRecording], list[LeftOutRecording]]:
     """The tables of all recordings below folders, read by ``workers`` processes or by the cluster ``on``.
 
-    With them come the recordings that could not be read; both are in their order below the folders. Raises UsageError without a
-    recording, and ClusterRefusedError if the cluster cannot be used.
+    New tables are written beside their recordings if it ``keeps`` them. With them come the recordings that could not be read;
+    both are in their order below the folders. Raises UsageError without a recording, and ClusterRefusedError if the cluster
+    cannot be used.
     """
     elsewhere = next((place for place in places if place.host is not None), None)
     if on is None and elsewhere is not None:
@@ -101,7 +107,7 @@ def gather_tables(
             listed |= _listed_there([place for place in places if place.host is not None], executor)
             recordings = _all(listed)
             new = [recording for recording in recordings if recording not in found]
-            for recording, reduced in _reduced(new, executor):
+            for recording, reduced in _reduced(new, executor, keeps=keeps):
                 found[recording] = reduced
                 say(sentence("{count} of {total} recordings", count=len(found), total=len(recordings)))
     if not found:
@@ -137,10 +143,10 @@ def _all(listed: Mapping[Place, Listed]) -> list[Place]:
     return list(dict.fromkeys(recording for recordings in below for recording in recordings))
 
 
-def _reduced(recordings: Sequence[Place], executor: Executor) -> Iterator[tuple[Place, Reduced]]:
+def _reduced(recordings: Sequence[Place], executor: Executor, *, keeps: bool) -> Iterator[tuple[Place, Reduced]]:
     """Each recording with its tables, as they are done."""
     patterns = added_communication()
-    tasks = {Task(partial(reduce_task, one.path, patterns), one.host): one for one in recordings}
+    tasks = {Task(partial(reduce_task, one.path, patterns, keeps=keeps), one.host): one for one in recordings}
     for task, answer in completed(executor, list(tasks)):
         recording = tasks[task]
         read = _answer_about(recording, answer)

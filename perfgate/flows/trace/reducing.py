@@ -1,4 +1,4 @@
-"""Reduce recordings to small tables, kept beside them. The tasks run in other processes, or on the machine of a recording."""
+"""Reduce recordings to small tables, which can be stored. The tasks run in other processes, or where a recording lies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from perfgate.trace.readers.ascend.layout import analysed_folders
 from perfgate.trace.scanner.compressed import named
 from perfgate.version import __version__
 
-# Written beside its recording; in a read-only folder, it is made anew each time.
+# Written beside its recording by `perfgate trace reduce` alone.
 KEPT = ".perfgate-rank.msgpack"
 # Increased with every change to the contents of a table or of an answer.
 _LAYOUT = 4
@@ -72,12 +72,15 @@ def list_task(path: Path) -> bytes:
         return _answer(LeftOutRecording(path=str(path), reason=str(error)))
 
 
-def reduce_task(path: Path, patterns: tuple[str, ...]) -> bytes:
-    """The kept tables of a recording, or new ones; ``patterns`` are further names of kernels that communicate."""
+def reduce_task(path: Path, patterns: tuple[str, ...], *, keeps: bool) -> bytes:
+    """The kept tables of a recording, or new ones, stored beside it if it ``keeps`` them.
+
+    ``patterns`` are further names of kernels that communicate.
+    """
 
     def reduced() -> Reduced:
         add_communication(patterns)
-        return kept_tables(path) or reduce_recording(path)
+        return kept_tables(path) or reduce_recording(path, keeps=keeps)
 
     # A worker of a cluster serves others too, with patterns of their own.
     return _answer(copy_context().run(reduced))
@@ -133,15 +136,15 @@ def kept_tables(recording: Path) -> Reduced | None:
     return None
 
 
-def reduce_recording(recording: Path) -> Reduced:
-    """New tables of a recording, written beside it if its folder allows that."""
+def reduce_recording(recording: Path, *, keeps: bool) -> Reduced:
+    """New tables of a recording; those that it ``keeps`` are written beside it if its folder allows that."""
     try:
-        return _reduced_anew(recording)
+        return _reduced_anew(recording, keeps=keeps)
     except (OSError, PerfgateError) as error:
         return LeftOutRecording(path=str(recording), reason=str(error))
 
 
-def _reduced_anew(recording: Path) -> ReducedRecording:
+def _reduced_anew(recording: Path, *, keeps: bool) -> ReducedRecording:
     kept_at, files = _kept_at(recording), _state(recording)
     # An analysed folder has tables, which take a fraction of the time to read that its timeline takes.
     read = read_rank(recording, tables_suffice=True) if recording.is_dir() else trace.read(recording)
@@ -149,6 +152,8 @@ def _reduced_anew(recording: Path) -> ReducedRecording:
     world = int(size) if size.isdecimal() and len(size) < _MOST_DIGITS else None
     tables = [reduce_timeline(timeline, str(recording), world=world) for timeline in read.timelines]
     reduced = partial(ReducedRecording, tables=tables, kept_at=str(kept_at))
+    if not keeps:
+        return reduced(kept=False)
     try:
         keep_tables(kept_at, tables, files)
     except PerfgateError:

@@ -144,8 +144,18 @@ def test_ranks__page_asked_for__written_with_the_same_answer(tmp_path: Path) -> 
     assert "rank 9 was not recorded" in str(done.exception)
 
 
-def test_ranks__read_again__what_was_kept_unless_a_file_changed(tmp_path: Path) -> None:
+def test_ranks__folder_of_other_people__nothing_is_written_there(tmp_path: Path) -> None:
+    folder = job(tmp_path / "job", slow_rank=1)
+    before = sorted(folder.rglob("*"))
+    answer(folder)
+    assert sorted(folder.rglob("*")) == before
+    CliRunner().invoke(cli, ["trace", "reduce", str(folder), "--out", str(tmp_path / "tables")])
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_ranks__reduced_before__what_was_kept_unless_a_file_changed(tmp_path: Path) -> None:
     first = answer(job(tmp_path, slow_rank=1))
+    CliRunner().invoke(cli, ["trace", "reduce", str(tmp_path)])
     kept = sorted(tmp_path.rglob(KEPT))
     assert len(kept) == RANKS
     # What is kept is what is read: a mark in it shows.

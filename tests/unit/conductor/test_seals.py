@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import sys
@@ -151,6 +152,18 @@ def test_check__base_writes_new_files_while_it_runs_alone__its_own(seals: Seals,
     seals.check()
     assert not seals.seal_of("base").broken
     assert seals.seal_of("base").own == ["base/cache/weights"]
+
+
+def test_check__job_writes_the_results_that_it_is_told_to__no_report_names_them(base: Path) -> None:
+    seals = Seals()
+    seals.add([dataclasses.replace(tree(base, "base", "base"), results=("perf/out-*.json",))], "base")
+    time.sleep(0.02)
+    seals.begin("base")
+    (base / "perf" / "out-1.json").write_text("1")
+    (base / "perf" / "log.json").write_text("1")
+    seals.check()
+    assert not seals.seal_of("base").broken
+    assert seals.seal_of("base").own == ["base/perf/log.json"]
 
 
 def test_check__head_changes_what_base_wrote__broken(seals: Seals, base: Path) -> None:

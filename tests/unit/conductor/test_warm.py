@@ -159,6 +159,9 @@ def test_spawned__starts_a_process__killed_and_named_at_its_end(bench: Bench, tm
             run_block(worker, calls=10_000)
         assert set(worker.left_behind) == {"sleep"}
         assert warm.left_behind == []
+        # A compiler that an experiment of perfgate started is not the workload's.
+        worker.experimented = True
+        assert worker.left_behind == []
 
 
 @pytest.mark.parametrize(
