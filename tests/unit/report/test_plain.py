@@ -53,3 +53,15 @@ def test_output__wide_letters_and_plain_ones__in_their_order(
     lines = capsys.readouterr().out.splitlines()
     assert (lines[0], lines[-1], len(lines)) == ("plain", "plain again", 5)
     assert "rich" in sys.modules
+
+
+def test_table__wider_than_the_terminal__titles_are_folded_and_no_number_loses_its_unit() -> None:
+    table = Table(
+        "step", *(f"{title}>" for title in ("length", "computing", "communication", "exposed", "preparation", "free"))
+    )
+    for row in (["0 decode × 32", *["463 ms"] * 6], ["1 decode × 32", *["60.0 µs"] * 6]):
+        table.add_row(*map(Text, row))
+    lines = by_rich(table)
+    assert table.lines(80) is None
+    assert max(map(len, lines)) <= 80
+    assert [(line.count("463 ms"), line.count("60.0 µs")) for line in lines[-2:]] == [(6, 0), (0, 6)]

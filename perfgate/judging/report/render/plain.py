@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from perfgate.locale import translate
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions
 
 _BETWEEN = 3  # spaces between two columns
+_LEAST_TEXT, _LEAST_TITLE = 8, 4  # letters of a line of a folded text, and of a folded title
 _NO_TERMINAL_WIDTH = 80
 # With one of these rich styles what goes into a pipe too.
 _STYLING = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
@@ -57,16 +59,39 @@ class Table:
     def add_row(self, *cells: Any) -> None:
         self._rows.append(cells)
 
-    def __rich__(self) -> Any:
+    def __rich_console__(self, console: Any, options: ConsoleOptions) -> Iterator[Any]:
         from rich.box import SIMPLE_HEAD
         from rich.table import Table as RichTable
 
         table = RichTable(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        for title, number in zip(self._titles, self._is_number):
-            table.add_column(title, justify="right" if number else "left", no_wrap=number, overflow="fold")
+        for title, number, width in zip(self._titles, self._is_number, self._widths(options.max_width)):
+            table.add_column(title, justify="right" if number else "left", width=width, overflow="fold")
         for row in self._rows:
             table.add_row(*row)
-        return table
+        yield table
+
+    def _widths(self, most: int) -> list[int]:
+        """The widths of the columns in a line of ``most`` letters.
+
+        Where it is too short, titles of numbers are folded first, then texts: a number without its unit is another number.
+        """
+        from rich.cells import cell_len
+
+        cells = [
+            max((cell_len(row[index].plain) for row in self._rows), default=1) for index in range(len(self._titles))
+        ]
+        titles = list(map(cell_len, self._titles))
+        widths = list(map(max, cells, titles))
+        folded = [max(cell, min(title, _LEAST_TITLE)) for cell, title in zip(cells, titles)]
+        numbers_folded = [few if number else wide for few, wide, number in zip(folded, widths, self._is_number)]
+        all_folded = [few if number else min(few, _LEAST_TEXT) for few, number in zip(folded, self._is_number)]
+        for least in (numbers_folded, all_folded):
+            while sum(widths) + _BETWEEN * (len(widths) - 1) > most:
+                spare = [wide - few for wide, few in zip(widths, least)]
+                if max(spare) <= 0:
+                    break
+                widths[spare.index(max(spare))] -= 1
+        return widths
 
     def lines(self, width: int) -> list[str] | None:
         """Without rich; None if it is too wide, or has wide letters."""
