@@ -205,6 +205,30 @@ def test_latency__budget_at_a_rate__calls_come_in_at_it() -> None:
     assert rates == {"50"}
 
 
+@pytest.mark.parametrize(
+    ("rate", "shapes"), [(20.0, {"default": {}}), (20.0, {"short": {}, "long": {}}), (6.0, {"default": {}})]
+)
+def test_latency__budget_at_a_low_rate__as_long_as_its_p99_needs(
+    rate: float, shapes: dict[str, dict[str, int]]
+) -> None:
+    budget = Budget(metric="latency.p99", bound=0.01, at_most=True, rate=rate)
+    outcome = STEP.measure(context_on(FakeDevice(), curve(MS, 0, shapes=shapes), budgets=(budget,)))
+    p99 = [value for value in outcome.values if value.metric == "latency.p99" and "rate" in value.labels]
+    assert [(value.value, value.count) for value in p99] == [(pytest.approx(0.001, rel=0.1), 663)] * len(shapes)
+
+
+def test_latency__budget_at_a_rate_too_low_for_a_p99__usual_time_and_why() -> None:
+    budget = Budget(metric="latency.p99", bound=0.01, at_most=True, rate=2.0)
+    outcome = STEP.measure(context_on(FakeDevice(), curve(MS, 0), budgets=(budget,)))
+    assert _at_rate(outcome, "latency.p50", "2").count == 60
+    assert reason_of(_at_rate(outcome, "latency.p99", "2")) == "not estimable: a P99 needs 662 calls, there are 60"
+
+
+def test_latency__traffic_that_nearly_fills_a_p99__goes_on_until_it_does() -> None:
+    outcome = STEP.measure(context_on(FakeDevice(), curve(MS, 0, traffic=Traffic(rate=300.0))))
+    assert _at_rate(outcome, "latency.p99", "300").count == 663
+
+
 def test_latency__budget_of_another_workload__changes_nothing() -> None:
     budget = Budget(metric="latency.p99", bound=0.01, at_most=True, workload="other")
     outcome = STEP.measure(context_on(FakeDevice(), curve(5 * MS, 0), budgets=(budget,)))

@@ -38,13 +38,17 @@ _OPEN_LOOP_QUANTILES = ("latency.p50", "latency.p99")
 _WINDOWS = 6
 # Fewer calls are not traffic.
 _FEWEST_ARRIVALS = 10
+# Seconds of all promised rates and shapes together, if that is what their P99 takes; a step may take 300 s.
+_MOST_SECONDS_OF_PROMISES = 120.0
+# So much longer than usual may an open loop take that would otherwise end just before its P99 is known.
+_STRETCH = 1.5
 
 
 @dataclass(frozen=True)
 class _Effort:
     """The budget in seconds and calls: for the whole workload if quick, else for each shape.
 
-    The calls at one rate of an open loop take as long as a P99 needs, within bounds.
+    The calls at one rate of an open loop take as long as a P99 needs, but not much longer than ``most_open_loop``.
     """
 
     warm_up_seconds: float
@@ -307,13 +311,20 @@ def _offered(context: StepContext, shape: str, effort: _Effort) -> Iterator[tupl
     budgets = [budget.rate for metric in _OPEN_LOOP_QUANTILES for budget in context.budgets_on(metric, shape)]
     promised = list(dict.fromkeys(rate for rate in (workload.sla.rate, *budgets) if rate is not None))
     for rate in promised:
-        yield (rate, draw(rate, burstiness=burstiness, count=_count(rate, _FULL), seed=seed))
+        share = _MOST_SECONDS_OF_PROMISES / (len(promised) * len(context.workload.shapes))
+        longest = max(share, _FULL.most_open_loop)
+        yield (rate, draw(rate, burstiness=burstiness, count=_count(rate, _FULL, longest), seed=seed))
     if traffic is not None and (rate := rate_of(traffic) / workload.batch) not in promised:
-        yield (rate, calls_of(traffic, workload.batch, count=_count(rate, effort), seed=seed))
+        longest = _STRETCH * effort.most_open_loop
+        yield (rate, calls_of(traffic, workload.batch, count=_count(rate, effort, longest), seed=seed))
 
 
-def _count(rate: float, effort: _Effort) -> int:
-    return int(rate * min(effort.most_open_loop, max(effort.least_open_loop, (P99_FLOOR + 1) / rate)))
+def _count(rate: float, effort: _Effort, longest: float) -> int:
+    """As many calls as a P99 needs, or those of the usual time if a P99 takes longer than ``longest`` seconds."""
+    seconds_of_p99 = (P99_FLOOR + 1) / rate
+    if seconds_of_p99 > longest:
+        return int(rate * effort.most_open_loop)
+    return max(P99_FLOOR + 1, int(rate * effort.least_open_loop))
 
 
 def _open_loop_quantile(metric: str, loop: OpenLoop, labels: Mapping[str, str]) -> Value:
