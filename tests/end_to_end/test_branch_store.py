@@ -37,7 +37,7 @@ def test_branch_store__recorded_then_check_and_local__read_it_and_push_nothing(
         done = perfgate(*command, "--out", str(out), cwd=clone.root)
         assert done.returncode in (0, 3), done.stderr
         series = json.loads((out / "history.json").read_text())["series"]
-        # On a busy machine, or after other steps, the stored run is no level; it is counted all the same.
+        # A number of a young process compares only where the same steps ran before.
         assert {len(one["values"]) + one["left_out"] for one in series} == {1}
         assert "stored runs of main are left out" not in done.stderr
     assert git(remote, "for-each-ref") == before
