@@ -7,6 +7,10 @@ import re
 import subprocess
 from pathlib import Path
 
+import click
+
+from perfgate.cli.commands.serve import COMMAND as SERVE
+
 ROOT = Path(__file__).resolve().parents[2]
 INSTRUCTIONS = [
     tuple(line.split(maxsplit=1))
@@ -20,7 +24,7 @@ def of(name: str) -> list[str]:
 
 
 def test_containerfile__its_instructions__are_known_and_its_scripts_parse() -> None:
-    known = {"ARG", "FROM", "RUN", "WORKDIR", "COPY", "USER", "ENTRYPOINT", "CMD"}
+    known = {"ARG", "FROM", "RUN", "WORKDIR", "COPY", "USER", "EXPOSE", "ENTRYPOINT", "CMD"}
     assert {instruction for instruction, _ in INSTRUCTIONS} == known
     for script in of("RUN"):
         subprocess.run(["sh", "-n", "-c", script], check=True)
@@ -42,5 +46,17 @@ def test_containerfile__versions__are_those_of_the_tests() -> None:
 
 
 def test_containerfile__what_runs__is_perfgate_without_rights() -> None:
-    assert of("USER") == ["1000:1000"]
-    assert [json.loads(text) for text in (*of("ENTRYPOINT"), *of("CMD"))] == [["perfgate"], ["--help"]]
+    """In the image of the service, and in the last one, which is built by default."""
+    assert of("USER") == ["1000:1000"] * 2
+    assert [json.loads(text) for text in of("ENTRYPOINT")] == [["perfgate"]] * 2
+    served, default = (json.loads(text) for text in of("CMD"))
+    assert default == ["--help"]
+    options = SERVE.make_parser(click.Context(SERVE)).parse_args(served[1:])[0]
+    assert (served[0], options["location"], options["host"]) == ("serve", "/data/store.db", "0.0.0.0")
+    assert of("EXPOSE") == [str(next(option.default for option in SERVE.params if option.name == "port"))]
+
+
+def test_containerfile__extras_of_the_service__are_in_the_project() -> None:
+    (extras,) = re.findall(r"\$1\[([\w,]+)\]", " ".join(of("RUN")))
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert all(re.search(rf"^{extra} = \[", project, flags=re.MULTILINE) for extra in extras.split(","))
