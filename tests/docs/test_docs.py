@@ -16,6 +16,7 @@ from tests.ci_schema import assert_valid
 from tests.docs import tables
 from tests.docs.blocks import DESK, DOCS, ROOT, Block, pages, read_blocks
 from tests.docs.desk import PRE_COMMIT, Desk, Jenkins, Project, Watched
+from tests.docs.machine import Machine
 from tests.each import each
 from tests.source import package_modules, source, text_constants
 
@@ -39,11 +40,12 @@ SETTINGS = {
     "elsewhere-project": Project,
     "history": Watched,
     "jenkins": Jenkins,
+    "service": Machine,
 }
 # The example that `init` writes is tried on one page. The desks of the others have no such device, which `init` says.
 TRIED = "quickstart-github.md"
 # Pages whose commands take ten seconds and more together; tests/unit runs the same flows.
-LONG_PAGES = {"rules.md", "store.md", "trend.md"}
+LONG_PAGES = {"operate.md", "rules.md", "store.md", "trend.md"}
 # Why a block may stand there without being run. A reason that is not here fails.
 NOT_RUN = {
     "needs a PostgreSQL server; tests/unit/store/test_postgres.py starts one",
@@ -56,6 +58,9 @@ NOT_RUN = {
     "serves until it is interrupted; tests/unit/cli/test_serve.py and tests/unit/service run the same",
     "installs packages and gates for minutes; tests/end_to_end/test_upgrade_bisect.py runs the same on wheels of its own",
     "installs from a repository",
+    "installs from a package index; tests/journeys installs the wheel with its extras",
+    "measures for half an hour; tests/unit/store/test_sizing.py runs it with a few runs",
+    "needs nginx; tests/unit/test_service_templates.py sends requests through it where it is installed",
     "runs for a comment alone; the tests of perfgate-forges run the same in a process",
     "needs a cluster; tests/cluster starts Slurm and runs what Kubernetes would",
     "needs stored runs of main; tests/unit/service/test_ask.py asks every question",

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from perfgate.errors import SessionKeptError, StoreError, StoreRefusedError, UnfitRunError
 from perfgate.judging.store.backends.service import ServiceStore, open_backend
 from perfgate.judging.store.store import StorePlace
-from tests.fakes.service import Listening, listening
+from tests.fakes.service import Listening, listening, serve_folder
 from tests.unit.document.minimal import minimal_run
 
 TOKEN = "perfgate_of-this-test"
@@ -179,3 +179,19 @@ def test_clock_ahead__date_of_the_answer__compared_with_our_own_clock(
         server.shutdown()
         thread.join()
     assert abs(store.clock_ahead() - timedelta(minutes=minutes or 0)) < timedelta(minutes=5)
+
+
+def test_record__below_a_path_that_the_proxy_removes__stored_and_listed(address: Listening, tmp_path: Path) -> None:
+    service = serve_folder(address, tmp_path)
+    application = address.application
+    assert application is not None
+
+    async def proxy(scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["path"].startswith("/perfgate/api/")
+        await application({**scope, "path": scope["path"].removeprefix("/perfgate")}, receive, send)
+
+    address.application = proxy
+    environ = {"PERFGATE_STORE_TOKEN": service.token("shop")}
+    store = open_backend(f"{service.url}/perfgate", StorePlace(tmp_path, environ))
+    run_id = store.record(minimal_run())
+    assert [run.id for run in store.runs("shop")] == [run_id]

@@ -1,0 +1,83 @@
+"""The machine of a service, on which docs/operate.md is typed: our units, started by a small stand-in for systemd."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perfgate.judging.store.backends.sql import SqlStore
+from tests.docs.blocks import ROOT
+from tests.docs.desk import Desk
+from tests.unit.document.minimal import minimal_run
+
+NEEDED = ("curl", "openssl", "awk", "install")
+SYSTEMCTL = Path(__file__).with_name("systemctl.py")
+# Nobody is added to this machine, and who runs the tests is the user of the service.
+STAND_INS = {
+    "useradd": "exit 0",
+    "runuser": 'shift 3 && exec "$@"',
+    "systemctl": f'exec {sys.executable} {SYSTEMCTL} "$UNITS" "$@"',
+}
+
+
+class Machine(Desk):
+    """A desk whose clone has our templates, and whose store has a run of each of two projects.
+
+    The folders of the system lie in ``folder``, and the service gets a port that is free.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if missing := [program for program in NEEDED if shutil.which(program) is None]:
+            pytest.skip(f"the page types {', '.join(missing)}, which this machine does not have")
+        super().__init__(folder)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = str(free.getsockname()[1])
+        self._places = {
+            "/opt/perfgate/bin/": f"{Path(sys.executable).parent}/",
+            "/var/lib/": f"{folder}/lib/",
+            "/etc/": f"{folder}/etc/",
+            "8787": port,
+        }
+        self._units = folder / "etc" / "systemd" / "system"
+        self._units.mkdir(parents=True)
+        self._copy_templates()
+        self._write_stand_ins()
+        (folder / "lib" / "perfgate").mkdir(parents=True)
+        store = SqlStore(folder / "lib" / "perfgate" / "store.db")
+        for project in ("shop", "bank"):
+            store.record(minimal_run(project=project))
+
+    def run(self, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run the lines of a block, with this machine's folders in place of the system's."""
+        return super().run(self._here(script), **environment)
+
+    def close(self) -> None:
+        """Stop the service, if a block started it."""
+        super().run("systemctl stop perfgate.service")
+
+    def _here(self, text: str) -> str:
+        for place, here in self._places.items():
+            text = text.replace(place, here)
+        return text
+
+    def _copy_templates(self) -> None:
+        for template in (ROOT / "templates" / "systemd").iterdir():
+            copy = self.clone / "templates" / "systemd" / template.name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(self._here(template.read_text()))
+
+    def _write_stand_ins(self) -> None:
+        programs = self.folder / "programs"
+        programs.mkdir()
+        for name, line in STAND_INS.items():
+            program = programs / name
+            program.write_text(f"#!/bin/sh\n{line}\n")
+            program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        self.environment["PATH"] = f"{programs}:{self.environment['PATH']}"
+        self.environment["UNITS"] = str(self._units)
