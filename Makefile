@@ -199,8 +199,11 @@ PLUGINS := plugins/perfgate-advisor plugins/perfgate-forges
 CONSTRAINTS ?=
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile
 # On all CPUs, where pip would compile one file after the other. It is not left to the first import, because a check watches the
-# packages for changes; the tests of packages are never imported. Some packages hold files that are no Python of this version.
-COMPILE := $(BIN)/python -m compileall -qq -x 'site-packages/.*/tests/'
+# packages for changes; tests of packages, and the packages that install others, are never imported by it. Some packages hold files
+# that are no Python of this version.
+COMPILE := $(BIN)/python -m compileall -qq -x 'site-packages/(.*/tests|torch/testing/_internal|torchgen|pip|setuptools)/'
+# What torch brought, while pip is busy with other packages.
+COMPILE_TORCH := $(COMPILE) $(VENV)/lib/python*/site-packages/torch $(VENV)/lib/python*/site-packages/sympy
 COMPILE_ALL := $(COMPILE) -j 0 $(VENV)/lib || true
 $(VENV)/.torch:
 	@echo "Installing into $(VENV): first torch, which takes minutes where it has to be downloaded"
@@ -210,14 +213,14 @@ $(VENV)/.torch:
 	touch $@
 $(VENV)/.runnable: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
 	@echo "Installing perfgate and what it needs"
-	$(PIP) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu]'
+	$(COMPILE_TORCH) & \
+	$(PIP) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu]' && wait
 	$(COMPILE_ALL)
 	touch $@
-# The plug-ins are built with what dev brings: pip would make an environment to build each of them in. One CPU compiles torch while
-# pip is busy with the other.
+# The plug-ins are built with what dev brings: pip would make an environment to build each of them in.
 $(VENV)/.installed: $(VENV)/.torch pyproject.toml $(PLUGINS:%=%/pyproject.toml) $(CONSTRAINTS)
 	@echo "Installing perfgate, and what it and the tests need"
-	$(COMPILE) $(VENV)/lib/python*/site-packages/torch & \
+	$(COMPILE_TORCH) & \
 	$(PIP) --quiet $(CONSTRAINTS:%=--constraint %) --editable '.[cpu,dev]' && wait
 	$(PIP) --quiet --no-deps --no-build-isolation $(PLUGINS:%=--editable %)
 	$(COMPILE_ALL)

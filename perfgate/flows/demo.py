@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 
@@ -40,26 +42,66 @@ CHANGES = (
 # The files worth opening first, with their labels.
 PAGES = {"report.html": "the report", "head/flame.html": "flame graph", "comment.md": "the comment"}
 LINE = "=" * 78
+# Latency, utilization, transfer, and top operators with the counters: all that a verdict rests on. The other steps inform, and
+# would triple the time.
+STEPS = "1-4"
 
 Echo = Callable[[str], None]
+
+
+class Phase(NamedTuple):
+    """A part of the demo, with its seconds by the clock and of CPU time."""
+
+    name: str
+    seconds: float
+    cpu_seconds: float
+
+
+@dataclass
+class Shell:
+    """Types commands of perfgate in a folder, as a user would, and notes how long the parts of the demo take."""
+
+    folder: Path
+    environment: dict[str, str]
+    echo: Echo
+    phases: list[Phase] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
+
+    def perfgate(self, *arguments: str, quiet: bool = False) -> int:
+        """Run perfgate. Messages go to the terminal; so does standard output, unless ``quiet``."""
+        self.echo(f"$ perfgate {' '.join(arguments)}")
+        command = [sys.executable, "-m", "perfgate", *arguments]
+        stdout = subprocess.DEVNULL if quiet else None
+        began = time.monotonic()
+        code = subprocess.run(command, cwd=self.folder, env=self.environment, stdout=stdout, check=False).returncode
+        self.echo(f"(exit code {code}, after {time.monotonic() - began:.0f} s)")
+        return code
+
+    def end_phase(self, name: str) -> None:
+        before = [phase.seconds for phase in self.phases], [phase.cpu_seconds for phase in self.phases]
+        own, below = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = own.ru_utime + own.ru_stime + below.ru_utime + below.ru_stime
+        self.phases.append(Phase(name, time.monotonic() - self.began - sum(before[0]), cpu - sum(before[1])))
 
 
 def run_demo(folder: Path | None, echo: Echo) -> int:
     """Play the demo in ``folder`` (default: a new temporary one) and return the exit code: 0 when both verdicts are right."""
     place = _place(folder)
     project, results = place / "project", place / "results"
+    environment = {**os.environ, "PERFGATE_STORE": str(place / "store.db"), "COLUMNS": "110"}
+    shell = Shell(project, environment, echo)
     echo(f"The demo plays in {place}\n")
     repository = _commit_main(project, echo)
-    environment = {**os.environ, "PERFGATE_STORE": str(place / "store.db"), "COLUMNS": "110"}
     mistake, refactoring = CHANGES
-    codes = [_judge(repository, mistake, 2, results, environment, echo)]
+    codes = [_judge(repository, mistake, 2, results, shell)]
+    shell.end_phase("verdict on the mistake")
     repository.git("checkout", "--quiet", "main")
     echo(f"\n{LINE}\n3. A run of main goes into the store, which later comments show beside their own times\n")
-    record = ["baseline", "record", "--quick", "--out", str(place / "main")]
-    if (code := _perfgate(record, project, environment, echo)) != EXIT_PASS:
-        raise MeasuringError("main could not be recorded (exit code {code}); see the message above", code=code)
-    codes.append(_judge(repository, refactoring, 4, results, environment, echo))
-    return _conclude(codes, results, echo)
+    _record_main(place / "main", shell)
+    shell.end_phase("run of main")
+    codes.append(_judge(repository, refactoring, 4, results, shell))
+    shell.end_phase("verdict on the refactoring")
+    return _conclude(codes, results, shell)
 
 
 def _place(folder: Path | None) -> Path:
@@ -86,17 +128,17 @@ def _judge(
     change: DemoChange,
     number: int,
     results: Path,
-    environment: dict[str, str],
-    echo: Echo,
+    shell: Shell,
 ) -> tuple[DemoChange, int]:
-    project, out = repository.root, results / change.name
+    project, out, echo = repository.root, results / change.name, shell.echo
     repository.branch(change.name)
     shutil.copytree(PROJECT / change.name, project, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     repository.commit(change.title)
     echo(f"{LINE}\n{number}. A change request: {change.title}\n")
     echo(repository.git("diff", "--stat", "main"))
     # Quiet, because the check ends by printing the comment in its terminal form; it follows below.
-    code = _perfgate(["check", "--base", "main", "--out", str(out)], project, environment, echo, quiet=True)
+    short = ("--steps", STEPS, "--checklist-budget", "0")
+    code = shell.perfgate("check", "--base", "main", *short, "--out", str(out), quiet=True)
     if code == EXIT_MEASURING or not (out / "comment.md").exists():
         raise MeasuringError(
             "the demo could not be measured (perfgate check ended with {code}); see {out}", code=code, out=out
@@ -106,20 +148,15 @@ def _judge(
     return change, code
 
 
-def _perfgate(
-    arguments: list[str], project: Path, environment: dict[str, str], echo: Echo, *, quiet: bool = False
-) -> int:
-    """Run perfgate as a user would. Messages go to the terminal; so does standard output, unless ``quiet``."""
-    echo(f"$ perfgate {' '.join(arguments)}")
-    command = [sys.executable, "-m", "perfgate", *arguments]
-    stdout = subprocess.DEVNULL if quiet else None
-    began = time.monotonic()
-    code = subprocess.run(command, cwd=project, env=environment, stdout=stdout, check=False).returncode
-    echo(f"(exit code {code}, after {time.monotonic() - began:.0f} s)")
-    return code
+def _record_main(out: Path, shell: Shell) -> None:
+    run = shell.perfgate("run", "--quick", "--steps", STEPS, "--out", str(out), quiet=True)
+    code = run or shell.perfgate("baseline", "record", "--run", str(out / "run.json"))
+    if code != EXIT_PASS:
+        raise MeasuringError("main could not be recorded (exit code {code}); see the message above", code=code)
 
 
-def _conclude(codes: list[tuple[DemoChange, int]], results: Path, echo: Echo) -> int:
+def _conclude(codes: list[tuple[DemoChange, int]], results: Path, shell: Shell) -> int:
+    echo = shell.echo
     echo(f"\n{LINE}\nWhat was judged, and where to look:\n")
     for change, code in codes:
         out = results / change.name
@@ -129,8 +166,18 @@ def _conclude(codes: list[tuple[DemoChange, int]], results: Path, echo: Echo) ->
         for file, what in PAGES.items():
             if (out / file).exists():
                 echo(f"    {what:13}{out / file}")
+    echo(
+        f"\nThe demo measures steps {STEPS} of the checklist, once on each side; a check measures all that apply, in turns."
+    )
+    _echo_times(shell)
     echo("\nNext: `perfgate init` in a repository of yours.")
     if all(code == change.exit_code for change, code in codes):
         return EXIT_PASS
     echo("\nNot every verdict is as it must be. On a busy machine a time comparison may stay undecided; try again.")
     return EXIT_MEASURING
+
+
+def _echo_times(shell: Shell) -> None:
+    total = Phase("in all", sum(p.seconds for p in shell.phases), sum(p.cpu_seconds for p in shell.phases))
+    for phase in (*shell.phases, total):
+        shell.echo(f"  {phase.name:28}{phase.seconds:5.0f} s, {phase.cpu_seconds:5.0f} s of CPU time")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,7 +38,16 @@ def test_demo__from_nothing__fails_the_mistake_first_and_passes_the_refactoring(
     assert words(title(comment)) <= MOST_TITLE_WORDS
     assert words(before_folds(comment)) <= MOST_WORDS
     assert 0 < done.stdout.index("perfgate: FAIL") < done.stdout.index("perfgate: PASS")
+    # The counts of the mistake are shown before any pair.
+    assert "8 more aten::bmm at ranker.py:25" in done.stderr.partition(": pair 1, ")[0]
     end = done.stdout.partition("where to look:")[2]
+    times = re.findall(r"^  (.+?) +(\d+) s, +(\d+) s of CPU time$", end, re.MULTILINE)
+    assert [name for name, _, _ in times] == [
+        "verdict on the mistake",
+        "run of main",
+        "verdict on the refactoring",
+        "in all",
+    ]
     for name in ("mistake", "refactor"):
         for page in ("report.html", "head/flame.html", "comment.md"):
             assert str(folder / "results" / name / page) in end
