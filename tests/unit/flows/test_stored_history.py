@@ -84,6 +84,15 @@ def test_stored_history__runs_with_other_steps_before_or_a_busy_machine__left_ou
     assert (series["fusion.patterns"].values, series["fusion.patterns"].left_out) == ([3.0] * 5, 0)
 
 
+def test_stored_history__too_few_undisturbed_runs__busy_ones_count_and_are_counted(project: Path) -> None:
+    for run in (run_of(1, mib=366), run_of(2, mib=367, waited=0.4), run_of(3, mib=368, waited=0.7)):
+        keep(load_config(project), {}, run, [], allow_dirty=False)
+    series = shown(project, run_of(6, mib=366, waited=0.6))
+    times, memory = series["ops.kernel_time"], series["memory.resident"]
+    assert (times.values, times.left_out, times.busy) == ([0.001, 0.002, 0.003], 0, 2)
+    assert (len(memory.values), memory.left_out, memory.busy) == (3, 0, 0)
+
+
 def test_stored_history__no_run_compares__said_and_not_silently_empty(project: Path) -> None:
     keep(load_config(project), {}, run_of(1, mib=516, after=COMPILED_BEFORE), [], allow_dirty=False)
     series = shown(project, run_of(2, mib=366))["memory.resident"]
