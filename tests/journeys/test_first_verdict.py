@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.journeys.projects import ITEM_BY_ITEM, WHOLE_BATCH, gate_project, start_project
+from tests.journeys.projects import COUNTERS_ONLY, ITEM_BY_ITEM, WHOLE_BATCH, gate_project, start_project
 from tests.journeys.shell import Screen, Shell
 
 # What a busy machine may leave open: whether two equal codes are equally fast.
 PASSED = (0, 3, 4)
-# So few and short blocks time nothing: counters decide, and say no word on speed.
-COUNTERS_ONLY = """
-[gate]
-strict = true
-looks = [8]
-aa_pairs = 5
-quads = 2
-block_seconds = 0.002
-checklist_budget = 0
-"""
 
 
 @pytest.mark.journey
