@@ -33,6 +33,7 @@ from perfgate.catalogue.names import (
     P99,
     PREPROCESSING,
     STD,
+    TAIL,
     THROUGHPUT,
     TURNAROUND,
     WALL_TIME,
@@ -367,9 +368,9 @@ def _calls(pairs: Sequence[_StatisticsPair], clock: Clock | None) -> PairedEffec
 def sampled_effects(base: RunDocument, head: RunDocument, place: ShapePlace, clocks: Clocks) -> dict[str, PairedEffect]:
     """The numbers of a shape that all pairs recorded and that no metric of the gate has.
 
-    P90 and standard deviation of its calls, and the throughput of the median block of a process: items of a batch over seconds
-    a call, by the deciding clock. Without a clock that is fair to single calls there are none of these. And the CPU time of the
-    process over its time awake and its CPUs.
+    P90, slowest tenth and standard deviation of its calls, and the throughput of the median block of a process: items of a
+    batch over seconds a call, by the deciding clock. Without a clock that is fair to single calls there are none of these.
+    And the CPU time of the process over its time awake and its CPUs.
     """
     items = [
         next((workload.batch for workload in run.workloads if workload.name == place.workload), 0)
@@ -413,13 +414,15 @@ def _host_utilization(replicate: Replicate, blocks: BlockColumns, quads: frozens
 
 
 def _distribution(blocks: BlockColumns, quads: frozenset[int], clock: Clock) -> dict[str, float]:
-    """Logarithms of a process's P90 and standard deviation in seconds, and of calls a second in its median block."""
+    """Logarithms of a process's P90, slowest tenth and standard deviation in seconds, and of calls a second in a block."""
     used = _used(blocks, quads)
     times = used.times(clock)
+    slowest = np.sort(times)[-max(1, times.size // 10) :]
     block_seconds = _spans(blocks)[used.is_used] if clock == "wall" else _by_block(times, used.calls)
     rates = used.calls / np.maximum(block_seconds, _SHORTEST)
     return {
         P90: float(np.log(np.quantile(times, 0.9))),
+        TAIL: float(np.log(max(_SHORTEST, float(slowest.mean())))),
         STD: float(np.log(max(_SHORTEST, float(np.std(times))))),
         THROUGHPUT: float(np.log(median(rates))),
     }

@@ -318,10 +318,10 @@ def test_checklist__finding_on_a_number_that_the_pairs_measured__shown_if_their_
 
 def test_checklist__numbers_of_the_samples__from_the_pairs_whatever_the_step_measured_by_itself() -> None:
     base, head = sides([1.25 + 0.0005 * (-1) ** pair for pair in range(16)])
-    alone = [value("throughput.median", 500.0), value("latency.p90", 0.01), value("latency.std", 0.001)]
+    alone = [value("throughput.median", 500.0), value("latency.p90", 0.01), value("latency.tail", 0.01)]
     runs = (with_steps(run, *alone, number=1, slug="latency") for run in (base, head))
     decision = decide(*runs, policy=Policy(), history=History())
-    for metric, delta in (("throughput.median", -0.2), ("latency.p90", 0.25)):
+    for metric, delta in (("throughput.median", -0.2), ("latency.p90", 0.25), ("latency.tail", 0.25)):
         row = row_of(decision, metric)
         assert (row.method, row.pairs) == ("paired", 16)
         assert row.delta == pytest.approx(delta, abs=0.001)

@@ -21,6 +21,7 @@ from perfgate.stats.summary import (
     median,
     median_deviation,
     quantile,
+    slowest_tenth,
     standard_deviation,
 )
 
@@ -165,6 +166,28 @@ def test_standard_deviation__interval__holds_the_true_one_as_often_as_documented
 
 def test_standard_deviation__known_samples__value_of_the_textbook() -> None:
     assert standard_deviation(np.array([2, 4, 4, 4, 5, 5, 7, 9])).value == pytest.approx(2.138, abs=0.001)
+
+
+def test_slowest_tenth__known_samples__their_mean_and_interval() -> None:
+    found = slowest_tenth(np.arange(1, 201, dtype=float))
+    # The largest twenty of 200 are 181 to 200: mean 190.5, variance 35, and 10.5 above the largest of the others.
+    assert (found.value, found.size) == (190.5, 200)
+    half = 1.96 * ((35 + 0.9 * 10.5**2) / 20) ** 0.5
+    assert found.interval == (pytest.approx(190.5 - half, abs=0.01), pytest.approx(190.5 + half, abs=0.01))
+    with pytest.raises(ValueError, match="100 samples"):
+        slowest_tenth(np.arange(99))
+
+
+def test_slowest_tenth__log_normal_samples__interval_holds_the_true_one_and_the_error_is_half_that_of_a_p99() -> None:
+    random = np.random.default_rng(5)
+    true = math.exp(0.02) * (1 - 0.8602) / 0.1  # exp(s²/2) · P(Z > 1.2816 - s) / 0.1, with s = 0.2
+    rounds = [random.lognormal(0, 0.2, 700) for _ in range(500)]
+    tenths = [slowest_tenth(samples) for samples in rounds]
+    held = np.mean([found.low <= true <= found.high for found in tenths])  # type: ignore[operator]
+    assert 0.92 <= held <= 0.98
+    spread_of_tenth = np.std([math.log(found.value) for found in tenths])
+    spread_of_p99 = np.std([math.log(quantile(samples, 0.99).value) for samples in rounds])
+    assert spread_of_tenth < 0.6 * spread_of_p99
 
 
 def test_standard_deviation__equal_or_four_samples__no_interval() -> None:

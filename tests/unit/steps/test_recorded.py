@@ -108,6 +108,7 @@ def test_recorded_checklist__numbers_of_the_recording(tmp_path: Path) -> None:
         "latency.p50": 0.001,
         "latency.p90": 0.001,
         "latency.p99": None,
+        "latency.tail": None,
         "latency.max": 0.001,
         # Steps of 1000, 1000 and 575 us.
         "latency.std": pytest.approx(245.4e-6, rel=1e-3),

@@ -45,6 +45,7 @@ def test_latency__hundred_levels__percentiles_exact_to_one_percent() -> None:
     assert _value(outcome, "latency.p90").value == pytest.approx(1.89e-3, rel=0.01)
     assert _value(outcome, "latency.p99").value == pytest.approx(1.98e-3, rel=0.01)
     assert _value(outcome, "latency.max").value == pytest.approx(1.99e-3)
+    assert _value(outcome, "latency.tail").value == pytest.approx(1.945e-3, rel=0.001)
     assert _value(outcome, "latency.low").value == pytest.approx(1.05e-3, rel=0.01)
 
 
@@ -84,6 +85,13 @@ def test_latency__launch_overlaps_kernel__throughput_higher_than_latency_says() 
     assert _value(outcome, "latency.p50").value == 0.003
     assert _value(outcome, "throughput.median").value == pytest.approx(4000.0)
     assert _value(outcome, "throughput.min").value == pytest.approx(4000.0)
+
+
+def test_latency__few_calls__no_slowest_tenth_and_why() -> None:
+    outcome = STEP.measure(context_on(FakeDevice(), curve(60 * MS, 0)))
+    tail = _value(outcome, "latency.tail")
+    assert tail.value is None
+    assert (reason_of(tail) or "").startswith("not estimable: the slowest tenth needs 100 calls, there are ")
 
 
 def test_latency__drifting_calls__no_steady_state_is_a_warning() -> None:

@@ -25,11 +25,19 @@ from perfgate.measuring.workload.workload import SLA
 from perfgate.protocol import LoadRequest
 from perfgate.stats.arrivals import draw
 from perfgate.stats.steadiness import steadiness
-from perfgate.stats.summary import P99_FLOOR, dependent_quantile, low_location, quantile, standard_deviation
+from perfgate.stats.summary import (
+    P99_FLOOR,
+    TENTH_FLOOR,
+    dependent_quantile,
+    low_location,
+    quantile,
+    slowest_tenth,
+    standard_deviation,
+)
 from perfgate.system.garbage import quiet
 
 _QUANTILES = ("latency.p50", "latency.p90", "latency.p99")
-_SPREAD = "latency.std"
+_SPREAD, _TAIL = "latency.std", "latency.tail"
 _STEADINESS = ("latency.drift", "latency.steady_share")
 _COLD_START = ("start.import", "start.load", "start.first_call", "start.total")
 _COLD_STARTS = 3
@@ -116,7 +124,7 @@ class LatencyStep:
             lengths = None if summary.unit == "whole recording" else summary.lengths()
             if lengths is None:
                 reason = NO_STEPS if summary.unit == "whole recording" else Message("times.steps-without-times")
-                outcome.under(shape=summary.shape).missing([*_QUANTILES, _SPREAD, "latency.max"], reason)
+                outcome.under(shape=summary.shape).missing([*_QUANTILES, _TAIL, _SPREAD, "latency.max"], reason)
             elif len(lengths) == 1:
                 outcome.under(**profiled(summary)).number("latency.single", lengths[0] / 1e9, count=1)
             else:
@@ -237,9 +245,9 @@ def _call_budget(context: StepContext, shape: str, effort: _Effort) -> CallBudge
 
 
 def _add_quantiles(outcome: StepOutcome, seconds: npt.NDArray[np.float64]) -> None:
-    """Add the percentiles and the standard deviation with their intervals, and the maximum.
+    """Add the percentiles, the slowest tenth and the standard deviation with their intervals, and the maximum.
 
-    A P99 of too few calls has a reason instead of a value.
+    A P99 and a tenth of too few calls have a reason instead of a value.
     """
     for metric in _QUANTILES:
         number = quantile(seconds, int(metric[-2:]) / 100)
@@ -248,6 +256,11 @@ def _add_quantiles(outcome: StepOutcome, seconds: npt.NDArray[np.float64]) -> No
             outcome.values.append(lower_bound_only(metric, number, outcome.labels, reason))
         else:
             outcome.estimate(metric, number)
+    if seconds.size >= TENTH_FLOOR:
+        outcome.estimate(_TAIL, slowest_tenth(seconds))
+    else:
+        too_few = Message("times.tenth-too-few-calls", {"needed": TENTH_FLOOR, "calls": int(seconds.size)})
+        outcome.missing([_TAIL], too_few)
     if seconds.size > 1:
         outcome.estimate(_SPREAD, standard_deviation(seconds))
     outcome.number("latency.max", float(seconds.max()), count=int(seconds.size))
