@@ -109,12 +109,12 @@ def gate(change: Mistake, scratch: Path, options: argparse.Namespace) -> dict[st
     }
 
 
-def plant(change: Mistake, repository: Path) -> set[tuple[str, int]]:
+def plant(change: Mistake, repository: Path, settings: str = SETTINGS) -> set[tuple[str, int]]:
     """Commit the project, then the change. Return the lines that it added, by file and number."""
     shutil.copytree(PROJECTS / change.project, repository)
     workload = re.search(r"^(\w+) = Workload", (repository / "perf.py").read_text(), re.MULTILINE)
     assert workload is not None, change.project
-    (repository / "perfgate.toml").write_text(SETTINGS.format(change.project, workload[1]))
+    (repository / "perfgate.toml").write_text(settings.format(change.project, workload[1]))
     git(repository, "init", "--quiet", "--initial-branch", "main")
     commit(repository, "base")
     for edit in change.edits:

@@ -1,12 +1,11 @@
-"""The gates of planted effects and the runs of the batch knee: what they plant, and how they read what was measured."""
+"""The gates of planted effects and of batch sizes: what they plant, and how they read what was measured."""
 
 from __future__ import annotations
 
 import ast
-import math
 
+import batch_sizes
 import effects
-import knee
 import pytest
 
 
@@ -46,44 +45,30 @@ def test_print_table__one_of_two_gates_resolved__is_too_few(capsys: pytest.Captu
     assert effects.print_table([row]) == 0
 
 
-def step(*values: dict[str, object]) -> dict[str, object]:
-    return {"values": list(values)}
+def batch_gate(change: str, best: list[float], *intervals: tuple[float, float]) -> dict[str, object]:
+    sizes = {str(2**index): list(interval) for index, interval in enumerate(intervals)}
+    return {"project": "p", "change": change, "best": best, "compared": True, "sizes": sizes}
 
 
-RATES = [{"metric": "batch.throughput", "value": 1.0, "labels": {"batch": size}} for size in ("32", "64")]
-
-
-@pytest.mark.parametrize(
-    ("measured", "expected"),
-    [
-        (step({"metric": "batch.knee", "value": 8.0}), (8.0, 8.0)),
-        (
-            step({"metric": "batch.knee", "value": None, "reason": {"values": {"earliest": 4, "shown": 32}}}),
-            (4.0, 32.0),
-        ),
-        (
-            step({"metric": "batch.knee", "value": None, "reason": {"code": "times.knee-not-reached"}}, *RATES),
-            (64, math.inf),
-        ),
-        (step(), None),
-    ],
-)
-def test_range_of__what_a_run_shows__from_the_earliest_size_to_the_shown_one(
-    measured: dict[str, object], expected: knee.Range | None
+def test_batch_sizes__gates__counted_by_best_size_intervals_and_resolved_mistakes(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert knee.range_of(measured) == expected
+    same = batch_gate("equal", [32, 32], (-0.1, 0.1), (-0.1, 0.2))
+    other = batch_gate("equal", [32, 16], (0.01, 0.1), (-0.1, 0.2))
+    found = batch_gate("mistake", [32, 8], (-0.3, -0.1), (-0.2, -0.1))
+    missed = batch_gate("mistake", [32, 8], (-0.3, 0.1), (-0.2, -0.1))
+    assert batch_sizes.print_table([same, found]) == 0
+    assert batch_sizes.print_table([same, other, found]) == 1
+    assert "best size compared and the same on both sides in 1 of 2" in capsys.readouterr().out
+    assert batch_sizes.print_table([same, found, missed]) == 1
+    assert batch_sizes.print_table([]) == 1
 
 
-@pytest.mark.parametrize(
-    ("ranges", "agreeing"),
-    [
-        ([(8.0, 8.0), (4.0, 4.0), (8.0, 8.0)], True),
-        ([(16.0, 16.0), (4.0, 4.0), (8.0, 8.0)], False),
-        ([(16.0, 16.0), (4.0, 32.0), (8.0, 8.0)], True),
-        ([(32.0, math.inf), (16.0, 16.0), (16.0, 32.0)], True),
-        ([None, None, None], True),
-    ],
-)
-def test_agree__three_runs__within_one_size(ranges: list[knee.Range | None], agreeing: bool) -> None:
-    assert knee.agree(ranges) is agreeing
-    assert knee.print_table([{"project": "vision", "knees": ranges}]) == (0 if agreeing else 1)
+def test_sizes_of__decision__best_size_and_intervals_of_step_5() -> None:
+    rows = [
+        {"step": 4, "metric": "ops.coverage"},
+        {"step": 5, "metric": "batch.best", "base": 32.0, "head": 32.0, "method": "repeated"},
+        {"step": 5, "metric": "batch.throughput", "labels": {"batch": "8"}, "interval": [-0.1, 0.1]},
+    ]
+    expected = {"best": [32.0, 32.0], "compared": True, "sizes": {"8": [-0.1, 0.1]}}
+    assert batch_sizes.sizes_of({"checklist": rows}) == expected
