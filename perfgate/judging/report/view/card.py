@@ -12,7 +12,7 @@ from perfgate.catalogue.records import GATE_STEP
 from perfgate.document.decision import StepComparison, StepSummary, StoredComparison
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
-from perfgate.judging.report.text.names import place
+from perfgate.judging.report.text.names import metric_name, place
 from perfgate.judging.report.text.templates import Values
 from perfgate.judging.report.text.words import Words, phrase, say, translated
 from perfgate.judging.report.view.checklist import step_numbers, worded_steps
@@ -51,12 +51,13 @@ class OneNumber:
 
 @dataclass(frozen=True)
 class Operators:
-    """The operators that take most of the time; ``numbers`` are their shares."""
+    """The operators that take most of the time; ``numbers`` are their shares, ``resolved`` those with a shown difference."""
 
     template: ClassVar[str] = "comment/step_operators.md.j2"
 
     place: str
     numbers: Sequence[Values]
+    resolved: Sequence[Values]
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,8 @@ def _leading(worded: Sequence[Values]) -> OneNumber | Operators | NoNumber:
     if not worded:
         return NoNumber()
     if worded[0]["metric"] == OPERATOR_SHARE:
-        return Operators(place=worded[0]["place"], numbers=worded)
+        resolved = [number for number in worded if number["is_resolved"]]
+        return Operators(place=worded[0]["place"], numbers=worded, resolved=resolved)
     return OneNumber(worded[0])
 
 
@@ -186,7 +188,8 @@ def _number(row: StepComparison, main: StoredComparison | None) -> Words:
     base, head = formats.quantities([row.base, row.head], row.unit, metric=row.metric)
     of_main = formats.quantity(typical, row.unit, metric=row.metric)
     both = _both(row, base, head)
-    name = say(_NAMES[row.metric]) if row.metric in _NAMES else translated(row.metric)
+    is_short = row.metric in _NAMES and row.clock not in ("cpu", "device")
+    name = say(_NAMES[row.metric]) if is_short else Words(metric_name(row.metric, row.clock))
     if typical is None:
         return say("{name} {both}", name=name, both=both)
     if main is not None and main.outside is not None:

@@ -248,7 +248,7 @@ def _worded_number(row: StepComparison, main: StoredComparison | None) -> Values
         "difference": _difference(row),
         "main": stored_row(main, values) if main else None,
         # Main's runs are timed as turns are, and not by the clock that may decide about pairs.
-        "main_is_of_the_wall": row.clock != "wall" and row.method != "repeated",
+        "main_is_of_the_wall": row.unit == "s" and row.clock != "wall" and row.method != "repeated",
         "limit": limit,
         "plot": svg.small_line(main.values, say("main's stored runs"), {}) if main else Markup(""),
     }

@@ -208,10 +208,7 @@ _STANDINGS = {
     "above": phrase("above the range"),
     "below": phrase("below the range"),
 }
-_OUTSIDE = {
-    "above": phrase("head {head}, above {low} to {high}"),
-    "below": phrase("head {head}, below {low} to {high}"),
-}
+_OUTSIDE = {"above": phrase("head {head}, above {range}"), "below": phrase("head {head}, below {range}")}
 
 
 def stored_row(comparison: StoredComparison, beside: Sequence[float | None] = ()) -> Values:
@@ -224,19 +221,25 @@ def stored_row(comparison: StoredComparison, beside: Sequence[float | None] = ()
     numbers_of_row = [comparison.head, comparison.typical, *(interval or ()), *beside]
     values = formats.quantities(numbers_of_row, comparison.unit, metric=comparison.metric)
     outside = comparison.outside and _OUTSIDE[comparison.outside]
+    reach = _reach(values[2], values[3]) if interval else numbers.DASH
     return {
         "name": metric_name(comparison.metric),
         "place": place(comparison.workload, comparison.shape),
         "head": values[0],
         "typical": values[1],
-        "range": say("{low} to {high}", low=values[2], high=values[3]) if interval else numbers.DASH,
+        "range": reach,
         "standing": say("too few runs") if comparison.interval is None else say(_STANDINGS[comparison.outside]),
         "runs": numbers.counted(comparison.runs or comparison.left_out, "run"),
         "busy": numbers.whole(comparison.busy) if comparison.busy else None,
         "difference": _from_main(comparison),
-        "outside": say(outside, head=values[0], low=values[2], high=values[3]) if outside else None,
+        "outside": say(outside, head=values[0], range=reach) if outside else None,
         "is_known": comparison.typical is not None,
     }
+
+
+def _reach(low: Words, high: Words) -> Words:
+    """The ends of a range, or the level that all runs of an exact number agree on."""
+    return low if low == high else say("{low} to {high}", low=low, high=high)
 
 
 def _from_main(comparison: StoredComparison) -> Words:
