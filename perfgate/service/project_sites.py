@@ -24,7 +24,7 @@ from perfgate.flows.shared.doors import Quiet
 from perfgate.flows.shared.site.pages import SitePages
 from perfgate.flows.shared.site.read import ChangesRemembered, read_site
 from perfgate.flows.shared.store import config_of_project
-from perfgate.judging.report.render.served import render_projects
+from perfgate.judging.report.render.served import ProjectRow, render_projects
 from perfgate.judging.report.render.site.addresses import OVERVIEW, SiteLinks, is_address
 from perfgate.judging.store.artifacts import ArtifactStore
 from perfgate.locale import Language
@@ -88,8 +88,13 @@ class ProjectSites:
             return RedirectResponse(_overview(names[0]), HTTPStatus.SEE_OTHER)
         recordings = self._recordings if own is None else ""
         audit = AUDIT if self._served.store().ledger() is not None else ""
-        addresses = {name: _overview(name) for name in names}
-        return as_page(render_projects(addresses, self._language, recordings=recordings, audit=audit))
+        rows = [self._row(name, run) for name in names for run in self._served.store().runs(name, limit=1)]
+        return as_page(render_projects(rows, self._language, recordings=recordings, audit=audit))
+
+    @staticmethod
+    def _row(name: str, newest: StoredRun) -> ProjectRow:
+        commit = (newest.commit or "")[:12]
+        return ProjectRow(name, _overview(name), newest.started_at, commit, newest.subject or "")
 
     def overview(self, request: Request, project: ReadProject, name: str) -> Response:
         return self.page(project, name, form_key=caller_of(request).form_key)

@@ -19,7 +19,14 @@ from perfgate.document.served import ServedJob, ServedRecording
 from perfgate.judging.report.render.flame import render_flame
 from perfgate.judging.report.render.html import render_html
 from perfgate.judging.report.render.ranks import render_ranks_page
-from perfgate.judging.report.render.served import render_index, render_projects, render_refusal
+from perfgate.judging.report.render.served import (
+    AuditRow,
+    ProjectRow,
+    render_audit,
+    render_index,
+    render_projects,
+    render_refusal,
+)
 from perfgate.judging.report.render.site.addresses import OPEN, SiteLinks, run_address
 from perfgate.judging.report.render.site.runs import render_unreadable
 from perfgate.judging.report.render.timeline import render_timeline
@@ -54,9 +61,20 @@ PAGES: dict[str, Callable[[Language], str]] = {
         language,
     ),
     "projects": lambda language: render_projects(
-        {"a project of a long name " * 4: "/projects/a/index.html", "shop": "/projects/shop/index.html"},
+        [
+            ProjectRow(
+                "a project of a long name " * 4, "/projects/a/index.html", "2026-03-01T12:00:00Z", "a" * 12, "x" * 99
+            ),
+            ProjectRow("shop", "/projects/shop/index.html", "2026-03-01T12:00:00Z", "", ""),
+        ],
         language,
         recordings="/recordings",
+        audit="/audit",
+    ),
+    "audit": lambda language: render_audit(
+        [AuditRow("2026-03-01T12:00:00Z", "token 1f " + "runner" * 9, "shop" * 9, "run recorded", "a" * 64)],
+        language,
+        older="/audit?before=1",
     ),
     "refusal": lambda language: render_refusal(
         "the form names no commit or no state; open the page again", OPEN, language

@@ -50,7 +50,13 @@ def test_sites__several_projects__listed_for_those_who_may_read_them(service: Se
         service.store.record(minimal_run(project=project))
     everyone, own = service.client(SERVER_TOKEN), service.client(service.token("team/<b>", "read"))
     assert {OVERVIEW, "/projects/team%2F%3Cb%3E/index.html"} <= links(everyone, "/")
-    assert "<b>" not in everyone.get("/").text
+    home = everyone.get("/").text
+    assert "<b>" not in home
+    newest = minimal_run()
+    row = (
+        f"<td>{newest.session.started_at[:10]}</td><td>{(newest.source.commit or '')[:12]} {newest.source.subject}</td>"
+    )
+    assert home.count(row) == 2
     assert links(everyone, "/projects/team%2F%3Cb%3E/index.html")
     assert own.get("/").headers["Location"] == "/projects/team%2F%3Cb%3E/index.html"
     assert own.get(OVERVIEW).status_code == 403

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 import sqlite3
 import tarfile
 from contextlib import closing
@@ -26,6 +27,7 @@ from perfgate.judging.store.transfer import copy_store
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.remote import clone_of_empty_remote
 from tests.fakes.runner import separating_runner
+from tests.fakes.service import listening, serve_folder
 from tests.unit.document.minimal import minimal_run
 from tests.unit.store.test_gitbranch import files, put
 
@@ -211,6 +213,19 @@ def test_store_copy__one_project__its_tokens_and_history_and_the_number_of_token
     assert done.stderr.endswith("not copied, as --project names some projects: tokens for all projects: 1\n")
     assert valid(SqlStore(new), secrets) == {"other"}
     assert {entry[3] for entry in history(SqlStore(new))} == {"Other project"}
+
+
+def test_store_copy__from_a_service__runs_and_a_line_about_tokens_and_history(old: Path, tmp_path: Path) -> None:
+    (tmp_path / "served").mkdir()
+    shutil.copy(old, tmp_path / "served" / "store.db")
+    with listening() as address:
+        service = serve_folder(address, tmp_path / "served")
+        token = service.token("shop", "read")
+        new = str(tmp_path / "new.db")
+        done = store_command("copy", service.url, new, folder=tmp_path, PERFGATE_STORE_TOKEN=token)
+    assert done.stdout.splitlines()[0].startswith("runs: 3; acceptances: 1;"), done.exception
+    assert "gives out neither its tokens nor its audit log, so neither was copied" in done.stderr
+    assert SqlStore(tmp_path / "new.db").ledger().stored_tokens() == []
 
 
 def test_store_copy__store_before_its_first_run__tokens_and_verdicts_are_copied(tmp_path: Path) -> None:

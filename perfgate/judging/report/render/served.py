@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from urllib.parse import quote
@@ -10,6 +10,7 @@ from urllib.parse import quote
 from perfgate.document.served import ServedEntry, ServedJob, ServedRecording
 from perfgate.judging.report.text.templates import environment, inlined
 from perfgate.judging.report.text.words import Words, phrase, say
+from perfgate.judging.report.view.trend_rows import day
 from perfgate.locale import Language, speaking
 from perfgate.version import __version__
 
@@ -27,6 +28,17 @@ ACTIONS = {
     "token copied": phrase("token copied"),
     "token revoked": phrase("token revoked"),
 }
+
+
+@dataclass(frozen=True)
+class ProjectRow:
+    """A project with the address of its pages and its newest run, which started at ``started_at`` (ISO 8601)."""
+
+    name: str
+    address: str
+    started_at: str
+    commit: str
+    subject: str
 
 
 @dataclass(frozen=True)
@@ -66,12 +78,14 @@ def render_index(
         return environment("html").get_template("served/index.html.j2").render(values)
 
 
-def render_projects(projects: Mapping[str, str], language: Language, *, recordings: str = "", audit: str = "") -> str:
-    """The projects of a store with the addresses of their pages, and those of recordings and audit log if there are any."""
+def render_projects(
+    projects: Sequence[ProjectRow], language: Language, *, recordings: str = "", audit: str = ""
+) -> str:
+    """The projects of a store, and the addresses of recordings and audit log if there are any."""
     with speaking(language):
         values = {
             **_frame(),
-            "projects": [(name, Words(address)) for name, address in projects.items()],
+            "projects": [(row, Words(row.address), day(row.started_at)) for row in projects],
             "recordings": Words(recordings),
             "audit": Words(audit),
         }
