@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,15 +42,42 @@ block_seconds = 0.002
 UNDECIDED = ((3, "INCONCLUSIVE"), (4, "INCONCLUSIVE"))
 
 
+@dataclass(frozen=True)
+class LiveProcess:
+    """A process that has not ended; its number alone may be given to another one later."""
+
+    pid: int
+    started: int
+    parent: int = field(compare=False)
+
+
+def live_processes() -> list[LiveProcess]:
+    """Return all processes of the machine, parents before their children."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            # proc(5): the fields behind the name of the program, which may hold blanks.
+            state, parent, *rest = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if state not in "ZX":
+            found.append(LiveProcess(int(folder.name), int(rest[17]), int(parent)))
+    return sorted(found, key=lambda process: (process.started, process.pid))
+
+
 @dataclass
 class Perfgate:
     """Runs the command as a process of its own."""
 
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
+    # All that ``processes`` has found, and what ``start`` started.
+    seen: set[LiveProcess] = field(default_factory=set)
 
     def start(self, *arguments: str, cwd: Path, **options: Any) -> subprocess.Popen[str]:
-        return subprocess.Popen([*COMMAND, *arguments], cwd=cwd, env=self.environment, text=True, **options)
+        process = subprocess.Popen([*COMMAND, *arguments], cwd=cwd, env=self.environment, text=True, **options)
+        self.seen |= {one for one in live_processes() if one.pid == process.pid}
+        return process
 
     def __call__(self, *arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
         return run_perfgate(*arguments, cwd=cwd, environment={**self.environment, **environment}, timeout=SECONDS)
@@ -60,16 +88,23 @@ class Perfgate:
         return sorted(path.name for path in self.folder.glob("perfgate-*") if path.is_dir())
 
     def processes(self) -> list[str]:
-        """Processes whose environment names the temporary folder of this test."""
-        marker = os.fsencode(self.folder)
-        found = []
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                if marker in (process / "environ").read_bytes():
-                    found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-            except OSError:
-                continue
-        return found
+        """Return the commands of this test's processes: their environment names its folder, or they descend from such ones.
+
+        An ordinary user cannot read the environment of a process that protects itself, as the conductor does.
+        """
+        found: dict[int, str] = {}
+        for process in live_processes():
+            if process in self.seen or process.parent in found or self._names_folder(process):
+                self.seen.add(process)
+                with suppress(OSError):
+                    command = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+                    found[process.pid] = command.replace(b"\0", b" ").decode()
+        return list(found.values())
+
+    def _names_folder(self, process: LiveProcess) -> bool:
+        with suppress(OSError):
+            return os.fsencode(self.folder) in Path(f"/proc/{process.pid}/environ").read_bytes()
+        return False
 
 
 @pytest.fixture

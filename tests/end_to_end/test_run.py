@@ -25,11 +25,16 @@ SHOW = """
 import json, os, resource, threading, torch
 from perfgate import Workload
 
+def environment_of(pid):
+    try:
+        return open(f"/proc/{pid}/environ").read()
+    except PermissionError:
+        return ""  # to an ordinary user it is shut
+
 def build(device):
-    parents, pid = {}, os.getppid()
     seen = {
         "environment": dict(os.environ),
-        "parent": open(f"/proc/{pid}/environ").read(),
+        "parent": environment_of(os.getppid()),
         "affinity": sorted(os.sched_getaffinity(0)),
         "threads": torch.get_num_threads(),
         "limit": resource.getrlimit(resource.RLIMIT_DATA)[0],

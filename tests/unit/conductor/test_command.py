@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def test_count__of_a_program__has_the_lines_of_its_threads_and_processes(tmp_pat
     # The environment's own hook runs too.
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "sitecustomize.py").write_text("print('own hook')\n", encoding="utf-8")
-    bench = side("python program.py", tmp_path, PYTHONPATH=str(tmp_path / "own"))
+    bench = side(f"{sys.executable} program.py", tmp_path, PYTHONPATH=str(tmp_path / "own"))
     bench.count()  # compiles what is imported
     first, second = (bench.count()["python_lines"] for _ in range(2))
     assert first == pytest.approx(second, rel=0.01)
@@ -53,6 +54,6 @@ def test_count__of_a_program__has_the_lines_of_its_threads_and_processes(tmp_pat
     assert (tmp_path / "log").read_text().count("own hook") == 6
 
 
-@pytest.mark.parametrize("command", ["true", "python -c 'raise SystemExit(3)'"])
+@pytest.mark.parametrize("command", ["true", f"{sys.executable} -c 'raise SystemExit(3)'"])
 def test_count__of_no_python_or_a_run_that_fails__is_none(command: str, tmp_path: Path) -> None:
     assert side(command, tmp_path).count() == {"python_lines": 0}
