@@ -39,6 +39,7 @@ RUN: dict[str, str | None] = {
     "git push": None,
     "git push --no-verify": None,
     "perfgate advise": None,
+    "perfgate advise --measured": None,
     "perfgate baseline accept": "perfgate baseline accept latency.low --reason meant",
     "perfgate baseline accept METRIC --commit COMMIT --reason TEXT": None,
     'perfgate baseline accept METRIC --reason "the new layer"': None,

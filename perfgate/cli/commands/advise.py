@@ -12,9 +12,15 @@ from perfgate.cli.streams import people_on_stderr, print_json
 
 @click.command("advise")
 @click.argument("path", type=PATH, required=False)
+@click.option(
+    "--measured",
+    "only_measured",
+    is_flag=True,
+    help="Only what a step of the checklist tried and measured to be faster: with --json, the best configuration so far.",
+)
 @json_option
 @language_option
-def COMMAND(path: Path | None, as_json: bool, language: str | None) -> None:
+def COMMAND(path: Path | None, only_measured: bool, as_json: bool, language: str | None) -> None:
     """List optimizations to try, by the newest result here or in PATH.
 
     PATH is the run.json, the folder or the decision of `perfgate run`, `check` or `local`.
@@ -23,10 +29,13 @@ def COMMAND(path: Path | None, as_json: bool, language: str | None) -> None:
 
     from perfgate.config import report_language
     from perfgate.flows.advise import suggestions_in
+    from perfgate.judging.advice.advise import shown_faster
     from perfgate.judging.report.render.terminal import render_suggestions
 
     found = suggestions_in(path)
+    if only_measured:
+        found = shown_faster(found)
     with people_on_stderr(as_json):
-        render_suggestions(found, Console(), report_language(language, Path()))
+        render_suggestions(found, Console(), report_language(language, Path()), only_measured=only_measured)
     if as_json:
         print_json(found)

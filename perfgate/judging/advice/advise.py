@@ -29,6 +29,18 @@ def suggestions(run: RunDocument) -> list[Suggestion]:
     return _ranked([*filter(None, on_findings), *on_advisories(run)])
 
 
+def shown_faster(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
+    """The suggestions that a step tried and found faster, by the whole interval: together they are the best that was tried."""
+    return [suggestion for suggestion in suggestions if suggestion.gain is not None and _is_faster(suggestion.gain)]
+
+
+def _is_faster(gain: Gain) -> bool:
+    if gain.kind != "measured":
+        return False
+    lowest = gain.speedup if gain.interval is None else gain.interval[0]
+    return lowest > 1
+
+
 def advised(decision: DecisionDocument, base: RunDocument, head: RunDocument) -> DecisionDocument:
     """The decision with its suggestions; those on newly introduced problems are marked as such.
 

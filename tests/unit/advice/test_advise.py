@@ -10,7 +10,7 @@ import pytest
 from perfgate.document.decision import Gain, JudgedFinding, StepSummary
 from perfgate.document.message import quote
 from perfgate.document.run import FROM_PROFILE, Finding, Session, StepResult, Value
-from perfgate.judging.advice.advise import advised, suggestions
+from perfgate.judging.advice.advise import advised, shown_faster, suggestions
 from perfgate.judging.report.text.messages import word
 from perfgate.locale import speaking
 from tests.fakes.documents import make_decision, make_difference, make_run
@@ -105,6 +105,24 @@ def test_suggestions__throughput_that_is_lost__gain_an_item() -> None:
     (found,) = suggestions(make_run(steps=[lost]))
     assert found.gain == Gain(kind="measured", of="item", speedup=1.25)
     assert word(found.message).startswith("use a batch size of 16 instead of 2")
+    assert (found.code or "").startswith("batch=16 ")
+
+
+@pytest.mark.parametrize(
+    ("speedup", "interval", "kept"),
+    [(1.4, (1.2, 1.6), True), (1.4, (0.9, 1.9), False), (0.8, (0.7, 0.9), False), (1.4, None, True)],
+)
+def test_shown_faster__tried_by_a_step__if_its_whole_interval_is_faster(
+    speedup: float, interval: tuple[float, float] | None, kept: bool
+) -> None:
+    tried = step(
+        9,
+        finding("graph.gain", "info"),
+        finding("ops.share.softmax", **{"ops.share.softmax": 0.5}),
+        values=(Value(metric="graph.speedup", value=speedup, interval=interval),),
+    )
+    found = shown_faster(suggestions(make_run(steps=[tried])))
+    assert [one.rule for one in found] == (["graph.gain"] if kept else [])
 
 
 def test_suggestions__low_precision_that_is_slower__gain_of_going_back() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from perfgate.document.files import write_document
 from perfgate.document.message import quote
-from perfgate.document.run import Finding, StepResult
+from perfgate.document.run import Finding, StepResult, Value
 from tests.command import run_perfgate
 from tests.fakes.documents import make_run
 
@@ -55,6 +55,23 @@ def test_advise__nothing_noticed__says_so(tmp_path: Path) -> None:
         0,
         "No suggestions: no step has a finding that perfgate has advice for.\n",
     )
+
+
+def test_advise__only_measured__what_a_step_found_faster_with_its_code(tmp_path: Path) -> None:
+    finding = Finding(
+        rule="batch.loss", severity="warning", message=quote(""), evidence={"shape": "long", "batch": 2, "best": 16}
+    )
+    lost = Value(metric="batch.loss", value=0.2, labels={"shape": "long"})
+    step = StepResult(number=5, slug="batch", workload="encoder", status="attention", findings=[finding], values=[lost])
+    write(tmp_path / "guessed", "memory.growth")
+    (tmp_path / "tried").mkdir()
+    write_document(tmp_path / "tried" / "run.json", make_run(steps=[step]))
+    tried = advise("tried", "--measured", "--json", cwd=tmp_path)
+    (best,) = json.loads(tried.stdout)
+    assert best["gain"]["speedup"] == 1.25
+    assert best["code"].startswith("batch=16")
+    guessed = advise("guessed", "--measured", cwd=tmp_path)
+    assert guessed.stdout == "Nothing that the checklist tried was measured to be faster.\n"
 
 
 def test_advise__no_documents_there__exit_2_and_what_to_name(tmp_path: Path) -> None:

@@ -68,11 +68,17 @@ def render_run(run: RunDocument, console: Console, language: Language = "en") ->
         _print_run(run, console)
 
 
-def render_suggestions(suggestions: Sequence[Suggestion], console: Console, language: Language = "en") -> None:
-    """Print all suggestions."""
+def render_suggestions(
+    suggestions: Sequence[Suggestion], console: Console, language: Language = "en", *, only_measured: bool = False
+) -> None:
+    """Print all suggestions; ``only_measured`` if they are only those that a step tried."""
     with speaking(language):
         _print_suggestions(suggestions, console)
-        if not suggestions:
+        if suggestions:
+            return
+        if only_measured:
+            console.print(say("Nothing that the checklist tried was measured to be faster."))
+        else:
             console.print(say("No suggestions: no step has a finding that perfgate has advice for."))
 
 
