@@ -160,10 +160,8 @@ class StoreApi:
         return as_json([project for project in self._served.store().projects() if own in (None, project)])
 
     def show(self, request: Request, id: RunId) -> Response:  # noqa: A002 - the parameter's name in the address
-        run = self._served.store().show(id)
-        if caller_of(request).project not in (None, run.project):
-            raise _unknown(id)
-        return as_document(run)
+        own = caller_of(request).project
+        return as_document(self._served.store().show(id if own is None else self._own_id(own, id)))
 
     def document(self, project: ReadProject, sha256: Sha256) -> Response:
         run = self._served.store().show(sha256)
@@ -281,6 +279,17 @@ class StoreApi:
 
     def _acting(self, request: Request) -> Store:
         return self._served.store().acting_as(caller_of(request).name)
+
+    def _own_id(self, project: str, beginning: str) -> str:
+        """The id of the run of a project that begins so. Runs of other projects are as if they were not there."""
+        ids = [run.id for run in self._served.store().runs(project) if run.id.startswith(beginning.lower())]
+        if not ids or not beginning:
+            raise _unknown(beginning)
+        if len(ids) > 1:
+            raise UnknownRunError(
+                "the store holds several runs that begin with {run_id!a}; give more of the id", run_id=beginning
+            )
+        return ids[0]
 
     def _find(self, project: str, run_id: str) -> StoredRun:
         run = self._served.store().find(project, run_id)

@@ -171,3 +171,23 @@ def test_audit__of_everything_that_changes__who_what_and_when(service: Service) 
     ]
     assert entries[3].subject == document(minimal_run(session="s2"))[1]
     assert service.ledger.entries(project="shop", limit=2, before=entries[1].number) == entries[2:4]
+
+
+def test_show__prefix_that_only_runs_of_another_project_have__as_unknown_as_any_other(service: Service) -> None:
+    ids = service.store.record_all(minimal_run(session=f"b{number}", project="bank") for number in range(40))
+    (own,) = (run.id for run in service.store.runs("shop"))
+    client = service.client(service.token("shop", "read"))
+    foreign = {run_id[0] for run_id in ids} - {own[0]}
+    unknown = client.get("/api/v1/runs", params={"id": "x"}).json()["error"]
+    for digit in sorted(foreign):
+        answer = client.get("/api/v1/runs", params={"id": digit})
+        assert (answer.status_code, answer.json()["error"]) == (404, unknown.replace("'x'", f"'{digit}'"))
+    # What its own run shares with runs of others is enough to find it.
+    assert client.get("/api/v1/runs", params={"id": own[0]}).json()["project"] == "shop"
+
+
+def test_show__prefix_of_several_own_runs__said(service: Service) -> None:
+    ids = service.store.record_all(minimal_run(session=f"s{number}") for number in range(2, 19))
+    repeated = next(run_id[0] for run_id in ids if [one[0] for one in ids].count(run_id[0]) > 1)
+    answer = service.client(service.token("shop", "read")).get("/api/v1/runs", params={"id": repeated.upper()})
+    assert (answer.status_code, "several runs that begin with" in answer.json()["error"]) == (404, True)
