@@ -117,6 +117,7 @@ RUN: dict[str, str | None] = {
 MEASURE: dict[str, str | None] = {
     "perfgate check": "perfgate check --steps 4",
     "perfgate check --append": "perfgate check --append --steps 4",
+    "perfgate check --steps 9": "perfgate check --steps 4",
     "perfgate check --base {} --out": "perfgate check --base BASE --out perfgate-out --steps 4",
     "perfgate check --base-python PATH --head-python PATH": "perfgate check --base-python PATH --head-python PATH --steps 4",
     "perfgate local": "perfgate local --steps 4",
@@ -127,6 +128,7 @@ MEASURE: dict[str, str | None] = {
     "perfgate run": "perfgate run --quick --steps 4",
     "perfgate run --quick": "perfgate run --quick --steps 4",
     "perfgate run --quick --steps 1,4": None,
+    "perfgate run --steps 19": "perfgate run --quick --steps 19",
     "perfgate run --steps": "perfgate run --quick --steps 4",
     "perfgate run --steps {step}": "perfgate run --quick --steps 4",
     "perfgate run --steps {} --workload {}": "perfgate run --quick --steps 4 --workload small",
@@ -176,6 +178,7 @@ NOT_RUN: dict[str, str] = {
     "perfgate upgrade --bisect": "installs packages and gates for minutes: tests/end_to_end/test_upgrade_bisect.py",
     "perfgate upgrade --python NEW/bin/python": "as above",
     "perfgate upgrade --python PATH": "as above",
+    "pip install": "installs what the reader names",
     "pip install 'perfgate[serving]'": "downloads; the extra is in pyproject.toml",
     "pip install 'perfgate[serve]'": "downloads; the extra is in pyproject.toml",
     "pip install 'perfgate[postgres]'": "downloads; the extra is in pyproject.toml",
