@@ -130,7 +130,6 @@ MEASURE: dict[str, str | None] = {
     "perfgate run --quick --steps 1,4": None,
     "perfgate run --steps 19": "perfgate run --quick --steps 19",
     "perfgate run --steps": "perfgate run --quick --steps 4",
-    "perfgate run --steps {step}": "perfgate run --quick --steps 4",
     "perfgate run --steps {} --workload {}": "perfgate run --quick --steps 4 --workload small",
 }
 # What a plain machine cannot run, with the reason. perfgate's own are parsed by its command line all the same.
