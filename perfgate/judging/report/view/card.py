@@ -198,7 +198,12 @@ def _number(row: StepComparison, main: StoredComparison | None) -> Words:
 
 
 def _both(row: StepComparison, base: Words, head: Words) -> Words:
-    """Two values; equal ones are shown once, unless they are batch sizes, which are often equal and look like one side's."""
+    """Two values; equal ones are shown once, unless they are batch sizes, which are often equal and look like one side's.
+
+    Values that were not measured side by side show no difference, so only head's is shown.
+    """
+    if row.method is None:
+        return say("{head}, not compared", head=head) if row.head is not None else say("not compared")
     if base != head:
         return numbers.span(base, head)
     return Words(f"{base} = {head}") if METRICS[row.metric].whole else head
