@@ -11,8 +11,10 @@ from perfgate.document.run import OUTSIDE_OPERATORS
 from perfgate.document.shape import ShapeEntry
 
 # An effect of an operator that a counter shows besides its running: its result is kept in memory, a repeated input saves it,
-# it ran after the call returned, or it computes in full precision.
-Aspect = Literal["kept", "saved", "deferred", "full precision"]
+# it ran after the call returned, it computes in full precision, or it runs in a mode that changes what runs after it: autograd
+# records it, a module trains, a loader has no workers, a transfer may block.
+Aspect = Literal["kept", "saved", "deferred", "full precision", "recorded", "training", "without workers", "blocking"]
+MODES: tuple[Aspect, ...] = ("recorded", "training", "without workers", "blocking")
 Compiling = Literal["graph_break", "recompilation"]
 # How a change reaches a line: it changed the line itself, one that calls it, or the function around it; or a place elsewhere.
 Reach = Literal["line", "caller", "function", "elsewhere"]
@@ -179,6 +181,11 @@ class Cause(ShapeEntry, frozen=True, kw_only=True):
     @property
     def more_count(self) -> float:
         return self.head_count - self.base_count
+
+    @property
+    def changes_the_rest(self) -> bool:
+        """Whether the operators after it differ for this reason: a broken graph, or another mode of the call."""
+        return self.compiling is not None or self.aspect in MODES
 
 
 class Replacement(msgspec.Struct, frozen=True, kw_only=True):

@@ -200,6 +200,7 @@ class CounterSet(ShapeEntry, frozen=True, kw_only=True):
     ``values`` maps a metric name to its count; metrics that the device cannot count are left out. ``sites`` are the origins of
     the counts, ``functions`` the functions of the project that ran. ``ranges`` are the minimum and maximum of every
     unstable value. ``uncounted`` lists metrics that the calls themselves, or the machine, kept from being counted.
+    ``settings`` are torch's in the process of the workload after these calls.
     """
 
     repeats: int
@@ -212,6 +213,7 @@ class CounterSet(ShapeEntry, frozen=True, kw_only=True):
     sites: list[CounterSite] = []
     functions: list[CalledFunction] = []
     ranges: dict[str, tuple[int, int]] = {}
+    settings: dict[str, str] = {}
 
 
 class OperatorRow(ShapeEntry, frozen=True, kw_only=True):

@@ -39,6 +39,24 @@ def unchanged(project: Path) -> Mistake:
 
 UNCHANGED = tuple(unchanged(project) for project in sorted(PROJECTS.iterdir()))
 SETTINGS = 'project = "{0}"\ndevice = "cpu"\nworkload = "perf.py:{1}"\n'
+# A check whose pairs end at once: the verdict is that of the counters, and of times nothing is known.
+COUNTS = """
+import sys
+from pathlib import Path
+
+from perfgate.flows.check.job import check_change
+from perfgate.cli.progress import TerminalProgress
+from perfgate.flows.shared.options import CheckOptions
+from perfgate.judging.gate.verdict import exit_code
+
+options = CheckOptions(
+    out=Path(sys.argv[1]), base="HEAD~1", always=True, steps=(4,), checklist_budget=0.0, cost=False, budgets=0.01,
+    decided=lambda *_: True,
+)
+with TerminalProgress() as progress:
+    decision = check_change(Path.cwd(), options, progress)
+sys.exit(exit_code(decision))
+"""
 PLACE = re.compile(r"\b([a-z_]+\.py):(\d+)")
 
 
@@ -47,11 +65,12 @@ def main() -> int:
     parser.add_argument("--only", action="append", metavar="PATTERN", help="PROJECT/NAME, or a pattern of it")
     parser.add_argument("--out", type=Path, default=Path("perfgate-out/mistakes.jsonl"))
     parser.add_argument("--keep", type=Path, help="keep each gate's output in this folder")
+    parser.add_argument("--counts", action="store_true", help="counters alone, which need no quiet machine")
     parser.add_argument("arguments", nargs="*", help="further arguments of perfgate check, after --")
     options = parser.parse_args()
     options.out.parent.mkdir(parents=True, exist_ok=True)
     patterns = options.only or ["*"]
-    right = True
+    right, records = True, list[dict[str, object]]()
     with options.out.open("a", encoding="utf-8") as out:
         for change in (*MISTAKES, *UNCHANGED):
             if not any(fnmatchcase(f"{change.project}/{change.name}", pattern) for pattern in patterns):
@@ -64,7 +83,13 @@ def main() -> int:
                 f"{record['change']:36} {record['verdict']:12} {record['seconds']:6.1f} s  {line:10}  {record['title']}",
                 flush=True,
             )
+            records.append(record)
             right &= record["verdict"] in (("PASS",) if change.name == "unchanged" else ("FAIL", "WARN"))
+    asked = [record for record in records if record["remedy"] is not None]
+    if asked:
+        found = sum(record["verdict"] in ("FAIL", "WARN") for record in asked)
+        titled, advised = (sum(record[key] is True for record in asked) for key in ("line_in_title", "remedy"))
+        print(f"of {len(asked)}: {found} found, {titled} with a changed line in the title, {advised} with the remedy")
     return 0 if right else 1
 
 
@@ -73,18 +98,10 @@ def gate(change: Mistake, scratch: Path, options: argparse.Namespace) -> dict[st
     repository, out = scratch / change.project, scratch / "out"
     touched = plant(change, repository)
     started = time.monotonic()
-    command = [
-        sys.executable,
-        "-m",
-        "perfgate",
-        "check",
-        "--base",
-        "HEAD~1",
-        "--always",
-        "--out",
-        str(out),
-        *options.arguments,
-    ]
+    command = [sys.executable, "-m", "perfgate", "check", "--base", "HEAD~1", "--always", "--out", str(out)]
+    if options.counts:
+        command = [sys.executable, "-c", COUNTS, str(out)]
+    command += options.arguments
     environment = {**os.environ, "PERFGATE_STORE": str(scratch / "store.db")}
     done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
     seconds = time.monotonic() - started
@@ -94,6 +111,8 @@ def gate(change: Mistake, scratch: Path, options: argparse.Namespace) -> dict[st
         shutil.copytree(out, options.keep / change.project / change.name, dirs_exist_ok=True)
     first = comment.partition("<details")[0]
     named = {(file, int(line)) for file, line in PLACE.findall(first)}
+    title = next((line for line in comment.splitlines() if line.startswith("## ")), comment.strip()[-300:])
+    in_title = PLACE.findall(title)
     return {
         "change": f"{change.project}/{change.name}",
         "counted": change.counted,
@@ -105,7 +124,9 @@ def gate(change: Mistake, scratch: Path, options: argparse.Namespace) -> dict[st
         "line": bool(named & touched) if named else None,
         "named": sorted(f"{file}:{line}" for file, line in named),
         "touched": sorted(f"{file}:{line}" for file, line in touched),
-        "title": next((line for line in comment.splitlines() if line.startswith("## ")), comment.strip()[-300:]),
+        "line_in_title": bool(in_title) and (in_title[0][0], int(in_title[0][1])) in touched,
+        "remedy": re.search(change.remedy, first) is not None if change.remedy else None,
+        "title": title,
     }
 
 
@@ -128,7 +149,9 @@ def plant(change: Mistake, repository: Path, settings: str = SETTINGS) -> set[tu
         if line.startswith("+++ b/"):
             file = line.removeprefix("+++ b/")
         if found := re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", line):
-            touched |= {(file, int(found[1]) + number) for number in range(int(found[2] or 1))}
+            # Of a deletion the lines around it.
+            first, lines = int(found[1]), int(found[2] or 1)
+            touched |= {(file, first + number) for number in range(lines or 2)}
     return touched
 
 

@@ -16,19 +16,146 @@ class Edit:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A change that makes a project slower or hungrier; ``counted``: exact counters see it without any clock."""
+    """A change that makes a project slower or hungrier; ``counted``: exact counters see it without any clock.
+
+    ``remedy`` is a pattern of what the title or the first cause must advise, empty if nothing is asked.
+    """
 
     project: str
     name: str
     counted: bool
     edits: tuple[Edit, ...]
+    remedy: str = ""
 
 
-def mistake(project: str, name: str, *edits: tuple[str, str, str], counted: bool) -> Mistake:
-    return Mistake(project, name, counted, tuple(Edit(*edit) for edit in edits))
+def mistake(project: str, name: str, *edits: tuple[str, str, str], counted: bool = True, remedy: str = "") -> Mistake:
+    return Mistake(project, name, counted, tuple(Edit(*edit) for edit in edits), remedy)
 
 
+# The mistakes that reviews of PyTorch code find most often.
+COMMON = (
+    mistake("embedder", "no-grad-lost", ("pipeline.py", "    @torch.no_grad()\n", ""), remedy=r"no_grad\(\)"),
+    mistake("embedder", "eval-lost", ("pipeline.py", "    encoder.eval()\n", ""), remedy=r"eval\(\)"),
+    mistake(
+        "embedder",
+        "dropout-on",
+        (
+            "pipeline.py",
+            "        vectors = pooled(hidden, mask)\n",
+            "        hidden = functional.dropout(hidden, 0.1)\n        vectors = pooled(hidden, mask)\n",
+        ),
+        remedy=r"training=",
+    ),
+    mistake(
+        "embedder",
+        "tokenized-twice",
+        (
+            "pipeline.py",
+            "        ids, mask = self.tokenizer.batch(texts)\n",
+            "        longest = max(len(self.tokenizer.ids(text)) for text in texts)\n"
+            "        assert longest <= self.tokenizer.longest\n"
+            "        ids, mask = self.tokenizer.batch(texts)\n",
+        ),
+        remedy=r"once|cache|out of the call",
+    ),
+    mistake(
+        "embedder",
+        "cache-lost",
+        ("tokenizer.py", "@lru_cache(maxsize=65536)\n", ""),
+        ("tokenizer.py", "from functools import lru_cache\n", ""),
+        remedy=r"once|cache|out of the call",
+    ),
+    mistake(
+        "embedder",
+        "item-in-a-loop",
+        (
+            "pipeline.py",
+            "        vectors = pooled(hidden, mask)\n",
+            "        lengths = [row.sum().item() for row in mask]\n"
+            "        vectors = torch.stack([rows[: int(n)].mean(0) for rows, n in zip(hidden, lengths)])\n",
+        ),
+        remedy=r"as a tensor|after the call",
+    ),
+    mistake(
+        "embedder",
+        "upcast-to-double",
+        (
+            "pipeline.py",
+            "    weights = mask.unsqueeze(-1).to(hidden.dtype)\n",
+            "    weights = mask.unsqueeze(-1).double()\n",
+        ),
+        remedy=r"dtype|float64|double",
+    ),
+    mistake(
+        "recommender",
+        "loader-without-workers",
+        ("data.py", ", num_workers=2, persistent_workers=True", ""),
+        remedy="num_workers",
+    ),
+    mistake(
+        "recommender",
+        "blocking-copies",
+        ("ranking.py", "batch[0].to(self.device, non_blocking=True)", "batch[0].to(self.device)"),
+        ("ranking.py", "batch[1].to(self.device, non_blocking=True)", "batch[1].to(self.device)"),
+        remedy="non_blocking=True",
+    ),
+    mistake(
+        "recommender",
+        "results-kept",
+        (
+            "ranking.py",
+            "        return torch.cat(found)\n",
+            "        self.history.append(found)\n        return torch.cat(found)\n",
+        ),
+        remedy="bound|detach",
+    ),
+    mistake(
+        "recommender",
+        "product-precision-lost",
+        ("ranking.py", 'torch.set_float32_matmul_precision("high")', 'torch.set_float32_matmul_precision("highest")'),
+        remedy="set it back|full|32-bit",
+    ),
+    mistake(
+        "distiller",
+        "metric-that-synchronizes",
+        (
+            "training.py",
+            "        self.steps += 1\n",
+            "        self.steps += 1\n"
+            "        self.agreement = (logits.argmax(dim=1) == target.argmax(dim=1)).float().mean().item()\n",
+        ),
+        remedy=r"as a tensor|after the call",
+    ),
+    mistake(
+        "distiller",
+        "losses-kept-with-their-graph",
+        (
+            "training.py",
+            "        self.total = self.total + loss.detach()\n",
+            "        self.total = self.total + loss\n",
+        ),
+        remedy="detach",
+    ),
+    mistake(
+        "distiller",
+        "teacher-with-gradients",
+        (
+            "training.py",
+            "        with torch.no_grad():\n"
+            "            return functional.softmax(self.teacher(images) / self.temperature, dim=1)\n",
+            "        return functional.softmax(self.teacher(images) / self.temperature, dim=1)\n",
+        ),
+        remedy=r"no_grad\(\)",
+    ),
+    mistake(
+        "distiller",
+        "cudnn-benchmark-off",
+        ("training.py", "torch.backends.cudnn.benchmark = True", "torch.backends.cudnn.benchmark = False"),
+        remedy="set it back",
+    ),
+)
 MISTAKES = (
+    *COMMON,
     mistake(
         "ranker",
         "memo-lost",

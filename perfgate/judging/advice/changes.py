@@ -28,6 +28,10 @@ _OTHER_INPUTS = {"shape": "larger-inputs", "dtype": "other-dtype", "layout": "ot
 _SAME = {"other-dtype": {"dropped-precision", "dtype-round-trip"}, "other-layout": {"layout-copy"}}
 
 
+# Operators that draw the values to drop, by device and torch's version.
+_DROPOUTS = {"aten::native_dropout", "aten::bernoulli", "aten::bernoulli_"}
+
+
 # A rule with the operator that triggered it, before it is put into words.
 _Advised = tuple[str, OperatorDelta]
 
@@ -73,6 +77,9 @@ def _small_ops(comparison: Comparison) -> Iterator[_Advised]:
     fused = any("attention" in part.name and part.head < part.base for part in comparison.parts)
     if "aten::bmm" in rises and fused:
         yield _of(comparison, "unfused-attention", rises["aten::bmm"])
+        return
+    if dropped := _DROPOUTS & rises.keys():
+        yield _of(comparison, "dropout", rises[min(dropped)])
         return
     most = max(rises.values(), key=_rise, default=None)
     if most is not None and _rise(most) >= 2:

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perfgate.catalogue.lookup import metric
-from perfgate.catalogue.names import PREPROCESSING, PYTHON_TIMES
+from perfgate.catalogue.names import PREPROCESSING, PYTHON_TIMES, SIGNATURE
 from perfgate.catalogue.terms import Amount
 from perfgate.document.decision import RULE_METHODS, SIDE_BY_SIDE, Comparison, DecisionDocument
-from perfgate.document.explanation import Aspect, Cause, Compiling, Explanation, OperatorDelta, Part
+from perfgate.document.explanation import MODES, Aspect, Cause, Compiling, Explanation, OperatorDelta, Part
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.changed_code import ChangedCode
 from perfgate.judging.gate.contributions import EXPLAINS
@@ -198,7 +198,7 @@ class _Causes:
 
         def order(cause: Cause, *, ahead: bool = False) -> tuple[Any, ...]:
             return (
-                cause.compiling is None,
+                not cause.changes_the_rest,
                 cause.rank is None,
                 cause.rank or 0,
                 not ahead,
@@ -212,7 +212,7 @@ class _Causes:
 
         top = min(causes, key=order)
         placed = [(order(cause), cause) for cause in causes]
-        if top.compiling or _is_of_change(top):
+        if top.changes_the_rest or _is_of_change(top):
             return placed
         ahead = [c for c in causes if c is not top and _is_of_change(c) and self._explains(c, top, by_line)]
         if not ahead and (function := self._function_of(top, causes)) is not None:
@@ -409,7 +409,7 @@ def _with_aspects(merged: Mapping[_Key, Cause]) -> dict[_Key, Cause]:
         own = joined.get(plain)
         if own is None or own.line != cause.line:
             continue
-        if amount == "calls" and aspect is not None:
+        if amount == "calls" and aspect is not None and aspect not in MODES:
             joined[plain] = replace(own, also=aspect)
             del joined[key]
         elif amount in ("copied", "blocks", "flops") and own.more_count > 0:
@@ -435,9 +435,12 @@ def _cause_of(comparison: Comparison, at_place: Sequence[Cause]) -> Cause | None
         return next((cause for cause in matches if cause.amount == amount), next(iter(matches), None))
     if comparison.method == "exact":
         return next((cause for cause in at_place if cause.inputs_change), None)
+    if comparison.metric == SIGNATURE:
+        # What the change does to its counts is what made the output another one.
+        return next((cause for cause in at_place if cause.counted and _is_of_change(cause)), None)
     if comparison.unit != "s":
         return None
-    if at_place and at_place[0].compiling:
+    if at_place and at_place[0].changes_the_rest:
         return at_place[0]
     timed = ((cause.more_time or 0) > 0 or cause.rank is not None for cause in at_place)
     candidates = (c for c, is_timed in zip(at_place, timed) if is_timed and (not c.stage or c.rank is not None))

@@ -9,7 +9,18 @@ from dataclasses import dataclass
 import msgspec
 
 from perfgate.catalogue.lookup import is_known, metric
-from perfgate.catalogue.names import DEFERRED_OPS, FLOPS, FRAMEWORK_OPS, LOW_PRECISION_OPS
+from perfgate.catalogue.names import (
+    AUTOGRAD_BEGINS,
+    AUTOGRAD_OPS,
+    BLOCKING_TRANSFERS,
+    DEFERRED_OPS,
+    FLOPS,
+    FRAMEWORK_OPS,
+    LOADERS_IN_PROCESS,
+    LOW_PRECISION_OPS,
+    TRAINING_MODULES,
+    UNBLOCKED_TRANSFERS,
+)
 from perfgate.document.alignment import AlignedRow, TimedRow, align
 from perfgate.document.decision import Comparison, Outcome, Policy
 from perfgate.document.explanation import Aspect, OperatorDelta, Part, Replacement
@@ -21,9 +32,18 @@ from perfgate.judging.gate.evidence import Evidence, count_of
 MAX_PARTS = 12
 # How many times wider than the ranges of varying counts the gap between them must be.
 RANGES_APART = 2
+# The share of the operators that autograd records newly which must have run before.
+MOST_RECORDED = 0.5
 _ABSENT = OpCount(op="", count=0)
 # The aspect that the sites of a counter count, if it is not the operator's own calls.
-_ASPECTS: dict[str, Aspect] = {"memory.kept": "kept", "counters.repeat_saves": "saved", DEFERRED_OPS: "deferred"}
+_ASPECTS: dict[str, Aspect] = {
+    "memory.kept": "kept",
+    "counters.repeat_saves": "saved",
+    DEFERRED_OPS: "deferred",
+    TRAINING_MODULES: "training",
+    LOADERS_IN_PROCESS: "without workers",
+    BLOCKING_TRANSFERS: "blocking",
+}
 # A call that runs none of them any more may not have computed its output.
 _PROOFS_OF_WORK = (FRAMEWORK_OPS, FLOPS)
 _REASONS = {"counters.repeat_saves": Message("gate.same-input-caching")}
@@ -65,6 +85,10 @@ class _Counters:
                 yield self._comparison(name, outcome, gating=differs, reason=Message("gate.unknown-metric"))
             elif name == LOW_PRECISION_OPS:
                 yield self._compare_precision()
+            elif name == AUTOGRAD_OPS and name not in (*self.base.unstable, *self.head.unstable):
+                yield self._compare_autograd()
+            elif name == BLOCKING_TRANSFERS and self._lets_the_host_go_on():
+                yield self._comparison(name, "unchanged", gating=True, allowed=0.0)
             elif self._has_nothing_left(name):
                 yield self._nothing_left(name)
             elif name in self.base.unstable or name in self.head.unstable:
@@ -188,6 +212,29 @@ class _Counters:
                 )
         return sorted(parts, key=lambda part: (part.base - part.head, part.name))
 
+    def _lets_the_host_go_on(self) -> bool:
+        """Whether no request that lets the host go on was lost: one that may block is then another request."""
+        return _total_of(UNBLOCKED_TRANSFERS, self.head) >= _total_of(UNBLOCKED_TRANSFERS, self.base)
+
+    def _compare_autograd(self) -> Comparison:
+        """Regressed if autograd records operators that ran unrecorded on the base; operators that are new are no reason."""
+        if any(_total_of(AUTOGRAD_OPS, side) != side.values[AUTOGRAD_OPS] for side in (self.base, self.head)):
+            return self._compare_exact(AUTOGRAD_OPS)
+        recorded = _newly_recorded(self.base, self.head)
+        if not recorded:
+            return self._comparison(AUTOGRAD_OPS, "unchanged", gating=True, allowed=0.0)
+        grown = [part for part in self._parts(AUTOGRAD_OPS) if part.name in recorded and part.head > part.base]
+        begins = next((site for site in self.head.sites if site.metric == AUTOGRAD_BEGINS), None)
+        first = begins if begins and not self.base.values[AUTOGRAD_OPS] else next(iter(grown), None)
+        part = Part(
+            name=first.name if first else "",
+            aspect="recorded",
+            base=self.base.values[AUTOGRAD_OPS],
+            head=self.head.values[AUTOGRAD_OPS],
+            line=first.line if first else None,
+        )
+        return self._comparison(AUTOGRAD_OPS, "regressed", gating=True, allowed=0.0, parts=[part])
+
     def _compare_ops(self) -> Iterator[Comparison]:
         """Ops by name inform and explain; they do not fail the gate, for one op may rightly replace another.
 
@@ -265,6 +312,28 @@ class _Counters:
             reason=reason,
             parts=(parts or [])[:MAX_PARTS],
         )
+
+
+def _total_of(metric: str, counters: CounterSet) -> int:
+    return _total(site for site in counters.sites if site.metric == metric)
+
+
+def _newly_recorded(base: CounterSet, head: CounterSet) -> set[str]:
+    """The operators that ran unrecorded on the base and are recorded now, if most that are recorded now are such.
+
+    A few may also be recorded because they read other tensors.
+    """
+    recorded_before, recorded_after = _sites(base, AUTOGRAD_OPS), _sites(head, AUTOGRAD_OPS)
+    all_before, all_after = _by_op(base), _by_op(head)
+    moved: Counter[str] = Counter()
+    for name, sites in recorded_after.items():
+        before, after = _total(recorded_before.get(name, [])), _total(sites)
+        unrecorded_before = all_before.get(name, _ABSENT).count - before
+        unrecorded_after = all_after.get(name, _ABSENT).count - after
+        moved[name] = min(after - before, unrecorded_before - unrecorded_after)
+    more = head.values[AUTOGRAD_OPS] - base.values[AUTOGRAD_OPS]
+    names = {name for name, count in moved.items() if count > 0}
+    return names if sum(moved[name] for name in names) > MOST_RECORDED * more else set()
 
 
 def _range(counters: CounterSet, name: str) -> tuple[int, int] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from perfgate.catalogue.names import SETTINGS
 from perfgate.document.decision import (
     RULE_METHODS,
     Comparing,
@@ -64,7 +65,10 @@ def verdict_rules(
     undecided = [c for c in open_rest if c.must_decide]
     doubtful = [c for c in inconclusive if not c.gating and c.method in {"check", *RULE_METHODS}]
     # A count that differs between the head's own calls cannot be compared with the base's: it must not hide behind that.
-    unsteady = [_about(_name(c), c.reason) for c in open_rest if c.method == "exact" and not c.gating]
+    unsteady = [
+        _about(_name(c), c.reason) for c in open_rest if c.method == "exact" and not c.gating and c.metric != SETTINGS
+    ]
+    other_settings = [_about(c.workload, c.reason) for c in open_rest if c.metric == SETTINGS]
     failed = {f"{f.side} {f.workload} {f.what}" for f in failures if _is_error(f, changes)}
     counted_only = [_about(f.workload, f.error.message) for f in failures if f.error.is_of_slow_calls]
     not_comparable = [_about(c.workload, c.message) for c in changes if c.kind == "not_comparable"]
@@ -100,6 +104,7 @@ def verdict_rules(
         ),
         VerdictRule("WARN", "doubtful", [_name(c) for c in doubtful]),
         VerdictRule("WARN", "unsteady", unsteady),
+        VerdictRule("WARN", "setting", other_settings),
         VerdictRule("WARN", "costless", [_name(c) for c in comparisons if c.costless]),
         VerdictRule("WARN", "accepted", accepted),
     ]

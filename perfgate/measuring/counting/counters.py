@@ -99,6 +99,8 @@ def code_at(root: Path, line: str | None) -> str | None:
 def _counter_set(
     tallies: list[CallTally], savings: list[Counter[Site]], *, workload: str, shape: str, root: Path
 ) -> CounterSet:
+    from perfgate.measuring.counting.settings import process_settings
+
     last = tallies[-1]
     ops = [
         OpCount(op=op, count=count, view=op in last.views, line=last.line_of(op))
@@ -125,13 +127,14 @@ def _counter_set(
         unstable=list(ranges),
         ranges=ranges,
         sites=[*counter_sites(sites, root), *(_at_peak(last, root) if last.memory else [])],
+        settings=process_settings(),
     )
 
 
 def _count_call(
     workload: BoundWorkload, device: Device, inputs: Any, root: Path, *, in_order: bool = False
 ) -> CallTally:
-    # torch is imported here, so that a step that counts can be listed without it.
+    # torch is imported here and below, so that a step that counts can be listed without it.
     from perfgate.measuring.counting.dispatch import CountingMode
 
     tally = CallTally(order=[] if in_order else None)

@@ -17,10 +17,12 @@ from torch._C import DispatchKey
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from perfgate.measuring.counting.modes import Autograd, counted_settings_of_calls, replaced
 from perfgate.measuring.counting.tally import (
     COPIES,
     COPY_BYTES,
     DEFERRED_OPS,
+    DOUBLE_OPS,
     FLOPS,
     FRAMEWORK_OPS,
     LOW_PRECISION_OPS,
@@ -179,6 +181,7 @@ class CountingMode(WatchingMode):
         self._waiting = False
         self._returned = False
         self._autocast_lines: list[str | None] = []
+        self._autograd = Autograd()
         self._seen_storages: set[int] = set()
         # Looked up once: a call that changes it changes it for the next call.
         self._rounds_products = torch.get_float32_matmul_precision() != "highest"
@@ -187,10 +190,13 @@ class CountingMode(WatchingMode):
         """Make one call and count it, including its Python threads; its output is released on return."""
         with ExitStack() as stack:
             for wait in self._waits:
-                stack.enter_context(_replaced(wait.owner, wait.name, self._counting(wait)))
+                stack.enter_context(replaced(wait.owner, wait.name, self._counting(wait)))
             for owner, name in _THREAD_WORK:
-                stack.enter_context(_replaced(owner, name, self._counting_thread(getattr(owner, name))))
-            with _watched_autocast(self._lines, self._autocast_lines), self:
+                stack.enter_context(replaced(owner, name, self._counting_thread(getattr(owner, name))))
+            stack.enter_context(self._autograd.following())
+            stack.enter_context(counted_settings_of_calls(self._tally, self._lines))
+            stack.enter_context(_watched_autocast(self._lines, self._autocast_lines))
+            with self:
                 call()
         for work in self._in_threads:
             work.done.wait(_THREAD_SECONDS)
@@ -222,6 +228,7 @@ class CountingMode(WatchingMode):
         view = is_view(func)
         line = self._lines.of(sys._getframe(2))
         self._tally.see(name, line, view=view)
+        recorded = self._autograd.records(name, (args, keywords), result)
         flops = flops_of(func, args, keywords, result)
         if self._tally.order is not None:
             self._tally.order.append(describe(func, args, keywords, result, line=line, flops=flops, view=view))
@@ -230,10 +237,12 @@ class CountingMode(WatchingMode):
         if not view:
             add(FRAMEWORK_OPS, name, line)
             add(DEFERRED_OPS, name, line, self._returned)
+            self._tally.record(name, line, recorded=recorded)
             add(COLLECTIVES, name, line, name.startswith(_COLLECTIVES) and name not in _AROUND_COLLECTIVES)
             # A region of autocast is the cause of everything that runs in it.
             region = self._autocast_lines[-1] if self._autocast_lines else None
             add(LOW_PRECISION_OPS, name, region or line, self._is_low_precision(name, result))
+            add(DOUBLE_OPS, name, line, any(tensor.dtype == torch.float64 for tensor in tensors(result)))
             self._remember(name, line, result, older=(args, keywords))
         waits = _reads_data(func, name, args, keywords)
         for target, source in copied(name, args, result):
@@ -286,19 +295,6 @@ class CountingMode(WatchingMode):
                 self._waiting = before
 
         return counting
-
-
-@contextmanager
-def _replaced(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
-    own = vars(owner).get(name)
-    setattr(owner, name, function)
-    try:
-        yield
-    finally:
-        if own is None:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, own)
 
 
 def weak_storage(tensor: Any) -> Any | None:
@@ -364,7 +360,7 @@ def _watched_autocast(lines: SourceLines, entered: list[str | None]) -> Iterator
         del entered[-1:]  # a region may have been entered before
         return leave(region, *raised)
 
-    with _replaced(torch.autocast, "__enter__", entering), _replaced(torch.autocast, "__exit__", leaving):
+    with replaced(torch.autocast, "__enter__", entering), replaced(torch.autocast, "__exit__", leaving):
         yield
 
 

@@ -18,13 +18,20 @@ COPY_BYTES = "counters.copy_bytes"
 NONCONTIGUOUS_COPIES = "counters.noncontiguous_copies"
 SYNCS = "counters.syncs"
 LOW_PRECISION_OPS = "counters.low_precision_ops"
+DOUBLE_OPS = "counters.double_ops"
 FLOPS = "counters.flops"
 # Operators that ran after the call had returned: in its output when that was read, or in a thread.
 DEFERRED_OPS = "counters.deferred_ops"
+# Operators that autograd records, or would without an inference mode around the call; and the first of them.
+AUTOGRAD_OPS, AUTOGRAD_BEGINS = "counters.autograd_ops", "counters.autograd_begins"
+# Modules that run in training mode, and loaders that make batches in the process that uses them.
+TRAINING_MODULES, LOADERS_IN_PROCESS = "counters.training_modules", "counters.loaders_in_process"
+# Moves of tensors to a device that the host may wait for, and those that ask it not to.
+BLOCKING_TRANSFERS, UNBLOCKED_TRANSFERS = "counters.blocking_transfers", "counters.unblocked_transfers"
 # Counters of every call; memory and others are present only if they can be counted.
 _DISPATCHED = (
     *(FRAMEWORK_OPS, COPIES, COPY_BYTES, NONCONTIGUOUS_COPIES, SYNCS, LOW_PRECISION_OPS, COLLECTIVES, FLOPS),
-    DEFERRED_OPS,
+    *(DEFERRED_OPS, DOUBLE_OPS, AUTOGRAD_OPS, TRAINING_MODULES, LOADERS_IN_PROCESS, BLOCKING_TRANSFERS),
 )
 
 
@@ -111,6 +118,7 @@ class CallTally:
     blocks: list[AllocatedBlock] = field(default_factory=list)
     live: LiveBlocks = field(default_factory=LiveBlocks)
     order: list[Dispatched] | None = None
+    _has_graph: bool = False
 
     def see(self, name: str, line: str | None, *, calls: int = 1, view: bool) -> None:
         if view and name not in self.ops:
@@ -123,10 +131,18 @@ class CallTally:
         if amount:
             self.amounts[Site(metric, name, line)] += amount
 
+    def record(self, name: str, line: str | None, *, recorded: bool) -> None:
+        """Note whether autograd records an operator; the first one begins the graph."""
+        self.add(AUTOGRAD_OPS, name, line, recorded)
+        if recorded and not self._has_graph:
+            self._has_graph = True
+            self.add(AUTOGRAD_BEGINS, name, line)
+
     def values(self) -> dict[str, int]:
         totals = Counter(dict.fromkeys(_DISPATCHED, 0))
         for site, amount in self.amounts.items():
-            totals[site.metric] += amount
+            if site.metric in totals:  # others only explain
+                totals[site.metric] += amount
         return {**totals, **self.memory}
 
     def include(self, other: CallTally, *, deferred: bool) -> None:

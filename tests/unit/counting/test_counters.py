@@ -97,6 +97,11 @@ def test_count_calls__one_more_copy__seen_in_every_counter_of_copies(project: Mo
         "counters.collectives": 0,
         "counters.flops": 0,
         "counters.deferred_ops": 0,
+        "counters.double_ops": 0,
+        "counters.autograd_ops": 0,
+        "counters.training_modules": 0,
+        "counters.loaders_in_process": 0,
+        "counters.blocking_transfers": 0,
         "counters.repeat_saves": 0,
         "counters.allocations": 1,
         "memory.peak": 128,
@@ -177,7 +182,7 @@ def test_count_calls__hundred_repeats__no_spread(name: str, tmp_path: Path) -> N
     counters = counted(MODELS[name], tmp_path, repeats=100)
 
     assert counters.unstable == []
-    assert len(counters.values) == 13
+    assert len(counters.values) == 18
 
 
 @pytest.mark.slow

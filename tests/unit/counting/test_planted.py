@@ -21,7 +21,11 @@ PLANTS = {
     "launch": ("h.relu_()", {WORK}, set()),
     "two launches on a line": ("h.relu_().neg_()", {WORK}, set()),
     "copy": ("self.buffer.copy_(h)", {WORK, *COPIES}, set()),
-    "conversion": ("h = h.double().float()", {WORK, *COPIES}, {"counters.allocations", "memory.peak"}),
+    "conversion": (
+        "h = h.double().float()",
+        {WORK, *COPIES, "counters.double_ops"},
+        {"counters.allocations", "memory.peak"},
+    ),
     "value for Python": ("float(self.buffer[0, 0])", {WORK, SYNC}, set()),
     "branch on data": ("h = h if self.buffer[0, 0] == 0 else -h", {WORK, SYNC}, {"counters.allocations"}),
     "list": ("self.buffer.tolist()", {SYNC}, set()),

@@ -18,6 +18,7 @@ SLOWER = [1.1 * factor for factor in UNCHANGED]
 FASTER = [0.9 * factor for factor in UNCHANGED]
 # What is a fault by itself.
 FAULTS = {
+    "counters.autograd_ops",
     "counters.deferred_ops",
     "counters.device_copies",
     "counters.fallbacks",

@@ -78,6 +78,11 @@ OF_CODE = [
     ),
     Row(
         "WARN",
+        "setting",
+        {"comparisons": [make_comparison("counters.settings", method="exact", outcome="inconclusive", gating=False)]},
+    ),
+    Row(
+        "WARN",
         "costless",
         {
             "comparisons": [

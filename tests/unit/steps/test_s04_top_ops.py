@@ -153,6 +153,11 @@ def test_top_ops__every_shape__has_its_counters(tmp_path: Path) -> None:
         "counters.collectives": 0,
         "counters.flops": 0,
         "counters.deferred_ops": 0,
+        "counters.double_ops": 0,
+        "counters.autograd_ops": 0,
+        "counters.training_modules": 0,
+        "counters.loaders_in_process": 0,
+        "counters.blocking_transfers": 0,
     }
 
 

@@ -74,7 +74,7 @@ def _block(number: int, regression: Regression, summary: Summary) -> Values:
         "cause": _short(causes[0], summary) if causes else None,
         "also": _elsewhere(causes, summary),
         "in_title": in_title,
-        "names_cause": bool(in_title and worst and causes and causes[0].line and summary.cause_of(worst) is causes[0]),
+        "names_cause": bool(in_title and worst and causes and causes[0].line and summary.leading_cause is causes[0]),
         "unexplained": has_slower and not causes and any(c.method != "turns" for c in slower),
         "worst": comparisons[0],
         "places": tuple(dict.fromkeys(place(c.workload, c.shape) for c in comparisons)),

@@ -12,7 +12,7 @@ import msgspec
 from perfgate.catalogue.lookup import MESSAGES
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.decision import RULE_METHODS, Clock, Comparison, StoredComparison
-from perfgate.document.explanation import Bottleneck, Cause, Explanation, OperatorDelta, Part
+from perfgate.document.explanation import MODES, Bottleneck, Cause, Explanation, OperatorDelta, Part
 from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
@@ -109,12 +109,12 @@ def label(comparison: Comparison, summary: Summary) -> Words:
 def worst_cause(summary: Summary) -> Values | None:
     """The cause of the regression in the headline, worded for a title; None if the headline is about something else.
 
-    Its total with other lines, and the change behind an unchanged line, are left to its block.
+    It is the cause of the first block, if that has the regression; its total with other lines is left to the block.
     """
     if summary.worst is None or summary.verdict not in {"FAIL", "WARN"} or summary.is_about_harness:
         return None
-    cause = row(summary.worst, summary).cause
-    return cause and {**cause, "in_all": None, "origin": None}
+    cause = summary.leading_cause
+    return None if cause is None else {**worded_cause(cause), "in_all": None}
 
 
 def worded_cause(
@@ -148,6 +148,7 @@ def worded_cause(
         "op": word(Message(cause.op)) if cause.compiling and cause.op in MESSAGES else cause.op,
         "familiar": _FAMILIAR.get(cause.op),
         "aspect": cause.also or cause.aspect,
+        "is_mode": cause.aspect in MODES,
         "ranks": cause.ranks,
         "compiling": cause.compiling,
         "places": places or (place(*cause.place),),

@@ -118,8 +118,25 @@ class Summary:
 
     @cached_property
     def worst(self) -> Comparison | None:
+        """The regression of the title: a broken rule or check, else the first one of the first block."""
         gating = [comparison for comparison in self.regressed if comparison.gating]
-        return next(iter(gating or self.regressed), None)
+        first = next(iter(gating or self.regressed), None)
+        if first is None or first.method in {"check", *RULE_METHODS} or not self.decision.regressions:
+            return first
+        leading = [self.decision.comparisons[at] for at in self.decision.regressions[0].comparisons]
+        return next((c for c in leading if c.outcome == "regressed" and (c.gating or not gating)), first)
+
+    @property
+    def leading_cause(self) -> Cause | None:
+        """The cause of the title: that of the first block, if the block is about the same regression."""
+        worst = self.worst
+        if worst is None:
+            return None
+        for regression in self.decision.regressions[:1]:
+            is_about_worst = any(self.decision.comparisons[at] is worst for at in regression.comparisons)
+            if is_about_worst and regression.causes:
+                return self.decision.causes[regression.causes[0]]
+        return self.cause_of(worst)
 
     @cached_property
     def tested_operators(self) -> list[OperatorDelta]:

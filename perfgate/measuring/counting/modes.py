@@ -1,0 +1,162 @@
+"""The modes in which a call runs: whether autograd records its operators, and which of its modules are training."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from perfgate.measuring.counting.compiled import has_compiled
+from perfgate.measuring.counting.tally import (
+    BLOCKING_TRANSFERS,
+    LOADERS_IN_PROCESS,
+    TRAINING_MODULES,
+    UNBLOCKED_TRANSFERS,
+    CallTally,
+    SourceLines,
+)
+from perfgate.measuring.devices.batches import tensors
+from perfgate.system.folders import PACKAGE
+
+# They give up what autograd knows of a tensor.
+_DETACHING = frozenset({"aten::detach", "aten::detach_"})
+
+
+class Autograd:
+    """Which operators of a call autograd records, or would without the inference mode that perfgate puts around the call.
+
+    That mode would hide a lost ``torch.no_grad``. So inside it the regions of the project are followed, and the tensors that
+    come from parameters.
+    """
+
+    def __init__(self) -> None:
+        # Whether each region of the project that is active records, the innermost last.
+        self._regions = [torch.is_grad_enabled() or torch.is_inference_mode_enabled()]
+        self._recorded = WeakTensorKeyDictionary()
+
+    def records(self, name: str, read: Any, result: Any) -> bool:
+        """Whether autograd records an operator that read these tensors; its results then require a gradient."""
+        enabled = self._regions[-1] if torch.is_inference_mode_enabled() else torch.is_grad_enabled()
+        if not enabled or name in _DETACHING or not any(map(self._requires_grad, tensors(read))):
+            return False
+        made = [tensor for tensor in tensors(result) if tensor.is_floating_point() or tensor.is_complex()]
+        for tensor in made:
+            self._recorded[tensor] = True
+        return bool(made)
+
+    def _requires_grad(self, tensor: Any) -> bool:
+        return bool(tensor.requires_grad) or tensor in self._recorded
+
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        """Follow the regions that the project enters meanwhile."""
+        with ExitStack() as stack:
+            stack.enter_context(self._region(torch.no_grad, lambda _: False))
+            stack.enter_context(self._region(torch.enable_grad, lambda _: True))
+            stack.enter_context(self._region(torch.inference_mode, lambda region: not region.mode))
+            stack.enter_context(self._region(torch.set_grad_enabled, lambda region: region.mode))
+            yield
+
+    @contextmanager
+    def _region(self, kind: Any, records: Callable[[Any], bool]) -> Iterator[None]:
+        enter, leave = kind.__enter__, kind.__exit__
+
+        def entering(region: Any) -> Any:
+            self._regions.append(self._regions[-1] if _is_called_by_perfgate() else records(region))
+            return enter(region)
+
+        def leaving(region: Any, *raised: Any) -> Any:
+            if len(self._regions) > 1:  # a region may have been entered before
+                self._regions.pop()
+            return leave(region, *raised)
+
+        with replaced(kind, "__enter__", entering), replaced(kind, "__exit__", leaving):
+            yield
+
+
+def _is_called_by_perfgate() -> bool:
+    """Whether the code two frames up is perfgate's."""
+    return PACKAGE in Path(sys._getframe(2).f_code.co_filename).parents
+
+
+@contextmanager
+def counted_settings_of_calls(tally: CallTally, lines: SourceLines) -> Iterator[None]:
+    """Count what runs in another mode than it could: modules in training mode, loaders without workers, blocking transfers.
+
+    torch's compiler guards the code of modules and tensors, so if it compiled some nothing is replaced, and nothing counted.
+    """
+    if has_compiled():
+        yield
+        return
+    with ExitStack() as stack:
+        stack.enter_context(_counted_training(tally, lines))
+        stack.enter_context(_counted_loaders(tally, lines))
+        stack.enter_context(_counted_transfers(tally, lines))
+        yield
+
+
+@contextmanager
+def _counted_training(tally: CallTally, lines: SourceLines) -> Iterator[None]:
+    """Count the modules that run in training mode meanwhile, by their class and the line that calls them."""
+    call = torch.nn.Module.__call__
+
+    def calling(module: Any, *args: Any, **keywords: Any) -> Any:
+        if module.training:
+            tally.add(TRAINING_MODULES, type(module).__name__, lines.of(sys._getframe(1)))
+        return call(module, *args, **keywords)
+
+    with replaced(torch.nn.Module, "__call__", calling):
+        yield
+
+
+@contextmanager
+def _counted_loaders(tally: CallTally, lines: SourceLines) -> Iterator[None]:
+    """Count the passes through loaders that have no worker processes."""
+    data: Any = sys.modules.get("torch.utils.data")
+    if data is None:
+        yield
+        return
+    iterate = data.DataLoader.__iter__
+
+    def iterating(loader: Any) -> Any:
+        if loader.num_workers == 0:
+            tally.add(LOADERS_IN_PROCESS, type(loader).__name__, lines.of(sys._getframe(1)))
+        return iterate(loader)
+
+    with replaced(data.DataLoader, "__iter__", iterating):
+        yield
+
+
+@contextmanager
+def _counted_transfers(tally: CallTally, lines: SourceLines) -> Iterator[None]:
+    """Count the requests to move a tensor to a device, by whether they let the host go on (``non_blocking``)."""
+    move = torch.Tensor.to
+
+    def moving(tensor: Any, *args: Any, **keywords: Any) -> Any:
+        if not isinstance(next(iter((*args, *keywords.values())), None), torch.Tensor):
+            device, _, non_blocking, _ = torch._C._nn._parse_to(*args, **keywords)
+            if device is not None:
+                metric = UNBLOCKED_TRANSFERS if non_blocking else BLOCKING_TRANSFERS
+                tally.add(metric, "Tensor.to", lines.of(sys._getframe(1)))
+        return move(tensor, *args, **keywords)
+
+    with replaced(torch.Tensor, "to", moving):
+        yield
+
+
+@contextmanager
+def replaced(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
+    own = vars(owner).get(name)
+    setattr(owner, name, function)
+    try:
+        yield
+    finally:
+        if own is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, own)
