@@ -16,7 +16,7 @@ from perfgate.document.explanation import Cause
 from perfgate.document.message import english, message_from
 from perfgate.document.run import FROM_PROFILE, Evidence, Finding, RunDocument, StepResult, Value
 from perfgate.judging.advice.advisor import on_advisories
-from perfgate.judging.advice.changes import at_most, on_changes
+from perfgate.judging.advice.changes import FAULTS, at_most, on_changes
 
 _COMPARED = ("ok", "attention")
 _KINDS = {"measured": 0, "estimated": 1}
@@ -79,7 +79,12 @@ def suggested(decision: DecisionDocument) -> DecisionDocument:
         causes = [decision.causes[number] for number in regression.causes]
         fitting = [at for at, one in enumerate(decision.suggestions) if one.introduced and fits(one, causes)]
         leading = causes[0].op if causes else None
-        first = min(fitting, key=lambda at: decision.suggestions[at].evidence.get("op") != leading, default=None)
+
+        def order(at: int, leading: str | None = leading) -> tuple[bool, bool]:
+            suggestion = decision.suggestions[at]
+            return suggestion.rule not in FAULTS, suggestion.evidence.get("op") != leading
+
+        first = min(fitting, key=order, default=None)
         regressions.append(msgspec.structs.replace(regression, suggestion=first))
     return msgspec.structs.replace(decision, regressions=regressions)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from perfgate.catalogue.lookup import CHANGE_ADVICE, metric
+from perfgate.catalogue.lookup import CHANGE_ADVICE, METRICS, metric
 from perfgate.catalogue.names import (
     COPIES,
     FRAMEWORK_OPS,
@@ -28,6 +28,12 @@ _OTHER_INPUTS = {"shape": "larger-inputs", "dtype": "other-dtype", "layout": "ot
 _SAME = {"other-dtype": {"dropped-precision", "dtype-round-trip"}, "other-layout": {"layout-copy"}}
 
 
+# The advice on counts that fail the gate whatever a call takes.
+FAULTS = {"value-for-python", "copy-that-waits"} | {
+    entry.advice for entry in METRICS.values() if entry.fails_alone and entry.advice
+}
+# A widening cast is the cause of what is computed in the wider type behind it.
+_CAST = "aten::_to_copy"
 # Operators that draw the values to drop, by device and torch's version.
 _DROPOUTS = {"aten::native_dropout", "aten::bernoulli", "aten::bernoulli_"}
 
@@ -60,14 +66,20 @@ def _on_counter(comparison: Comparison) -> Iterator[_Advised]:
     if comparison.metric == FRAMEWORK_OPS:
         yield from _small_ops(comparison)
     elif comparison.metric == COPIES:
-        cast = next((part for part in _rises(comparison) if part.name == "aten::_to_copy"), None)
+        cast = _cast(_rises(comparison))
         if cast is not None:
             yield _of(comparison, "dtype-round-trip", cast)
     elif comparison.metric == SYNCS:
         rise = _located(_rises(comparison))
         yield _of(comparison, _rule_of_wait(rise.name if rise is not None else ""), rise)
+    elif rule == "double-precision":
+        yield _of(comparison, rule, _cast(_rises(comparison)) or _located(_rises(comparison)))
     elif rule:
         yield _of(comparison, rule, _located(_rises(comparison)))
+
+
+def _cast(rises: Sequence[Part]) -> Part | None:
+    return next((part for part in rises if part.name == _CAST), None)
 
 
 def _small_ops(comparison: Comparison) -> Iterator[_Advised]:

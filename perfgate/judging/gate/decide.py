@@ -57,8 +57,8 @@ from perfgate.judging.gate.required_jobs import TrustedNumbers, numbers_of_jobs
 from perfgate.judging.gate.rule import MOST_PAIRS, leans_slower
 from perfgate.judging.gate.rules import compare_rules, deciding_steps
 from perfgate.judging.gate.servers import notes_on_requests
-from perfgate.judging.gate.steps import summarize_steps
 from perfgate.judging.gate.settings import compare_settings
+from perfgate.judging.gate.steps import summarize_steps
 from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.gate.time import compare_time, noise_floors
 from perfgate.judging.gate.turn_evidence import invalid_turns, missing_turns

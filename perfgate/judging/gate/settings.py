@@ -19,7 +19,10 @@ def compare_settings(evidence: Evidence) -> Iterator[Comparison]:
     told: set[tuple[str, str]] = set()
     for place, head in evidence.head.counters.items():
         base = evidence.base.counters.get(place)
-        if base is None or not base.settings or not head.settings:
+        if base is None or not base.settings:
+            continue
+        if not head.settings:
+            yield comparison(place, SETTINGS, "exact", "inconclusive", gating=False, reason=Message("gate.no-settings"))
             continue
         for name in sorted(base.settings.keys() | head.settings.keys()):
             before, after = base.settings.get(name), head.settings.get(name)
