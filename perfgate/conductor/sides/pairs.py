@@ -33,8 +33,9 @@ from perfgate.locale import sentence
 from perfgate.protocol import BlockRequest
 from perfgate.system.interrupts import safe_point
 
-# Servers are renewed after half a first look, and serve at least so many pairs: starting one takes as long as a pair. None
-# is started for the last pair alone.
+# Servers are renewed after half a first look, after it, and then after as many pairs again, so that none starts just before a
+# look that may end the pairs. They serve at least so many pairs: starting one takes as long as a pair. None is started for the
+# last pair alone.
 FEWEST_SERVED = 2
 # A process may be permanently slower by a few percent, and so are its forks: after this many pairs both sides load anew
 # (benchmarks/gate/FINDINGS.md, section 7).
@@ -116,9 +117,10 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
     )
     look_ends = [look + sum(plan.arm == "aa" for plan in plans) for look in looks]
     served = max(FEWEST_SERVED, look_ends[0] // 2)
+    served_later = max(FEWEST_SERVED, look_ends[0] - served)
     runner = _PairRunner(bench, reference, base, head, measured, observer, traces, sizes)
     renewals = draw_renewals(
-        seed, reference.name, round_number=round_number, draw=draw, before=range(served, len(plans) - 1, served)
+        seed, reference.name, round_number=round_number, draw=draw, before=range(served, len(plans) - 1, served_later)
     )
     name_checks = {0, *look_ends[:-1]}
     if len(look_ends) == 1:  # a finding of the only look needs its operators by then

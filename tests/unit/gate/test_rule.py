@@ -177,8 +177,8 @@ def _like_the_one_before(chance: np.random.Generator, correlation: float) -> Any
 
 
 def _lucky_by_server(chance: np.random.Generator, luck: float) -> Any:
-    # Base against base takes its turns in the first look, so that a server has four pairs of a first look and seven later.
-    servers = np.concatenate([np.repeat([0, 1], 4), 2 + np.arange(MOST_PAIRS - 8) // 7])
+    # Base against base takes its turns in the first look, so that a server has four pairs of a first look and eight later.
+    servers = np.concatenate([np.repeat([0, 1], 4), 2 + np.arange(MOST_PAIRS - 8) // 8])
     return chance.normal(size=MOST_PAIRS) + luck * chance.normal(size=MOST_PAIRS)[servers]
 
 
