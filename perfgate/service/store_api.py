@@ -27,6 +27,8 @@ from perfgate.service.callers import NO_NUL, Caller, ReadProject, WrittenProject
 from perfgate.service.served_store import ServedStore
 
 _MOST_LISTED = 1_000
+# Millions of lines in a body would take gigabytes before the first of them is found wrong.
+_MOST_UPLOADED = 1_000
 # An acceptance, a triage, a confirmation or a verdict is a few short texts.
 _MOST_SMALL_BYTES = 64 * 1024
 _Record = TypeVar("_Record", Acceptance, Triage, Confirmation, GateRecord)
@@ -250,6 +252,10 @@ class StoreApi:
 
     async def upload_all(self, request: Request, project: WrittenProject, allow_dirty: AllowDirty = False) -> Response:
         body = await bounded_body(request, MAX_BYTES)
+
+        if body.count(b"\n") > _MOST_UPLOADED:
+            told = f"more than {_MOST_UPLOADED} documents at once are not accepted; send them in several requests"
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, told)
 
         def record() -> Response:
             documents = {hashlib.sha256(line).hexdigest(): line for line in body.split(b"\n") if line}

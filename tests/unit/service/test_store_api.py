@@ -109,6 +109,13 @@ def test_upload__bytes_that_are_not_the_document__refused(service: Service) -> N
     assert client.get("/api/v1/projects/shop/runs").json() == []
 
 
+def test_upload_all__more_lines_than_documents_at_once__refused_before_one_is_read(service: Service) -> None:
+    client = service.client(service.token("shop"))
+    answer = client.post("/api/v1/projects/shop/runs", data=b"{}\n" * 1_001)
+    assert (answer.status_code, "in several requests" in answer.json()["error"]) == (413, True)
+    assert client.post("/api/v1/projects/shop/runs", data=b"{}\n" * 1_000).status_code == 422
+
+
 def test_upload__larger_than_any_document__refused_before_it_is_read(service: Service) -> None:
     client = service.client(service.token("shop"))
     announced = {"Content-Length": str(MAX_BYTES + 1), "Connection": "close"}
