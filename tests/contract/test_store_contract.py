@@ -136,6 +136,16 @@ def test_record__run_of_a_clock_years_ahead__refused_with_both_dates(store: Stor
     assert store.runs("shop") == []
 
 
+def test_record__run_dated_before_all_clocks__refused(store: Store) -> None:
+    """A time of the year 1 cannot be shown in another time zone."""
+    run = run_of_day(1)
+    for start in ("0001-01-01T00:00:00+14:00", "1969-12-31T23:59:59Z"):
+        session = msgspec.structs.replace(run.session, started_at=start)
+        with pytest.raises(StoreError, match="before any computer's clock begins; set the measuring machine's clock"):
+            store.record(msgspec.structs.replace(run, session=session))
+    assert store.runs("shop") == []
+
+
 def test_record__same_document_twice__kept_once(store: Store) -> None:
     assert store.record(run_of_day(1)) == store.record(run_of_day(1))
     assert len(store.runs("shop")) == 1

@@ -275,6 +275,12 @@ def refuse_unfit(run: RunDocument, *, allow_dirty: bool, now: datetime) -> None:
             started_at=run.session.started_at,
             now=now.isoformat(timespec="seconds"),
         )
+    if started(run) < 0:
+        raise UnfitRunError(
+            "this run is dated {started_at}, before any computer's clock begins; set the measuring machine's clock and "
+            "measure again",
+            started_at=run.session.started_at,
+        )
     if run.side == "head":
         raise UnfitRunError("this run is the head of a change; only runs of main are kept: record a run of main")
     if run.source.dirty and not allow_dirty:

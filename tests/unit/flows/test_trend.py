@@ -314,9 +314,9 @@ def test_trend__every_run_after_today__says_to_set_the_clock(project: Project) -
         project.trend()
 
 
-def test_trend__run_of_the_first_day_of_all__looked_at(project: Project) -> None:
-    project.record([dated(main_runs(1)[0], "0001-01-01T00:00:00+00:00")])
-    assert next(iter(project.trend().weeks)) == "0001-01-01"
+def test_trend__run_of_a_clock_that_was_never_set__looked_at(project: Project) -> None:
+    project.record([dated(main_runs(1)[0], "1970-01-01T00:00:00+00:00")])
+    assert next(iter(project.trend().weeks)) == "1969-12-29"
 
 
 def test_trend__workload_renamed__its_regression_is_open_no_more_and_it_is_named(
