@@ -10,12 +10,24 @@ import msgspec
 import numpy as np
 
 from perfgate.document.message import quote
-from perfgate.document.run import CounterSet, ErrorDetail, OpCount, RunDocument, Session, Source, StepResult, Value
+from perfgate.document.run import (
+    CounterSet,
+    ErrorDetail,
+    OpCount,
+    RunDocument,
+    Session,
+    Source,
+    StepProcedure,
+    StepResult,
+    Value,
+)
 from perfgate.document.testbed import Testbed
 from tests.fakes.documents import TESTBED, make_run, run_steps
 
 START = datetime(2026, 5, 4, 2, 30, tzinfo=timezone.utc)
 NOISE = 0.012
+# Steps that were measured in another way compare with none of these.
+MEASURED = StepProcedure(quick=False)
 TIMES = ("latency.low", "latency.p50", "latency.p90", "latency.p99")
 Level = Callable[[int], float]
 
@@ -115,7 +127,9 @@ def _latency(random: np.random.Generator, shape: str, factor: float) -> StepResu
     values += [_value("throughput.median", 8 / (scale * low * 1.04), width=0.02)]
     values += [_value("latency.p99", scale * low * 1.3 * float(np.exp(random.normal(0, 0.05))), width=0.06)]
     labelled = [msgspec.structs.replace(value, labels={"shape": shape}) for value in values]
-    return StepResult(number=1, slug="latency", workload="encoder", status="ok", values=labelled, duration=6.2)
+    return StepResult(
+        number=1, slug="latency", workload="encoder", status="ok", values=labelled, duration=6.2, procedure=MEASURED
+    )
 
 
 def _value(metric: str, value: float, *, width: float = 0.01) -> Value:
@@ -128,7 +142,9 @@ def _thermal(random: np.random.Generator, *, hot: bool) -> StepResult:
     heat = Value(metric="thermal.temperature", value=round(58 + random.normal(0, 3) + 25 * hot, 1))
     throttled = Value(metric="thermal.throttled", value=0.12 if hot else 0.0)
     status: Any = "attention" if hot else "ok"
-    return StepResult(number=19, slug="thermal", workload="encoder", status=status, values=[heat, throttled])
+    return StepResult(
+        number=19, slug="thermal", workload="encoder", status=status, values=[heat, throttled], procedure=MEASURED
+    )
 
 
 def _failed(step: StepResult) -> StepResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfgate.document.decision import Comparison, DecisionDocument, Policy, Procedure, SideSummary
 from perfgate.document.message import quote
-from perfgate.document.run import RunDocument, Session, Source, StepResult, Value, WorkloadRecord
+from perfgate.document.run import RunDocument, Session, Source, StepProcedure, StepResult, Value, WorkloadRecord
 from perfgate.document.testbed import Testbed
 
 
@@ -35,6 +35,7 @@ def minimal_run(
                 slug="latency",
                 workload="encoder",
                 status="ok",
+                procedure=StepProcedure(quick=False),
                 values=[
                     Value(
                         metric="latency.p50",
