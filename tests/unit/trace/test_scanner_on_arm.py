@@ -46,6 +46,7 @@ def test_scan__seeds_of_the_fuzzers__as_on_this_processor(tmp_path: Path) -> Non
     assert there == digests(tmp_path, files, compiler="cc")
 
 
+@pytest.mark.recordings
 def test_scan__every_recorded_sample__as_on_this_processor(tmp_path: Path) -> None:
     files = []
     for number, path in enumerate(sorted(recorded().rglob("*.json*"))):
