@@ -518,9 +518,10 @@ class LoadWatched(Reply, frozen=True):
 
 
 class ProgressReply(Reply, frozen=True):
-    """A worker's current activity."""
+    """A worker's current activity, a sentence with ``{places}`` for its values."""
 
     text: str
+    values: dict[str, str] = {}
 
 
 class Experimenting(Reply, frozen=True):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from perfgate.cli.streams import make_streams_harmless
+from perfgate.locale import sentence
 
 if TYPE_CHECKING:
     from perfgate.cli.printed import AskedQuestion
@@ -59,7 +60,10 @@ def drop_secrets(clone: Path | None = None, *, allow_token: bool, keep_outside_c
     if secrets.names and not (keep_outside_ci and not in_ci(os.environ)):
         if in_ci(os.environ):
             click.echo(
-                f"removed from the environment before anything is measured: {', '.join(secrets.names)}", err=True
+                sentence(
+                    "removed from the environment before anything is measured: {names}", names=", ".join(secrets.names)
+                ),
+                err=True,
             )
         program = click.get_current_context().find_object(CommandProcess)
         if program is not None:

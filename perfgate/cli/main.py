@@ -19,16 +19,12 @@ from perfgate.cli.printed import AskedQuestion
 from perfgate.cli.streams import harmless, make_streams_last
 from perfgate.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_PASS, EXIT_USAGE, PerfgateError
 from perfgate.git.settings import untie
-from perfgate.locale import speaking
+from perfgate.locale import sentence, speaking
 from perfgate.plugins import load_member, member_names
 from perfgate.version import __version__
 
-NOT_LINUX = (
-    "perfgate runs on Linux only (/proc, process groups, Unix sockets); use a Linux machine, a container or WSL 2"
-)
 # Of an address; it may hold a password.
 USER_INFORMATION = r"(?<=://)[^\s/@]*:\S*@"
-BUG_ADVICE = "this is a bug in perfgate; please report it"
 # In the order in which a newcomer needs them. Commands in no section come last, under "More".
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Start": ("init", "config", "demo", "doctor"),
@@ -85,7 +81,12 @@ def main(asked: AskedQuestion | None = None) -> NoReturn:
     gc.set_threshold(20_000)
     make_streams_last()
     if sys.platform != "linux":
-        _say(f"perfgate: {NOT_LINUX} (this is {sys.platform})")
+        words = sentence(
+            "perfgate runs on Linux only (/proc, process groups, Unix sockets); use a Linux machine, a container or WSL 2 "
+            "(this is {platform})",
+            platform=sys.platform,
+        )
+        _say(f"perfgate: {words}")
         sys.exit(EXIT_USAGE)
     from perfgate.system.interrupts import install  # uses signals that only Unix has
 
@@ -101,7 +102,7 @@ def main(asked: AskedQuestion | None = None) -> NoReturn:
         error.show()
         code = EXIT_USAGE
     except (KeyboardInterrupt, click.Abort):
-        _say("perfgate: interrupted")
+        _say("perfgate: " + sentence("interrupted"))
         code = EXIT_INTERRUPTED
         # A KeyboardInterrupt that came through an exec() of source text (a dataclass being defined while a module is
         # imported) makes CPython die of SIGINT at its end, regardless of our exit code; running any source text resets this
@@ -140,9 +141,15 @@ def _report_bug() -> None:
         with tempfile.NamedTemporaryFile("w", prefix="perfgate-bug-", suffix=".log", delete=False) as file:
             file.write(text)
     except OSError:
-        _say(f"perfgate: {BUG_ADVICE} with the lines above")
+        _say("perfgate: " + sentence("this is a bug in perfgate; please report it with the lines above"))
     else:
-        _say(f"perfgate: {BUG_ADVICE} with the lines above, which also stand in {file.name}")
+        _say(
+            "perfgate: "
+            + sentence(
+                "this is a bug in perfgate; please report it with the lines above, which also stand in {file}",
+                file=file.name,
+            )
+        )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from perfgate.locale import sentence
+from perfgate.locale import sentence, shown
 
 if TYPE_CHECKING:
     from perfgate.conductor.workers.foresight import Foresight
@@ -67,9 +67,9 @@ class TerminalProgress(AbstractContextManager["TerminalProgress"]):
         if self._live:
             from rich.markup import escape
 
-            self._console.print(escape(text), highlight=False)
+            self._console.print(escape(shown(text)), highlight=False)
         else:
-            print(text, file=sys.stderr, flush=True)  # noqa: T201
+            print(shown(text), file=sys.stderr, flush=True)  # noqa: T201
 
     def expect(self, foresight: Foresight) -> None:
         """Show the progress and the time left, in front of the status."""

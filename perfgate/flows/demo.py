@@ -20,6 +20,7 @@ from perfgate.document.files import read_decision
 from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, MeasuringError, UsageError
 from perfgate.flows.shared.scratch import ScratchRepository
 from perfgate.judging.report.render.terminal import preview_comment
+from perfgate.locale import sentence
 from perfgate.system.folders import PACKAGE
 
 PROJECT = PACKAGE / "demo"
@@ -74,7 +75,7 @@ class Shell:
         stdout = subprocess.DEVNULL if quiet else None
         began = time.monotonic()
         code = subprocess.run(command, cwd=self.folder, env=self.environment, stdout=stdout, check=False).returncode
-        self.echo(f"(exit code {code}, after {time.monotonic() - began:.0f} s)")
+        self.echo(sentence("(exit code {code}, after {seconds:.0f} s)", code=code, seconds=time.monotonic() - began))
         return code
 
     def end_phase(self, name: str) -> None:
@@ -90,17 +91,18 @@ def run_demo(folder: Path | None, echo: Echo) -> int:
     project, results = place / "project", place / "results"
     environment = {**os.environ, "PERFGATE_STORE": str(place / "store.db"), "COLUMNS": "110"}
     shell = Shell(project, environment, echo)
-    echo(f"The demo plays in {place}\n")
+    echo(sentence("The demo plays in {place}", place=place) + "\n")
     repository = _commit_main(project, echo)
     mistake, refactoring = CHANGES
     codes = [_judge(repository, mistake, 2, results, shell)]
-    shell.end_phase("verdict on the mistake")
+    shell.end_phase(sentence("verdict on the mistake"))
     repository.git("checkout", "--quiet", "main")
-    echo(f"\n{LINE}\n3. A run of main goes into the store, which later comments show beside their own times\n")
+    third = sentence("3. A run of main goes into the store, which later comments show beside their own times")
+    echo(f"\n{LINE}\n{third}\n")
     _record_main(place / "main", shell)
-    shell.end_phase("run of main")
+    shell.end_phase(sentence("run of main"))
     codes.append(_judge(repository, refactoring, 4, results, shell))
-    shell.end_phase("verdict on the refactoring")
+    shell.end_phase(sentence("verdict on the refactoring"))
     return _conclude(codes, results, shell)
 
 
@@ -118,7 +120,7 @@ def _commit_main(project: Path, echo: Echo) -> ScratchRepository:
     repository = ScratchRepository(project, "demo")
     (project / ".gitignore").write_text("__pycache__/\n.perfgate/\nperfgate-out/\n")
     repository.start("A ranker for shopping sessions")
-    echo("1. A small model project, committed as main. Its workload is this file:\n")
+    echo(sentence("1. A small model project, committed as main. Its workload is this file:") + "\n")
     echo((project / "perf" / "workload.py").read_text())
     return repository
 
@@ -134,7 +136,7 @@ def _judge(
     repository.branch(change.name)
     shutil.copytree(PROJECT / change.name, project, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     repository.commit(change.title)
-    echo(f"{LINE}\n{number}. A change request: {change.title}\n")
+    echo("\n".join([LINE, sentence("{number}. A change request: {title}", number=number, title=change.title), ""]))
     echo(repository.git("diff", "--stat", "main"))
     # Quiet, because the check ends by printing the comment in its terminal form; it follows below.
     short = ("--steps", STEPS, "--checklist-budget", "0")
@@ -143,7 +145,7 @@ def _judge(
         raise MeasuringError(
             "the demo could not be measured (perfgate check ended with {code}); see {out}", code=code, out=out
         )
-    echo("\nThe comment the change request would get:\n")
+    echo("\n" + sentence("The comment the change request would get:") + "\n")
     preview_comment((out / "comment.md").read_text(encoding="utf-8"), Console())
     return change, code
 
@@ -157,27 +159,36 @@ def _record_main(out: Path, shell: Shell) -> None:
 
 def _conclude(codes: list[tuple[DemoChange, int]], results: Path, shell: Shell) -> int:
     echo = shell.echo
-    echo(f"\n{LINE}\nWhat was judged, and where to look:\n")
+    echo("\n".join(["", LINE, sentence("What was judged, and where to look:"), ""]))
     for change, code in codes:
         out = results / change.name
         verdict = read_decision(out / "decision.json").verdict
-        mark = "as it must" if code == change.exit_code else f"EXPECTED exit code {change.exit_code}"
-        echo(f"  {change.name}: {verdict}, exit code {code} ({mark})")
+        mark = sentence("as it must")
+        if code != change.exit_code:
+            mark = sentence("EXPECTED exit code {code}", code=change.exit_code)
+        values = {"name": change.name, "verdict": verdict, "code": code, "mark": mark}
+        echo("  " + sentence("{name}: {verdict}, exit code {code} ({mark})", **values))
         for file, what in PAGES.items():
             if (out / file).exists():
                 echo(f"    {what:13}{out / file}")
-    echo(
-        f"\nThe demo measures steps {STEPS} of the checklist, once on each side; a check measures all that apply, in turns."
+    measured = sentence(
+        "The demo measures steps {steps} of the checklist, once on each side; a check measures all that apply, in turns.",
+        steps=STEPS,
     )
+    echo(f"\n{measured}")
     _echo_times(shell)
-    echo("\nNext: `perfgate init` in a repository of yours.")
+    echo("\n" + sentence("Next: `perfgate init` in a repository of yours."))
     if all(code == change.exit_code for change, code in codes):
         return EXIT_PASS
-    echo("\nNot every verdict is as it must be. On a busy machine a time comparison may stay undecided; try again.")
+    left = sentence(
+        "Not every verdict is as it must be. On a busy machine a time comparison may stay undecided; try again."
+    )
+    echo(f"\n{left}")
     return EXIT_MEASURING
 
 
 def _echo_times(shell: Shell) -> None:
-    total = Phase("in all", sum(p.seconds for p in shell.phases), sum(p.cpu_seconds for p in shell.phases))
+    total = Phase(sentence("in all"), sum(p.seconds for p in shell.phases), sum(p.cpu_seconds for p in shell.phases))
     for phase in (*shell.phases, total):
-        shell.echo(f"  {phase.name:28}{phase.seconds:5.0f} s, {phase.cpu_seconds:5.0f} s of CPU time")
+        seconds = sentence("{wall:5.0f} s, {cpu:5.0f} s of CPU time", wall=phase.seconds, cpu=phase.cpu_seconds)
+        shell.echo(f"  {phase.name:28}{seconds}")

@@ -79,6 +79,15 @@ class Activity(str):
         return activity
 
     @property
+    def template(self) -> str:
+        """The English sentence with the places of its values."""
+        return self._english
+
+    @property
+    def values(self) -> Mapping[str, object]:
+        return self._values
+
+    @property
     def shown(self) -> str:
         """In the language that is spoken now, so that a constant of a module may be one."""
         return filled(translate(self._english), {name: shown(value) for name, value in self._values.items()})

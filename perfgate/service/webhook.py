@@ -18,6 +18,7 @@ import requests
 
 from perfgate.document.run import RunDocument
 from perfgate.errors import UsageError
+from perfgate.locale import sentence
 from perfgate.system.loopback import is_loopback_host
 from perfgate.version import __version__
 
@@ -96,7 +97,13 @@ class Webhook:
         try:
             self._waiting.put_nowait(message)
         except queue.Full:
-            self._warn(f"webhook: {_MOST_WAITING} messages wait already; that of run {run_id[:12]} is dropped")
+            self._warn(
+                sentence(
+                    "webhook: {most_waiting} messages wait already; that of run {run_id} is dropped",
+                    most_waiting=_MOST_WAITING,
+                    run_id=run_id[:12],
+                )
+            )
 
     def close(self) -> None:
         """Stop after the message that is being sent."""
@@ -125,7 +132,11 @@ class Webhook:
                 break
             why = self._try(body, headers)
         if why is not None:
-            self._warn(f"webhook: the message of run {message.run_id[:12]} is not delivered: {why}")
+            self._warn(
+                sentence(
+                    "webhook: the message of run {run_id} is not delivered: {why}", run_id=message.run_id[:12], why=why
+                )
+            )
 
     def _try(self, body: bytes, headers: dict[str, str]) -> str | None:
         """Send once; the reason if it was not received."""

@@ -121,13 +121,23 @@ def record(
         )
         _say_not_kept(recorded)
         return
-    click.echo(f"kept run {recorded.id[:12]} of {recorded.run.project} in {recorded.store}")
+    click.echo(
+        sentence(
+            "kept run {id} of {project} in {store}",
+            id=recorded.id[:12],
+            project=recorded.run.project,
+            store=recorded.store,
+        )
+    )
     if recorded.removed:
-        click.echo(f"removed the {recorded.removed} oldest, as [store] keep says")
+        click.echo(sentence("removed the {removed} oldest, as [store] keep says", removed=recorded.removed))
     for place in recorded.suspected:
         click.echo(
-            f"suspected slower than main's earlier runs: {cleaned(place)}. It is kept for the trend; what changes are shown "
-            "beside leaves it out until `perfgate baseline accept` accepts it"
+            sentence(
+                "suspected slower than main's earlier runs: {place}. It is kept for the trend; what changes are "
+                "shown beside leaves it out until `perfgate baseline accept` accepts it",
+                place=cleaned(place),
+            )
         )
     if recorded.clocks:
         from perfgate.judging.report.text.messages import word
@@ -171,20 +181,29 @@ def list_runs(limit: int | None, before: str | None, as_json: bool, directory: P
     shown = limit or NEWEST
     runs, damaged = list_baseline(config, os.environ, limit=limit if as_json else shown + 1, before=before)
     for why in damaged:
-        click.echo(cleaned(f"left out: {why}", whole=True), err=True)
+        click.echo(cleaned(sentence("left out: {why}", why=why), whole=True), err=True)
     if as_json:
         print_json(runs)
         return
     if not runs:
         if before is not None:
-            click.echo(f"no run of {config.project} is older than {cleaned(before)}")
+            click.echo(
+                sentence("no run of {project} is older than {before}", project=config.project, before=cleaned(before))
+            )
         elif not damaged:
-            click.echo(f"no run of {config.project} is kept yet; `perfgate baseline record` keeps one")
+            click.echo(
+                sentence(
+                    "no run of {project} is kept yet; `perfgate baseline record` keeps one", project=config.project
+                )
+            )
         return
     click.echo("\n".join(line for run in runs[:shown] for line in _run_lines(run)))
     if len(runs) > shown:
         last = runs[shown - 1].id[:12]
-        click.echo(f"\n`perfgate baseline list --before {last}` lists older ones, `--limit N` more at once")
+        click.echo(
+            "\n"
+            + sentence("`perfgate baseline list --before {last}` lists older ones, `--limit N` more at once", last=last)
+        )
 
 
 def _run_lines(run: StoredRun) -> list[str]:
@@ -225,7 +244,16 @@ def show(run_id: str, as_json: bool, directory: Path) -> None:
     ]
     for job in run.jobs:
         rows += [[job.name, metric, "", f"{value:.6g}"] for metric, value in typical_values(job, run.turns).items()]
-    click.echo(cleaned(f"{run.project}, session {run.session.id}, started {run.session.started_at}"))
+    click.echo(
+        cleaned(
+            sentence(
+                "{project}, session {id}, started {started_at}",
+                project=run.project,
+                id=run.session.id,
+                started_at=run.session.started_at,
+            )
+        )
+    )
     _print_table(["workload", "metric", "of", "value (base unit)"], rows)
 
 
@@ -282,8 +310,11 @@ def accept(
         print_json(accepted)
         return
     for entry in accepted:
-        ends = f" until {entry.until}" if entry.until else ""
-        click.echo(cleaned(f"accepted {entry.metric} of {entry.commit[:12]} by {entry.accepted_by}{ends}"))
+        values = {"metric": entry.metric, "commit": entry.commit[:12], "author": entry.accepted_by}
+        text = sentence("accepted {metric} of {commit} by {author}", **values)
+        if entry.until:
+            text = sentence("accepted {metric} of {commit} by {author} until {until}", **values, until=entry.until)
+        click.echo(cleaned(text))
 
 
 @COMMAND.command("accepted")
@@ -298,7 +329,7 @@ def list_accepted(as_json: bool, directory: Path) -> None:
         print_json(acceptances)
         return
     if not acceptances:
-        click.echo("nothing was accepted yet; `perfgate baseline accept` does")
+        click.echo(sentence("nothing was accepted yet; `perfgate baseline accept` does"))
         return
     today = datetime.now(timezone.utc).date()
     _print_table(
@@ -338,7 +369,13 @@ def triage(revision: str, state: TriageState, reason: str, author: str | None, a
     if as_json:
         print_json(given)
         return
-    click.echo(cleaned(f"{given.commit[:12]} is {given.state}, by {given.author}"))
+    click.echo(
+        cleaned(
+            sentence(
+                "{commit} is {state}, by {author}", commit=given.commit[:12], state=given.state, author=given.author
+            )
+        )
+    )
 
 
 @COMMAND.command("triaged")
@@ -353,7 +390,7 @@ def list_triaged(as_json: bool, directory: Path) -> None:
         print_json(triages)
         return
     if not triages:
-        click.echo("no regression was given a state yet; `perfgate baseline triage` does")
+        click.echo(sentence("no regression was given a state yet; `perfgate baseline triage` does"))
         return
     _print_table(
         ["commit", "state", "by", "when", "reason"],
@@ -386,7 +423,7 @@ def log(
         print_json(entries)
         return
     if not entries:
-        click.echo("nothing was changed yet")
+        click.echo(sentence("nothing was changed yet"))
     for entry in entries:
         where = f"{entry.project}: " if all_projects else ""
         subject = entry.subject[:12] if entry.action == "run recorded" else entry.subject
@@ -413,7 +450,8 @@ def prune(
     if as_json:
         print_json({"removed": removed})
     else:
-        click.echo(f"removed {removed} {'run' if removed == 1 else 'runs'}")
+        text = sentence("removed 1 run") if removed == 1 else sentence("removed {count} runs", count=removed)
+        click.echo(text)
 
 
 def _open_scope(

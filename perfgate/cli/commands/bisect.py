@@ -26,6 +26,7 @@ from perfgate.cli.options import (
     workload_option,
 )
 from perfgate.errors import PerfgateError, UsageError
+from perfgate.locale import sentence
 
 if TYPE_CHECKING:
     from perfgate.document.bisection import BisectionDocument
@@ -163,7 +164,7 @@ def _search(search: Callable[..., Bisected], directory: Path, options: CheckOpti
     render_bisection(document, Console(), options.language)
     if decision:
         render_terminal(decision, Console(), options.language)
-    click.echo(f"written to {options.out}: {BISECTION_FILE}")
+    click.echo(sentence("written to {out}: {files}", out=options.out, files=BISECTION_FILE))
     return document
 
 
@@ -177,7 +178,7 @@ def _judge(directory: Path, good: str, options: CheckOptions, metric: PlacePatte
         with TerminalProgress() as progress:
             answer = judge_commit(directory, good, options, check_change, progress, metric=metric)
     except PerfgateError as error:
-        click.echo(f"perfgate: {error}", err=True)
+        click.echo(f"perfgate: {error.shown}", err=True)
         return GIT_STOPS
     except Exception:  # noqa: BLE001 - a bug must not mark a commit as bad
         traceback.print_exc()

@@ -22,6 +22,7 @@ from perfgate.cli.options import (
     language_option,
     workload_option,
 )
+from perfgate.locale import sentence
 
 
 @click.command("check", cls=RecordCommand)
@@ -105,8 +106,10 @@ def COMMAND(
         with TerminalProgress() as progress:
             decision = check_change(directory, request, progress)
         render_terminal(decision, Console(), spoken, folder=folder_to_name(out))
-        measured = "" if decision.verdict == "SKIPPED" else ", report.html, base/run.json, head/run.json"
-        click.echo(f"written to {out}: decision.json, comment.md{measured}")
+        files = ["decision.json", "comment.md"]
+        if decision.verdict != "SKIPPED":
+            files += ["report.html", "base/run.json", "head/run.json"]
+        click.echo(sentence("written to {out}: {files}", out=out, files=", ".join(files)))
         if decision.verdict != "SKIPPED":
             say_pages(out, decision)
     if as_json:

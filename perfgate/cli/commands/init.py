@@ -12,6 +12,8 @@ import click
 from perfgate.cli.options import Options, RecordCommand, directory_option
 from perfgate.locale import sentence
 
+_STORE = '[store]\npath = "branch://perfgate-data"'
+
 if TYPE_CHECKING:
     from perfgate.flows.init.job import Started
 
@@ -82,7 +84,7 @@ def COMMAND(
     _say_lock(started)
     if started.forge and (directory / CONFIG_NAME).exists() and keeps_no_runs(directory):
         add = sentence("add to {file}, so that CI keeps main's runs:", file=CONFIG_NAME)
-        click.echo(f'{add}\n\n[store]\npath = "branch://perfgate-data"')
+        click.echo("\n\n".join([add, _STORE]))
     if not lock_only:
         _say(started, directory, _EXAMPLES[job])
 

@@ -26,6 +26,7 @@ from perfgate.cli.options import (
 )
 from perfgate.cli.streams import people_on_stderr, print_json
 from perfgate.errors import EXIT_PASS, MachineBusyError, UsageError
+from perfgate.locale import sentence
 
 if TYPE_CHECKING:
     from perfgate.document.decision import DecisionDocument
@@ -127,9 +128,12 @@ def _judge_push(directory: Path, options: CheckOptions, remote: tuple[str, ...],
     for number, push in enumerate(pushes):
         base = options.base or push.base
         if base is None:
-            click.echo("perfgate: nothing to compare with yet, the remote has no main branch")
+            click.echo("perfgate: " + sentence("nothing to compare with yet, the remote has no main branch"))
         elif not push.is_news:
-            click.echo(f"perfgate: nothing to judge, {push.head[:12]} is in {push.base} already")
+            click.echo(
+                "perfgate: "
+                + sentence("nothing to judge, {head} is in {base} already", head=push.head[:12], base=push.base)
+            )
         else:
             out = options.out if len(pushes) == 1 else options.out / str(number + 1)
             codes.append(_judge_commit(directory, replace(options, head=push.head, base=base, out=out), strict=strict))
@@ -144,7 +148,7 @@ def _judge_commit(directory: Path, options: CheckOptions, *, strict: bool) -> in
     except MachineBusyError as error:
         if strict:
             raise
-        click.echo(f"perfgate: INCONCLUSIVE: {error}")
+        click.echo(f"perfgate: INCONCLUSIVE: {error.shown}")
         return EXIT_PASS
     code = hook_code(decision, strict=strict)
     _show(decision, code, options, brief=True)

@@ -19,7 +19,7 @@ from perfgate.cli.options import (
 )
 from perfgate.cli.streams import people_on_stderr, print_json
 from perfgate.errors import UsageError
-from perfgate.locale import Language
+from perfgate.locale import Language, sentence
 
 if TYPE_CHECKING:
     from perfgate.document.decision import DecisionDocument
@@ -138,4 +138,4 @@ def _show(run: RunDocument, out: Path, language: Language) -> None:
     console = Console()
     render_run(run, console, language)
     render_first_suggestions(suggestions(run), console, language, folder=str(out))
-    click.echo(f"run document: {out / 'run.json'}")
+    click.echo(sentence("run document: {out}", out=out / "run.json"))

@@ -11,6 +11,7 @@ import click
 from perfgate.cli.groups import CommandGroup
 from perfgate.cli.options import directory_option
 from perfgate.cli.streams import cleaned, print_json
+from perfgate.locale import sentence
 
 if TYPE_CHECKING:
     from perfgate.judging.store.ledger import TokenScope
@@ -62,9 +63,16 @@ def create(
         print_json(made)
         return
     click.echo(
-        f"token {made.token.id} ({cleaned(made.token.name)}) may {scope} {cleaned(project or 'all projects')}", err=True
+        sentence(
+            "token {id} ({name}) may {scope} {project}",
+            id=made.token.id,
+            name=cleaned(made.token.name),
+            scope=scope,
+            project=cleaned(project or sentence("all projects")),
+        ),
+        err=True,
     )
-    click.echo("put it into PERFGATE_STORE_TOKEN of whoever uses it; it is shown only now:", err=True)
+    click.echo(sentence("put it into PERFGATE_STORE_TOKEN of whoever uses it; it is shown only now:"), err=True)
     click.echo(made.secret)
 
 
@@ -81,10 +89,13 @@ def list_all(location: str | None, as_json: bool, directory: Path) -> None:
         print_json(tokens)
         return
     if not tokens:
-        click.echo("there is no token yet; `perfgate token create` makes one")
+        click.echo(sentence("there is no token yet; `perfgate token create` makes one"))
     for token in tokens:
-        state = f"revoked {token.revoked_at[:16]}" if token.revoked_at else f"since {token.created_at[:16]}"
-        click.echo(cleaned(f"{token.id}  {token.scope:5}  {state}  {token.project or 'all projects'}  {token.name}"))
+        state = sentence("since {time}", time=token.created_at[:16])
+        if token.revoked_at:
+            state = sentence("revoked {time}", time=token.revoked_at[:16])
+        project = token.project or sentence("all projects")
+        click.echo(cleaned(f"{token.id}  {token.scope:5}  {state}  {project}  {token.name}"))
 
 
 @COMMAND.command("revoke")
@@ -100,7 +111,16 @@ def revoke(token_id: str, location: str | None, as_json: bool, directory: Path) 
     if as_json:
         print_json(token)
     else:
-        click.echo(cleaned(f"revoked {token.id} ({token.name}) of {token.project or 'all projects'}"))
+        click.echo(
+            cleaned(
+                sentence(
+                    "revoked {id} ({name}) of {project}",
+                    id=token.id,
+                    name=token.name,
+                    project=token.project or sentence("all projects"),
+                )
+            )
+        )
 
 
 def _open(location: str | None, directory: Path) -> tuple[Store, str]:

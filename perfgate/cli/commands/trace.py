@@ -403,7 +403,7 @@ def reduce(places: list[Place], workers: int | None, on: Cluster | None, out: Pa
     for file in tables:
         click.echo(file)
     for one in left_out:
-        click.echo(f"left out: {one.reason}", err=True)
+        click.echo(sentence("left out: {reason}", reason=one.reason), err=True)
 
 
 @COMMAND.command("diff")

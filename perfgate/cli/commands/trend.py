@@ -22,6 +22,7 @@ from perfgate.cli.options import (
     workload_option,
 )
 from perfgate.cli.streams import make_streams_harmless, people_on_stderr, print_json
+from perfgate.locale import sentence
 
 
 @click.command("trend", cls=RecordCommand)
@@ -109,9 +110,9 @@ def COMMAND(
         make_streams_harmless(os.environ)
         render_trend(document, Console(), spoken)
         if out is not None:
-            click.echo(f"written to {out}: trend.html, trend.md, trend.json")
+            click.echo(sentence("written to {out}: {files}", out=out, files="trend.html, trend.md, trend.json"))
         if email is not None:
-            click.echo(f"written to {email}")
+            click.echo(sentence("written to {out}", out=email))
     if as_json:
         print_json(document)
     raise SystemExit(EXIT_FAIL if fail_on_regression and has_open_regression(document) else EXIT_PASS)

@@ -21,6 +21,7 @@ from perfgate.cli.options import (
     workload_option,
 )
 from perfgate.errors import UsageError
+from perfgate.locale import sentence
 
 
 @click.command("upgrade", cls=RecordCommand)
@@ -118,7 +119,7 @@ def COMMAND(
             render_bisection(bisection, Console(), spoken)
             if decision:
                 render_terminal(decision, Console(), spoken)
-            click.echo(f"written to {out}: {BISECTION_FILE}")
+            click.echo(sentence("written to {out}: {files}", out=out, files=BISECTION_FILE))
             document, code = bisection, bisection_code(bisection)
         else:
             with TerminalProgress() as progress:

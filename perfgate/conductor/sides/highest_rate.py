@@ -65,7 +65,15 @@ def at_highest_rate(
         side.stop()
     requests = sum(answer.requests for answer in answers)
     note(
-        f"{reference.name}: {name} holds the SLA up to {highest:.3g} requests/s, by {requests} requests at "
-        f"{len(answers)} rates; both sides are loaded with {RATE_SHARE * highest:.3g}"
+        sentence(
+            "{workload}: {side} holds the SLA up to {highest:.3g} requests/s, by {requests} requests at {rates} "
+            "rates; both sides are loaded with {load:.3g}",
+            workload=reference.name,
+            side=name,
+            highest=highest,
+            requests=requests,
+            rates=len(answers),
+            load=RATE_SHARE * highest,
+        )
     )
     return replace(reference, rate=highest)

@@ -19,7 +19,7 @@ from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.worker import Say, Worker, WorkerError
 from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.errors import MeasuringError
-from perfgate.locale import Activity
+from perfgate.locale import Activity, sentence
 from perfgate.protocol import (
     SLOW_CALL_SECONDS,
     CallsRecorded,
@@ -50,7 +50,10 @@ FEWEST_LATE_CALLS, MOST_LATE_CALLS = 5, 20
 # The analysis of a long recording takes minutes (msprof).
 ANALYSIS_SECONDS = 300.0
 ANALYSIS_SECONDS_EACH = 20.0
-_PROFILE_NAMES: dict[ProfileKind, str] = {"operators": "operators", "subroutines": "modules and functions"}
+_PROFILE_NAMES: dict[ProfileKind, Activity] = {
+    "operators": Activity("operators"),
+    "subroutines": Activity("modules and functions"),
+}
 
 
 class PairTrace(NamedTuple):
@@ -94,7 +97,15 @@ def with_profile(
             worker.ask(ProfileTimesRequest(), ProfileTimes, timeout=timeout, doing=doing) for worker in workers
         )
     except WorkerError as error:
-        say(f"{first.workload}: no {_PROFILE_NAMES[kind]} from pair {first.pair}: {error}")
+        say(
+            sentence(
+                "{workload}: no {profile} from pair {pair}: {error}",
+                workload=first.workload,
+                profile=_PROFILE_NAMES[kind].shown,
+                pair=first.pair,
+                error=error.shown,
+            )
+        )
         return replicates
     return (
         msgspec.structs.replace(first, **{kind: getattr(before, kind)}),
@@ -132,7 +143,14 @@ def record_traces(
                 paths[index] = folder / Path(trace.recording).name
             traces.append(PairTrace(first.pair, shape, base=paths[0], head=paths[1]))
     except WorkerError as error:
-        say(f"{first.workload}: no traces from pair {first.pair}: {error}")
+        say(
+            sentence(
+                "{workload}: no traces from pair {pair}: {error}",
+                workload=first.workload,
+                pair=first.pair,
+                error=error.shown,
+            )
+        )
         return []
     return traces
 
@@ -179,7 +197,14 @@ class LateOperators:
                     trace = None if traces is None else str(traces / _trace_name(first, number, index))
                     recordings.append(_Recording(first.pair, replicates[index].member, shape, python, path, trace))
         except WorkerError as error:
-            self._bench.say(f"{first.workload}: no operators from pair {first.pair}: {error}")
+            self._bench.say(
+                sentence(
+                    "{workload}: no operators from pair {pair}: {error}",
+                    workload=first.workload,
+                    pair=first.pair,
+                    error=error.shown,
+                )
+            )
             return
         self._recordings += recordings
 
@@ -198,7 +223,7 @@ class LateOperators:
             try:
                 analysis = self._bench.analyse(python, paths, timeout=timeout, traces=traces)
             except MeasuringError as error:
-                self._bench.say(f"no operators from the pairs: {error}")
+                self._bench.say(sentence("no operators from the pairs: {error}", error=error.shown))
                 continue
             for recording in recordings:
                 if recording.path in analysis.operators:

@@ -159,7 +159,7 @@ class TurnTaker:
         """Let both sides of a command count some runs, and keep that with as many of their last turns."""
         if self.measured.record.kind != "command" or self._taken < COUNTED_RUNS:
             return
-        self.say(f"{self.measured.record.name}: counting the lines of Python of a run")
+        self.say(sentence("{name}: counting the lines of Python of a run", name=self.measured.record.name))
         counts: dict[SideName, dict[str, int]] = {}
         for back in range(1, COUNTED_RUNS + 1):
             # A failed count is not repeated: such a run may take long.
@@ -195,7 +195,7 @@ class TurnTaker:
         """
         for name in ("head", "base"):
             side = self._side(name)
-            self.say(f"{self.measured.record.name}: profiling {name}")
+            self.say(sentence("{name}: profiling {side}", name=self.measured.record.name, side=name))
             if not self.plan.most:
                 self.begin([name])
             with suppress(SideError):

@@ -564,7 +564,12 @@ def open_bench(
         remove(old)
     measure = config.measure
     if fresh := fresh_caches(os.environ, reuse=measure.reuse_caches, pass_env=measure.pass_env):
-        say(f"kernel caches start empty: {', '.join(fresh)} not passed on; [measure] reuse_caches = true would")
+        say(
+            sentence(
+                "kernel caches start empty: {names} not passed on; [measure] reuse_caches = true would",
+                names=", ".join(fresh),
+            )
+        )
     adopt_orphans()
     with held_back(), scratch_folder() as scratch:
         ours = children()

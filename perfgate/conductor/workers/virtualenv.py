@@ -25,7 +25,7 @@ from perfgate.conductor.workers.environment import ALLOWED, ALLOWED_PREFIXES
 from perfgate.conductor.workers.worker import Say
 from perfgate.document.message import Message
 from perfgate.errors import ConfigError, MeasuringError
-from perfgate.locale import Activity, sentence
+from perfgate.locale import Activity, sentence, shown
 from perfgate.system.folders import remove_folder
 from perfgate.system.interrupts import held_back, safe_point
 from perfgate.system.logs import bound_log
@@ -147,7 +147,7 @@ def _make(folder: Path, plan: SetupPlan, environ: Mapping[str, str], log: Path, 
         _run(
             plan,
             [sys.executable, "-m", "venv", str(folder)],
-            "making",
+            Activity("making the environment of the {side}", side=plan.side),
             setup_environment(environ, plan.pass_env),
             log,
             say,
@@ -156,7 +156,8 @@ def _make(folder: Path, plan: SetupPlan, environ: Mapping[str, str], log: Path, 
             _inherit(folder)
         inside = {"PATH": f"{folder / 'bin'}{os.pathsep}{environ.get('PATH', os.defpath)}", "VIRTUAL_ENV": str(folder)}
         environment = {**setup_environment(environ, plan.pass_env), **inside}
-        return _run(plan, ["/bin/sh", "-c", plan.command], "setting up", environment, log, say)
+        doing = Activity("setting up the environment of the {side}", side=plan.side)
+        return _run(plan, ["/bin/sh", "-c", plan.command], doing, environment, log, say)
     except BaseException:
         remove_folder(folder)
         raise
@@ -194,13 +195,12 @@ def setup_environment(environ: Mapping[str, str], pass_env: Sequence[str]) -> di
 
 
 def _run(
-    plan: SetupPlan, command: Sequence[str], verb: str, environment: Mapping[str, str], log: Path, say: Say
+    plan: SetupPlan, command: Sequence[str], doing: Activity, environment: Mapping[str, str], log: Path, say: Say
 ) -> list[str]:
     """Run one command of the set-up and return the names of the processes that it left running, now killed.
 
     They would run beside every measurement. Raises MeasuringError with the end of its log when it fails.
     """
-    doing = f"{verb} the environment of the {plan.side}"
     adopt_orphans()
     ours = children()
     with log.open("ab") as output:
@@ -248,7 +248,7 @@ def _ends_in_time(process: subprocess.Popen[bytes], timeout: float, doing: str, 
             process.wait(TICK_SECONDS)
         except subprocess.TimeoutExpired:
             last = (log_tail(log) or "").rpartition("\n")[2]
-            say(f"{doing} ({waited:.0f} s): {one_line(last, limit=60)}")
+            say(f"{shown(doing)} ({waited:.0f} s): {one_line(last, limit=60)}")
             bound_log(log)
         else:
             return True

@@ -371,7 +371,9 @@ class Worker:
                     continue
                 if not isinstance(message, ProgressReply):
                     return message
-                status, here = (f"{words}: {one_line(message.text)}" for words in (doing, shown(doing)))
+                activity = _activity_of(message)
+                status = f"{doing}: {one_line(activity)}"
+                here = f"{shown(doing)}: {one_line(shown(activity))}"
                 self._say(here)
             waited = time.monotonic() - started
             if waited > timeout:
@@ -458,6 +460,14 @@ def innermost_last(stack: str) -> str:
         title = title.replace("most recent call first", "most recent call last")
         texts.append("\n".join([title, *reversed(calls)]))
     return "\n\n".join(text for text in texts if text)
+
+
+def _activity_of(progress: ProgressReply) -> str:
+    """What a worker does; what is no sentence with its values, as code of a project may send, stays as it is."""
+    try:
+        return Activity(progress.text, **progress.values)
+    except (LookupError, ValueError, AttributeError, TypeError):
+        return progress.text
 
 
 def signal_name(number: int) -> str:

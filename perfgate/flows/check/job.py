@@ -51,7 +51,7 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
     deadline = time.monotonic() + options.time_budget
     project = project_of_change(directory, options)
     if project != directory:
-        progress.note(f"measuring {project}, the only project that this change touches")
+        progress.note(sentence("measuring {project}, the only project that this change touches", project=project))
         directory = project
     repository = Repository(directory)
     prefix = repository.prefix(directory)

@@ -430,7 +430,7 @@ class _CheckMeasurement:
                 note=self.progress.note,
             ).measure()
             if stacks := measured.jobs[-1].stacks:
-                self.progress.status(f"reading the profiles of {reference.name}")
+                self.progress.status(sentence("reading the profiles of {name}", name=reference.name))
                 roots = {name: checkout.root for name, checkout in self.checkouts.items()}
                 folders = {name: job.out / name for name in NAMES}
                 measured.flames.update(measured.kept.keep(reference.name, stacks, roots, folders))

@@ -19,7 +19,7 @@ from perfgate.judging.forge.detect import detect, is_draft
 from perfgate.judging.forge.forge import CommitStatus, connect, find_token, token_variables
 from perfgate.judging.forge.runner import OUTPUT_VARIABLE, append_to, output_lines, outputs_path
 from perfgate.judging.report.render.plan import plan_line
-from perfgate.locale import Language
+from perfgate.locale import Language, sentence
 from perfgate.measuring.devices.registry import refuse_unknown_kind
 from perfgate.version import __version__
 
@@ -115,4 +115,4 @@ def _set_pending(plan: MeasurementPlan, request: PlanRequest, doors: Doors) -> N
     name = status_name(request.key)
     forge = connect(event, token, sleep=doors.sleep, clock=doors.clock)
     forge.set_status(CommitStatus(event.head_sha, "pending", name, plan_line(plan, request.language), event.job_url))
-    doors.say(f"The commit status {name} of {event.head_sha[:12]} is pending.")
+    doors.say(sentence("The commit status {name} of {head_sha} is pending.", name=name, head_sha=event.head_sha[:12]))

@@ -67,7 +67,7 @@ def loaded_packages(
 def _packages_of(bench: Bench, checkout: Checkout, job: Job, options: CheckOptions) -> list[str] | None:
     loaded: set[str] = set()
     for reference in job.config.selected(options.workloads):
-        bench.say(f"looking at what workload {reference.name} loads")
+        bench.say(sentence("looking at what workload {name} loads", name=reference.name))
         trial = bench.try_workload(checkout, reference, packages=True)
         if trial.packages is None:
             return None

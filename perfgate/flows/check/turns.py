@@ -29,6 +29,7 @@ from perfgate.document.run import FailedPair
 from perfgate.job_settings import JobReference
 from perfgate.judging.gate.decide import Look
 from perfgate.judging.gate.turns import looks_of
+from perfgate.locale import sentence
 
 MINUTE = 60.0
 
@@ -70,8 +71,12 @@ class JobMeasurement:
         unstarted = self._take(reference, "resident" if wanted == "auto" else wanted)
         if wanted == "auto" and unstarted and self._starts_alone(unstarted):
             self.note(
-                f"{reference.name}: {unstarted} starts alone and not beside the other side, so that they take turns as whole "
-                'processes (fits = "alternate")'
+                sentence(
+                    "{name}: {unstarted} starts alone and not beside the other side, so that they take turns as "
+                    'whole processes (fits = "alternate")',
+                    name=reference.name,
+                    unstarted=unstarted,
+                )
             )
             self.measured.failed.clear()
             self._take(reference, "alternate")
@@ -83,7 +88,11 @@ class JobMeasurement:
             self._take(replace(self.reference, rate=record.rate), record.fits)
         else:
             self.note(
-                f"{record.name}: {before.quads} quads were all that was planned; longer turns, or a quieter machine, tell more"
+                sentence(
+                    "{name}: {quads} quads were all that was planned; longer turns, or a quieter machine, tell more",
+                    name=record.name,
+                    quads=before.quads,
+                )
             )
 
     def _take(self, reference: JobReference, fits: Fits) -> SideName | None:
@@ -159,33 +168,50 @@ def _plan(
     fits: Fits,
     tolerated: float | None,
 ) -> str:
-    unit = "quads of turns" if plan.most else "runs of each side"
-    starts = f", {FEWEST_STARTS} starts of both sides at least" if plan.most else ""
-    shared = {
-        "resident": "",
-        "sleep": "; one side sleeps while the other has its turn",
-        "swap": "; each has one half of the devices, and then the other half",
-        "alternate": "; each run starts the side, and it has the devices alone" if reference.kind != "command" else "",
-    }
-    return (
-        f"{reference.name}: {looks[0]} to {looks[-1]} {unit}{starts}, at most {_minutes(budget)}{shared[fits]}"
-        + ("" if tolerated is None else f"; a slowdown of {tolerated:.1%} is tolerated")
-        + "; what else would show is known after the first four"
-    )
+    counts = {"least": looks[0], "most": looks[-1], "name": reference.name, "budget": _minutes(budget)}
+    if plan.most:
+        planned = sentence(
+            "{name}: {least} to {most} quads of turns, {starts} starts of both sides at least, at most {budget}",
+            **counts,
+            starts=FEWEST_STARTS,
+        )
+    else:
+        planned = sentence("{name}: {least} to {most} runs of each side, at most {budget}", **counts)
+    parts = [planned]
+    if fits == "sleep":
+        parts.append(sentence("one side sleeps while the other has its turn"))
+    elif fits == "swap":
+        parts.append(sentence("each has one half of the devices, and then the other half"))
+    elif fits == "alternate" and reference.kind != "command":
+        parts.append(sentence("each run starts the side, and it has the devices alone"))
+    if tolerated is not None:
+        parts.append(sentence("a slowdown of {tolerated:.1%} is tolerated", tolerated=tolerated))
+    parts.append(sentence("what else would show is known after the first four"))
+    return sentence("; ").join(parts)
 
 
 def _outlook(job: str, reach: Reach, visible: float | None, *, fewest: int, budget: float) -> str:
     """The outlook after the first quads: how many fit the time, and the slowdown that they can detect."""
     if reach.quads < fewest:
-        return (
-            f"{job}: {_minutes(budget)} are enough for {reach.quads} quads, and {fewest} are the fewest that decide: set "
-            "`budget` of the workload"
+        return sentence(
+            "{job}: {budget} are enough for {quads} quads, and {fewest} are the fewest that decide: set `budget` of the "
+            "workload",
+            job=job,
+            budget=_minutes(budget),
+            quads=reach.quads,
+            fewest=fewest,
         )
-    is_of_runs = reach.starts == reach.quads
-    quads = f"{reach.quads} runs of each side" if is_of_runs else f"{reach.quads} quads of {reach.starts} starts"
-    shows = "" if visible is None else f"; a slowdown of {visible:.1%} would show"
-    return f"{job}: at most {quads} in {_minutes(reach.seconds)}{shows}"
+    values = {"job": job, "quads": reach.quads, "minutes": _minutes(reach.seconds)}
+    if reach.starts == reach.quads:
+        reached = sentence("{job}: at most {quads} runs of each side in {minutes}", **values)
+    else:
+        reached = sentence(
+            "{job}: at most {quads} quads of {starts} starts in {minutes}", **values, starts=reach.starts
+        )
+    if visible is None:
+        return reached
+    return sentence("; ").join([reached, sentence("a slowdown of {visible:.1%} would show", visible=visible)])
 
 
 def _minutes(seconds: float) -> str:
-    return f"{seconds / MINUTE:.1f} min"
+    return sentence("{minutes:.1f} min", minutes=seconds / MINUTE)

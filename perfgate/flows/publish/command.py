@@ -40,6 +40,7 @@ from perfgate.judging.forge.orders import (
 )
 from perfgate.judging.forge.runner import log_lines
 from perfgate.judging.report.render.comment import OrderAnswer, render_answer
+from perfgate.locale import sentence
 
 # An order that cannot be parsed is answered too, once its author is known to be allowed to give orders.
 _Asked = RunOrder | BisectOrder | AcceptOrder | OrderError
@@ -60,7 +61,7 @@ def run_command(request: PublishRequest, doors: Doors) -> None:
     comment = _comment_at(found, request, doors, event) if isinstance(found, CommentPlace) else found
     order = _asked(comment) if comment else None
     if comment is None or order is None or comment.bot or comment.edited:
-        doors.say("Nothing was asked: the comment is no order, or a bot wrote it, or it was edited.")
+        doors.say(sentence("Nothing was asked: the comment is no order, or a bot wrote it, or it was edited."))
         return
     forge = connect_to_answer(request, doors, event)
     orders = takes_orders(forge)
@@ -69,11 +70,13 @@ def run_command(request: PublishRequest, doors: Doors) -> None:
         return
     change = orders.ordered_change(comment.number)
     if not change.is_open or not orders.may_push(comment.author):
-        who = log_lines(f"{comment.author} may not push, or change request {change.number} is closed.", doors.environ)
-        doors.say(f"Nothing was done.\n{who}")
+        why = sentence(
+            "{author} may not push, or change request {number} is closed.", author=comment.author, number=change.number
+        )
+        doors.say("\n".join([sentence("Nothing was done."), log_lines(why, doors.environ)]))
         return
     if isinstance(order, AcceptOrder) and order.blocks and request.key != DEFAULT_KEY:
-        doors.say("Nothing was done: the numbers of causes are those of another gate's comment.")
+        doors.say(sentence("Nothing was done: the numbers of causes are those of another gate's comment."))
         return
     answer = _refusal(order, change, comment)
     if answer is None and isinstance(order, AcceptOrder) and order.blocks:
@@ -84,7 +87,9 @@ def run_command(request: PublishRequest, doors: Doors) -> None:
         answer = _accept(order, comment, change, event, forge, request, doors)
     if answer is not None:
         forge.add_comment(change.number, render_answer(answer, request.language) + "\n")
-        doors.say(f"Change request {change.number} was answered: {answer.outcome}.")
+        doors.say(
+            sentence("Change request {number} was answered: {outcome}.", number=change.number, outcome=answer.outcome)
+        )
 
 
 def _on_issue(
@@ -92,14 +97,15 @@ def _on_issue(
 ) -> None:
     """Execute the one order that an issue takes, such as the weekly report: bisect main between two of its commits."""
     if not isinstance(order, BisectOrder) or order.between is None:
-        doors.say("Nothing was done: on an issue only `bisect [METRIC] GOOD..BAD` is an order.")
+        doors.say(sentence("Nothing was done: on an issue only `bisect [METRIC] GOOD..BAD` is an order."))
         return
     if not takes_orders(forge).may_push(comment.author):
-        doors.say(f"Nothing was done.\n{log_lines(f'{comment.author} may not push.', doors.environ)}")
+        why = sentence("{author} may not push.", author=comment.author)
+        doors.say("\n".join([sentence("Nothing was done."), log_lines(why, doors.environ)]))
         return
     answer = _bisect_main(order, order.between, comment.number, event, request.root, doors.environ)
     forge.add_comment(comment.number, render_answer(answer, request.language) + "\n")
-    doors.say(f"Issue {comment.number} was answered: {answer.outcome}.")
+    doors.say(sentence("Issue {number} was answered: {outcome}.", number=comment.number, outcome=answer.outcome))
 
 
 def _bisect_main(

@@ -17,6 +17,7 @@ from perfgate.flows.shared.ci_artifact import key_of, with_traces
 from perfgate.flows.shared.doors import Doors
 from perfgate.judging.forge.runner import log_lines
 from perfgate.judging.store.artifacts import ArtifactStore, Sending
+from perfgate.locale import sentence
 
 # Seconds after which no other file is sent: CI ends the job after 15 minutes, and the comment is not posted yet.
 MOST_SECONDS = 300
@@ -43,11 +44,18 @@ class CheckKeeper:
         try:
             done = keep_artifacts(self.store, artifacts, sources, self._in_time(), page=page)
         except PerfgateError as error:
-            self._say(f"The artifacts were not kept: {error}")
+            self._say(sentence("The artifacts were not kept: {error}", error=error.shown))
             return {}
         for why in done.left_out:
-            self._say(f"An artifact was not kept: {why}")
-        self._say(f"Artifacts kept in {done.place}: {done.sent} sent, {done.there} there already.")
+            self._say(sentence("An artifact was not kept: {why}", why=why))
+        self._say(
+            sentence(
+                "Artifacts kept in {place}: {sent} sent, {there} there already.",
+                place=done.place,
+                sent=done.sent,
+                there=done.there,
+            )
+        )
         return {link.path: link.address for link in self.store.links(done.artifacts) if link.address}
 
     def _in_time(self) -> Sending:

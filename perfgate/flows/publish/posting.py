@@ -20,6 +20,7 @@ from perfgate.judging.forge.forge import (
 )
 from perfgate.judging.forge.runner import SUMMARY_VARIABLE, append_to, log_lines, summary_path
 from perfgate.judging.report.render.comment import render_double, render_turn
+from perfgate.locale import sentence
 
 _STATES: dict[str, StatusState] = {"FAIL": "failure", "INCONCLUSIVE": "error"}
 # The verdicts that make the status red.
@@ -34,15 +35,15 @@ def show(text: str, request: PublishRequest, doors: Doors, event: CiEvent | None
     doors.say(log_lines(text, doors.environ))
     summary = summary_path(doors.environ)
     if request.dry_run:
-        doors.say("Nothing was posted: this is a dry run.")
+        doors.say(sentence("Nothing was posted: this is a dry run."))
         return
     if summary is not None:
         append_to(summary, text + "\n", SUMMARY_VARIABLE)
     if event is None:
-        doors.say("Nothing was posted: this is not a CI job of a forge that perfgate knows.")
+        doors.say(sentence("Nothing was posted: this is not a CI job of a forge that perfgate knows."))
     else:
         names = " or ".join(token_variables(event.forge, request.token_variable))
-        doors.say(f"Nothing was posted: no token in {names}.")
+        doors.say(sentence("Nothing was posted: no token in {names}.", names=names))
 
 
 def post_published(case: PublishCase, published: Published, request: PublishRequest, doors: Doors) -> None:
@@ -53,7 +54,9 @@ def post_published(case: PublishCase, published: Published, request: PublishRequ
     if case.change is None:
         gone = f"No change request has the head {case.event.head_sha[:12]} any more: only the commit status is set."
         doors.say(log_lines(published.text, doors.environ))
-        doors.say("A merge queue has no comments: only the commit status is set." if case.event.base_sha else gone)
+        doors.say(
+            sentence("A merge queue has no comments: only the commit status is set.") if case.event.base_sha else gone
+        )
     elif not _comment(case, case.change, published.text, published, request, doors):
         return
     if (refused := _mark(case, published, request, doors)) is None:
@@ -86,9 +89,14 @@ def _comment(
         double=render_double(request.language),
     )
     if posted == "kept":
-        doors.say(f"The comment on change request {change.number} is from a newer run; it was left as it is.")
+        doors.say(
+            sentence(
+                "The comment on change request {number} is from a newer run; it was left as it is.",
+                number=change.number,
+            )
+        )
         return False
-    doors.say(f"The comment on change request {change.number} was {posted}.")
+    doors.say(sentence("The comment on change request {number} was {posted}.", number=change.number, posted=posted))
     return True
 
 
@@ -100,11 +108,13 @@ def _mark(case: PublishCase, published: Published, request: PublishRequest, door
     """
     event = case.event
     if not (request.status if request.status is not None else not event.is_check):
-        doors.say("No commit status is set: this pipeline is the check.")
+        doors.say(sentence("No commit status is set: this pipeline is the check."))
         return None
     if event.is_check and event.built_sha != event.head_sha:
         doors.say(
-            "No commit status is set: the head of merged results has no pipeline, so it would begin one of its own."
+            sentence(
+                "No commit status is set: the head of merged results has no pipeline, so it would begin one of its own."
+            )
         )
         return None
     name = status_name(request.name)
@@ -115,10 +125,14 @@ def _mark(case: PublishCase, published: Published, request: PublishRequest, door
     except ForgeHasNoStatusesError as error:
         if request.status:
             raise
-        doors.say(log_lines(f"No commit status is set: {error}.", doors.environ))
+        doors.say(log_lines(sentence("No commit status is set: {error}.", error=error.shown), doors.environ))
         return None
     except ForgeError as error:
-        doors.say(log_lines(f"The commit status was not set: {error}", doors.environ))
+        doors.say(log_lines(sentence("The commit status was not set: {error}", error=error.shown), doors.environ))
         return error
-    doors.say(f"The commit status {name} of {event.head_sha[:12]} is {state}.")
+    doors.say(
+        sentence(
+            "The commit status {name} of {head_sha} is {state}.", name=name, head_sha=event.head_sha[:12], state=state
+        )
+    )
     return None

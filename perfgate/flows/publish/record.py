@@ -12,6 +12,7 @@ from perfgate.flows.publish.published import Published
 from perfgate.flows.publish.request import PublishRequest
 from perfgate.flows.shared.doors import Doors
 from perfgate.flows.shared.store import open_project_store
+from perfgate.locale import sentence
 
 
 def record_verdicts(published: Published, case: PublishCase, request: PublishRequest, doors: Doors) -> None:
@@ -41,6 +42,6 @@ def record_verdicts(published: Published, case: PublishCase, request: PublishReq
         config = load_config(request.root, environ=doors.environ)
         open_project_store(config, doors.environ).keep_gates(config.project, records)
     except (ConfigError, StoreError) as error:
-        doors.say(f"The verdict was not kept for `perfgate trend`: {error}")
+        doors.say(sentence("The verdict was not kept for `perfgate trend`: {error}", error=error.shown))
     else:
-        doors.say("The verdict was kept for `perfgate trend`.")
+        doors.say(sentence("The verdict was kept for `perfgate trend`."))

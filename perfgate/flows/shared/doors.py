@@ -63,7 +63,7 @@ class Remembering:
         self._progress.expect(foresight)
 
     def note(self, text: str) -> None:
-        self.notes.append(text)
+        self.notes.append(str(text))  # in English, as documents quote an activity
         self._progress.note(text)
 
 

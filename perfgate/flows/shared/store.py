@@ -34,6 +34,7 @@ from perfgate.judging.store.store import (
     store_location,
 )
 from perfgate.judging.trend.triage import meant
+from perfgate.locale import sentence
 
 # A number is shown beside so many of the newest sessions with a value of it.
 _SESSIONS = 500
@@ -120,9 +121,9 @@ def stored_history(
         comparable = _Comparable(store, config.project, head, numbers)
         series = [_series(number, comparable, of_main, config.root) for number in numbers]
         for why in store.damaged(config.project):
-            warn(f"a stored run of main is left out: {why}")
+            warn(sentence("a stored run of main is left out: {why}", why=why))
     except StoreError as error:
-        warn(f"stored runs of main are left out: {error}")
+        warn(sentence("stored runs of main are left out: {error}", error=error.shown))
         return History()
     commit, ci = head.source.commit, head.session.ci
     acceptances = [entry for entry in accepted if entry.commit in (commit, ci.head_sha if ci else None)]

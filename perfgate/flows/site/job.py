@@ -71,7 +71,7 @@ def _page(pages: SitePages, address: str, progress: Progress) -> str:
     except StoreRefusedError:
         raise  # the next run would wait for the same server
     except StoreError as error:
-        progress.note(f"{address} holds the reason alone: {error}")
+        progress.note(sentence("{address} holds the reason alone: {error}", address=address, error=error.shown))
         page = pages.unreadable(address, str(error))
     assert page is not None, f"a site has no {address}"
     return page

@@ -81,7 +81,14 @@ def confirm_suspected(
         try:
             confirmations += _measure(config, good, bad, suspects, progress, check=check, seconds=seconds_left)
         except (MeasuringError, RepositoryError, DocumentError) as error:
-            progress.note(f"{good[:10]} against {bad[:10]} could not be measured: {error}")
+            progress.note(
+                sentence(
+                    "{good} against {bad} could not be measured: {error}",
+                    good=good[:10],
+                    bad=bad[:10],
+                    error=error.shown,
+                )
+            )
     return confirmations
 
 
@@ -114,7 +121,13 @@ def read_confirmations(path: Path, document: TrendDocument, *, note: Callable[[s
         if _is_plausible(entry) and any(is_about(entry, suspect.change, suspect.series) for suspect in suspected)
     ]
     if len(believed) < len(read.confirmations):
-        note(f"{len(read.confirmations) - len(believed)} entries of {path.name} answer no suspicion and are left out")
+        note(
+            sentence(
+                "{count} entries of {name} answer no suspicion and are left out",
+                count=len(read.confirmations) - len(believed),
+                name=path.name,
+            )
+        )
     return believed
 
 
@@ -126,7 +139,7 @@ def keep_confirmations(
         for confirmation in confirmations:
             store.confirm(config.project, confirmation)
     except StoreError as error:
-        note(f"what was confirmed is not in the store: {error}")
+        note(sentence("what was confirmed is not in the store: {error}", error=error.shown))
 
 
 def _suspected(document: TrendDocument) -> list[MovedSeries]:
@@ -181,13 +194,22 @@ def _measure(
     elsewhere = sorted({one.series.fingerprint[:10] for one in suspects if one.series.fingerprint != fingerprint})
     if elsewhere:
         progress.note(
-            f"this machine is testbed {fingerprint[:10]}, and the suspicion is of {', '.join(elsewhere)}: it stays one "
-            "until the commits are measured there"
+            sentence(
+                "this machine is testbed {fingerprint}, and the suspicion is of {elsewhere}: it stays one until "
+                "the commits are measured there",
+                fingerprint=fingerprint[:10],
+                elsewhere=", ".join(elsewhere),
+            )
         )
     confirmations = [confirmation_of(decision, good, bad, suspect.series, fingerprint) for suspect in suspects]
     answers = [one for one in confirmations if one is not None]
     if not answers:
-        progress.note(f"measured side by side they gave no answer: {word_all(decision.reasons) or decision.verdict}")
+        progress.note(
+            sentence(
+                "measured side by side they gave no answer: {reasons}",
+                reasons=word_all(decision.reasons) or decision.verdict,
+            )
+        )
     return answers
 
 

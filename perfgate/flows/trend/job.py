@@ -30,7 +30,7 @@ from perfgate.judging.report.view.summary import CommentContext
 from perfgate.judging.report.view.trend_rows import moved_by
 from perfgate.judging.trend.gates import gate_history
 from perfgate.judging.trend.standing import state_of
-from perfgate.locale import Language
+from perfgate.locale import Language, sentence
 
 _STATE_FILE = "trend-state.json"
 _CONFIRMATIONS_FILE = "confirmations.json"
@@ -131,7 +131,7 @@ def _kept_beside_changes(
             if run_id not in kept:
                 found = read(run_id)
                 if found.why:
-                    progress.note(f"artifacts are not linked: {found.why}")
+                    progress.note(sentence("artifacts are not linked: {why}", why=found.why))
                     return kept
                 kept[run_id] = found.links
     return kept

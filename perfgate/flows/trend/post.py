@@ -23,7 +23,7 @@ from perfgate.judging.forge.runner import SUMMARY_VARIABLE, append_to, log_lines
 from perfgate.judging.report.render.trend import issue_title, render_issue, render_news
 from perfgate.judging.report.view.summary import CommentContext
 from perfgate.judging.trend.standing import state_of
-from perfgate.locale import Language
+from perfgate.locale import Language, sentence
 
 DEFAULT_KEY = "default"
 
@@ -68,7 +68,7 @@ def post_trend(document: TrendDocument, ours: OurIssue, key: str, language: Lang
         text = render_issue(document, context)
         doors.say(log_lines(text, doors.environ))
         _summarise(text, doors)
-        doors.say(f"Nothing was posted: {ours.why_not}.")
+        doors.say(sentence("Nothing was posted: {why_not}.", why_not=ours.why_not))
         return
     state = IssueState(
         run=int(ours.event.run_id),
@@ -89,9 +89,9 @@ def post_trend(document: TrendDocument, ours: OurIssue, key: str, language: Lang
     _summarise(text, doors)
     where = f" {ours.issue.number}" if ours.issue else ""
     doors.say(
-        f"The issue{where} is from a newer run; it was left as it is."
+        sentence("The issue{where} is from a newer run; it was left as it is.", where=where)
         if posted == "kept"
-        else f"The issue{where} was {posted}."
+        else sentence("The issue{where} was {posted}.", where=where, posted=posted)
     )
 
 

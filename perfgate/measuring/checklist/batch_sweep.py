@@ -9,6 +9,7 @@ from functools import partial
 from itertools import chain
 
 from perfgate.document.sweep import Sweep
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
 from perfgate.measuring.checklist.limits import limit
 from perfgate.measuring.checklist.step import StepContext
@@ -48,7 +49,7 @@ def probe(context: StepContext, shape: str, effort: SweepEffort, sweep: Sweep) -
     for size in chain([configured], sorted(named) if named else powers):
         if size in sweep.call_seconds:
             continue
-        context.progress(f"trying batch size {size}")
+        context.progress(Activity("trying batch size {size}", size=size))
         call_once = partial(_seconds_of_a_call, context, shape, size)
         tried = call_once() if size == configured else experiment(context, call_once)
         if not isinstance(tried, FailedExperiment):
@@ -97,7 +98,14 @@ def visit_all(context: StepContext, shape: str, effort: SweepEffort, sweep: Swee
     """Measure every size ``effort.visits`` times, in a new random order each time."""
     chance = random.Random(context.seed)
     for number in range(effort.visits):
-        context.progress(f"batch sizes {sweep.sizes}, visit {number + 1} of {effort.visits}")
+        context.progress(
+            Activity(
+                "batch sizes {sizes}, visit {number} of {visits}",
+                sizes=sweep.sizes,
+                number=number + 1,
+                visits=effort.visits,
+            )
+        )
         for size in chance.sample(sweep.sizes, len(sweep.sizes)):
             if size in sweep.sizes:
                 _visit(context, shape, size, effort, sweep)

@@ -10,6 +10,7 @@ import numpy as np
 
 from perfgate.document.message import Message
 from perfgate.document.run import Roof
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.limits import limit
 from perfgate.measuring.checklist.step import StepContext, StepOutcome
 from perfgate.measuring.counting.account import measure_roof
@@ -35,7 +36,7 @@ def measure_cases(context: StepContext, outcome: StepOutcome) -> None:
     roofs: dict[Any, Roof | None] = {}
     slower: list[tuple[float, StepOutcome]] = []
     for shape in context.workload.shapes:
-        context.progress(f"comparing case {shape} with its reference")
+        context.progress(Activity("comparing case {shape} with its reference", shape=shape))
         case, inputs = outcome.under(shape=shape), context.workload.pool(shape)[0]
         if _strides(inputs) != _strides(context.workload.host_inputs(shape)):
             case.missing((_SPEEDUP, _COLD, _ROOFLINE), Message("operators.strides-lost"))

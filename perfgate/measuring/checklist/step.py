@@ -22,6 +22,7 @@ from perfgate.document.run import (
     Value,
 )
 from perfgate.document.samples import SampleSet
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, below, finding
 from perfgate.measuring.checklist.values import Interval, missing, of_estimate, several, with_interval
 from perfgate.measuring.devices.device import Device
@@ -61,7 +62,7 @@ class StepContext:
     seed: int
     root: Path
     artifacts: Path
-    progress: Callable[[str], None]
+    progress: Callable[[Activity], None]
     expected_kernels: tuple[str, ...] = ()
     graph_spans: tuple[str, ...] = ()
     budgets: tuple[Budget, ...] = ()

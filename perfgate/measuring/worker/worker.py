@@ -22,6 +22,7 @@ from perfgate.document.message import Message, ReasonedError, WorkloadError, as_
 from perfgate.document.run import ErrorDetail
 from perfgate.document.sweep import Sweep
 from perfgate.errors import MeasuringError
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.batch_sweep import QUICK, measure_size, probe
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
 from perfgate.measuring.checklist.mistakes import PrintedText, ProjectCode, explained, explained_exit, own_traceback
@@ -178,7 +179,7 @@ class WorkerLoop:
         device = self._open(request.device)
         self.project = ProjectCode(self.root, request.python_path, device.kind)
         _prepare_libraries(threads=request.threads, seed=request.seed)
-        self._say(f"importing {Path(request.file).name}")
+        self._say(Activity("importing {name}", name=Path(request.file).name))
         # Relative paths start at the root, as for the project's own code.
         os.chdir(self.root)
         if request.dead_functions:
@@ -186,7 +187,7 @@ class WorkerLoop:
         if request.seek:
             self.seeker = Seeker(request.seek, self.root)
         workload = load_workload(Path(request.file), request.attribute, root=self.root, python_path=request.python_path)
-        self._say(f"building {request.name}")
+        self._say(Activity("building {name}", name=request.name))
         self.workload = BoundWorkload(request.name, workload, device, seed=request.seed)
         if self.workload.model is None:
             raise WorkloadError(Message("workload.no-model", {"name": repr(request.name)}))
@@ -420,8 +421,9 @@ class WorkerLoop:
             self.device = open_device(kind)
         return self.device
 
-    def _say(self, text: str) -> None:
-        protocol.send(self.connection, protocol.ProgressReply(text=text))
+    def _say(self, activity: Activity) -> None:
+        values = {name: str(value) for name, value in activity.values.items()}
+        protocol.send(self.connection, protocol.ProgressReply(text=activity.template, values=values))
 
     @property
     def _opened(self) -> Device:

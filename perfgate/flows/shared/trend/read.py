@@ -212,10 +212,16 @@ def open_documents(store: Store, stored: StoredHistories, *, note: Callable[[str
             try:
                 documents[run_id] = store.show(run_id)
             except StoreRefusedError as error:
-                note(f"the checklist over time has {len(documents)} runs alone: {error}")
+                note(
+                    Activity(
+                        "the checklist over time has {count} runs alone: {error}",
+                        count=len(documents),
+                        error=error,
+                    )
+                )
                 break  # do not wait for an unreachable server once per run
             except StoreError as error:
-                note(f"a run is left out of the checklist over time: {error}")
+                note(Activity("a run is left out of the checklist over time: {error}", error=error))
     return documents
 
 
@@ -224,7 +230,7 @@ def _readable_runs(config: Config, store: Store, note: Callable[[str], None], to
     if damaged and not stored:
         raise StoreError(damaged[0])
     for why in damaged:
-        note(f"a run is left out: {why}")
+        note(Activity("a run is left out: {why}", why=why))
     # One run dated next year would make all others look outdated; an error of some days only moves a run.
     runs = [run for run in stored if moment(run.started_at) - today <= timedelta(days=RECENT_DAYS)]
     if len(runs) < len(stored):
@@ -240,7 +246,7 @@ def _readable_runs(config: Config, store: Store, note: Callable[[str], None], to
         )
         if not runs:
             raise UsageError("{problem}", problem=problem)
-        note(f"{problem}; they are left out")
+        note(Activity("{problem}; they are left out", problem=problem))
     if not runs:
         raise UsageError(
             "no run of project {project!a} is stored, and a trend needs {needed} versions of main; `perfgate "
@@ -283,8 +289,15 @@ def _read_series(
     strange = [entry for entry in history if not _is_measurable(entry.value)]
     if strange:
         note(
-            f"{len(strange)} of {len(history)} values of {series.metric} are left out, as nothing measures such: the last is "
-            f"{strange[-1].value:g}, in run {strange[-1].run_id[:12]}"
+            Activity(
+                "{count} of {all} values of {metric} are left out, as nothing measures such: the last is {value:g}, in run "
+                "{run_id}",
+                count=len(strange),
+                all=len(history),
+                metric=series.metric,
+                value=strange[-1].value,
+                run_id=strange[-1].run_id[:12],
+            )
         )
     described = (numbers.find(series, history[-1].run_id) if history else None) or metric(series.metric)
     return TrendSeries(

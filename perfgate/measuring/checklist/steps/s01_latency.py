@@ -12,6 +12,7 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Value
 from perfgate.document.samples import SampleSet, pack
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.copies.copies import start_cold
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
 from perfgate.measuring.checklist.limits import MaybeEvidence, limit
@@ -111,7 +112,7 @@ class LatencyStep:
         outcome = context.outcome()
         with quiet():
             for shape in shapes:
-                context.progress(f"timing calls of shape {shape}")
+                context.progress(Activity("timing calls of shape {shape}", shape=shape))
                 _measure_shape(outcome.under(shape=shape), context, shape, effort)
         if context.cold_start and context.load is not None:
             _cold_start(outcome.under(shape=shapes[0]), context, context.load)
@@ -167,7 +168,7 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str, effor
 
 def _cold_start(outcome: StepOutcome, context: StepContext, load: LoadRequest) -> None:
     """The parts of a cold start on the first shape, each the median of consecutive new processes."""
-    context.progress("starting a process that imports, loads and calls the workload")
+    context.progress(Activity("starting a process that imports, loads and calls the workload"))
     starts = experiment(
         context,
         lambda: [start_cold(load, folder=context.artifacts) for _ in range(1 if context.quick else _COLD_STARTS)],
@@ -293,7 +294,13 @@ def _measure_open_loop(outcome: StepOutcome, context: StepContext, shape: str, e
     """
     for calls_per_second, arrivals in _offered(context, shape, effort):
         rate = f"{calls_per_second:g}"
-        context.progress(f"{rate} calls a second of shape {shape}, sent whether or not earlier ones are done")
+        context.progress(
+            Activity(
+                "{rate} calls a second of shape {shape}, sent whether or not earlier ones are done",
+                rate=rate,
+                shape=shape,
+            )
+        )
         at_rate = outcome.under(rate=rate)
         if arrivals.size < _FEWEST_ARRIVALS:
             seconds = Message("times.time-allowed" if context.quick else "times.time-of-full-run")

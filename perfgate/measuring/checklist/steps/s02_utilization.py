@@ -10,6 +10,7 @@ import msgspec
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.limits import MaybeEvidence
 from perfgate.measuring.checklist.recorded import device_times_missing, or_absent, profiled
 from perfgate.measuring.checklist.recorded_counters import busy_window
@@ -45,7 +46,7 @@ class UtilizationStep:
         outcome = context.outcome()
         with quiet():
             for shape in context.workload.shapes:
-                context.progress(f"utilization with inputs of shape {shape}")
+                context.progress(Activity("utilization with inputs of shape {shape}", shape=shape))
                 _measure_shape(outcome.under(shape=shape), context, shape)
         return outcome
 

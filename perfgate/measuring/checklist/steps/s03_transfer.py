@@ -14,6 +14,7 @@ import numpy.typing as npt
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Evidence, Finding
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
 from perfgate.measuring.checklist.limits import MaybeEvidence, finding
 from perfgate.measuring.checklist.recorded import device_times_missing, or_absent, profiled
@@ -92,7 +93,7 @@ def _add_traffic(outcome: StepOutcome, summary: DeviceSummary) -> None:
 
 def _measure(context: StepContext) -> StepOutcome:
     shape = context.workload.shapes[0]
-    context.progress(f"copying inputs of shape {shape}")
+    context.progress(Activity("copying inputs of shape {shape}", shape=shape))
     transfers = _Transfers(context.workload, context.device, shape)
     times, outcome = _times_of_ways(context, transfers), context.outcome()
     of_shape = outcome.under(shape=shape)

@@ -13,6 +13,7 @@ from perfgate.catalogue.names import OPERATOR_SHARE
 from perfgate.document.budget import missing_kernels
 from perfgate.document.message import Message
 from perfgate.document.run import CounterSet, OperatorRow, Roof, ShapeKernels
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.limits import MaybeEvidence, above
 from perfgate.measuring.checklist.operator_cases import measure_cases
 from perfgate.measuring.checklist.recorded import or_absent
@@ -77,13 +78,13 @@ class TopOpsStep:
         names, all_runs = set[str](), list[tuple[StepOutcome, _KernelRuns]]()
         roof = None if context.brief else measure_roof(context.device)
         for shape in context.workload.shapes:
-            context.progress(f"tracing inputs of shape {shape}")
+            context.progress(Activity("tracing inputs of shape {shape}", shape=shape))
             of_shape, trace = outcome.under(shape=shape), steady_calls(context, shape)
             events = trace.device_work() if context.shows_kernels else trace.host_ops()
             totals = operator_totals(events, calls=trace.calls)
             _judge_operators(of_shape, totals, context.workload.name, shape, calls=trace.calls, counted=len(events))
             if not context.brief:  # counts are exact, so one turn has them all
-                context.progress(f"counting operators with inputs of shape {shape}")
+                context.progress(Activity("counting operators with inputs of shape {shape}", shape=shape))
                 _count(outcome, context, shape, trace, roof)
             runs = _KernelRuns(shape)
             runs.add(events, calls=trace.calls)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.audit import EITHER, AuditedOp, audit_shape
 from perfgate.measuring.checklist.limits import MaybeEvidence
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
@@ -63,7 +64,7 @@ class FormatStep:
         """Measure every shape; unavailable if neither kernels nor operators are visible."""
         outcome, busy_ns = context.outcome(), 0
         for shape in context.workload.shapes:
-            context.progress(f"looking for format conversions with inputs of shape {shape}")
+            context.progress(Activity("looking for format conversions with inputs of shape {shape}", shape=shape))
             audit = audit_shape(context, shape, calls=5 if context.quick else 20)
             conversions = _of_trace(context, shape, audit) if context.shows_kernels else _of_operators(audit)
             busy_ns += conversions[1]

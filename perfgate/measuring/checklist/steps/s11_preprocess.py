@@ -13,6 +13,7 @@ import numpy.typing as npt
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.samples import SampleSet, pack
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment
 from perfgate.measuring.checklist.limits import MaybeEvidence, limit
@@ -97,7 +98,7 @@ STEP = PreprocessStep()
 
 def _measure_host(outcome: StepOutcome, context: StepContext, shape: str, effort: _Effort) -> None:
     device = context.device
-    context.progress("timing the stages of preprocessing")
+    context.progress(Activity("timing the stages of preprocessing"))
     preprocessing = Preprocessing(context.workload, device, shape)
     times_ns = _time_stages(preprocessing, context, effort.stages)
     for stage, column in zip(preprocessing.stages, times_ns.T):
@@ -110,7 +111,7 @@ def _measure_host(outcome: StepOutcome, context: StepContext, shape: str, effort
     total = float(np.median(times_ns.sum(axis=1))) / 1e9
     calls = time_calls(context.workload.caller(shape), device, CallBudget(calls=3, seconds=effort.model))
     share = total / (total + float(np.median(calls.wall)) / 1e9)
-    context.progress("a pipeline that preprocesses one batch ahead")
+    context.progress(Activity("a pipeline that preprocesses one batch ahead"))
 
     def feed(batch: Any) -> Any:
         return context.workload.invoke(device.to_device(batch))
@@ -158,7 +159,7 @@ def _measure_device(
 ) -> None:
     """Compare from raw batch to output, without overlap."""
     workload, device = context.workload, context.device
-    context.progress("preprocessing on the device")
+    context.progress(Activity("preprocessing on the device"))
     by_device = Preprocessing(workload, device, shape, (Stage("device", lambda raw: on_device(device.to_device(raw))),))
     by_host = Preprocessing(workload, device, shape)
     batches = (device.to_device(by_host()), by_device())

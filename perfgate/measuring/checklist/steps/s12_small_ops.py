@@ -12,6 +12,7 @@ import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.limits import Limits, limit
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
@@ -54,7 +55,7 @@ class SmallOpsStep:
         outcome = context.outcome()
         with quiet():
             for shape in context.workload.shapes:
-                context.progress(f"launches of a call with inputs of shape {shape}")
+                context.progress(Activity("launches of a call with inputs of shape {shape}", shape=shape))
                 _measure_shape(context, shape, outcome.under(shape=shape))
         return outcome if outcome.values else unavailable(_NOTHING)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.agreement import TRAINS, compare_outputs, copy_of_model, rotating
 from perfgate.measuring.checklist.audit import CAUSES, EITHER, AuditedOp, Cause, audit_shape, is_cast
 from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment
@@ -45,7 +46,7 @@ class ContiguityStep:
         """Measure every shape; unavailable if neither operators nor kernels are visible."""
         outcome = context.outcome()
         for shape in context.workload.shapes:
-            context.progress(f"looking at memory layouts with inputs of shape {shape}")
+            context.progress(Activity("looking at memory layouts with inputs of shape {shape}", shape=shape))
             audit, of_shape = audit_shape(context, shape), outcome.under(shape=shape)
             _judge_copies(of_shape, audit)
             if context.shows_kernels:
@@ -131,7 +132,7 @@ def _try_channels_last(outcome: StepOutcome, context: StepContext, shape: str, a
     if (reason := _no_channels_last(context, audit)) is not None:
         outcome.missing(_SPEEDUP, reason)
         return
-    context.progress(f"comparing channels_last with inputs of shape {shape}")
+    context.progress(Activity("comparing channels_last with inputs of shape {shape}", shape=shape))
     versus = experiment(context, partial(_in_channels_last, context, shape), failing="operators.channels-last-fails")
     if isinstance(versus, FailedExperiment):
         outcome.missing(_SPEEDUP, versus.reason)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
 from perfgate.measuring.checklist.limits import limit
 from perfgate.measuring.checklist.recorded import or_unavailable, profiled
@@ -84,7 +85,7 @@ def _measure(context: StepContext, shape: str) -> StepOutcome:
     size, sweep = context.device.cache_bytes(), context.device.cache_sweeper()
     if size is None or sweep is None:
         return unavailable(Message("system.cache-unknown"))
-    context.progress(f"hot and cold caches with inputs of shape {shape}")
+    context.progress(Activity("hot and cold caches with inputs of shape {shape}", shape=shape))
     buffers = _Buffers(context, shape, cache_bytes=size)
     rounds = _rounds(context, buffers, sweep)
     outcome = context.outcome()

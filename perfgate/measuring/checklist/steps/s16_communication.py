@@ -17,6 +17,7 @@ import numpy.typing as npt
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.samples import SampleSet, pack
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.collectives.job import OPERATIONS, Operation, Plan, RankReport, run_job, sizes_up_to
 from perfgate.measuring.checklist.collectives.packets import add_rdma_time, judge_packets, judge_retransmissions
 from perfgate.measuring.checklist.collectives.recorded_ranks import judge_ranks
@@ -61,7 +62,7 @@ class CommunicationStep:
         outcome = context.outcome()
         _trace_overlap(outcome, context)
         if ranks > 1:
-            context.progress(f"collectives between {ranks} processes")
+            context.progress(Activity("collectives between {ranks} processes", ranks=ranks))
             reports = experiment(context, partial(_run, context, ranks), failing="system.collectives-fail")
             if isinstance(reports, FailedExperiment):
                 outcome.missing("communication.bus_bandwidth", reports.reason)
@@ -115,7 +116,7 @@ def _trace_overlap(outcome: StepOutcome, context: StepContext) -> None:
     if not (dist.is_available() and dist.is_initialized()):
         return
     shape = context.workload.shapes[0]
-    context.progress(f"tracing the communication of shape {shape}")
+    context.progress(Activity("tracing the communication of shape {shape}", shape=shape))
     with quiet(), tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".communication-") as folder:
         call = context.workload.caller(shape)
         trace = record_calls(context.device, call, calls=_TRACED_CALLS, folder=Path(folder), name="trace")

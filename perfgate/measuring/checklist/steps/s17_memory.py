@@ -12,6 +12,7 @@ import numpy.typing as npt
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Value
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.limits import MaybeEvidence, limit
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
 from perfgate.measuring.counting.collect import calls_within
@@ -38,7 +39,7 @@ class MemoryStep:
     def measure(self, context: StepContext) -> StepOutcome:
         outcome = context.outcome()
         for shape in context.workload.shapes:
-            context.progress(f"memory over steady calls of shape {shape}")
+            context.progress(Activity("memory over steady calls of shape {shape}", shape=shape))
             of_shape = outcome.under(shape=shape)
             with quiet():
                 _measure_shape(of_shape, context, shape)

@@ -12,6 +12,7 @@ import numpy as np
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, reason_of
 from perfgate.errors import MeasuringError
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
 from perfgate.measuring.checklist.traces import steady_calls
 from perfgate.measuring.counting.collect import calls_within, read_calls
@@ -32,7 +33,7 @@ class ProfileStep:
         outcome = context.outcome()
         try:
             for shape in context.workload.shapes:
-                context.progress(f"reading the trace of shape {shape}")
+                context.progress(Activity("reading the trace of shape {shape}", shape=shape))
                 trace, of_shape = steady_calls(context, shape), outcome.under(shape=shape)
                 _judge(of_shape, trace.events)
                 of_shape.number("profile.size", trace.path.stat().st_size)
@@ -77,7 +78,7 @@ def _judge(outcome: StepOutcome, events: EventTable) -> None:
 
 def _measure_overhead(context: StepContext, shape: str, outcome: StepOutcome) -> None:
     """Compare profiled calls with the plain ones before and after them; starting and stopping the profiler is not timed."""
-    context.progress(f"profiling calls of shape {shape} in turns with plain ones")
+    context.progress(Activity("profiling calls of shape {shape} in turns with plain ones", shape=shape))
     call, device = context.workload.caller(shape), context.device
     late = "late_analysis" in device.capabilities
     # Two rounds at most if analysing one recording takes seconds.

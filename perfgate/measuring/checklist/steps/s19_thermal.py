@@ -15,6 +15,7 @@ from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, reason_of
 from perfgate.document.telemetry import DeviceState, TelemetryReading
 from perfgate.errors import MeasuringError
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, limit
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, unavailable
@@ -67,7 +68,9 @@ class ThermalStep:
         """Derating needs no sensor; the other metrics are missing without one."""
         shape = context.workload.shapes[0]
         seconds, ends = (6.0, _QUICK_ENDS) if context.quick else (35.0, _FULL_ENDS)
-        context.progress(f"{seconds:g} s of calls without a pause, of shape {shape}")
+        context.progress(
+            Activity("{seconds:g} s of calls without a pause, of shape {shape}", seconds=seconds, shape=shape)
+        )
         soaked, sensed = _soak_and_sense(context, shape, seconds)
         losses = {subject: derating(soaked, *ends, of=subject) for subject in soaked.slices[0].rates}
         outcome = context.outcome()

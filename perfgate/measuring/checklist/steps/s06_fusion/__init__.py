@@ -9,6 +9,7 @@ from pathlib import Path
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
 from perfgate.document.run import Evidence, Finding
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, finding, limit
 from perfgate.measuring.checklist.recorded import profiled
 from perfgate.measuring.checklist.step import RecordingContext, StepContext, StepOutcome, not_applicable, unavailable
@@ -46,7 +47,7 @@ class FusionStep:
         outcome = context.outcome()
         with quiet():
             for shape in context.workload.shapes:
-                context.progress(f"looking for unfused operators with inputs of shape {shape}")
+                context.progress(Activity("looking for unfused operators with inputs of shape {shape}", shape=shape))
                 _measure_shape(outcome.under(shape=shape), context, shape)
         if not outcome.values:
             return not_applicable(Message("operators.nothing-to-fuse"))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.audit import AuditedOp, AuditedProduct, audit_shape, is_cast
 from perfgate.measuring.checklist.experiment import FailedExperiment
 from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, limit
@@ -44,7 +45,7 @@ class PrecisionStep:
         """Measure every shape; not applicable if none has a product."""
         outcome, in_full = context.outcome(), list[AuditedOp]()
         for shape in context.workload.shapes:
-            context.progress(f"looking at the precision of products with inputs of shape {shape}")
+            context.progress(Activity("looking at the precision of products with inputs of shape {shape}", shape=shape))
             audit = audit_shape(context, shape, calls=3)
             products = [(op, op.product) for op in audit if op.product is not None]
             if not products:

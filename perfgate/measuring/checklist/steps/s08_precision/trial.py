@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from perfgate.document.message import Message
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.agreement import TRAINS, Agreement, compare_outputs, copy_of_model, rotating
 from perfgate.measuring.checklist.audit import audit_call
 from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment
@@ -113,7 +114,7 @@ def rounding_switches(kind: str, *, multiplies: bool, convolves: bool) -> list[s
 def _trial(
     context: StepContext, shape: str, full: _Way, low: _Way, *, dtype: str, against: Against, seconds: float
 ) -> PrecisionTrial:
-    context.progress(f"comparing precisions with inputs of shape {shape}")
+    context.progress(Activity("comparing precisions with inputs of shape {shape}", shape=shape))
     (call, pool), (low_call, low_pool) = full, low
     agreed = compare_outputs(lambda: call(pool[0]), lambda: low_call(low_pool[0]), context.device)
     device = context.device

@@ -16,6 +16,7 @@ import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
 from perfgate.measuring.checklist.limits import MaybeEvidence, limit
 from perfgate.measuring.checklist.recorded import profiled
@@ -158,7 +159,7 @@ def compiled_for_check(context: StepContext, shape: str) -> AbstractContextManag
 
 def _take_graphs(context: StepContext, seconds: float, *, compiles_itself: bool) -> Compilations:
     """The compilations over calls of every shape."""
-    context.progress("taking the graphs of every shape")
+    context.progress(Activity("taking the graphs of every shape"))
     with apart(), compiling(seconds):
         twin = context.workload if compiles_itself else compiled_twin(context, GRAPHS_ONLY)
         return compilations(twin, context.workload.shapes, root=context.root)
@@ -166,10 +167,10 @@ def _take_graphs(context: StepContext, seconds: float, *, compiles_itself: bool)
 
 def _time_graph(context: StepContext, shape: str, effort: _Effort) -> _Timed:
     """The times of the compiled call."""
-    context.progress(f"compiling the call of shape {shape}")
+    context.progress(Activity("compiling the call of shape {shape}", shape=shape))
     spans = HeadSpans(*context.graph_spans) if context.graph_spans else HEAD_SPANS[context.device.kind]
     with compiled(context, shape, seconds=effort.compile) as call:
-        context.progress(f"timing the compiled call of shape {shape}")
+        context.progress(Activity("timing the compiled call of shape {shape}", shape=shape))
         versus = call.compare(context, seconds=effort.compare)
         with tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".graph-") as folder:
             trace = record_calls(context.device, call.fast, calls=_TRACED_CALLS, folder=Path(folder), name="trace")

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.batch_sweep import forget
 from perfgate.measuring.checklist.experiment import FailedExperiment, experiment, own_call
@@ -132,7 +133,7 @@ def _serve_requests(context: StepContext, traffic: Traffic) -> StepOutcome:
 
 def _simulate(context: StepContext, shape: str, service: ServiceModel, traffic: Traffic) -> _Simulation:
     configured, promised = context.workload.batch, context.workload.workload.sla.p99
-    context.progress("simulating static, time-out and continuous batching")
+    context.progress(Activity("simulating static, time-out and continuous batching"))
     simulated = candidates(
         service,
         arrivals(traffic, count=_QUICK_REQUESTS if context.quick else _FULL_REQUESTS, seed=context.seed),

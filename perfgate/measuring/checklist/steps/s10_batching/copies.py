@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from perfgate.document.message import Message
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.copies.copies import CopiesLevel, free_memory, time_processes, time_threads
 from perfgate.measuring.checklist.copies.neighbours import neighbours
 from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment, own_call
@@ -32,7 +33,14 @@ def _measure_ways(outcome: StepOutcome, context: StepContext) -> None:
     own_call(context, shape)
     gains: dict[str, Versus] = {}
     for way in ("threads", "processes"):
-        context.progress(f"up to {max(context.copies)} {way} at the same time, on shape {shape}")
+        context.progress(
+            Activity(
+                "up to {copies} {way} at the same time, on shape {shape}",
+                copies=max(context.copies),
+                way=way,
+                shape=shape,
+            )
+        )
         of_way = outcome.under(**{"in": way})
         if way == "processes" and context.load is None:
             continue

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.sweep import Sweep
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.batch_sweep import SweepEffort, probe
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.timing.calls import CallBudget, time_calls
@@ -69,7 +70,14 @@ def measure_service(context: StepContext, shape: str) -> ServiceModel:
     chance = random.Random(context.seed)
     seconds: dict[int, list[float]] = {size: [] for size in sweep.sizes}
     for number in range(effort.visits):
-        context.progress(f"timing calls of {len(sweep.sizes)} batch sizes, visit {number + 1} of {effort.visits}")
+        context.progress(
+            Activity(
+                "timing calls of {sizes} batch sizes, visit {number} of {visits}",
+                sizes=len(sweep.sizes),
+                number=number + 1,
+                visits=effort.visits,
+            )
+        )
         for size in chance.sample(sweep.sizes, len(sweep.sizes)):
             call = context.workload.caller(shape, batch=size)
             times = time_calls(call, context.device, CallBudget(calls=2, seconds=effort.visit_seconds))
@@ -238,7 +246,14 @@ def replay(
         if stretch.size * segments < _BLOCKS * _REQUESTS_OF_BLOCK:
             return []
         begin += stretch.size
-        context.progress(f"replaying {stretch.size} requests, stretch {number + 1} of {segments}")
+        context.progress(
+            Activity(
+                "replaying {size} requests, stretch {number} of {segments}",
+                size=stretch.size,
+                number=number + 1,
+                segments=segments,
+            )
+        )
         for replayed in lot.sample(replays, len(replays)):
             replayed.stretches.append(serve(stretch, replayed.policy, _WorkloadServer(context, shape, service)))
     return replays

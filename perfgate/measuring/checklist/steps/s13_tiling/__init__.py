@@ -12,6 +12,7 @@ import numpy as np
 
 from perfgate.catalogue.lookup import card
 from perfgate.document.message import Message, together
+from perfgate.locale import Activity
 from perfgate.measuring.checklist.agreement import agreement
 from perfgate.measuring.checklist.experiment import ExperimentError, FailedExperiment, experiment
 from perfgate.measuring.checklist.limits import MaybeEvidence, limit
@@ -66,13 +67,13 @@ class TilingStep:
         """Measure the first shape; not applicable without both products and recorded cores."""
         shape = context.workload.shapes[0]
         with quiet():
-            context.progress(f"sizes of matrix products with inputs of shape {shape}")
+            context.progress(Activity("sizes of matrix products with inputs of shape {shape}", shape=shape))
             outcome = context.outcome()
             of_shape = outcome.under(shape=shape)
             _try_sizes(of_shape, context, shape)
             reasons = [] if outcome.values else [Message("operators.no-sizes")]
             if context.shows_kernels:
-                context.progress(f"use of cores with inputs of shape {shape}")
+                context.progress(Activity("use of cores with inputs of shape {shape}", shape=shape))
                 summary, properties = steady_summary(context, shape), context.device.properties()
                 reasons += _judge_cores(of_shape, summary, properties)
             if context.shape_space:
