@@ -65,7 +65,19 @@ def compare_checklist(
             row = _from_turns(row, found, policy)
         if row.base is not None or row.head is not None:
             rows.append(_with_bound(row, budgets.get((row.metric, row.workload, row.shape)), limits.get(row.metric)))
-    return _with_leading(rows)
+    return _with_leading(_operators_by_share(rows))
+
+
+def _operators_by_share(rows: Sequence[StepComparison]) -> list[StepComparison]:
+    """The rows in the order of steps, with the operators of each shape by their share on head, largest first."""
+    shapes = list(dict.fromkeys((row.workload, row.shape) for row in rows))
+
+    def place(row: StepComparison) -> tuple[int, int, float]:
+        if row.metric != OPERATOR_SHARE:
+            return row.step, -1, 0.0
+        return row.step, shapes.index((row.workload, row.shape)), -(row.head or 0.0)
+
+    return sorted(rows, key=place)
 
 
 def _with_leading(rows: list[StepComparison]) -> list[StepComparison]:
@@ -88,15 +100,14 @@ def _leading_rows(step: int, rows: Sequence[StepComparison]) -> Sequence[StepCom
 
 
 def _of_first_shape(rows: Sequence[StepComparison]) -> Sequence[StepComparison]:
-    """The row of head's first shape with the fewest labels; of operators those with the largest shares on head."""
+    """The row of head's first shape with the fewest labels; of operators, which are sorted, the first few."""
     first = next((row for row in rows if row.head is not None), rows[0])
     of_shape = [row for row in rows if row.shape == first.shape]
     fewest = min(len(row.labels) for row in of_shape)
     least_labelled = [row for row in of_shape if len(row.labels) == fewest]
     if first.metric != OPERATOR_SHARE:
         return least_labelled[:1]
-    by_share = sorted(least_labelled, key=lambda row: row.head or 0.0, reverse=True)
-    return by_share[:_NAMED_OPERATORS]
+    return least_labelled[:_NAMED_OPERATORS]
 
 
 def _as_measured(number: ChecklistNumber, before: Value | None, after: Value | None) -> StepComparison:
