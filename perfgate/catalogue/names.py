@@ -39,6 +39,7 @@ GAP, TURNAROUND, INSTRUCTIONS = "throughput.gap", "throughput.turnaround", "hard
 FRAMEWORK_OPS, LOW_PRECISION_OPS = "counters.framework_ops", "counters.low_precision_ops"
 FLOPS, DEFERRED_OPS = "counters.flops", "counters.deferred_ops"
 AUTOGRAD_OPS, AUTOGRAD_BEGINS = "counters.autograd_ops", "counters.autograd_begins"
+NO_GRAD_OPS = "counters.no_grad_ops"
 TRAINING_MODULES, LOADERS_IN_PROCESS = "counters.training_modules", "counters.loaders_in_process"
 SETTINGS = "counters.settings"
 BLOCKING_TRANSFERS, UNBLOCKED_TRANSFERS = "counters.blocking_transfers", "counters.unblocked_transfers"

@@ -13,8 +13,18 @@ from perfgate.document.shape import ShapeEntry
 # An effect of an operator that a counter shows besides its running: its result is kept in memory, a repeated input saves it,
 # it ran after the call returned, it computes in full precision, or it runs in a mode that changes what runs after it: autograd
 # records it, a module trains, a loader has no workers, a transfer may block.
-Aspect = Literal["kept", "saved", "deferred", "full precision", "recorded", "training", "without workers", "blocking"]
-MODES: tuple[Aspect, ...] = ("recorded", "training", "without workers", "blocking")
+Aspect = Literal[
+    "kept",
+    "saved",
+    "deferred",
+    "full precision",
+    "recorded",
+    "attached",
+    "training",
+    "without workers",
+    "blocking",
+]
+MODES: tuple[Aspect, ...] = ("recorded", "attached", "training", "without workers", "blocking")
 Compiling = Literal["graph_break", "recompilation"]
 # How a change reaches a line: it changed the line itself, one that calls it, or the function around it; or a place elsewhere.
 Reach = Literal["line", "caller", "function", "elsewhere"]

@@ -29,7 +29,7 @@ _SAME = {"other-dtype": {"dropped-precision", "dtype-round-trip"}, "other-layout
 
 
 # The advice on counts that fail the gate whatever a call takes.
-FAULTS = {"value-for-python", "copy-that-waits"} | {
+FAULTS = {"value-for-python", "copy-that-waits", "attached-tensor"} | {
     entry.advice for entry in METRICS.values() if entry.fails_alone and entry.advice
 }
 # A widening cast is the cause of what is computed in the wider type behind it.
@@ -72,6 +72,8 @@ def _on_counter(comparison: Comparison) -> Iterator[_Advised]:
     elif comparison.metric == SYNCS:
         rise = _located(_rises(comparison))
         yield _of(comparison, _rule_of_wait(rise.name if rise is not None else ""), rise)
+    elif any(part.aspect == "attached" for part in comparison.parts):
+        yield _of(comparison, "attached-tensor", _located(_rises(comparison)))
     elif rule == "double-precision":
         yield _of(comparison, rule, _cast(_rises(comparison)) or _located(_rises(comparison)))
     elif rule:

@@ -18,6 +18,7 @@ from perfgate.catalogue.names import (
     FRAMEWORK_OPS,
     LOADERS_IN_PROCESS,
     LOW_PRECISION_OPS,
+    NO_GRAD_OPS,
     TRAINING_MODULES,
     UNBLOCKED_TRANSFERS,
 )
@@ -212,6 +213,11 @@ class _Counters:
                 )
         return sorted(parts, key=lambda part: (part.base - part.head, part.name))
 
+    def _left_a_region(self, names: Collection[str]) -> bool:
+        """Whether fewer of these operators run in a region without gradients: it was lost, and not only a detach()."""
+        before, after = _sites(self.base, NO_GRAD_OPS), _sites(self.head, NO_GRAD_OPS)
+        return any(_total(after.get(name, [])) < _total(before.get(name, [])) for name in names)
+
     def _lets_the_host_go_on(self) -> bool:
         """Whether no request that lets the host go on was lost: one that may block is then another request."""
         return _total_of(UNBLOCKED_TRANSFERS, self.head) >= _total_of(UNBLOCKED_TRANSFERS, self.base)
@@ -228,7 +234,7 @@ class _Counters:
         first = begins if begins and not self.base.values[AUTOGRAD_OPS] else next(iter(grown), None)
         part = Part(
             name=first.name if first else "",
-            aspect="recorded",
+            aspect="recorded" if not self.base.values[AUTOGRAD_OPS] or self._left_a_region(recorded) else "attached",
             base=self.base.values[AUTOGRAD_OPS],
             head=self.head.values[AUTOGRAD_OPS],
             line=first.line if first else None,

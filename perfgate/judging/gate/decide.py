@@ -57,7 +57,7 @@ from perfgate.judging.gate.required_jobs import TrustedNumbers, numbers_of_jobs
 from perfgate.judging.gate.rule import MOST_PAIRS, leans_slower
 from perfgate.judging.gate.rules import compare_rules, deciding_steps
 from perfgate.judging.gate.servers import notes_on_requests
-from perfgate.judging.gate.settings import compare_settings
+from perfgate.judging.gate.settings import compare_settings, notes_on_settings
 from perfgate.judging.gate.steps import summarize_steps
 from perfgate.judging.gate.stored import compare_stored
 from perfgate.judging.gate.time import compare_time, noise_floors
@@ -188,6 +188,7 @@ def decide(
         links=_links(base, "base") + _links(head, "head"),
         warnings=[
             *unknown_note(base, head),
+            *notes_on_settings(comparisons, verdict),
             *_warnings(base, head),
             *notes_on_requests(evidence),
             *missing_profiles(evidence, comparisons),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from perfgate.catalogue.names import SETTINGS
-from perfgate.document.decision import Comparison
+from perfgate.document.decision import Comparison, Verdict
 from perfgate.document.message import Message
 from perfgate.document.run import CodeChange
 from perfgate.judging.gate.changed_code import MOST_ELSEWHERE
@@ -29,6 +29,13 @@ def compare_settings(evidence: Evidence) -> Iterator[Comparison]:
             if before != after and (place.workload, name) not in told:
                 told.add((place.workload, name))
                 yield _differs(place, name, before, after, evidence.head.run.source.changes)
+
+
+def notes_on_settings(comparisons: Iterable[Comparison], verdict: Verdict) -> list[Message]:
+    """Notes about other settings for the top of a report with a verdict that has another reason; a WARN may be about them."""
+    if verdict == "WARN":
+        return []
+    return [c.reason for c in comparisons if c.metric == SETTINGS and c.reason is not None]
 
 
 def _differs(

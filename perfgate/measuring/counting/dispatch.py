@@ -237,7 +237,7 @@ class CountingMode(WatchingMode):
         if not view:
             add(FRAMEWORK_OPS, name, line)
             add(DEFERRED_OPS, name, line, self._returned)
-            self._tally.record(name, line, recorded=recorded)
+            self._tally.record(name, line, recorded=recorded, records=self._autograd.is_enabled)
             add(COLLECTIVES, name, line, name.startswith(_COLLECTIVES) and name not in _AROUND_COLLECTIVES)
             # A region of autocast is the cause of everything that runs in it.
             region = self._autocast_lines[-1] if self._autocast_lines else None

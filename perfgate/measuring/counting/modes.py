@@ -39,10 +39,14 @@ class Autograd:
         self._regions = [torch.is_grad_enabled() or torch.is_inference_mode_enabled()]
         self._recorded = WeakTensorKeyDictionary()
 
+    @property
+    def is_enabled(self) -> bool:
+        """Whether the code that runs now is in no region without gradients, perfgate's inference mode apart."""
+        return self._regions[-1] if torch.is_inference_mode_enabled() else torch.is_grad_enabled()
+
     def records(self, name: str, read: Any, result: Any) -> bool:
         """Whether autograd records an operator that read these tensors; its results then require a gradient."""
-        enabled = self._regions[-1] if torch.is_inference_mode_enabled() else torch.is_grad_enabled()
-        if not enabled or name in _DETACHING or not any(map(self._requires_grad, tensors(read))):
+        if not self.is_enabled or name in _DETACHING or not any(map(self._requires_grad, tensors(read))):
             return False
         made = [tensor for tensor in tensors(result) if tensor.is_floating_point() or tensor.is_complex()]
         for tensor in made:

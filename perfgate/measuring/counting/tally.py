@@ -24,6 +24,8 @@ FLOPS = "counters.flops"
 DEFERRED_OPS = "counters.deferred_ops"
 # Operators that autograd records, or would without an inference mode around the call; and the first of them.
 AUTOGRAD_OPS, AUTOGRAD_BEGINS = "counters.autograd_ops", "counters.autograd_begins"
+# Operators in a region of the project without gradients.
+NO_GRAD_OPS = "counters.no_grad_ops"
 # Modules that run in training mode, and loaders that make batches in the process that uses them.
 TRAINING_MODULES, LOADERS_IN_PROCESS = "counters.training_modules", "counters.loaders_in_process"
 # Moves of tensors to a device that the host may wait for, and those that ask it not to.
@@ -131,9 +133,10 @@ class CallTally:
         if amount:
             self.amounts[Site(metric, name, line)] += amount
 
-    def record(self, name: str, line: str | None, *, recorded: bool) -> None:
-        """Note whether autograd records an operator; the first one begins the graph."""
+    def record(self, name: str, line: str | None, *, recorded: bool, records: bool) -> None:
+        """Note whether autograd ``records`` here at all, and this operator; the first one begins the graph."""
         self.add(AUTOGRAD_OPS, name, line, recorded)
+        self.add(NO_GRAD_OPS, name, line, not records)
         if recorded and not self._has_graph:
             self._has_graph = True
             self.add(AUTOGRAD_BEGINS, name, line)

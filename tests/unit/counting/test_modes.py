@@ -41,6 +41,15 @@ def test_autograd__region_without_gradients_lost__regressed_where_the_graph_begi
     ]
 
 
+def test_autograd__detach_lost__attached_and_no_region_is_blamed(tmp_path: Path) -> None:
+    step = [TRAINED, *BODY, "total = x.sum()"]
+    found = _compared(
+        tmp_path, [*step, "total = total + h.detach().sum()"], [*step, "total = total + h.sum()"], RECORDED
+    )
+    assert (found.base, found.head, found.outcome) == (6, 8, "regressed")
+    assert [(part.aspect, part.line) for part in found.parts] == [("attached", f"model.py:{FIRST_LINE + 8}")]
+
+
 def test_autograd__frozen_weight_thawed__regressed(tmp_path: Path) -> None:
     found = _compared(tmp_path, BODY, [*BODY, TRAINED], RECORDED)
     assert (found.base, found.head, found.outcome) == (0, 6, "regressed")

@@ -3,10 +3,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from perfgate.document.decision import Comparison
+from perfgate.document.decision import Comparison, Verdict
 from perfgate.document.run import CodeChange, CounterSet
 from perfgate.judging.gate.evidence import Evidence
-from perfgate.judging.gate.settings import compare_settings
+from perfgate.judging.gate.settings import compare_settings, notes_on_settings
 from tests.fakes.documents import make_run
 from tests.wording import text_of
 
@@ -47,6 +47,12 @@ def test_settings__deleted_line__the_first_of_few_changes(places: int, ends: str
     (found,) = _compared({BENCHMARK: "True"}, {BENCHMARK: "False"}, *changes)
     assert found.reason is not None
     assert ends in text_of(found.reason)
+
+
+@pytest.mark.parametrize(("verdict", "notes"), [("INCONCLUSIVE", 1), ("FAIL", 1), ("WARN", 0)])
+def test_notes__verdict_with_another_reason__the_setting_is_told_on_top(verdict: Verdict, notes: int) -> None:
+    compared = _compared({BENCHMARK: "True"}, {BENCHMARK: "False"})
+    assert len(notes_on_settings(compared, verdict)) == notes
 
 
 def test_settings__the_same__nothing() -> None:
