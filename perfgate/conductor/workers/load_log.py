@@ -8,12 +8,11 @@ import socket
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
 from perfgate.system.loads import LOADS_VARIABLE, loaded_modules
-from perfgate.system.stamps import Stamp, stamp_of
+from perfgate.system.stamps import Stamp
 
 _MOST_BYTES = 1 << 16
 # Of one check; torch and everything that it imports are some 3,000. More are a flood.
@@ -47,8 +46,9 @@ class LoadLog:
         for module, *files in loaded_modules():
             self._modules.add(module)
             for file in files:
-                if isinstance(file, str) and (stamp := stamp_of(Path(file), follow=True)):
-                    self._states[file] = {stamp}
+                if isinstance(file, str):
+                    # Before anything is sealed its state means nothing: missing bytecode of ours is still to be written.
+                    self._states[file] = set()
         self._thread.start()
 
     @property

@@ -187,6 +187,16 @@ def test_check__without_reports__every_change_counts(tmp_path: Path) -> None:
         assert place.changed() == [str(file)]
 
 
+def test_load_log__modules_of_this_process__in_use_in_whatever_state_they_were_before_the_seal(tmp_path: Path) -> None:
+    with LoadLog() as log:
+        loads = log.read()
+    assert loads is not None
+    assert loads.states[os.__file__] == frozenset()
+    used = folder_in_use(tmp_path)
+    assert used.is_sealed("single.py", frozenset())
+    assert not used.is_sealed("single.py", frozenset({(1, 2, 3, 4, 5)}))
+
+
 def test_load_log__anybody_sends_it_nonsense__reads_on(place: Place) -> None:
     place.run(
         "import os, socket\n"
