@@ -185,7 +185,7 @@ class _CheckMeasurement:
             leave_out_waits=True,
         )
         self.forecast.begin("checklist", reference.name)
-        steps = _steps_of_slow_calls(self.job.policy) if too_slow else _steps(self.job, self.options)
+        steps = _steps_of_slow_calls(self.job.policy) if too_slow else check_steps(self.job, self.options)
         turns.first(steps.deciding, steps.informing, exact_only=steps.exact_only)
         measured.pairs.append(PairedMeasurement(failed=[too_slow] if too_slow else []))
         for side, findings in zip(sides, (measured.base, measured.head)):
@@ -509,7 +509,7 @@ def _steps_of_slow_calls(policy: Policy) -> _CheckSteps:
     return _CheckSteps(deciding=tuple(sorted(deciding)))
 
 
-def _steps(job: Job, options: CheckOptions) -> _CheckSteps:
+def check_steps(job: Job, options: CheckOptions) -> _CheckSteps:
     decides = deciding_steps(job.policy)
     is_asked = options.steps is not None
     asked = AVAILABLE_STEPS if options.steps is None else options.steps

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
-
-import pytest
 
 from perfgate.conductor.sides.pairs import PairedMeasurement
 from perfgate.conductor.workers.foresight import Foresight
+from perfgate.config import GateSettings
 from perfgate.document.decision import Policy
-from perfgate.flows.check.measure import _note_uncounted, _steps
+from perfgate.flows.check.measure import _note_uncounted, check_steps
 from perfgate.flows.check.measured import Measured
 from perfgate.flows.shared.options import CheckOptions
 
@@ -49,10 +49,25 @@ def test_check__hardware_counters__nothing_said() -> None:
     assert progress.notes == []
 
 
-@pytest.mark.parametrize(("asked", "informing", "long"), [(None, False, True), ((1, 4, 9), True, False)])
-def test_steps__one_that_takes_long__waits_for_its_budget_unless_it_is_asked_for(
-    asked: tuple[int, ...] | None, informing: bool, long: bool
-) -> None:
-    _, informs, takes_long = _steps(Policy(), CheckOptions(Path("out"), steps=asked))
-    assert (9 in informs, 9 in takes_long) == (informing, long)
-    assert not set(informs) & takes_long.keys()
+def job(*, checklist_budget: float = 60.0) -> Any:
+    gate = GateSettings(checklist_budget=checklist_budget)
+    return SimpleNamespace(policy=Policy(), config=SimpleNamespace(gate=gate))
+
+
+def test_steps__all_steps__exact_numbers_of_graphs_in_any_case_batch_sizes_and_heat_from_the_pairs() -> None:
+    steps = check_steps(job(), CheckOptions(Path("out")))
+    assert steps.exact_only == (9,)
+    assert not {5, 9, 19} & {*steps.deciding, *steps.informing}
+    assert (steps.sizes_in_pairs, steps.is_watched, steps.compiles, steps.is_asked) == (True, True, True, False)
+
+
+def test_steps__asked_for_by_numbers__compiled_and_soaked_however_long_it_takes() -> None:
+    steps = check_steps(job(), CheckOptions(Path("out"), steps=(1, 4, 9, 19)))
+    assert (steps.informing, steps.exact_only) == ((19,), (9,))
+    assert (steps.sizes_in_pairs, steps.is_watched, steps.compiles, steps.is_asked) == (False, False, True, True)
+
+
+def test_steps__no_time_for_the_checklist__batch_sizes_measured_once_a_side() -> None:
+    steps = check_steps(job(checklist_budget=0.0), CheckOptions(Path("out")))
+    assert 5 in steps.informing
+    assert not steps.sizes_in_pairs
