@@ -14,7 +14,7 @@ import pytest
 from perfgate.cli.streams import make_streams_harmless
 from perfgate.conductor.workers.bench import Checkout
 from perfgate.conductor.workers.cleanup import leftover_notes, remove_unsafe_entries
-from perfgate.conductor.workers.seals import Seals
+from perfgate.conductor.workers.seals import SealedCode, Seals
 from perfgate.conductor.workers.virtualenv import SetupPlan, read_requirements
 from perfgate.config import MeasureSettings, load_config
 from perfgate.document.files import write_text_atomically
@@ -365,7 +365,7 @@ def test_choose_environments__planted_by_an_earlier_job__used_and_in_ci_said(
         {"base": None, "head": None},
         MeasureSettings(),
         seals=Seals(),
-        code_of=lambda _: [],
+        code_of=lambda _: SealedCode([], []),
         out=tmp_path / "out",
         environ=around,
         say=lambda text: None,
