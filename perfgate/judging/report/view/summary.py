@@ -118,12 +118,19 @@ class Summary:
 
     @cached_property
     def worst(self) -> Comparison | None:
-        """The regression of the title: a broken rule or check, else the first one of the first block."""
+        """The regression of the title: a broken rule or check, else the one of the first block that is first of all.
+
+        Two recordings have no lines of a change, by which a block could lead: the first regression of all does.
+        """
         gating = [comparison for comparison in self.regressed if comparison.gating]
         first = next(iter(gating or self.regressed), None)
-        if first is None or first.method in {"check", *RULE_METHODS} or not self.decision.regressions:
+        if first is None or first.method in {"check", *RULE_METHODS}:
+            return first
+        if self.decision.recorded or not self.decision.regressions:
             return first
         leading = [self.decision.comparisons[at] for at in self.decision.regressions[0].comparisons]
+        if first in leading:
+            return first
         return next((c for c in leading if c.outcome == "regressed" and (c.gating or not gating)), first)
 
     @property
