@@ -141,7 +141,8 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
                 # A later job's additions end at a planned number of pairs.
                 may_end = look >= sure_looks and (round_number == 0 or pair_count == look_ends[look - 1])
                 foresight = foresee_pairs(pair_seconds, pair_count, next_look=look_end)
-                if may_end and budget.is_spent(observer.monotonic(), pair_count, look_end, foresight.left):
+                in_pairs = observer.monotonic() - runner.size_seconds
+                if may_end and budget.is_spent(in_pairs, pair_count, look_end, foresight.left):
                     runner.finish()
                     return
                 if pair_count in renewals:
@@ -195,6 +196,8 @@ class _PairRunner:
     profiles: bool = False
     failures_in_a_row: int = 0
     profiled_pairs: int = 0
+    # Seconds of batch sizes, which are no part of the budget of the pairs.
+    size_seconds: float = 0.0
     forked_pairs: int = 0
     known_parts: list[str] = field(default_factory=list)
 
@@ -314,6 +317,7 @@ class _PairRunner:
                 collected = clock()
                 call_seconds = max(member.call_seconds for member in members.values())
                 self.sizes.run_round(members[0].worker, members[1].worker, call_seconds=call_seconds)
+                self.size_seconds += clock() - collected
                 profiling += clock() - collected
         self.forked_pairs += 1
         if not forks or self.forked_pairs == FORKED_PAIRS:
