@@ -369,7 +369,8 @@ class _CheckMeasurement:
         missed = dict(left_out.steps)
         if steps.compiles:
             needed = SECONDS_OF_A_SIDE * len(turns.sides)
-            if steps.is_asked or left_out.spent + needed <= budget:
+            fits = steps.is_asked or left_out.spent + needed <= budget
+            if fits and time.monotonic() < self.job.deadline:
                 self._time_compiled_calls(turns)
             else:
                 missed[GRAPH_STEP] = needed
