@@ -238,11 +238,13 @@ class CheckReply(Reply, frozen=True):
 
 
 class RecountRequest(WorkerRequest, frozen=True):
-    """Count single calls of every shape, in a process that has made none."""
+    """Count single calls of every shape, in a process that has made none; with ``leaks`` also the memory that they keep."""
+
+    leaks: bool = False
 
 
 class Recounted(Reply, frozen=True):
-    """Their counters by shape, without what takes a trace or a compilation."""
+    """Their counters by shape, without what takes a compilation."""
 
     counters: list[CounterSet]
 

@@ -179,7 +179,8 @@ class CounterSite(msgspec.Struct, frozen=True, kw_only=True):
     """One place that adds to a counter: the amount (in the counter's unit), its origin, and the line.
 
     ``name`` is the operator, or the reason of a graph break or recompile. ``code`` is the text of the line: a line keeps it
-    when lines above it come or go, so it is by the code that the sites of two runs are matched.
+    when lines above it come or go, so it is by the code that the sites of two runs are matched. ``between`` are the least and
+    the most of the amount if it differs between calls or processes of the same code.
     """
 
     metric: str
@@ -188,14 +189,15 @@ class CounterSite(msgspec.Struct, frozen=True, kw_only=True):
     line: str | None = None
     code: str | None = None
     tensor: str | None = None
+    between: tuple[int, int] | None = None
 
 
 class CounterSet(ShapeEntry, frozen=True, kw_only=True):
     """Exact counters of one call for one workload and shape.
 
-    ``repeats`` single calls were counted; a metric in ``unstable`` differed between them and must not be compared exactly, one
-    in ``steady`` did not, and each is in one of the two. Metrics without meaning here are in ``not_applicable``, such as the
-    graph breaks of a workload that compiles nothing.
+    ``repeats`` single calls were counted in each of so many fresh ``processes``; a metric in ``unstable`` differed between
+    calls or processes and must not be compared exactly, one in ``steady`` did not, and each is in one of the two. Metrics
+    without meaning here are in ``not_applicable``, such as the graph breaks of a workload that compiles nothing.
     With 0 repeats the counts are of a whole recording in which single calls cannot be distinguished.
     ``values`` maps a metric name to its count; metrics that the device cannot count are left out. ``sites`` are the origins of
     the counts, ``functions`` the functions of the project that ran. ``ranges`` are the minimum and maximum of every
@@ -206,6 +208,7 @@ class CounterSet(ShapeEntry, frozen=True, kw_only=True):
     repeats: int
     values: dict[str, int]
     ops: list[OpCount]
+    processes: Annotated[int, msgspec.Meta(ge=1)] = 1
     unstable: list[str] = []
     steady: list[str] = []
     not_applicable: list[str] = []

@@ -90,13 +90,19 @@ def counted(clones: int, *, wavering: tuple[str, ...] = (), low: int = 2) -> Cou
         repeats=3,
         values=values,
         ops=[op for op in ops if op.count],
-        sites=[site for site in sites if site.count],
+        sites=[varying(site, wavering) for site in sites if site.count],
         unstable=list(wavering),
         ranges={name: (values[name] - 1, values[name]) for name in wavering},
         steady=sorted(values.keys() - set(wavering)),
         not_applicable=["counters.graph_breaks", "counters.recompiles"],
         uncounted=["memory.kept_native"],
     )
+
+
+def varying(site: CounterSite, wavering: tuple[str, ...]) -> CounterSite:
+    """Return a site of the product with a range, if its counter wavers."""
+    is_varying = site.metric in wavering and site.name == "aten::mm"
+    return replace(site, between=(site.count - 1, site.count)) if is_varying else site
 
 
 def side(

@@ -1,37 +1,120 @@
-"""A second count in a fresh process of a side: a count is exact, or a leak is one, only if both processes agree."""
+"""Counts of further fresh processes: what differs from process to process of the same code is no exact count.
+
+A tuner that times its candidates, the order of a set, an address or a clock may decide what a call does. Base is always
+counted in a second process, with other hashes. As long as a count differs between the sides, both are counted in further ones,
+each in an empty home: equal code whose processes choose between two ways by chance then differs once in a thousand gates.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 
 import msgspec
 
 from perfgate.catalogue.lookup import is_known, metric
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.sides.checklist_turns import ChecklistSide, ChecklistTurns
+from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.worker import WorkerError
-from perfgate.config import WorkloadReference
-from perfgate.document.run import CounterSet
+from perfgate.document.run import CounterSet, CounterSite
 from perfgate.locale import Activity
 from perfgate.protocol import Recounted, RecountRequest
 
-OPERATOR_COUNT = "ops.count:"
+KERNELS, OPERATOR_COUNT = "counters.kernels", "ops.count:"
+# Processes of each side that must agree on a difference.
+MOST_PROCESSES = 5
+_SEEDS = 2**32
+# A site by its metric, name and line: both sets are of the same code.
+_SiteKey = tuple[str, str, str | None]
 
 
-def count_again(bench: Bench, checkout: Checkout, reference: WorkloadReference) -> list[CounterSet]:
-    """The counters of every shape from a fresh process; none if it fails, and then the first count stands."""
-    doing = Activity("counting the calls of {name} again, in a fresh process", name=reference.name)
-    bench.say(doing.shown)
-    try:
-        with bench.worker(checkout, reference, cpus=bench.cpus, layout_seed=1, log_name=reference.name) as (worker, _):
-            reply = worker.ask(RecountRequest(), Recounted, timeout=bench.config.measure.step_timeout, doing=doing)
-    except WorkerError as error:
-        bench.say(f"{doing.shown}: {error}")
-        return []
-    return reply.counters
+@dataclass
+class Recount:
+    """Counts one workload again. ``turns`` have taken their first; ``draws`` is how often servers were drawn before that."""
+
+    bench: Bench
+    turns: ChecklistTurns
+    draws: int
+
+    def __post_init__(self) -> None:
+        self._is_counted_twice = False
+        self._lot = random.Random(f"{self.bench.config.measure.seed}:{self.turns.reference.name}:counts")
+
+    def confirm(self, differing: Callable[[], Sequence[str]], *, deadline: float) -> None:
+        """Count both sides again while counts are ``differing`` between them.
+
+        A second process of each is always worth its time, further ones that of the pairs' budget.
+        """
+        ends = min(deadline, time.monotonic() + self.bench.config.gate.budget)
+        for processes in range(2, MOST_PROCESSES + 1):
+            metrics = differing()
+            if not metrics or (processes > 2 and time.monotonic() > ends):
+                return
+            if processes == 2:
+                self.bench.redraw(self._lot.randrange(_SEEDS))
+            for side in self.turns.sides:
+                self.bench.get_ready(side.checkout)
+            self.bench.renew(let_go=lambda: None)
+            if processes < MOST_PROCESSES:
+                self.bench.start_beside(self._lot.randrange(_SEEDS))
+            self._is_counted_twice = True
+            for side in self.turns.sides:
+                self.turns.begins(side.name)
+                if not self._count(side, leaks=any(map(_is_leak, metrics)), in_empty_home=True):
+                    return
+
+    def count_base_if_drawn(self) -> None:
+        """Count base in a second process as soon as servers with other hashes run; code of base may run now."""
+        if self.bench.draws > self.draws and not self._is_counted_twice:
+            self._is_counted_twice = True
+            self._count(self._base, leaks=False, in_empty_home=False)
+
+    def count_base(self, *, deadline: float) -> None:
+        """Count base in a second process, if that was not done."""
+        if self._is_counted_twice or not self._base.found.counters or time.monotonic() > deadline:
+            return
+        if self.bench.draws == self.draws:
+            self.bench.redraw(self._lot.randrange(_SEEDS))
+        self.turns.begins("base")
+        self.count_base_if_drawn()
+
+    @property
+    def _base(self) -> ChecklistSide:
+        return next(side for side in self.turns.sides if side.name == "base")
+
+    def _count(self, side: ChecklistSide, *, leaks: bool, in_empty_home: bool) -> bool:
+        """Add the counts of another process to those of a side; False if it fails, and nothing is added then."""
+        reference = self.turns.reference
+        doing = Activity("counting the calls of {name} again, in a fresh process", name=reference.name)
+        self.bench.say(doing.shown)
+        with ExitStack() as stack:
+            home = stack.enter_context(self.bench.empty_home()) if in_empty_home else None
+            try:
+                worker, _ = stack.enter_context(
+                    self.bench.worker(
+                        side.checkout,
+                        reference,
+                        cpus=self.bench.cpus,
+                        layout_seed=self._lot.randrange(1, 2**16),
+                        log_name=reference.name,
+                        home=home,
+                    )
+                )
+                timeout = self.bench.config.measure.step_timeout
+                reply = worker.ask(RecountRequest(leaks=leaks), Recounted, timeout=timeout, doing=doing)
+            except WorkerError as error:
+                self.bench.say(f"{doing.shown}: {error}")
+                return False
+        side.found.counters = confirmed(side.found.counters, reply.counters)
+        return True
 
 
 def confirmed(first: Sequence[CounterSet], second: Iterable[CounterSet]) -> list[CounterSet]:
-    """The counters of one process, with the ranges over it and another."""
+    """The counters of some processes, with the ranges over them and another."""
     again = {counted.place: counted for counted in second}
     return [_confirmed(counted, again[counted.place]) if counted.place in again else counted for counted in first]
 
@@ -40,22 +123,61 @@ def _confirmed(first: CounterSet, second: CounterSet) -> CounterSet:
     """A leak counts as the smaller one of the two; any other count that differs is unstable, with a range."""
     values, ranges = dict(first.values), dict(first.ranges)
     before, after = _counts(first), _counts(second)
-    for name in before.keys() & after.keys():
+    names = before.keys() & after.keys()
+    if (KERNELS in first.values) == (KERNELS in second.values):
+        # An operator that a process does not run at all is not listed there.
+        names |= {name for name in before.keys() | after.keys() if name.startswith(OPERATOR_COUNT)}
+    for name in names:
         if _is_leak(name) and min(before[name], after[name]) <= metric(name).allowed_more:
             values[name] = 0
             ranges.pop(name, None)
             continue
-        ends = (*_ends(first, name, before[name]), *_ends(second, name, after[name]))
+        ends = (*_ends(first, name, before.get(name, 0)), *_ends(second, name, after.get(name, 0)))
         if min(ends) != max(ends):
             ranges[name] = min(ends), max(ends)
     unstable = {name for name in first.unstable if not _is_leak(name)} | ranges.keys()
     return msgspec.structs.replace(
         first,
+        processes=first.processes + second.processes,
         values=values,
         ranges=ranges,
+        sites=_confirmed_sites(first, second),
         unstable=sorted(unstable),
         steady=sorted(values.keys() - unstable),
     )
+
+
+def _confirmed_sites(first: CounterSet, second: CounterSet) -> list[CounterSite]:
+    """The sites of the first, and with 0 those that only the second has; of counters that their sites add up to."""
+    additive = _additive(first) & _additive(second)
+    again = {_key(site): site for site in second.sites if site.metric in additive}
+    known = {_key(site) for site in first.sites}
+    absent = [msgspec.structs.replace(site, count=0, between=None) for key, site in again.items() if key not in known]
+    merged = []
+    for site in [*first.sites, *absent]:
+        ends = [*_ends_of(site), *_ends_of(again.get(_key(site)))]
+        differs = site.metric in additive and min(ends) != max(ends)
+        merged.append(msgspec.structs.replace(site, between=(min(ends), max(ends))) if differs else site)
+    return merged
+
+
+def _additive(counted: CounterSet) -> set[str]:
+    """The counters whose sites are lines that add up to them."""
+    totals: Counter[str] = Counter()
+    for site in counted.sites:
+        totals[site.metric] += site.count
+    lines = {site.metric for site in counted.sites if site.line}
+    return {name for name in lines if name in counted.values and totals[name] == counted.values[name]}
+
+
+def _key(site: CounterSite) -> _SiteKey:
+    return site.metric, site.name, site.line
+
+
+def _ends_of(site: CounterSite | None) -> tuple[int, int]:
+    if site is None:
+        return 0, 0
+    return site.between or (site.count, site.count)
 
 
 def _counts(counted: CounterSet) -> dict[str, int]:

@@ -128,6 +128,8 @@ class Bench:
         self._start_server = start_server
         self._servers: dict[_ServerKey, ForkServer] = {}
         self._starting: dict[_ServerKey, ForkServer] = {}
+        # How often fork servers with other addresses and other hashes took the place of those before.
+        self.draws = 0
         self._hash_seed = config.measure.seed
         self._parts = False
         self._recordings: dict[Path | None, Path] = {}
@@ -179,6 +181,7 @@ class Bench:
         """
         if self._starting and all(server.is_ready() for server in self._starting.values()):
             let_go()
+            self.draws += 1
             old, self._servers, self._starting = self._servers, self._starting, {}
             for server in old.values():
                 server.close()
@@ -186,6 +189,7 @@ class Bench:
     def redraw(self, hash_seed: int) -> None:
         """End every fork server: the next worker gets one with other addresses and other hashes."""
         self.close()
+        self.draws += 1
         self._hash_seed = hash_seed
 
     def close(self) -> None:
@@ -352,9 +356,7 @@ class Bench:
         doing = Activity("testing {name}", name=reference.name)
         load_timeout = min(self.config.measure.load_timeout, TRIAL_LOAD_SECONDS)
         part: Literal["load", "call"] = "load"
-        with tempfile.TemporaryDirectory(prefix="trial-", dir=self._scratch) as folder:
-            home = Path(folder)
-            show_hub_caches(os.environ, home)
+        with self.empty_home() as home:
             trial = self.worker(
                 checkout,
                 reference,
@@ -501,6 +503,13 @@ class Bench:
             if root is not None:
                 show_hub_caches(os.environ, self._homes[root])
         return self._homes[root]
+
+    @contextmanager
+    def empty_home(self) -> Iterator[Path]:
+        """Yield a home of its own for a worker, in which nothing is that others compiled or chose."""
+        with tempfile.TemporaryDirectory(prefix="empty-home-", dir=self._scratch) as folder:
+            show_hub_caches(os.environ, Path(folder))
+            yield Path(folder)
 
     def log(self, name: str) -> Path:
         return self._logs / f"{name}.log"

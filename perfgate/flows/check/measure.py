@@ -22,7 +22,7 @@ from perfgate.conductor.sides.checklist_turns import ChecklistSide, ChecklistTur
 from perfgate.conductor.sides.compiled_calls import SECONDS_OF_A_SIDE, time_compiled_calls
 from perfgate.conductor.sides.kinds import record_of
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
-from perfgate.conductor.sides.recount import confirmed, count_again
+from perfgate.conductor.sides.recount import Recount
 from perfgate.conductor.sides.turns import NAMES, MeasuredJob, Reach, SideName
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.foresight import Foresight
@@ -186,6 +186,7 @@ class _CheckMeasurement:
         )
         self.forecast.begin("checklist", reference.name)
         steps = _steps_of_slow_calls(self.job.policy) if too_slow else check_steps(self.job, self.options)
+        recount = Recount(self.bench, turns, draws=self.bench.draws)
         turns.first(steps.deciding, steps.informing, exact_only=steps.exact_only)
         measured.pairs.append(PairedMeasurement(failed=[too_slow] if too_slow else []))
         for side, findings in zip(sides, (measured.base, measured.head)):
@@ -193,7 +194,8 @@ class _CheckMeasurement:
         if all(any(result.status == "failed" for result in side.found.correctness) for side in sides):
             self.refused.append(reference.name)
             return False
-        self._confirm_counts(turns)
+        # What varies between processes is no fault of the change.
+        recount.confirm(lambda: self._look_at(reference.name).differing_counts(), deadline=self.job.deadline)
         if too_slow or (not self.options.cost and self._is_settled(reference.name)):
             return False
         self._settle_gating_numbers(turns)
@@ -202,19 +204,11 @@ class _CheckMeasurement:
         sizes = BatchSizes(self.bench, reference.name, batch) if steps.sizes_in_pairs else None
         # The results folder has room for traces; the system's temporary folder may not.
         with tempfile.TemporaryDirectory(dir=self.job.out, prefix=".traces-") as traces:
-            self._measure_pairs(reference, traces=Path(traces), to_come=to_come, sizes=sizes)
+            self._measure_pairs(reference, traces=Path(traces), to_come=to_come, sizes=sizes, recount=recount)
+            recount.count_base(deadline=self.job.deadline)
             self._add_steps_of_pairs(sides, steps, sizes)
             self._compare_turns(turns, steps)
         return True
-
-    def _confirm_counts(self, turns: ChecklistTurns) -> None:
-        """If counts regressed, count again in a fresh process of each side: what varies between processes is no fault."""
-        if not self._look_at(turns.reference.name).regressed_counts():
-            return
-        for side in turns.sides:
-            turns.begins(side.name)
-            again = count_again(self.bench, side.checkout, turns.reference)
-            side.found.counters = confirmed(side.found.counters, again)
 
     def _add_steps_of_pairs(self, sides: Sequence[ChecklistSide], steps: _CheckSteps, sizes: BatchSizes | None) -> None:
         """Add the steps that the pairs measured to both sides: batch sizes, and the device's state."""
@@ -284,10 +278,12 @@ class _CheckMeasurement:
         traces: Path | None = None,
         to_come: int = 0,
         sizes: BatchSizes | None = None,
+        recount: Recount | None = None,
     ) -> None:
         """Measure the pairs of a workload that loads on both sides, until they decide or the looks are used up.
 
-        ``to_come`` is the number of workloads still to be measured. The pairs also take the rounds of ``sizes``.
+        ``to_come`` is the number of workloads still to be measured. The pairs also take the rounds of ``sizes``, and
+        ``recount`` counts base between two of them.
         """
         bench, job, pairs = self.bench, self.job, self.measured.pairs[-1]
         earlier, policy, name, decided = job.earlier, job.policy, reference.name, self.options.decided
@@ -308,6 +304,8 @@ class _CheckMeasurement:
         def before_pair() -> None:
             self.forecast.show(interval_so_far(pairs.base, pairs.head, name))
             job.seals.check_if_due()
+            if recount is not None:
+                recount.count_base_if_drawn()
 
         budget_ends = time.monotonic() + job.config.gate.budget
         job.seals.begin("base", "head")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import msgspec
 
@@ -45,6 +46,11 @@ _ASPECTS: dict[str, Aspect] = {
     LOADERS_IN_PROCESS: "without workers",
     BLOCKING_TRANSFERS: "blocking",
 }
+# A site by counter, name and line of code, which both sides share.
+_Varying = tuple[str, str, str | None]
+# How many counts that vary a note names.
+_NAMED_COUNTS = 5
+_COUNTED = ("counters.", "memory.", "ops.count:")
 # A call that runs none of them any more may not have computed its output.
 _PROOFS_OF_WORK = (FRAMEWORK_OPS, FLOPS)
 _REASONS = {"counters.repeat_saves": Message("gate.same-input-caching")}
@@ -93,7 +99,7 @@ class _Counters:
             elif self._has_nothing_left(name):
                 yield self._nothing_left(name)
             elif name in self.base.unstable or name in self.head.unstable:
-                yield self._compare_ranges(name)
+                yield self._compare_outside(name) or self._compare_ranges(name)
             elif 0 in (self.base.repeats, self.head.repeats) and self.base.values[name] != self.head.values[name]:
                 # Whole recordings may hold different numbers of calls, so only equal counts prove something.
                 reason = Message("gate.whole-recordings")
@@ -115,14 +121,63 @@ class _Counters:
             parts=self._parts(name) if outcome in ("regressed", "improved") else [],
         )
 
+    def _compare_outside(self, name: str) -> Comparison | None:
+        """Compare the part of a count at the places where it differs neither between calls nor between processes.
+
+        None if that part is the same on both sides, or unknown because the places do not add up to the count.
+        """
+        if not (self._is_located(self.base, name) and self._is_located(self.head, name)):
+            return None
+        before, after = (self._outside(side, name) for side in (self.base, self.head))
+        allowed, allowed_more = tolerance(self.policy, name, *self.place), metric(name).allowed_more
+        outcome = _outcome(before, after, allowed, allowed_more)
+        if outcome == "unchanged":
+            return None
+        compared = self._comparison(
+            name,
+            outcome,
+            gating=True,
+            allowed=max(allowed, allowed_more / max(before, 1)),
+            reason=Message("gate.outside-varying"),
+            parts=self._parts(name),
+        )
+        return msgspec.structs.replace(compared, base=before, head=after, delta=relative_change(before, after))
+
+    def _is_located(self, side: CounterSet, name: str) -> bool:
+        """Whether the places of a count add up to it, and some of them vary if it does."""
+        sites = [site for site in side.sites if site.metric == name]
+        varies = name not in side.unstable or any(map(self._varies, sites))
+        return varies and _total(sites) == side.values[name]
+
+    def _outside(self, side: CounterSet, name: str) -> int:
+        return _total(site for sites in _sites(side, name).values() for site in sites if not self._varies(site))
+
+    @cached_property
+    def _varying(self) -> frozenset[_Varying]:
+        """The places whose count differs between calls or processes of a side."""
+        sites = (site for side in (self.base, self.head) for site in side.sites)
+        return frozenset((site.metric, site.name, _text(site)) for site in sites if site.between)
+
+    def _varies(self, site: CounterSite) -> bool:
+        """Whether a count differs at a place; of an operator with unknown places, at each of its lines."""
+        if (site.metric, site.name, _text(site)) in self._varying:
+            return True
+        is_located = any(name == site.name for metric, name, _ in self._varying if metric == FRAMEWORK_OPS)
+        return not is_located and f"ops.count:{site.name}" in self._unstable
+
+    @cached_property
+    def _unstable(self) -> frozenset[str]:
+        return frozenset((*self.base.unstable, *self.head.unstable))
+
     def _compare_ranges(self, name: str) -> Comparison:
         """Compare a count that differs between repeated calls: all calls of one side must lie beyond all of the other.
 
         With three calls a side, equal code does so once in 20 gates. If the base's own calls differ, the gap must also be wider
-        than RANGES_APART times the wider range: less than once in 500, for normal, uniform and log-normal counts.
+        than RANGES_APART times the wider range: less than once in 500, for normal, uniform and log-normal counts. What differs
+        between processes is seen only in several of them, so the conductor counts a difference in five of each side.
         """
         if name in self.base.unstable:
-            overlap = self._comparison(name, "not_comparable", reason=Message("gate.unstable"))
+            overlap = self._comparison(name, "not_comparable", reason=self._overlap(name))
         else:
             # The change made it waver.
             overlap = self._comparison(name, "inconclusive", reason=Message("gate.unstable-in-head"))
@@ -146,9 +201,17 @@ class _Counters:
             gating=True,
             allowed=max(allowed, allowed_more / max(before[1], 1)),
             reason=reason,
-            parts=self._parts(name),
+            parts=self._parts(name, varying=True),
         )
         return msgspec.structs.replace(apart, base=ends[0], head=ends[1], delta=relative_change(*ends))
+
+    def _overlap(self, name: str) -> Message:
+        """A message for a count whose ranges on base and head are too close, with the ranges if they are known."""
+        before, after = (_range(counters, name) for counters in (self.base, self.head))
+        if before is None or after is None:
+            return Message("gate.unstable")
+        ends = {"least": before[0], "most": before[1], "head_least": after[0], "head_most": after[1]}
+        return Message("gate.unstable-between", ends)
 
     def _has_nothing_left(self, name: str) -> bool:
         is_exact = name not in self.head.unstable and 0 not in (self.base.repeats, self.head.repeats)
@@ -183,7 +246,10 @@ class _Counters:
             number = rounded(sum(part.head - part.base for part in dropped))
             reason = _with_first_line("gate.full-precision", dropped, number)
             return self._comparison(LOW_PRECISION_OPS, "regressed", gating=True, reason=reason, parts=dropped)
-        more = self.head.values[LOW_PRECISION_OPS] - self.base.values[LOW_PRECISION_OPS]
+        most, least = _range(self.base, LOW_PRECISION_OPS), _range(self.head, LOW_PRECISION_OPS)
+        if most is None or least is None:
+            return self._comparison(LOW_PRECISION_OPS, "not_comparable", reason=self._overlap(LOW_PRECISION_OPS))
+        more = least[0] - most[1]
         if more <= 0:
             return self._comparison(LOW_PRECISION_OPS, "unchanged", by_check=True)
         parts = self._parts(LOW_PRECISION_OPS)
@@ -202,6 +268,8 @@ class _Counters:
         parts = []
         for name in sorted(low_before):
             before, after = low_before[name], low_after.get(name, [])
+            if f"ops.count:{name}" in self._unstable or any(map(self._varies, (*before, *after))):
+                continue
             full_before = max(0, all_before.get(name, _ABSENT).count - _total(before))
             full_after = max(0, all_after.get(name, _ABSENT).count - _total(after))
             dropped = min(_total(before) - _total(after), full_after - full_before)
@@ -246,8 +314,7 @@ class _Counters:
 
         Views are left to the run documents: they launch nothing.
         """
-        unstable = {*self.base.unstable, *self.head.unstable}
-        if FRAMEWORK_OPS in unstable or 0 in (self.base.repeats, self.head.repeats):
+        if 0 in (self.base.repeats, self.head.repeats):
             return
         before, after = _by_op(self.base), _by_op(self.head)
         parts = {part.name: part for part in self._parts(FRAMEWORK_OPS)}
@@ -255,7 +322,7 @@ class _Counters:
         one_sided = self.base.values.keys() ^ self.head.values.keys()
         sites = [*self.base.sites, *self.head.sites]
         on_both = {site.name for site in sites if site.metric not in one_sided}
-        left_out = unstable | {f"ops.count:{site.name}" for site in sites if site.name not in on_both}
+        left_out = self._unstable | {f"ops.count:{site.name}" for site in sites if site.name not in on_both}
         for op in sorted(before.keys() | after.keys()):
             old, new = before.get(op, _ABSENT), after.get(op, _ABSENT)
             name = f"ops.count:{op}"
@@ -273,12 +340,14 @@ class _Counters:
                     parts=[parts[op]] if op in parts else [],
                 )
 
-    def _parts(self, name: str) -> list[Part]:
-        """The parts of a counter that changed, the largest change first."""
+    def _parts(self, name: str, *, varying: bool = False) -> list[Part]:
+        """The parts of a counter that changed, the largest change first; places whose count varies only if ``varying``."""
         before, after = _sites(self.base, name), _sites(self.head, name)
         parts = []
         for key in before.keys() | after.keys():
-            old, new = before.get(key, []), after.get(key, [])
+            old, new = (
+                [site for site in side.get(key, []) if varying or not self._varies(site)] for side in (before, after)
+            )
             if _total(old) != _total(new):
                 sites = grown_sites(map(_row, old), map(_row, new), self.base_code)
                 parts.append(
@@ -318,6 +387,43 @@ class _Counters:
             reason=reason,
             parts=(parts or [])[:MAX_PARTS],
         )
+
+
+def is_differing_count(compared: Comparison) -> bool:
+    """Whether a count differs between the sides, or between processes of the head alone."""
+    if not compared.metric.startswith(_COUNTED):
+        return False
+    wavers = compared.reason is not None and compared.reason.code == "gate.unstable-in-head"
+    return wavers or (compared.method == "exact" and compared.outcome in ("regressed", "improved"))
+
+
+def notes_on_varying(evidence: Evidence) -> list[Message]:
+    """A note for each workload with counts that differ between calls or processes of one side: they are compared by range."""
+    varying: dict[str, dict[str, tuple[int, int]]] = {}
+    for index in (evidence.base, evidence.head):
+        for place, counters in index.counters.items():
+            if counters.processes > 1:
+                of_workload = varying.setdefault(place.workload, {})
+                for name, ends in _wide_ranges(counters).items():
+                    least, most = of_workload.get(name, ends)
+                    of_workload[name] = min(least, ends[0]), max(most, ends[1])
+    return [_note_on_varying(workload, ranges) for workload, ranges in varying.items() if ranges]
+
+
+def _wide_ranges(counters: CounterSet) -> dict[str, tuple[int, int]]:
+    """The ranges that are wider than what a count may grow by; those of single operators if no other count varies."""
+    totals = {
+        name: (least, most)
+        for name, (least, most) in counters.ranges.items()
+        if is_known(name) and most - least > metric(name).allowed_more
+    }
+    return totals or {name: ends for name, ends in counters.ranges.items() if name.startswith("ops.count:")}
+
+
+def _note_on_varying(workload: str, ranges: dict[str, tuple[int, int]]) -> Message:
+    listed = [f"{name} {least}–{most}" for name, (least, most) in sorted(ranges.items())]
+    more = [f"… ({len(listed) - _NAMED_COUNTS})"] if len(listed) > _NAMED_COUNTS else []
+    return Message("notes.counts-vary", {"workload": workload, "counts": [*listed[:_NAMED_COUNTS], *more]})
 
 
 def _total_of(metric: str, counters: CounterSet) -> int:
@@ -387,6 +493,11 @@ def _row(site: CounterSite) -> TimedRow:
     return TimedRow(op=site.name, time=site.count, count=site.count, shape=site.tensor, line=site.line, code=site.code)
 
 
+def _text(site: CounterSite) -> str | None:
+    """The code of a site, which both sides share, or the number of its line."""
+    return site.code or site.line
+
+
 def _largest_line(sites: Iterable[CounterSite]) -> str | None:
     """The line with the largest share of a counter; the first of equal ones."""
     return max(sites, key=lambda site: site.count).line
@@ -404,12 +515,13 @@ def operator_changes(evidence: Evidence) -> list[OperatorDelta]:
 
     Each side was traced by itself, so the traced times show how much an operator weighs on its side, never how much more or
     less it takes: they only select and order the operators. Recordings that mark no calls are left out: their counts are not of
-    one call.
+    one call. So are operators whose count differs between calls or processes of the same code.
     """
     before, after = evidence.base.operators, evidence.head.operators
     changes: list[OperatorDelta] = []
     for place in sorted((before.keys() & after.keys()) - evidence.unmarked):
-        old, new = before[place], after[place]
+        varying = _varying_operators(evidence, place)
+        old, new = ({op: row for op, row in side[place].items() if op not in varying} for side in (before, after))
         lines = evidence.head.operator_lines(place)
         weights = {op: _weight(old.get(op), new.get(op)) for op in old.keys() | new.keys()}
         ops = [
@@ -437,8 +549,16 @@ def replaced_operators(evidence: Evidence) -> list[Replacement]:
     for place, after in evidence.head.counters.items():
         old = evidence.base.counters.get(place)
         if old is not None and FRAMEWORK_OPS not in {*old.unstable, *after.unstable}:
-            found += _replacements(old, after)
+            varying = _varying_operators(evidence, place)
+            found += [one for one in _replacements(old, after) if not {one.before, one.after} & varying]
     return found[:MAX_CHANGES]
+
+
+def _varying_operators(evidence: Evidence, place: ShapePlace) -> set[str]:
+    """The operators whose count differs between calls or processes of a side."""
+    counted = [index.counters[place] for index in (evidence.base, evidence.head) if place in index.counters]
+    names = (name for counters in counted for name in counters.unstable)
+    return {name.removeprefix("ops.count:") for name in names if name.startswith("ops.count:")}
 
 
 def _replacements(before: CounterSet, after: CounterSet) -> Iterator[Replacement]:

@@ -41,7 +41,13 @@ from perfgate.judging.gate.clean import waited_share
 from perfgate.judging.gate.comparison import margins_for_unchanged, rounded, with_accepted, worsening
 from perfgate.judging.gate.contributions import explanations
 from perfgate.judging.gate.costless import fails_alone, with_costless
-from perfgate.judging.gate.counters import compare_counters, operator_changes, replaced_operators
+from perfgate.judging.gate.counters import (
+    compare_counters,
+    is_differing_count,
+    notes_on_varying,
+    operator_changes,
+    replaced_operators,
+)
 from perfgate.judging.gate.covering import waited_of_jobs
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence, RunIndex, of_workload
 from perfgate.judging.gate.findings import with_findings
@@ -189,6 +195,7 @@ def decide(
         warnings=[
             *unknown_note(base, head),
             *notes_on_settings(comparisons, verdict),
+            *notes_on_varying(evidence),
             *_warnings(base, head),
             *notes_on_requests(evidence),
             *missing_profiles(evidence, comparisons),
@@ -326,8 +333,9 @@ class Look:
     def regressed(self) -> list[str]:
         return [c.metric for c in self._regressed()]
 
-    def regressed_counts(self) -> list[str]:
-        return [c.metric for c in self._regressed() if c.method == "exact"]
+    def differing_counts(self) -> list[str]:
+        """The counts that differ between the sides, or between processes of the head alone."""
+        return [c.metric for c in self.comparisons if is_differing_count(c)]
 
     def is_settled_by_counters(self) -> bool:
         """Whether counters fail the gate whatever the times are, each of those that regressed by itself."""

@@ -2,23 +2,63 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 from perfgate.document.run import CounterSet
-from perfgate.measuring.counting.counters import count_calls, with_fallbacks
+from perfgate.measuring.counting.collect import calls_within, record_calls
+from perfgate.measuring.counting.counters import count_calls, with_fallbacks, with_kernels, with_steady
 from perfgate.measuring.counting.kept import with_kept_bytes
 from perfgate.measuring.counting.python_work import with_python_work
 from perfgate.measuring.devices.device import Device
-from perfgate.measuring.workload.bound import BoundWorkload
+from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
+from perfgate.system.garbage import quiet
+from perfgate.trace.model.spans import KERNEL_METRICS, work_by_span
+
+# The first process has made many calls before it counts: tuners have chosen and caches are full by then.
+_SETTLING_SECONDS = 0.5
+_SETTLING_CALLS = 2 * POOL_SIZE
+_TRACED_CALLS = 3
 
 
-def count_again(workload: BoundWorkload, device: Device, *, root: Path) -> list[CounterSet]:
-    """The counters of every shape in the order in which step 4 counts them, without kernels and compilations."""
-    return [_count(workload, device, shape, root) for shape in workload.shapes]
+def count_again(workload: BoundWorkload, device: Device, *, root: Path, leaks: bool) -> list[CounterSet]:
+    """The counters of every shape in the order in which step 4 counts them, without compilations.
+
+    Memory that calls leave behind takes rounds of them, and is counted if ``leaks``.
+    """
+    counted = [_count(workload, device, shape, root) for shape in workload.shapes]
+    if leaks:
+        counted = [with_kept_bytes(workload, of_shape, root=root) for of_shape in counted]
+    return [with_steady(of_shape) for of_shape in counted]
 
 
 def _count(workload: BoundWorkload, device: Device, shape: str, root: Path) -> CounterSet:
+    _settle(workload, device, shape)
     counted = count_calls(workload, device, shape, root=root)
+    if "kernel_timeline" in device.capabilities:
+        counted = _with_traced_kernels(workload, device, shape, counted)
     if (fallbacks := device.fallbacks()) is not None:
         counted = with_fallbacks(counted, fallbacks)
-    return with_kept_bytes(workload, with_python_work(workload, counted, root=root), root=root)
+    return with_python_work(workload, counted, root=root)
+
+
+def _settle(workload: BoundWorkload, device: Device, shape: str) -> None:
+    """Make calls until nothing of a first call is left."""
+    call = workload.caller(shape)
+    with quiet():
+        call()
+        device.synchronize()
+        began = device.clock_ns()
+        call()
+        device.synchronize()
+        took = device.clock_ns() - began
+        for _ in range(calls_within(took, seconds=_SETTLING_SECONDS, fewest=0, most=_SETTLING_CALLS)):
+            call()
+        device.synchronize()
+
+
+def _with_traced_kernels(workload: BoundWorkload, device: Device, shape: str, counted: CounterSet) -> CounterSet:
+    with quiet(), tempfile.TemporaryDirectory(prefix="count-") as folder:
+        trace = record_calls(device, workload.caller(shape), calls=_TRACED_CALLS, folder=Path(folder), name="calls")
+        works = work_by_span(trace.events, trace.spans())
+    return with_kernels(counted, works, absent=KERNEL_METRICS if trace.hides_kernels else ())

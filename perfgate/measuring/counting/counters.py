@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,11 +81,26 @@ def with_steady(counted: CounterSet) -> CounterSet:
     return msgspec.structs.replace(counted, steady=sorted(counted.values.keys() - set(counted.unstable)))
 
 
-def counter_sites(sites: Iterable[tuple[Site, int]], root: Path) -> list[CounterSite]:
-    """The sites as records, with the code of their lines, in an order that does not depend on when they were met."""
+def counter_sites(
+    sites: Iterable[tuple[Site, int]], root: Path, ranges: Mapping[Site, tuple[int, int]] | None = None
+) -> list[CounterSite]:
+    """The sites as records, with the code of their lines, in an order that does not depend on when they were met.
+
+    ``ranges`` are the least and the most of those that differ between calls; one that no listed call had counts 0.
+    """
+    ranges = ranges or {}
+    counts = list(sites)
+    absent = ranges.keys() - {site for site, _ in counts}
     records = [
-        CounterSite(metric=site.metric, name=site.name, count=count, line=site.line, code=code_at(root, site.line))
-        for site, count in sites
+        CounterSite(
+            metric=site.metric,
+            name=site.name,
+            count=count,
+            line=site.line,
+            code=code_at(root, site.line),
+            between=ranges.get(site),
+        )
+        for site, count in [*counts, *((site, 0) for site in absent)]
     ]
     return sorted(records, key=lambda site: (site.metric, site.name, site.line or "", -site.count))
 
@@ -118,6 +133,7 @@ def _counter_set(
         lasting = max(([block for block in tally.blocks if not block.storage.expired()] for tally in tallies), key=len)
         sites += Counter(Site("memory.kept", block.op, block.line) for block in lasting).items()
     ranges = differing([{**tally.values(), **tally.counts()} for tally in tallies])
+    amounts = differing([tally.amounts for tally in tallies])
     return CounterSet(
         workload=workload,
         shape=shape,
@@ -126,7 +142,7 @@ def _counter_set(
         ops=ops,
         unstable=list(ranges),
         ranges=ranges,
-        sites=[*counter_sites(sites, root), *(_at_peak(last, root) if last.memory else [])],
+        sites=[*counter_sites(sites, root, amounts), *(_at_peak(last, root) if last.memory else [])],
         settings=process_settings(),
     )
 
@@ -293,7 +309,7 @@ def with_fallbacks(counted: CounterSet, fallbacks: Collection[str]) -> CounterSe
     sites = [
         CounterSite(metric=FALLBACKS, name=site.name, count=site.count, line=site.line, code=site.code)
         for site in counted.sites
-        if site.metric == FRAMEWORK_OPS and site.name.rstrip("_") in fallbacks
+        if site.metric == FRAMEWORK_OPS and site.count and site.name.rstrip("_") in fallbacks
     ]
     counts = Counter({op.op: op.count for op in counted.ops})
     total = sum(site.count for site in sites)

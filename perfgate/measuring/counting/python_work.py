@@ -54,10 +54,14 @@ def with_python_work(workload: BoundWorkload, counted: CounterSet, *, root: Path
     last = repeats[-1]
     totals = last.totals()
     ranges = {name: ends for name, ends in differing(run.totals() for run in repeats).items() if name in totals}
+    # A run that became too long to count its bytecodes has none, which is no difference between lines.
+    amounts = (
+        differing(run.sites for run in repeats) if all(run.totals().keys() == totals.keys() for run in repeats) else {}
+    )
     return msgspec.structs.replace(
         counted,
         values={**counted.values, **totals},
-        sites=sorted([*counted.sites, *counter_sites(last.sites.items(), root)], key=lambda site: site.metric),
+        sites=sorted([*counted.sites, *counter_sites(last.sites.items(), root, amounts)], key=lambda site: site.metric),
         unstable=sorted([*counted.unstable, *ranges]),
         functions=last.functions,
         ranges={**counted.ranges, **ranges},

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from perfgate.system.folders import PACKAGE
 from perfgate.trace.model.spans import COLLECTIVES
@@ -35,6 +35,9 @@ _DISPATCHED = (
     *(FRAMEWORK_OPS, COPIES, COPY_BYTES, NONCONTIGUOUS_COPIES, SYNCS, LOW_PRECISION_OPS, COLLECTIVES, FLOPS),
     *(DEFERRED_OPS, DOUBLE_OPS, AUTOGRAD_OPS, TRAINING_MODULES, LOADERS_IN_PROCESS, BLOCKING_TRANSFERS),
 )
+
+
+_Key = TypeVar("_Key")
 
 
 class Site(NamedTuple):
@@ -174,8 +177,8 @@ class CallTally:
         return Counter({site: amount for site, amount in self.amounts.items() if site.metric == metric})
 
 
-def differing(repeats: Iterable[Mapping[str, int]]) -> dict[str, tuple[int, int]]:
-    """The least and the most of every count that is not the same in all repeats, sorted by name.
+def differing(repeats: Iterable[Mapping[_Key, int]]) -> dict[_Key, tuple[int, int]]:
+    """The least and the most of every count that is not the same in all repeats, sorted by the text of its name.
 
     A count missing from a repeat is 0 there. There may be too many repeats to hold all at once.
     """
@@ -187,7 +190,8 @@ def differing(repeats: Iterable[Mapping[str, int]]) -> dict[str, tuple[int, int]
             least, most = ranges.get(name, (0, 0))
             count = counts.get(name, 0)
             ranges[name] = min(least, count), max(most, count)
-    return {name: ends for name, ends in sorted(ranges.items()) if ends[0] != ends[1]}
+    by_name = sorted(ranges.items(), key=lambda entry: str(entry[0]))
+    return {name: ends for name, ends in by_name if ends[0] != ends[1]}
 
 
 class SourceLines:

@@ -229,8 +229,9 @@ class WorkerLoop:
     def _check(self, _: protocol.CheckRequest) -> protocol.CheckReply:
         return protocol.CheckReply(results=check_outputs(self._loaded, self._opened))
 
-    def _recount(self, _: protocol.RecountRequest) -> protocol.Recounted:
-        return protocol.Recounted(counters=count_again(self._loaded, self._opened, root=self.root))
+    def _recount(self, request: protocol.RecountRequest) -> protocol.Recounted:
+        counted = count_again(self._loaded, self._opened, root=self.root, leaks=request.leaks)
+        return protocol.Recounted(counters=counted)
 
     def _step(self, request: protocol.StepRequest) -> protocol.StepReply:
         context = StepContext(

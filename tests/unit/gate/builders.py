@@ -139,7 +139,13 @@ def counters(
         },
         ops=[OpCount(op=op, count=count, line=(lines or {}).get(op)) for op, count in ops.items()],
         sites=[
-            CounterSite(metric=metric, name=op, count=count * each, line=(lines or {}).get(op))
+            CounterSite(
+                metric=metric,
+                name=op,
+                count=count * each,
+                line=(lines or {}).get(op),
+                between=(ranges or {}).get(metric) if len(ops) == 1 else None,
+            )
             for op, count in ops.items()
             for metric, each in {"counters.framework_ops": 1, **(COPIED if op == "aten::clone" else {})}.items()
         ],

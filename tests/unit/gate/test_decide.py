@@ -149,7 +149,9 @@ def wavering(base: tuple[int, int] | None, head: tuple[int, int], *, most: int) 
     """Judge calls of equal speed whose number of operators differs between repeats; the head's last ran ``most``."""
     pair = with_counters(*sides(NO_CHANGE), {"aten::add": 3}, {"aten::add": most}, ranges={OPS: head})
     if base is not None:
-        spoiled = msgspec.structs.replace(pair[0].counters[0], unstable=[OPS], ranges={OPS: base})
+        (steady,) = pair[0].counters
+        sites = [msgspec.structs.replace(site, between=base) for site in steady.sites]
+        spoiled = msgspec.structs.replace(steady, unstable=[OPS], ranges={OPS: base}, sites=sites)
         pair = msgspec.structs.replace(pair[0], counters=[spoiled]), pair[1]
     decision = judge(*pair)
     return decision, comparison(decision, OPS)
@@ -159,7 +161,7 @@ def test_decide__count_of_the_head_alone_differs_between_repeats__warn() -> None
     decision, found = wavering(None, (3, 9), most=9)
     assert (decision.verdict, found.outcome) == ("WARN", "inconclusive")
     assert worded(decision.reasons) == [
-        "unsteady: encoder/long counters.framework_ops: counts differ between repeated calls of the head, "
+        "unsteady: encoder/long counters.framework_ops: counts differ between calls or processes of the head, "
         "but not of the base"
     ]
 
