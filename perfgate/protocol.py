@@ -289,6 +289,8 @@ class StepReply(Reply, frozen=True):
 
 # A call that takes so long is located by one as well as by several: its blocks have one, and its pairs one quad.
 SLOW_CALL_SECONDS = 0.25
+# Calls of a block of any other.
+FEWEST_CALLS = 3
 
 
 class WarmUpRequest(WorkerRequest, frozen=True):
@@ -342,17 +344,36 @@ class LayoutMoved(Reply, frozen=True):
 
 
 class BlockRequest(WorkerRequest, frozen=True):
-    """Run one timed block of a lane; the worker keeps the samples until it is asked for them."""
+    """Run one timed block of a lane; the worker keeps the samples until it is asked for them.
+
+    Calls of a block ``as_served`` collect their garbage, and are timed without waits for a CPU.
+    """
 
     shape: str
     calls: int
     quad: int
     sequence: int
     lane: Lane = "call"
+    as_served: bool = False
 
 
 class BlockDone(Reply, frozen=True):
     """The block ran."""
+
+
+class LocateStallsRequest(WorkerRequest, frozen=True):
+    """Sample the lines of calls that take ``longer_than`` so many seconds; of ``calls`` at most, within about ``seconds``."""
+
+    shape: str
+    longer_than: float
+    calls: int
+    seconds: float
+
+
+class StallsLocated(Reply, frozen=True):
+    """The samples of each line of the project, ``file:line``, in slow calls."""
+
+    samples: dict[str, int]
 
 
 class CollectRequest(WorkerRequest, frozen=True):

@@ -28,6 +28,8 @@ SAME_TEXT = "serving.same_text"
 GOODPUT, SERVING_THROUGHPUT = "serving.goodput", "serving.throughput"
 
 LATENCY, WALL_TIME, P50, P90, P99 = "latency.low", "latency.wall", "latency.p50", "latency.p90", "latency.p99"
+# Of long stretches: the mean of all calls, and the share of those above three times the median.
+MEAN, LATENCY_STALLS = "latency.mean", "latency.stalls"
 STD, TAIL, THROUGHPUT = "latency.std", "latency.tail", "throughput.median"
 HOST_UTILIZATION = "utilization.host"
 BATCH_BEST, BATCH_KNEE, BATCH_THROUGHPUT = "batch.best", "batch.knee", "batch.throughput"

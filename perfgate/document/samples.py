@@ -19,8 +19,11 @@ from perfgate.document.telemetry import TelemetryReading
 from perfgate.errors import DocumentError
 
 MAX_SAMPLES = 50_000_000
+# A call of a function, or a gap between two tokens of a server, is a stall if it is longer than so many medians.
+STALL_FACTOR = 3.0
 
-Arm = Literal["ab", "aa"]
+# Pairs of base and head, pairs of base and base, and stretches: long turns of base and head, calls as a server makes them.
+Arm = Literal["ab", "aa", "stretch"]
 
 
 class PackedArray(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,6 +142,9 @@ STOPPED = "stopped"
 class Replicate(msgspec.Struct, frozen=True, kw_only=True):
     """One worker process of a pair. In arm ``aa`` both members of the pair run the base.
 
+    In arm ``stretch`` the process makes hundreds of calls a turn without moving in memory, and collects its garbage inside
+    them; ``wall`` leaves out the waits of each call for a CPU. ``pair`` numbers the starts.
+
     ``round`` counts the jobs that contributed pairs: 0 is the first, each job that added pairs is one more.
     ``operators`` maps shape and operator to the typical self time of the operator in one call, in seconds, and
     OUTSIDE_OPERATORS to the rest of the call; ``subroutines`` maps shape and ``module.NAME`` or ``function.FILE:NAME`` to the
@@ -148,8 +154,9 @@ class Replicate(msgspec.Struct, frozen=True, kw_only=True):
     ``preprocess`` holds blocks of the preprocessing alone, by shape; a call of them takes a raw batch made beforehand.
     ``readings`` are the device's sensor values while the blocks ran, by the clock of their ``asked_ns``. ``moved`` is
     whether weights and inputs lay elsewhere in every quad, at addresses drawn from ``layout_seed`` and the quad; None if
-    unknown, which is held to the stricter rules. ``start_up`` and ``warm_up_calls`` are those of the warm process of that
-    number that it was ``forked_from``; None if it loaded and warmed up by itself.
+    unknown, which is held to the stricter rules. ``stalled_at`` maps shapes to lines of the project, ``file:line``, and how
+    often a slow call was sampled at each, after a stretch. ``start_up`` and ``warm_up_calls`` are those of the warm process
+    of that number that it was ``forked_from``; None if it loaded and warmed up by itself.
     """
 
     pair: int
@@ -169,6 +176,7 @@ class Replicate(msgspec.Struct, frozen=True, kw_only=True):
     operators: dict[str, dict[str, float]] = {}
     subroutines: dict[str, dict[str, float]] = {}
     settings: dict[str, str] = {}
+    stalled_at: dict[str, dict[str, int]] = {}
     readings: list[TelemetryReading] = []
 
     @property

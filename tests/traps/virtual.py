@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
+from perfgate.conductor.sides.stretches import measure_stretches
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import WorkerError
@@ -23,6 +24,7 @@ from perfgate.document.run import CorrectnessResult, CounterSet, RunDocument
 from perfgate.document.samples import BlockColumns
 from perfgate.errors import MeasuringError
 from perfgate.judging.gate.decide import Look, decide
+from perfgate.judging.gate.stretches import LOOKS
 from perfgate.measuring.checklist.steps.s04_top_ops import STEP as TOP_OPS
 from perfgate.measuring.timing.hardware import HardwareCounters
 from perfgate.measuring.worker.worker import WorkerLoop
@@ -307,9 +309,35 @@ class VirtualGate:
         assert not machine.alive, "workers are left running"
         return measured, machine
 
+    def measure_stretches(
+        self, measured: PairedMeasurement | None = None, *, quads: int = 0, round_number: int = 0
+    ) -> tuple[PairedMeasurement, Machine]:
+        """Run the conductor's loop over long stretches, after pairs that were ``measured``."""
+        machine = Machine(self, self.start_up)
+        measured = measured or PairedMeasurement()
+        config = self._config()
+        with _bench(config, machine) as (bench, root):
+            measure_stretches(
+                bench,
+                config.references[0],
+                base=Checkout(root / "base", root),
+                head=Checkout(root / "head", root),
+                measured=measured,
+                looks=LOOKS,
+                is_decided=lambda: not self._look(measured).more_calls_would_help(),
+                quads=quads,
+                round_number=round_number,
+                deadline=self.deadline,
+                observer=machine.observer(),
+            )
+        assert not machine.alive, "workers are left running"
+        return measured, machine
+
     def _enough(self, measured: PairedMeasurement) -> bool:
-        documents = documents_of(measured)
-        return not Look(*documents, self.policy, workload=WORKLOAD).more_pairs_would_help()
+        return not self._look(measured).more_pairs_would_help()
+
+    def _look(self, measured: PairedMeasurement) -> Look:
+        return Look(*documents_of(measured), self.policy, workload=WORKLOAD)
 
     def _config(self) -> Config:
         return Config(

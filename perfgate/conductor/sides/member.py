@@ -75,7 +75,8 @@ class Member:
         self.analysed_late = "late_analysis" in self.start.loaded.capabilities
         self._warm = self.start.warm
         self._logs: dict[tuple[Lane, str], _BlockLog] = {}
-        self._movable = True
+        # Unknown until it moves.
+        self._movable: bool | None = None
         self._cpu_ns_at_turn_end: int | None = None
         self._turn_ended_ns = 0
         # CPU time used out of turn, and the time out of turn, that belong to no block yet.
@@ -98,7 +99,8 @@ class Member:
     def move(self, seed: int) -> None:
         """Give the worker another layout, so that luck of one is a part of the spread and no bias of all its quads."""
         self._begin_turn()
-        self._movable &= self._ask(MoveRequest(seed), LayoutMoved, "moving").movable
+        has_moved = self.ask(MoveRequest(seed), LayoutMoved, "moving").movable
+        self._movable = has_moved and self._movable is not False
         self._end_turn(self.observer.clock_ns())
 
     def run_block(self, request: BlockRequest) -> None:
@@ -117,7 +119,7 @@ class Member:
         # Waiting is read next to the clock, so that waits outside the block are not subtracted from it.
         delay = observer.run_delay_ns(pid)
         started = observer.clock_ns()
-        self._ask(request, BlockDone, "measuring", sent=note_sent)
+        self.ask(request, BlockDone, "measuring", sent=note_sent)
         ended = observer.clock_ns()
         delay_after, conductor_delay_after = observer.run_delay_ns(pid), observer.run_delay_ns(os.getpid())
         log.asked_ns.append(started)
@@ -150,7 +152,7 @@ class Member:
     def replicate(self, plan: PairPlan, index: int, cpus: list[int]) -> Replicate:
         """Collect the samples of all blocks. Raises WorkerError if they do not match the blocks that ran."""
         settings = self.observer.thread_settings(self.worker.pid)
-        collected = self._ask(CollectRequest(), Collected, "collecting")
+        collected = self.ask(CollectRequest(), Collected, "collecting")
         self.uncounted = collected.uncounted
         return Replicate(
             pair=plan.pair,
@@ -175,7 +177,7 @@ class Member:
         check_blocks(shapes, {shape: log.requests for shape, log in logs.items()})
         return {shape: logs[shape].add_to(columns) for shape, columns in shapes.items()}
 
-    def _ask(
+    def ask(
         self, request: msgspec.Struct, reply: type[ReplyType], verb: str, sent: Callable[[], None] = lambda: None
     ) -> ReplyType:
         return self.worker.ask(request, reply, timeout=self.timeout, doing=f"{verb} {self.workload}", sent=sent)

@@ -23,6 +23,7 @@ from perfgate.conductor.sides.compiled_calls import SECONDS_OF_A_SIDE, time_comp
 from perfgate.conductor.sides.kinds import record_of
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
 from perfgate.conductor.sides.recount import Recount
+from perfgate.conductor.sides.stretches import measure_stretches
 from perfgate.conductor.sides.turns import NAMES, MeasuredJob, Reach, SideName
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.foresight import Foresight
@@ -38,7 +39,14 @@ from perfgate.flows.check.forecast import PARTS, Forecast
 from perfgate.flows.check.graph import GRAPH_STEP, with_speedup
 from perfgate.flows.check.harnesses import harnesses_of
 from perfgate.flows.check.measured import Job, Measured, documents_of
-from perfgate.flows.check.rerun import next_round, other_testbed, pairs_of, refuse_other_job, turns_of
+from perfgate.flows.check.rerun import (
+    next_round,
+    other_testbed,
+    pairs_of,
+    quads_of_stretches,
+    refuse_other_job,
+    turns_of,
+)
 from perfgate.flows.check.sealing import seal_notes
 from perfgate.flows.check.thermal import THERMAL_STEP, thermal_step
 from perfgate.flows.check.traces import keep_traces
@@ -61,6 +69,7 @@ from perfgate.judging.gate.rules import (
     steps_with_rules,
 )
 from perfgate.judging.gate.so_far import interval_so_far
+from perfgate.judging.gate.stretches import LOOKS as STRETCH_LOOKS
 from perfgate.judging.gate.turns import foreseen, smallest_tolerance
 from perfgate.judging.report.render.early import early_lines
 from perfgate.locale import sentence
@@ -336,11 +345,33 @@ class _CheckMeasurement:
                     break
                 pairs.give_up()
                 bench.redraw(hash_seed=draw + 1)
+            if decided is None and pairs.head:
+                self._measure_stretches(reference, before_start=job.seals.check_if_due, to_come=to_come)
             watcher.end()
             watcher.put_into(pairs.base, pairs.head)
         if pairs.given_up:
             note = Message("notes.aa-repeated", {"workload": name, "pairs": pairs.given_up})
             self.measured.head[-1].warnings.append(note)
+
+    def _measure_stretches(
+        self, reference: WorkloadReference, *, before_start: Callable[[], None], to_come: int
+    ) -> None:
+        """Measure long stretches of calls, until mean and stalls are decided or do not look worse."""
+        job, name = self.job, reference.name
+        earlier = job.earlier
+        measure_stretches(
+            self.bench,
+            reference,
+            base=self.checkouts["base"],
+            head=self.checkouts["head"],
+            measured=self.measured.pairs[-1],
+            looks=STRETCH_LOOKS,
+            is_decided=lambda: not self._look_at(name, to_come=to_come).more_calls_would_help(),
+            quads=quads_of_stretches(earlier, name) if earlier else 0,
+            round_number=next_round(earlier) if earlier else 0,
+            deadline=job.deadline,
+            before_start=before_start,
+        )
 
     def _can_be_compared(self, name: str) -> bool:
         """Whether the workload loaded on both sides, on one testbed; otherwise pairs would be a waste of time."""

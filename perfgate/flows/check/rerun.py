@@ -116,6 +116,16 @@ def pairs_of(earlier: CheckDocuments, workload: str) -> int:
     return sum(replicate.workload == workload and replicate.arm == "ab" for replicate in earlier.head.replicates)
 
 
+def quads_of_stretches(earlier: CheckDocuments, workload: str) -> int:
+    """The quads of a workload's stretches, of the shape with most."""
+    quads: dict[str, set[tuple[int, int]]] = {}
+    for replicate in earlier.head.replicates:
+        if (replicate.workload, replicate.arm) == (workload, "stretch"):
+            for shape, blocks in replicate.shapes.items():
+                quads.setdefault(shape, set()).update((replicate.pair, quad) for quad in blocks.quad)
+    return max((len(of_shape) for of_shape in quads.values()), default=0)
+
+
 def turns_of(earlier: CheckDocuments, job: str) -> Reach:
     """The number of quads and starts of a job that both sides have, complete or partial."""
     turns = [turn for run in earlier for turn in run.turns if turn.workload == job]

@@ -169,6 +169,7 @@ def required_of(
         aa_pairs=config.gate.aa_pairs,
         stored=stored,
         sealed=True,
+        stretches=True,
     )
 
 

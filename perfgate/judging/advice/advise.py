@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from perfgate.catalogue.lookup import RULE_ADVICE
-from perfgate.catalogue.names import P50
+from perfgate.catalogue.names import LATENCY_STALLS, P50
 from perfgate.catalogue.records import Advice, EstimatedGain, MeasuredGain
 from perfgate.document.decision import DecisionDocument, Gain, Suggestion
 from perfgate.document.explanation import Cause
 from perfgate.document.message import english, message_from
 from perfgate.document.run import FROM_PROFILE, Evidence, Finding, RunDocument, StepResult, Value
 from perfgate.judging.advice.advisor import on_advisories
-from perfgate.judging.advice.changes import FAULTS, at_most, on_changes
+from perfgate.judging.advice.changes import FAULTS, OF_STALLS, at_most, on_changes
 
 _COMPARED = ("ok", "attention")
 _KINDS = {"measured": 0, "estimated": 1}
@@ -67,7 +67,7 @@ def advised(decision: DecisionDocument, base: RunDocument, head: RunDocument) ->
 
 
 def suggested(decision: DecisionDocument) -> DecisionDocument:
-    """The decision with a suggestion for each regression: on a line of its causes, or on one of their operators."""
+    """The decision with a suggestion for each regression: on a line or an operator of its causes, or on its stalls."""
 
     def fits(suggestion: Suggestion, causes: Sequence[Cause]) -> bool:
         if suggestion.line:
@@ -77,7 +77,12 @@ def suggested(decision: DecisionDocument) -> DecisionDocument:
     regressions = []
     for regression in decision.regressions:
         causes = [decision.causes[number] for number in regression.causes]
-        fitting = [at for at, one in enumerate(decision.suggestions) if one.introduced and fits(one, causes)]
+        stalled = {c.place for at in regression.comparisons if (c := decision.comparisons[at]).metric == LATENCY_STALLS}
+        fitting = [
+            at
+            for at, one in enumerate(decision.suggestions)
+            if one.introduced and (fits(one, causes) or (one.rule in OF_STALLS.values() and one.place in stalled))
+        ]
         leading = causes[0].op if causes else None
 
         def order(at: int, leading: str | None = leading) -> tuple[bool, bool]:

@@ -11,6 +11,7 @@ from perfgate.catalogue.lookup import CHANGE_ADVICE, METRICS, metric
 from perfgate.catalogue.names import (
     COPIES,
     FRAMEWORK_OPS,
+    LATENCY_STALLS,
     LOW_PRECISION_OPS,
     PREPROCESSING,
     PREPROCESSING_STAGES,
@@ -32,6 +33,8 @@ _SAME = {"other-dtype": {"dropped-precision", "dtype-round-trip"}, "other-layout
 FAULTS = {"value-for-python", "copy-that-waits", "attached-tensor"} | {
     entry.advice for entry in METRICS.values() if entry.fails_alone and entry.advice
 }
+# The advice on stalls, by what their calls do meanwhile.
+OF_STALLS = {"computing": "calls-that-compute", "waiting": "calls-that-wait"}
 # A widening cast is the cause of what is computed in the wider type behind it.
 _CAST = "aten::_to_copy"
 # Operators that draw the values to drop, by device and torch's version.
@@ -57,8 +60,16 @@ def _on_comparisons(comparisons: Sequence[Comparison]) -> Iterator[_Advised]:
         # Operators that left low precision are counted too; their comparison also depends on the check of the output.
         if comparison.method == "exact" or comparison.metric == LOW_PRECISION_OPS:
             yield from _on_counter(comparison)
+        elif comparison.metric == LATENCY_STALLS:
+            yield _of(comparison, _rule_of_stalls(comparison), _located(comparison.parts))
         elif comparison.metric in (PREPROCESSING, PREPROCESSING_STAGES) and (rises := _rises(comparison)):
             yield _of(comparison, "slower-stage", max(rises, key=_rise))
+
+
+def _rule_of_stalls(stalls: Comparison) -> str:
+    how = None if stalls.reason is None else stalls.reason.values.get("how")
+    waits = isinstance(how, Message) and how.code == "gate.stall-waiting"
+    return OF_STALLS["waiting" if waits else "computing"]
 
 
 def _on_counter(comparison: Comparison) -> Iterator[_Advised]:

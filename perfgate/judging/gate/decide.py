@@ -32,7 +32,7 @@ from perfgate.document.decision import (
 from perfgate.document.files import content_sha256, read_decision, read_run
 from perfgate.document.history import History, read_history
 from perfgate.document.message import Message
-from perfgate.document.run import FROM_PROFILE, Artifact, ErrorDetail, RunDocument, Side, Source
+from perfgate.document.run import FROM_PROFILE, Artifact, ErrorDetail, FailedPair, RunDocument, Side, Source
 from perfgate.document.testbed import Environment
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.causes import with_causes
@@ -66,6 +66,8 @@ from perfgate.judging.gate.servers import notes_on_requests
 from perfgate.judging.gate.settings import compare_settings, notes_on_settings
 from perfgate.judging.gate.steps import summarize_steps
 from perfgate.judging.gate.stored import compare_stored
+from perfgate.judging.gate.stretches import FAMILY as STRETCH
+from perfgate.judging.gate.stretches import compare_stretches, more_calls_would_help
 from perfgate.judging.gate.time import compare_time, noise_floors
 from perfgate.judging.gate.turn_evidence import invalid_turns, missing_turns
 from perfgate.judging.gate.turns import compare_quantiles, compare_turns
@@ -140,7 +142,7 @@ def decide(
         Failure(
             side=failed.side or "pair",
             workload=failed.workload,
-            what="turns" if failed.side else f"pair {failed.pair}",
+            what=_what_failed(failed),
             error=failed.error,
         )
         for failed in head.failed_pairs
@@ -282,6 +284,7 @@ def _compare(
         else time
         for time in [
             *compare_time(evidence, policy, floors, elsewhere=elsewhere, interim=interim),
+            *compare_stretches(evidence, policy, elsewhere=elsewhere),
             *(c for c in turns if c.method == "turns"),
             *([] if evidence.recorded else compare_repeated(evidence, policy, elsewhere=elsewhere, interim=interim)),
         ]
@@ -325,6 +328,7 @@ class Look:
         evidence = Evidence(of_workload(base, workload), of_workload(head, workload))
         self.comparisons, floors, invalid = _compare(evidence, policy, {}, elsewhere=elsewhere, interim=True)
         self._policy = policy
+        self._evidence = evidence
         self._moved = not evidence.kept_layout
         self._is_invalid = bool(invalid)
         # A difference of the head would prove nothing.
@@ -367,7 +371,7 @@ class Look:
         gate whatever the times are, they only show its cost: an interval that excludes "no change" is enough. A counter that
         only warns if calls are no slower is worth every look.
         """
-        gating = [c for c in self.comparisons if c.gating]
+        gating = [c for c in self.comparisons if c.gating and c.metric not in STRETCH.metrics]
         second_look = self._policy.looks[min(1, len(self._policy.looks) - 1)]
         paired = [c for c in gating if c.method == "paired"]
         measured = max((comparison.pairs or 0 for comparison in paired), default=0)
@@ -383,9 +387,14 @@ class Look:
 
     def pairs_needed(self) -> int | None:
         """About how many pairs would decide the open comparisons; None if that is not known."""
-        open_ones = [c for c in self.comparisons if c.gating and c.method == "paired" and c.outcome == "inconclusive"]
+        paired = [c for c in self.comparisons if c.method == "paired" and c.metric not in STRETCH.metrics]
+        open_ones = [c for c in paired if c.gating and c.outcome == "inconclusive"]
         known = [c.pairs_needed for c in open_ones if c.pairs_needed is not None]
         return max(known) if known and len(known) == len(open_ones) else None
+
+    def more_calls_would_help(self) -> bool:
+        """Whether the mean of calls, or their stalls, look worse and further stretches may show it."""
+        return more_calls_would_help(self._evidence, self.comparisons)
 
     def repetitions_would_help(self) -> bool:
         """Whether a number of the checklist that a tolerance names is measured in turns and not yet decided."""
@@ -422,7 +431,7 @@ class Look:
 
     def rerun_would_help(self) -> bool:
         """Whether another job could add to this workload: it is undecided, or its times proved nothing."""
-        return self._is_invalid or self.more_pairs_would_help()
+        return self._is_invalid or self.more_pairs_would_help() or self.more_calls_would_help()
 
     def _is_undecided(self, comparison: Comparison) -> bool:
         if comparison.excluded is None:
@@ -511,6 +520,12 @@ def _failures(run: RunDocument, side: Side, deciding: Set[int]) -> list[Failure]
             why = check.message or Message("gate.check-could-not-run")
             errors.append((check.workload, "correctness", ErrorDetail(kind="exception", message=why)))
     return [Failure(side=side, workload=workload, what=what, error=error) for workload, what, error in errors]
+
+
+def _what_failed(failed: FailedPair) -> str:
+    if failed.side:
+        return "turns"
+    return f"stretch {failed.pair}" if failed.arm == "stretch" else f"pair {failed.pair}"
 
 
 def _links(run: RunDocument, side: Side) -> list[Artifact]:

@@ -141,11 +141,24 @@ class Evidence:
     @cached_property
     def pairs(self) -> dict[str, list[Pair]]:
         """The pairs of each workload, in the order of measuring."""
-        heads = {(replicate.workload, replicate.pair): replicate for replicate in self.head.run.replicates}
+        return self._members("ab")
+
+    @cached_property
+    def stretches(self) -> dict[str, list[Pair]]:
+        """The members of each workload's stretches, start by start."""
+        return self._members("stretch")
+
+    def _members(self, arm: Arm) -> dict[str, list[Pair]]:
+        """What base and head measured together in an arm, by workload."""
+        heads = {
+            (replicate.workload, replicate.pair): replicate
+            for replicate in self.head.run.replicates
+            if replicate.arm == arm
+        }
         pairs: dict[str, list[Pair]] = {}
         for first in self.base.run.replicates:
             second = heads.get((first.workload, first.pair))
-            if first.arm == "ab" and second:
+            if first.arm == arm and second:
                 pairs.setdefault(first.workload, []).append((first, second))
         return pairs
 

@@ -136,7 +136,7 @@ def _computing_share(blocks: Sequence[BlockColumns]) -> float:
     """The share of the time awake that the calling thread computed, by the worker's own account of it."""
     computed = awake = 0.0
     for columns in blocks:
-        calls, block_seconds = np.asarray(columns.calls), _awake_seconds(columns)
+        calls, block_seconds = np.asarray(columns.calls), awake_by_block(columns)
         known = np.isfinite(block_seconds)
         # One call of every block is made and not recorded.
         computed += float((_by_block(unpack(columns.cpu), calls) * (calls + 1) / calls)[known].sum()) / 1e9
@@ -146,13 +146,13 @@ def _computing_share(blocks: Sequence[BlockColumns]) -> float:
 
 def awake_seconds(columns: BlockColumns, is_used: npt.NDArray[np.bool_] | None = None) -> Floats | None:
     """Seconds a call of the blocks with a known time awake; None if too few of these blocks have one."""
-    seconds = _awake_seconds(columns) / (np.asarray(columns.calls) + 1)
+    seconds = awake_by_block(columns) / (np.asarray(columns.calls) + 1)
     seconds = seconds if is_used is None else seconds[is_used]
     known = seconds[np.isfinite(seconds)]
     return known if known.size >= LEAST_CLEAN * seconds.size else None
 
 
-def _awake_seconds(columns: BlockColumns) -> Floats:
+def awake_by_block(columns: BlockColumns) -> Floats:
     """The duration of each block as seen by the conductor, without its own and the worker's waits for a CPU taken by others.
 
     Both may have waited in the same moment. A block that seems shorter than its own computation is unknown, and becomes NaN.
@@ -405,7 +405,7 @@ def _host_utilization(replicate: Replicate, blocks: BlockColumns, quads: frozens
     """The logarithm of CPU time over awake time and CPUs, in the blocks of these quads; empty if that is not known."""
     if not (blocks.used_ns and blocks.seen_ns and replicate.cpus):
         return {}
-    awake, used_ns = _awake_seconds(blocks), np.asarray(blocks.used_ns, dtype=np.float64)
+    awake, used_ns = awake_by_block(blocks), np.asarray(blocks.used_ns, dtype=np.float64)
     counts = np.isfinite(awake) & np.isin(blocks.quad, list(quads))
     cpu_seconds, awake_seconds = float(used_ns[counts].sum()) / 1e9, float(awake[counts].sum())
     if min(cpu_seconds, awake_seconds) <= 0:

@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import NamedTuple
 
 from perfgate.catalogue.lookup import CARDS, METRICS
 from perfgate.catalogue.names import (
     FRAMEWORK_OPS,
     LATENCY,
     LOW_PRECISION_OPS,
+    MEAN,
     P50,
     PREPROCESSING,
     PREPROCESSING_STAGES,
@@ -33,16 +35,21 @@ from perfgate.document.run import (
     Side,
     WorkloadRecord,
 )
-from perfgate.document.samples import STOPPED
+from perfgate.document.samples import STOPPED, unpack
 from perfgate.judging.gate.comparison import ShapePlace
 from perfgate.judging.gate.evidence import Evidence, RunIndex
 from perfgate.judging.gate.missing import SIDES, one_a_piece
 from perfgate.judging.gate.operators import untimed_subroutines
 from perfgate.judging.gate.required_jobs import RequiredJob
 from perfgate.judging.gate.rules import bounds_with_lost_values
+from perfgate.judging.gate.stretches import LOOKS as STRETCH_LOOKS
+from perfgate.protocol import SLOW_CALL_SECONDS
+from perfgate.stats.summary import median
 
 # The conductor sees these of every block, on any device.
 _ALWAYS_SEEN = ("seen_ns", "used_ns", "out_of_turn_ns", "waited_ns")
+# Warming up may time a call as slower than the pairs do.
+CERTAINLY_FAST = 0.8
 # Reported by the device or the kernel: a block must have it if another block has it.
 _REPORTED = ("run_delay_ns", "instructions", "throttled", "clock_share", "foreign_processes")
 
@@ -61,6 +68,7 @@ class Required:
     aa_pairs: int = 0
     stored: tuple[RunDocument, ...] = ()
     sealed: bool = False
+    stretches: bool = False
 
 
 def missing_evidence(
@@ -105,6 +113,14 @@ def _missing_seals(evidence: Evidence, names: Sequence[str], required: Required)
         return []
     places = dict.fromkeys(names)
     return one_a_piece(Missing(workload=name, metric="seal", side=side) for name in places for side in lacking)
+
+
+class _StretchBlock(NamedTuple):
+    """That a side has blocks of a shape in a quad of a start."""
+
+    start: int
+    shape: str
+    quad: int
 
 
 class _WorkloadEvidence:
@@ -173,6 +189,7 @@ class _WorkloadEvidence:
         if timed and not self._recorded:
             yield from self._pairs()
             yield from self._lanes(shapes)
+            yield from self._stretches(shapes)
             yield from self._columns()
             yield from self._settings()
             for shape in shapes if judges_subroutines(self._policy.tolerances) else ():
@@ -198,11 +215,13 @@ class _WorkloadEvidence:
 
         Pairs are numbered as they run, base against base among them; each number is a pair that was measured or that failed.
         """
-        firsts = {r.pair: r.arm for r in self._replicates["base"] if r.member == "first"}
-        twins = {r.pair: r.arm for r in self._replicates["base"] if r.member != "first"}
+        of_pairs = [r for r in self._replicates["base"] if r.arm != "stretch"]
+        firsts = {r.pair: r.arm for r in of_pairs if r.member == "first"}
+        twins = {r.pair: r.arm for r in of_pairs if r.member != "first"}
         heads = {r.pair for r in self._replicates["head"] if (r.arm, r.member) == ("ab", "second")}
         measured = {*firsts, *twins, *heads}
-        failed = {pair.pair for pair in self._runs["head"].failed_pairs if pair.workload == self._name}
+        of_workload = [pair for pair in self._runs["head"].failed_pairs if pair.workload == self._name]
+        failed = {pair.pair for pair in of_workload if pair.arm != "stretch"}
         compared = {pair for pair, arm in firsts.items() if arm == "ab"}
         expected = set(_pair_numbers(measured | failed)) - (failed - measured)
         absent = expected - (compared & heads) - ((firsts.keys() - compared) & twins.keys())
@@ -231,6 +250,42 @@ class _WorkloadEvidence:
                 lacking = [r.pair for r in members if shape not in (r.shapes if metric == LATENCY else r.preprocess)]
                 if lacking or not pairs:
                     yield self._piece(side, metric, shape, pairs=lacking if len(lacking) < len(pairs) else ())
+
+    def _stretches(self, shapes: Sequence[str]) -> Iterator[Missing]:
+        """Yield the shapes whose stretches a side lacks, or of which fewer quads were measured than the first look takes.
+
+        A stretch that failed is reported as that.
+        """
+        failed = any(one.arm == "stretch" and one.workload == self._name for one in self._runs["head"].failed_pairs)
+        blocks = {side: self._stretch_blocks(run) for side, run in self._runs.items()}
+        is_expected = self._required.stretches and self._has_fast_calls()
+        if failed or not (is_expected or any(blocks.values())):
+            return
+        every_block = {block for of_side in blocks.values() for block in of_side}
+        for shape in shapes:
+            expected = {block for block in every_block if block.shape == shape}
+            quads = {(block.start, block.quad) for block in expected}
+            for side in SIDES:
+                lacks_some = bool(expected - blocks[side])
+                if lacks_some or len(quads) < STRETCH_LOOKS[0]:
+                    yield self._piece(side, MEAN, shape)
+
+    def _stretch_blocks(self, run: RunDocument) -> set[_StretchBlock]:
+        return {
+            _StretchBlock(replicate.pair, shape, quad)
+            for replicate in run.replicates
+            if (replicate.workload, replicate.arm) == (self._name, "stretch")
+            for shape, columns in replicate.shapes.items()
+            for quad in columns.quad
+        }
+
+    def _has_fast_calls(self) -> bool:
+        """Whether calls of the base are certainly fast enough for stretches, by its pairs: it is the trusted side."""
+        seconds: dict[str, list[float]] = {}
+        for first, _ in self._evidence.pairs.get(self._name, ()):
+            for shape, columns in first.shapes.items():
+                seconds.setdefault(shape, []).append(median(unpack(columns.wall)) / 1e9)
+        return bool(seconds) and sum(map(median, seconds.values())) < CERTAINLY_FAST * SLOW_CALL_SECONDS
 
     def _stored_lanes(self) -> set[str]:
         """The lanes that the checklist of the stored run timed: calls, and the preprocessing of workloads that have it."""

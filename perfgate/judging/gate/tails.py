@@ -1,7 +1,8 @@
-"""The tail of a server's tokens: stalls, which the mean of a turn hides or turns into a slowdown of every token.
+"""Stalls: times far above the median of their side and quad, which a mean hides or turns into a slowdown of every call.
 
-A gap between two tokens is a stall if it is longer than three times the median gap of its side and quad. So a uniform slowdown
-has no more stalls. The number of stalls of a quad is compared by the rule for all numbers of jobs.
+A call of a function, or a gap between two tokens of a server, is a stall if it is longer than three times the median. So a
+uniform slowdown has no more stalls. Those of a server are compared by the rule for all numbers of jobs, those of functions
+in their long stretches (``stretches``).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from perfgate.catalogue.names import ITL, STALLS
 from perfgate.document.decision import Policy
 from perfgate.document.job import Turn
-from perfgate.document.samples import unpack
+from perfgate.document.samples import STALL_FACTOR, unpack
 from perfgate.judging.gate.comparison import ShapePlace, tolerance
 from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.judge import Tested
@@ -23,13 +24,18 @@ from perfgate.judging.gate.quads import Quad
 from perfgate.judging.gate.rule import Differences
 from perfgate.stats.summary import median
 
-STALL_FACTOR = 3.0
 # For a quad without a stall, as 0 has no logarithm.
 _HALF = 0.5
 # A quad with fewer gaps has no measurable tail.
 _FEWEST_GAPS = 20
 
 _Gaps = npt.NDArray[np.int64]
+
+
+def is_stall(times: npt.NDArray[np.float64] | _Gaps) -> npt.NDArray[np.bool_]:
+    """Which times of one side and quad are stalls."""
+    stalled: npt.NDArray[np.bool_] = times > STALL_FACTOR * median(times)
+    return stalled
 
 
 def stalls_of(place: ShapePlace, quads: Mapping[int, Quad], policy: Policy) -> Tested | None:
@@ -65,4 +71,4 @@ def _gaps(turns: Iterable[Turn]) -> _Gaps:
 
 def _stalls(gaps: _Gaps) -> tuple[int, int]:
     """How many gaps are stalls, and of how many."""
-    return int(np.count_nonzero(gaps > STALL_FACTOR * median(gaps))), int(gaps.size)
+    return int(np.count_nonzero(is_stall(gaps))), int(gaps.size)

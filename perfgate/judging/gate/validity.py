@@ -69,7 +69,7 @@ def _changed_code(evidence: Evidence) -> Iterator[Invalid]:
 
 def _disturbed(evidence: Evidence) -> Iterator[Invalid]:
     places: dict[tuple[str, str], list[tuple[frozenset[int] | None, Counter[Taint]]]] = {}
-    for workload, replicates in evidence.pairs.items():
+    for workload, replicates in (*evidence.pairs.items(), *evidence.stretches.items()):
         for first, second in replicates:
             for shape in first.shapes.keys() & second.shapes.keys():
                 pair = clean_pair(first.shapes[shape], second.shapes[shape])
@@ -103,7 +103,7 @@ def misconduct(evidence: Evidence) -> Iterator[Invalid]:
             if replicate.settings.get(STOPPED, "0") != "0":
                 message = Message("gate.was-stopped", {"side": side, "pair": replicate.pair})
                 yield from _every_shape(replicate, "stopped", message)
-    for pairs in evidence.pairs.values():
+    for pairs in (*evidence.pairs.values(), *evidence.stretches.values()):
         yield from _changed_settings(pairs)
         yield from _out_of_turn(pairs)
         yield from _unsteady(pairs)

@@ -21,7 +21,7 @@ from perfgate.measuring.timing.calls import Ints, SteadyState, timed_call
 from perfgate.measuring.timing.hardware import HardwareCounters, HardwareCounts, counted, shared_counters
 from perfgate.measuring.timing.preprocessing import Preprocessing
 from perfgate.measuring.workload.bound import BoundWorkload, line_of
-from perfgate.protocol import SLOW_CALL_SECONDS, WarmedUp
+from perfgate.protocol import FEWEST_CALLS, SLOW_CALL_SECONDS, WarmedUp
 from perfgate.system.garbage import collector_off
 
 # Fastest calls of blocks that lie this close together count as equal; after this time noise alone may keep them apart. The
@@ -32,7 +32,6 @@ AGREEMENT = 0.02
 SETTLING_SECONDS = 0.05
 IN_A_ROW = 3
 SETTLING_BLOCKS = 4
-FEWEST_CALLS = 3
 
 CpuSource = Literal["thread_cpu", "device"]
 
@@ -65,6 +64,7 @@ def run_block(
     *,
     calls: int,
     on_host: bool = False,
+    as_served: bool = False,
     counters: HardwareCounters | None = None,
 ) -> BlockTimes:
     """Run ``calls`` calls, each waited for, after one that is not recorded.
@@ -73,15 +73,18 @@ def run_block(
     device with a queue the second column is device time between two events, including the launch of the first kernel,
     because the queue is empty before each call; otherwise, and for work ``on_host``, it is thread CPU time. Collection of
     garbage waits until the end.
+
+    ``as_served`` keeps what makes single calls slow: garbage is collected inside the calls that leave it, as in production.
+    Only waits for a CPU are left out of their times.
     """
     timed = _run_on_host if on_host else _timed_on(device)
     began, waited = device.clock_ns(), device.run_delay_ns()
     counts_before = counters.read() if counters else []
-    with collector_off():
+    with device.leave_out_waits() if as_served else collector_off():
         call()
         device.synchronize()
         before = resource.getrusage(resource.RUSAGE_SELF)
-        wall, cpu, start, end = timed(call, device, calls)
+        wall, cpu, start, end = timed(call, device, calls, device.timer_ns if as_served else device.clock_ns)
         after = resource.getrusage(resource.RUSAGE_SELF)
     counts = counted(counts_before, counters.read()) if counters else None
     waited_after = device.run_delay_ns()
@@ -100,21 +103,27 @@ def run_block(
     )
 
 
-def _timed_on(device: Device) -> Callable[[Callable[[], Any], Device, int], tuple[Ints, Ints, int, int]]:
+# Makes calls on a device, timed by a clock: nanoseconds of each call by that and by the second clock; start and end.
+_Timed = Callable[[Callable[[], Any], Device, int, Callable[[], int]], tuple[Ints, Ints, int, int]]
+
+
+def _timed_on(device: Device) -> _Timed:
     return _run_on_queue if "queue" in device.capabilities else _run_on_host
 
 
-def _run_on_host(call: Callable[[], Any], device: Device, calls: int) -> tuple[Ints, Ints, int, int]:
+def _run_on_host(
+    call: Callable[[], Any], device: Device, calls: int, timer: Callable[[], int]
+) -> tuple[Ints, Ints, int, int]:
     """The CPU clock is a system call: it is read outside the wall time, and stops between calls as that does."""
     clock, cpu_clock, synchronize = device.clock_ns, device.cpu_clock_ns, device.synchronize
     starts, ends, cpu_starts, cpu_ends = [0] * calls, [0] * calls, [0] * calls, [0] * calls
     block_start = clock()
     for index in range(calls):
         cpu_starts[index] = cpu_clock()
-        starts[index] = clock()
+        starts[index] = timer()
         output = call()
         synchronize()
-        ends[index] = clock()
+        ends[index] = timer()
         cpu_ends[index] = cpu_clock()
         # A caller has its output when the call ends, and releases it later: the cost of that is gap.
         del output
@@ -122,18 +131,20 @@ def _run_on_host(call: Callable[[], Any], device: Device, calls: int) -> tuple[I
     return _as_ns(ends) - _as_ns(starts), _as_ns(cpu_ends) - _as_ns(cpu_starts), block_start, block_end
 
 
-def _run_on_queue(call: Callable[[], Any], device: Device, calls: int) -> tuple[Ints, Ints, int, int]:
+def _run_on_queue(
+    call: Callable[[], Any], device: Device, calls: int, timer: Callable[[], int]
+) -> tuple[Ints, Ints, int, int]:
     clock, synchronize = device.clock_ns, device.synchronize
     marks = [(device.event(), device.event()) for _ in range(calls)]
     starts, ends = [0] * calls, [0] * calls
     block_start = clock()
     for index, (before, after) in enumerate(marks):
-        starts[index] = clock()
+        starts[index] = timer()
         before.record()
         output = call()
         after.record()
         synchronize()
-        ends[index] = clock()
+        ends[index] = timer()
         del output
     block_end = clock()
     device_ns = [after.time_ns() - before.time_ns() for before, after in marks]
@@ -163,8 +174,11 @@ class BlockRecorder:
         self.preprocessing = {shape: Preprocessing(workload, device, shape) for shape in measured}
         self._preprocessed: dict[str, list[_Recorded]] = {shape: [] for shape in measured}
 
-    def record(self, shape: str, *, calls: int, quad: int, sequence: int) -> BlockTimes:
-        block = run_block(self._callers[shape], self._device, calls=calls, counters=self._counters)
+    def record(self, shape: str, *, calls: int, quad: int, sequence: int, as_served: bool = False) -> BlockTimes:
+        block = run_block(self._callers[shape], self._device, calls=calls, as_served=as_served, counters=self._counters)
+        if as_served:
+            # A wait that the kernel booked between the readings of the two clocks may exceed a short call.
+            block = replace(block, wall=np.maximum(block.wall, 1))
         self._recorded[shape].append((quad, sequence, block))
         return block
 
@@ -300,7 +314,7 @@ def _settle(call: Callable[[], Any], *, device: Device, block_ns: int, settling_
     timed = _timed_on(device)
     while True:
         with collector_off():
-            wall, *_ = timed(call, device, block_calls)
+            wall, *_ = timed(call, device, block_calls, device.clock_ns)
         used += block_calls
         fastest.append(max(1.0, float(wall.min())))
         call_ns = max(1.0, float(np.median(wall)))

@@ -14,11 +14,11 @@ from perfgate.document.message import Message
 from perfgate.document.run import CorrectnessResult
 from perfgate.measuring.devices.batches import tensors
 from perfgate.measuring.devices.device import Device
-from perfgate.measuring.timing.blocks import FEWEST_CALLS, run_block
+from perfgate.measuring.timing.blocks import run_block
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload, refusal, words_of
 from perfgate.measuring.workload.output import UnreadOutputError, holds_result
-from perfgate.protocol import SLOW_CALL_SECONDS
+from perfgate.protocol import FEWEST_CALLS, SLOW_CALL_SECONDS
 
 MAX_SIGNATURE = 1000
 MAX_SHOWN = 100

@@ -34,12 +34,14 @@ from perfgate.measuring.counting.again import count_again
 from perfgate.measuring.counting.collect import keep_recording
 from perfgate.measuring.counting.counters import WARM_UP_CALLS
 from perfgate.measuring.counting.profile import OperatorProfile, SubroutineTimes, recorded_times
+from perfgate.measuring.counting.tally import SourceLines
 from perfgate.measuring.devices.card import watch_device
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.timing.blocks import BlockRecorder, warm_up
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.timing.hardware import HardwareCounters
+from perfgate.measuring.timing.stalls import locate_stalls
 from perfgate.measuring.timing.testbed import describe_testbed
 from perfgate.measuring.timing.versus import compare
 from perfgate.measuring.worker.correctness import check_outputs
@@ -96,6 +98,7 @@ class WorkerLoop:
             protocol.WarmUpRequest: self._warm_up,
             protocol.MoveRequest: self._move,
             protocol.BlockRequest: self._block,
+            protocol.LocateStallsRequest: self._locate_stalls,
             protocol.CollectRequest: self._collect,
             protocol.TrySizesRequest: self._try_sizes,
             protocol.SizeBlockRequest: self._size_block,
@@ -292,9 +295,23 @@ class WorkerLoop:
         return protocol.LayoutMoved(movable=self.layout.movable)
 
     def _block(self, request: protocol.BlockRequest) -> protocol.BlockDone:
-        record = self._warmed.record if request.lane == "call" else self._warmed.record_preprocessing
-        record(request.shape, calls=request.calls, quad=request.quad, sequence=request.sequence)
+        block = {"calls": request.calls, "quad": request.quad, "sequence": request.sequence}
+        if request.lane == "call":
+            self._warmed.record(request.shape, **block, as_served=request.as_served)
+        else:
+            self._warmed.record_preprocessing(request.shape, **block)
         return protocol.BlockDone()
+
+    def _locate_stalls(self, request: protocol.LocateStallsRequest) -> protocol.StallsLocated:
+        samples = locate_stalls(
+            self._loaded.caller(request.shape),
+            self._opened,
+            SourceLines(self.root),
+            longer_than=request.longer_than,
+            calls=request.calls,
+            seconds=request.seconds,
+        )
+        return protocol.StallsLocated(samples=samples)
 
     def _collect(self, _: protocol.CollectRequest) -> protocol.Collected:
         return protocol.Collected(

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from perfgate.document.run import CorrectnessResult, CounterSet, CounterSite, OpCount, RunDocument
 from perfgate.document.samples import Arm, BlockColumns, PackedArray, Replicate, pack
@@ -89,6 +90,46 @@ def pairs_of(
         for pair, ratio in enumerate(ratios)
     ]
     return [*firsts, *twins], heads
+
+
+def stretches_of(
+    *,
+    call: float = 0.001,
+    ratio: float = 1.0,
+    stalls: tuple[tuple[int, float], tuple[int, float]] = ((0, 0.0), (0, 0.0)),
+    starts: int = 2,
+    calls: int = 100,
+) -> tuple[list[Replicate], list[Replicate]]:
+    """Return the members of long stretches of 8 quads a start; ``stalls`` of base and head: in every so many calls, seconds."""
+    members: tuple[list[Replicate], list[Replicate]] = ([], [])
+    for start in range(starts):
+        for side, (every, longer) in enumerate(stalls):
+            wall = np.full(16 * calls, call * (ratio if side else 1.0))
+            if every:
+                wall[every - 1 :: every] += longer
+            member: Literal["first", "second"] = "second" if side else "first"
+            one = replicate(start, "stretch", member, call, blocks=16, calls=calls)
+            members[side].append(
+                msgspec.structs.replace(one, shapes={SHAPE: _turns(wall, calls, first_quad=8 * start)})
+            )
+    return members
+
+
+def _turns(wall: npt.NDArray[np.float64], calls: int, *, first_quad: int) -> BlockColumns:
+    """Return turns of so many calls, two in each quad; the call that is not recorded takes as long as the mean."""
+    wall_ns = np.rint(wall * 1e9).astype(np.int64)
+    spans = wall_ns.reshape(-1, calls).sum(axis=1)
+    made = columns(1.0, blocks=spans.size, calls=calls)
+    starts = np.concatenate([[0], np.cumsum(2 * spans)[:-1]])
+    return msgspec.structs.replace(
+        made,
+        quad=[first_quad + block // 2 for block in range(spans.size)],
+        start_ns=[int(start) for start in starts],
+        end_ns=[int(start + span) for start, span in zip(starts, spans)],
+        wall=pack(wall_ns),
+        cpu=pack(wall_ns),
+        seen_ns=[int(span * (calls + 1) / calls) for span in spans],
+    )
 
 
 def sides(

@@ -8,7 +8,9 @@ from perfgate.catalogue.names import (
     JOB_OUTPUT,
     JOB_WORK,
     LATENCY,
+    LATENCY_STALLS,
     LOW_PRECISION_OPS,
+    MEAN,
     SIGNATURE,
 )
 from perfgate.document.decision import (
@@ -39,10 +41,13 @@ _VERDICTS = {
 }
 _METHOD_KINDS = {"check": "correctness", "budget": "budget", "limit": "budget", "expect": "expect", "exact": "counter"}
 # Titles about one number.
-_NUMBERS = {"time", "counter", "undecided", "improved"}
+_NUMBERS = {"time", "counter", "undecided", "improved", "stalls"}
+# Times that a PASS did not bound, in its title.
+_MOST_OPEN = 2
 _METRIC_KINDS = {
     SIGNATURE: "signature",
     LOW_PRECISION_OPS: "counter",
+    LATENCY_STALLS: "stalls",
     JOB_WORK: "other_work",
     JOB_OUTPUT: "other_output",
 }
@@ -84,6 +89,8 @@ def headline_values(summary: Summary) -> Values:
         "unchanged": len(summary.unchanged),
         "undecided": len(summary.inconclusive),
         "fast": _fast_path(summary),
+        "mean": _mean_beside(worst, summary) if kind == "stalls" and worst is not None else None,
+        "not_excluded": _not_excluded(summary) if summary.verdict == "PASS" else [],
         "replaced": _replaced(summary.decision),
     }
 
@@ -150,6 +157,29 @@ def _fast_path(summary: Summary) -> Values | None:
         "change": numbers.signed_percent(delta),
         "at_most": numbers.signed_percent(worst_end),
     }
+
+
+def _mean_beside(stalls: Comparison, summary: Summary) -> Comparison | None:
+    """The mean call of the place of ``stalls``."""
+    return next((c for c in summary.metrics if c.metric == MEAN and c.place == stalls.place), None)
+
+
+def _not_excluded(summary: Summary) -> list[Values]:
+    """The gating times that may be slower by more than their margin, farthest beyond it first; of each metric the worst."""
+    largest: dict[str, tuple[float, Comparison]] = {}
+    for compared in summary.inconclusive:
+        reason = compared.reason
+        is_open = compared.gating and compared.unit == "s" and compared.method == "paired"
+        if not is_open or compared.interval is None or reason is None or reason.code != "gate.slowdown-possible":
+            continue
+        bound = compared.interval[1]
+        if compared.metric not in largest or bound > largest[compared.metric][0]:
+            largest[compared.metric] = bound, compared
+    ranked = sorted(largest.values(), key=lambda entry: entry[0] - (entry[1].tolerance or 0.0), reverse=True)
+    return [
+        {"metric": metric_name(compared.metric, compared.clock), "bound": numbers.percent(bound)}
+        for bound, compared in ranked[:_MOST_OPEN]
+    ]
 
 
 def missing_values(summary: Summary) -> Values:

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from perfgate.conductor.sides.stretches import StretchPlan, seconds_of_calls
+from perfgate.document.run import TIME_SPENT
+from perfgate.document.samples import unpack
+from perfgate.protocol import WarmedUp
+from tests.fakes.device import FakeDevice
+from tests.traps.virtual import HOST, MS, SHAPE, Call, Side, VirtualGate, documents_of, judged, works
+
+
+def host() -> FakeDevice:
+    return FakeDevice(capabilities=HOST)
+
+
+def stalls(ns: int, *, every: int, longer_ns: int) -> Side:
+    """Return a side that stalls in every so many calls of a process."""
+
+    def make() -> Call:
+        calls = 0
+
+        def call(device: FakeDevice) -> None:
+            nonlocal calls
+            calls += 1
+            device.launch("mm", ns + (longer_ns if calls % every == 0 else 0))
+
+        return call
+
+    return make
+
+
+def test_measure_stretches__equal_sides__two_starts_of_equally_many_calls_in_turns() -> None:
+    measured, machine = VirtualGate(works(MS), works(MS), device=host).measure_stretches()
+    assert machine.workers.count("base") == machine.workers.count("head") == 2
+    for side in (measured.base, measured.head):
+        assert [(one.arm, one.pair, one.moved) for one in side] == [("stretch", 0, None), ("stretch", 1, None)]
+        calls = [sum(one.shapes[SHAPE].calls) for one in side]
+        assert calls == [2000, 2000]
+    quads: dict[int, list[int]] = {}
+    for number in (0, 1):
+        for quad, sequence in zip(
+            *(getattr(measured.base[number].shapes[SHAPE], name) for name in ("quad", "sequence"))
+        ):
+            quads.setdefault(quad, []).append(sequence % 4)
+    assert len(quads) == 16
+    # Base is first and last of a quad, or in the middle, as often as not.
+    assert Counter(map(tuple, quads.values())) == {(0, 3): 8, (1, 2): 8}
+
+
+def test_measure_stretches__head_stalls_in_every_200th_call__fails() -> None:
+    gate = VirtualGate(works(MS), stalls(MS, every=200, longer_ns=30 * MS), device=host)
+    measured, _ = gate.measure()
+    assert not measured.failed
+    decision = judged(*documents_of(measured))
+    assert decision.verdict == "PASS"  # the few calls of pairs do not show it
+    gate.measure_stretches(measured)
+    decision = judged(*documents_of(measured))
+    assert decision.verdict == "FAIL"
+    assert {c.metric for c in decision.comparisons if c.outcome == "regressed"} == {"latency.mean", "latency.stalls"}
+
+
+def test_measure_stretches__head_stalls_in_every_500th_call__more_starts_until_it_is_shown() -> None:
+    gate = VirtualGate(works(MS), stalls(MS, every=500, longer_ns=25 * MS), device=host)
+    measured, machine = gate.measure_stretches(gate.measure()[0])
+    assert machine.workers.count("head") > 2
+    assert judged(*documents_of(measured)).verdict == "FAIL"
+
+
+def test_measure_stretches__waits_for_a_cpu__no_time_of_a_call() -> None:
+    def call(device: FakeDevice) -> None:
+        device.launch("mm", MS)
+        device.host_ns += 5 * MS
+        device.waited_ns += 5 * MS
+
+    measured, _ = VirtualGate(lambda: call, lambda: call, device=host).measure_stretches()
+    assert set(unpack(measured.head[0].shapes[SHAPE].wall).tolist()) == {MS}
+
+
+def test_measure_stretches__calls_of_a_quarter_second__none() -> None:
+    measured, _ = VirtualGate(works(300 * MS), works(300 * MS), device=host).measure_stretches()
+    assert not measured.base
+    assert not measured.failed
+
+
+def test_measure_stretches__deadline_passed__a_failure() -> None:
+    measured, _ = VirtualGate(works(MS), works(MS), device=host, deadline=-1.0).measure_stretches()
+    assert [(one.arm, one.error.message) for one in measured.failed] == [("stretch", TIME_SPENT)]
+
+
+def test_measure_stretches__head_fails_after_hundreds_of_calls__a_failed_stretch_by_name() -> None:
+    def make() -> Call:
+        calls = 0
+
+        def call(device: FakeDevice) -> None:
+            nonlocal calls
+            calls += 1
+            if calls > 700:
+                raise RuntimeError("the cache is full")
+            device.launch("mm", MS)
+
+        return call
+
+    gate = VirtualGate(works(MS), make, device=host)
+    measured, _ = gate.measure_stretches(gate.measure()[0])
+    decision = judged(*documents_of(measured))
+    assert decision.verdict == "INCONCLUSIVE"
+    assert [failure.what for failure in decision.failures] == ["stretch 0"]
+
+
+def test_measure_stretches__an_earlier_job_measured_all__none() -> None:
+    measured, _ = VirtualGate(works(MS), works(MS), device=host).measure_stretches(quads=64, round_number=1)
+    assert not measured.base
+
+
+@pytest.mark.parametrize(
+    ("seconds", "quads", "calls"),
+    [(5e-5, 8, 250), (1e-3, 8, 125), (2e-3, 16, 62), (1e-2, 16, 16), (0.2, 16, 1)],
+)
+def test_plan__by_the_seconds_of_a_call(seconds: float, quads: int, calls: int) -> None:
+    assert StretchPlan.of({"a": seconds}) == (quads, {"a": calls})
+
+
+def test_plan__two_shapes__share_the_seconds() -> None:
+    plan = StretchPlan.of({"short": 1e-3, "long": 1e-2})
+    assert plan == (16, {"short": 62, "long": 8})
+
+
+def test_seconds_of_calls__quick_shapes_by_their_blocks__slow_ones_share_the_rest() -> None:
+    warm = WarmedUp(calls=9, steady=True, call_seconds=0.111, block_calls={"quick": 20, "slow": 3})
+    assert seconds_of_calls(warm, 0.02) == pytest.approx({"quick": 0.001, "slow": 0.11})

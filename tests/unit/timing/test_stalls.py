@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+from perfgate.measuring.counting.tally import SourceLines
+from perfgate.measuring.devices.registry import open_device
+from perfgate.measuring.timing.stalls import ENOUGH_STALLS, locate_stalls
+
+ROOT = Path(__file__).parent
+
+
+def test_locate_stalls__a_call_in_five_sleeps__its_line_and_enough_of_them() -> None:
+    calls = 0
+
+    def call() -> None:
+        nonlocal calls
+        calls += 1
+        if calls % 5 == 0:
+            time.sleep(0.03)
+
+    line = f"{Path(__file__).name}:{call.__code__.co_firstlineno + 4}"
+    before = signal.getsignal(signal.SIGALRM)
+    samples = locate_stalls(call, open_device("cpu"), SourceLines(ROOT), longer_than=0.01, calls=1000, seconds=60.0)
+    assert max(samples, key=lambda name: samples[name]) == line
+    assert calls == 5 * ENOUGH_STALLS
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+def test_locate_stalls__no_call_is_slow__no_sample() -> None:
+    made = []
+    samples = locate_stalls(
+        lambda: made.append(1), open_device("cpu"), SourceLines(ROOT), longer_than=30.0, calls=50, seconds=60.0
+    )
+    assert samples == {}
+    assert len(made) == 50
