@@ -78,7 +78,7 @@ KINDS = {
     "operators-100": Kind(
         100, "for _ in range(8):\n    self.table = self.table @ self.table / 512", "self.table = torch.randn(512, 512)"
     ),
-    "collect-150": Kind(150, "gc.collect()", "self.heap = [{'key': [number]} for number in range(60_000)]\ngc.disable()"),
+    "collect-150": Kind(150, "gc.collect()", "self.heap = [{'key': [number]} for number in range(20_000)]"),
     "cycles-60": Kind(
         60, "self.leave_cycles()", "",
         "def leave_cycles(self):\n    for _ in range(20_000):\n        cycle = []\n        cycle.append(cycle)",

@@ -41,7 +41,7 @@ from perfgate.version import __version__
 from tests.command import run_perfgate
 from tests.fakes.forge import BOT, BOT_TOKEN, FakeForge, StoredChange
 from tests.fakes.forge_dialects import GitHubDialect, GitHubEnterpriseDialect, GitLabDialect
-from tests.unit.gate.builders import pairs_of
+from tests.unit.gate.builders import pairs_of, stretches_of
 
 MARKER = marker("default")
 HOSTS = {"github": GitHubDialect, "gitlab": GitLabDialect, "enterprise": GitHubEnterpriseDialect}
@@ -338,7 +338,7 @@ def _check_folder(
 def make_side(
     side: Any, ops: int, commit: str, ci: CiContext | None, *, slowdown: float = 1.0, session: str = "s-1"
 ) -> RunDocument:
-    """Return the run document of one side, with one exact counter and 16 pairs of equal speed."""
+    """Return the run document of one side, with one exact counter, 16 pairs of equal speed and stretches."""
     counted = OpCount(op="aten::linear", count=ops, line="model.py:8")
     counters = CounterSet(workload="encoder", shape="short", repeats=3, values={"counters.syncs": ops}, ops=[counted])
     times = {"started_at": "2026-11-20T10:00:00Z", "finished_at": "2026-11-20T10:05:00Z"}
@@ -347,6 +347,7 @@ def make_side(
     )
     comparable = {"device.name": "test"}
     firsts, seconds = pairs_of([slowdown + 0.0005 * (-1) ** pair for pair in range(16)], shape="short")
+    of_base, of_head = stretches_of(call=0.01, ratio=slowdown, calls=4, shape="short")
     return RunDocument(
         perfgate_version=__version__,
         side=side,
@@ -358,7 +359,7 @@ def make_side(
         workloads=[workload],
         correctness=[CorrectnessResult(workload="encoder", shape="short", status="passed", signature="float32[4]")],
         counters=[counters],
-        replicates=firsts if side == "base" else seconds,
+        replicates=[*firsts, *of_base] if side == "base" else [*seconds, *of_head],
     )
 
 

@@ -368,9 +368,10 @@ def _calls(pairs: Sequence[_StatisticsPair], clock: Clock | None) -> PairedEffec
 def sampled_effects(base: RunDocument, head: RunDocument, place: ShapePlace, clocks: Clocks) -> dict[str, PairedEffect]:
     """The numbers of a shape that all pairs recorded and that no metric of the gate has.
 
-    P90, slowest tenth and standard deviation of its calls, and the throughput of the median block of a process: items of a
-    batch over seconds a call, by the deciding clock. Without a clock that is fair to single calls there are none of these.
-    And the CPU time of the process over its time awake and its CPUs.
+    P90, slowest tenth and standard deviation of its calls: in its long stretches, or without any in the pairs, by the deciding
+    clock. The throughput of the median block of a process: items of a batch over seconds a call, by that clock, too. Without
+    a clock that is fair to single calls pairs have none of these. And the CPU time of the process over its time awake and its
+    CPUs.
     """
     items = [
         next((workload.batch for workload in run.workloads if workload.name == place.workload), 0)
@@ -395,10 +396,25 @@ def sampled_effects(base: RunDocument, head: RunDocument, place: ShapePlace, clo
         tables[THROUGHPUT] = [(shown[0] + before, shown[1] + after) for before, after in tables[THROUGHPUT]]
     else:
         tables.pop(THROUGHPUT, None)
-    return {
+    effects = {
         name: _log_ratios(table, pairs=len(table), clock="awake" if name == HOST_UTILIZATION else of_calls or "awake")
         for name, table in tables.items()
     }
+    # Stretches hold the rare slow calls that the processes of pairs never reach.
+    return {**effects, **_tail_effects(base, head, place)}
+
+
+def _tail_effects(base: RunDocument, head: RunDocument, place: ShapePlace) -> dict[str, PairedEffect]:
+    """P90, slowest tenth and standard deviation of calls without waits, one difference a quad of the long stretches."""
+    tables: dict[str, list[tuple[float, float]]] = {}
+    for first, second in _by_pair(base.replicates, head.replicates, place, "stretch"):
+        lanes = first.shapes[place.shape], second.shapes[place.shape]
+        quads, _ = clean_pair(*lanes)
+        for quad in sorted(quads or ()):
+            before, after = (_tail(_used(lane, frozenset({quad})).wall) for lane in lanes)
+            for name in before:
+                tables.setdefault(name, []).append((before[name], after[name]))
+    return {name: _log_ratios(table, pairs=len(table), clock="awake") for name, table in tables.items()}
 
 
 def _host_utilization(replicate: Replicate, blocks: BlockColumns, quads: frozenset[int]) -> dict[str, float]:
@@ -414,17 +430,21 @@ def _host_utilization(replicate: Replicate, blocks: BlockColumns, quads: frozens
 
 
 def _distribution(blocks: BlockColumns, quads: frozenset[int], clock: Clock) -> dict[str, float]:
-    """Logarithms of a process's P90, slowest tenth and standard deviation in seconds, and of calls a second in a block."""
+    """Logarithms of the tail of a process's calls in seconds, and of calls a second in a block."""
     used = _used(blocks, quads)
     times = used.times(clock)
-    slowest = np.sort(times)[-max(1, times.size // 10) :]
     block_seconds = _spans(blocks)[used.is_used] if clock == "wall" else _by_block(times, used.calls)
     rates = used.calls / np.maximum(block_seconds, _SHORTEST)
+    return {**_tail(times), THROUGHPUT: float(np.log(median(rates)))}
+
+
+def _tail(times: Floats) -> dict[str, float]:
+    """Logarithms of P90, slowest tenth and standard deviation."""
+    slowest = np.sort(times)[-max(1, times.size // 10) :]
     return {
         P90: float(np.log(np.quantile(times, 0.9))),
         TAIL: float(np.log(max(_SHORTEST, float(slowest.mean())))),
         STD: float(np.log(max(_SHORTEST, float(np.std(times))))),
-        THROUGHPUT: float(np.log(median(rates))),
     }
 
 

@@ -36,7 +36,7 @@ from perfgate.judging.gate.comparison import (
 from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
 from perfgate.judging.gate.pairs import awake_by_block
 from perfgate.judging.gate.rule import RERUN_SHARE, SHAPE
-from perfgate.judging.gate.tails import is_stall
+from perfgate.judging.gate.tails import HALF, is_stall
 from perfgate.stats.error_control import holm, nominal_level, sequential_p
 from perfgate.stats.sign_flips import largest_not_excluded, p_positive
 from perfgate.stats.summary import median
@@ -239,7 +239,7 @@ class Tail(NamedTuple):
     name: str
     base: float
     head: float
-    effect: float | None
+    effect: float
     p_worse: float
     p_better: float
     low: float | None
@@ -298,8 +298,8 @@ def _mean(place: ShapePlace, sample: StretchSample, policy: Policy) -> Tail:
         base=float(base.mean()),
         head=float(head.mean()),
         effect=effect,
-        p_worse=_over_looks(p_above(lucky) + p_of_luck, quads),
-        p_better=_over_looks(p_below(-lucky) + p_of_luck, quads),
+        p_worse=_over_looks(min(1.0, p_above(lucky) + p_of_luck), quads),
+        p_better=_over_looks(min(1.0, p_below(-lucky) + p_of_luck), quads),
         low=effect - math.hypot(effect - low, reach),
         high=effect + math.hypot(high - effect, reach),
         quads=quads,
@@ -325,11 +325,12 @@ def _stall_share(place: ShapePlace, sample: StretchSample) -> Tail:
     )
 
 
-def _stall_effect(sample: StretchSample) -> float | None:
-    """By which share head stalls more often, or for longer in all if that is more; None without a stall of base."""
+def _stall_effect(sample: StretchSample) -> float:
+    """By which share head stalls more often, or for longer in all if that is more; half a stall is added to both sides."""
     before, after = sample.stalls
+    often = (after.stalled + HALF) / (before.stalled + HALF) - 1
     base, head = (float(seconds.sum()) for seconds in sample.stall_seconds)
-    return max(after.share / before.share, head / base) - 1 if before.stalled else None
+    return max(often, head / base - 1) if base > 0 else often
 
 
 def p_more_stalls(sample: StretchSample) -> float:
@@ -350,10 +351,8 @@ def _over_looks(p: float, quads: int) -> float:
 def _judge(tail: Tail, p_adjusted: float, policy: Policy, sample: StretchSample) -> Comparison:
     alpha = policy.alpha * FAMILY.share
     allowed = tolerance(policy, tail.name, *tail.place)
-    # A share of nothing grows by more than any tolerance.
-    effect = math.inf if tail.effect is None else tail.effect
-    is_worse = effect > allowed and p_adjusted <= alpha
-    is_better = effect < -allowed and tail.p_better <= alpha
+    is_worse = tail.effect > allowed and p_adjusted <= alpha
+    is_better = tail.effect < -allowed and tail.p_better <= alpha
     matters = tail.name == MEAN or sample.effect > STALLS_MATTER
     compared = msgspec.structs.replace(
         comparison(

@@ -24,8 +24,8 @@ from perfgate.judging.gate.quads import Quad
 from perfgate.judging.gate.rule import Differences
 from perfgate.stats.summary import median
 
-# For a quad without a stall, as 0 has no logarithm.
-_HALF = 0.5
+# Added to numbers of stalls, because 0 has neither a logarithm nor a ratio.
+HALF = 0.5
 # A quad with fewer gaps has no measurable tail.
 _FEWEST_GAPS = 20
 
@@ -48,7 +48,7 @@ def stalls_of(place: ShapePlace, quads: Mapping[int, Quad], policy: Policy) -> T
     if len(counted) < len(quads) or not any(before + after for _, (before, _), (after, _) in counted):
         return None
     logs = [
-        math.log((after + _HALF) / (gaps_after + 1)) - math.log((before + _HALF) / (gaps_before + 1))
+        math.log((after + HALF) / (gaps_after + 1)) - math.log((before + HALF) / (gaps_before + 1))
         for _, (before, gaps_before), (after, gaps_after) in counted
     ]
     base, head = (

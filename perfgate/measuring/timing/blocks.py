@@ -22,7 +22,7 @@ from perfgate.measuring.timing.hardware import HardwareCounters, HardwareCounts,
 from perfgate.measuring.timing.preprocessing import Preprocessing
 from perfgate.measuring.workload.bound import BoundWorkload, line_of
 from perfgate.protocol import FEWEST_CALLS, SLOW_CALL_SECONDS, WarmedUp
-from perfgate.system.garbage import collector_off
+from perfgate.system.garbage import collector_off, thaw
 
 # Fastest calls of blocks that lie this close together count as equal; after this time noise alone may keep them apart. The
 # fastest, because a neighbour slows most calls of a block and hardly ever all: on a machine under load, medians never
@@ -74,8 +74,8 @@ def run_block(
     because the queue is empty before each call; otherwise, and for work ``on_host``, it is thread CPU time. Collection of
     garbage waits until the end.
 
-    ``as_served`` keeps what makes single calls slow: garbage is collected inside the calls that leave it, as in production.
-    Only waits for a CPU are left out of their times.
+    ``as_served`` keeps what makes single calls slow: garbage is collected inside the calls that leave it, as in a service. Only
+    waits for a CPU are left out of their times.
     """
     timed = _run_on_host if on_host else _timed_on(device)
     began, waited = device.clock_ns(), device.run_delay_ns()
@@ -175,6 +175,8 @@ class BlockRecorder:
         self._preprocessed: dict[str, list[_Recorded]] = {shape: [] for shape in measured}
 
     def record(self, shape: str, *, calls: int, quad: int, sequence: int, as_served: bool = False) -> BlockTimes:
+        if as_served:
+            thaw()
         block = run_block(self._callers[shape], self._device, calls=calls, as_served=as_served, counters=self._counters)
         if as_served:
             # A wait that the kernel booked between the readings of the two clocks may exceed a short call.

@@ -99,6 +99,7 @@ def stretches_of(
     stalls: tuple[tuple[int, float], tuple[int, float]] = ((0, 0.0), (0, 0.0)),
     starts: int = 2,
     calls: int = 100,
+    shape: str = SHAPE,
 ) -> tuple[list[Replicate], list[Replicate]]:
     """Return the members of long stretches of 8 quads a start; ``stalls`` of base and head: in every so many calls, seconds."""
     members: tuple[list[Replicate], list[Replicate]] = ([], [])
@@ -110,7 +111,7 @@ def stretches_of(
             member: Literal["first", "second"] = "second" if side else "first"
             one = replicate(start, "stretch", member, call, blocks=16, calls=calls)
             members[side].append(
-                msgspec.structs.replace(one, shapes={SHAPE: _turns(wall, calls, first_quad=8 * start)})
+                msgspec.structs.replace(one, shapes={shape: _turns(wall, calls, first_quad=8 * start)})
             )
     return members
 
