@@ -1,18 +1,24 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 import pytest
 
 from perfgate.document.decision import Comparison, DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
+from perfgate.document.samples import Replicate, pack
+from perfgate.judging.advice.advise import advised
+from perfgate.judging.gate.comparison import ShapePlace
 from perfgate.judging.gate.decide import Look, decide
+from perfgate.judging.gate.pairs import ALL_BY_WALL, sampled_effects
 from perfgate.judging.gate.required import Required
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides, stretches_of
 
 EQUAL = [1.0] * 16
+MS = 1_000_000
 
 
 def documents(**stretches: object) -> tuple[RunDocument, RunDocument]:
@@ -113,3 +119,52 @@ def test_decide__one_of_two_starts_left_out_on_both_sides__inconclusive() -> Non
         for run in documents()
     )
     assert [m.metric for m in decided(base, head).missing] == ["latency.mean"]
+
+
+def test_decide__slow_calls_were_sampled_at_a_line__the_title_and_the_advice_name_it() -> None:
+    base, head = documents(stalls=((0, 0.0), (50, 0.03)))
+    sampled = {SHAPE: {"model.py:8": 12, "model.py:3": 2}}
+    replicates = [msgspec.structs.replace(r, stalled_at=sampled) if r.arm == "stretch" else r for r in head.replicates]
+    decision = advised(decided(base, msgspec.structs.replace(head, replicates=replicates)), base, head)
+    assert "longer than the median call at `model.py:8`" in title(decision)
+    (regression, *_) = decision.regressions
+    assert regression.suggestion is not None
+    suggestion = decision.suggestions[regression.suggestion]
+    assert (suggestion.rule, suggestion.line) == ("calls-that-compute", "model.py:8")
+
+
+def test_decide__samples_at_many_lines__none_is_named() -> None:
+    base, head = documents(stalls=((0, 0.0), (50, 0.03)))
+    sampled = {SHAPE: {f"model.py:{line}": 1 for line in range(10)}}
+    replicates = [msgspec.structs.replace(r, stalled_at=sampled) if r.arm == "stretch" else r for r in head.replicates]
+    decision = decided(base, msgspec.structs.replace(head, replicates=replicates))
+    assert "model.py" not in title(decision)
+
+
+def test_decide__head_computes_for_no_longer_in_its_stalls__they_wait() -> None:
+    base, head = documents(stalls=((0, 0.0), (50, 0.03)))
+    equal = msgspec.structs.replace(head, replicates=[_with_cpu(r, MS) for r in head.replicates])
+    reason = row(decided(base, equal), "latency.stalls").reason
+    assert reason is not None
+    assert reason.values["how"] == Message("gate.stall-waiting")
+
+
+def test_paired_numbers__stretches__the_tail_of_the_checklist_is_theirs() -> None:
+    base, head = documents(stalls=((0, 0.0), (50, 0.03)))
+    place = ShapePlace(WORKLOAD, SHAPE)
+    effects = sampled_effects(base, head, place, ALL_BY_WALL)
+    assert effects["latency.tail"].head > 3 * effects["latency.tail"].base
+    assert effects["latency.tail"].size == 16
+    without = [
+        msgspec.structs.replace(run, replicates=[r for r in run.replicates if r.arm == "ab"]) for run in (base, head)
+    ]
+    of_pairs = sampled_effects(without[0], without[1], place, ALL_BY_WALL)["latency.tail"]
+    assert of_pairs.head == pytest.approx(of_pairs.base)
+
+
+def _with_cpu(replicate: Replicate, ns: int) -> Replicate:
+    if replicate.arm != "stretch":
+        return replicate
+    columns = replicate.shapes[SHAPE]
+    alike = pack(np.full(columns.cpu.count, ns))
+    return msgspec.structs.replace(replicate, shapes={SHAPE: msgspec.structs.replace(columns, cpu=alike)})
