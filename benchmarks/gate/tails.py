@@ -2,11 +2,13 @@
 
     python benchmarks/gate/tails.py
     python benchmarks/gate/tails.py --only sleep-200 --only identical --times 3 --out tails.jsonl
+    python benchmarks/gate/tails.py --brief --times 12 --only identical -- --steps 4
     python benchmarks/gate/tails.py --table --out tails.jsonl
 
 A small service of about 1 ms a call lies in a git repository of its own; head adds one of twelve kinds of rare work to it.
 Its fast path stays what it was, and the mean call takes 5 to 22 % longer. Every gate is a whole ``perfgate check``. One line of
-JSON a gate goes to --out as it ends. The exit code is 0 only if at least 11 of 12 kinds failed, and no unchanged code did.
+JSON a gate goes to --out as it ends. ``--brief`` takes few short pairs whose times decide nothing, so that the verdict is that
+of mean and stalls. The exit code is 0 only if at least 11 of 12 kinds failed, and no unchanged code did.
 """
 
 from __future__ import annotations
@@ -25,6 +27,21 @@ from typing import Any, NamedTuple
 CONFIG = """project = "service"
 device = "cpu"
 workload = "perf/workload.py:service"
+"""
+BRIEF = """
+[gate]
+looks = [8]
+checklist_budget = 0
+aa_pairs = 5
+quads = 2
+block_seconds = 0.005
+[gate.tolerance]
+"latency.low" = 1.0
+"latency.p50" = 1.0
+"latency.p99" = 9.0
+"throughput.*" = 1.0
+"hardware.*" = 1.0
+"counters.*" = 9.0
 """
 WORKLOAD = """\
 import torch
@@ -113,6 +130,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=[*KINDS, UNCHANGED])
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("perfgate-out/tails.jsonl"))
+    parser.add_argument("--brief", action="store_true", help="few short pairs, whose times decide nothing")
     parser.add_argument("--table", action="store_true", help="only print the table of an earlier --out")
     parser.add_argument("arguments", nargs="*", help="further arguments of perfgate check, after --")
     options = parser.parse_args()
@@ -121,17 +139,17 @@ def main() -> int:
         with options.out.open("a", encoding="utf-8") as out:
             for _ in range(options.times):
                 for name in options.only or [*KINDS, UNCHANGED]:
-                    record = gate(name, options.arguments)
+                    record = gate(name, options.arguments, settings=CONFIG + (BRIEF if options.brief else ""))
                     print(json.dumps(record), file=out, flush=True)
                     print(f"{name:16} {record['verdict']:12} {record['seconds']:6.1f} s  {record['told']}", flush=True)
     return report(options.out)
 
 
-def gate(name: str, arguments: list[str]) -> dict[str, Any]:
+def gate(name: str, arguments: list[str], *, settings: str) -> dict[str, Any]:
     """Gate one kind of rare work in a repository of its own."""
     with tempfile.TemporaryDirectory(prefix="perfgate-tails-") as scratch:
         repository, out = Path(scratch) / "repository", Path(scratch) / "out"
-        plant(repository, name)
+        plant(repository, name, settings)
         command = [
             sys.executable,
             "-m",
@@ -166,10 +184,10 @@ def gate(name: str, arguments: list[str]) -> dict[str, Any]:
     }
 
 
-def plant(repository: Path, name: str) -> None:
+def plant(repository: Path, name: str, settings: str) -> None:
     """Commit the service on main, and the rare work on a branch."""
     (repository / "perf").mkdir(parents=True)
-    (repository / "perfgate.toml").write_text(CONFIG)
+    (repository / "perfgate.toml").write_text(settings)
     (repository / "perf" / "workload.py").write_text(WORKLOAD)
     git(repository, "init", "--quiet", "--initial-branch", "main")
     (repository / "service.py").write_text(service(None))
