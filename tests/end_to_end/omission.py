@@ -51,10 +51,10 @@ class Edit(NamedTuple):
         edited = dict(documents)
         for side in SIDES[self.where]:
             other = documents["head" if side == "base" else "base"]
-            paths = list(_alike(documents[side], self.path)) if self.where.startswith("column") else [self.path]
+            paths = list(alike(documents[side], self.path)) if self.where.startswith("column") else [self.path]
             # From the last place on, so that the numbers of those before it stay true.
             for path in reversed(paths):
-                edited[side] = _with(edited[side], path, self._left(path, other))
+                edited[side] = with_part(edited[side], path, self._left(path, other))
         return edited if edited != documents else None
 
     def _left(self, path: Path_, other: Any) -> Callable[[Any], Any]:
@@ -64,7 +64,7 @@ class Edit(NamedTuple):
             if self.how == "emptied":
                 return [] if isinstance(value, list) else {} if isinstance(value, dict) else None
             if self.how == "swapped":
-                found = _at(other, path)
+                found = at(other, path)
                 return value if found is GONE else found
             return _ALTERED[self.how](value)
 
@@ -108,7 +108,7 @@ _ALTERED: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _at(value: Any, path: Path_) -> Any:
+def at(value: Any, path: Path_) -> Any:
     for step in path:
         try:
             value = value[step]
@@ -117,12 +117,12 @@ def _at(value: Any, path: Path_) -> Any:
     return value
 
 
-def _with(value: Any, path: Path_, left: Callable[[Any], Any]) -> Any:
+def with_part(value: Any, path: Path_, left: Callable[[Any], Any]) -> Any:
     """The value with what ``left`` makes of one place; the rest is shared. A place that is not there stays so."""
-    if _at(value, path) is GONE:
+    if at(value, path) is GONE:
         return value
     step, rest = path[0], path[1:]
-    part = _with(value[step], rest, left) if rest else left(value[step])
+    part = with_part(value[step], rest, left) if rest else left(value[step])
     copied = value.copy()
     if part is GONE:
         del copied[step]
@@ -131,21 +131,21 @@ def _with(value: Any, path: Path_, left: Callable[[Any], Any]) -> Any:
     return copied
 
 
-def _alike(value: Any, path: Path_) -> Iterator[Path_]:
+def alike(value: Any, path: Path_) -> Iterator[Path_]:
     """Yield the paths that differ from ``path`` by the numbers in it alone."""
     if not path:
         yield ()
     elif isinstance(path[0], int) and isinstance(value, list):
-        yield from ((index, *rest) for index in range(len(value)) for rest in _alike(value[index], path[1:]))
+        yield from ((index, *rest) for index in range(len(value)) for rest in alike(value[index], path[1:]))
     elif isinstance(value, dict) and path[0] in value:
-        yield from ((path[0], *rest) for rest in _alike(value[path[0]], path[1:]))
+        yield from ((path[0], *rest) for rest in alike(value[path[0]], path[1:]))
 
 
-def _places(value: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
+def places(value: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, part in inside:
         yield (*path, key), part
-        yield from _places(part, (*path, key))
+        yield from places(part, (*path, key))
 
 
 def edits(documents: _Documents, *, each: int, seed: str) -> list[Edit]:
@@ -153,15 +153,15 @@ def edits(documents: _Documents, *, each: int, seed: str) -> list[Edit]:
     lot = random.Random(seed)
     kinds: dict[str, dict[Path_, Any]] = {}
     for side in ("base", "head"):
-        for path, value in _places(documents[side]):
+        for path, value in places(documents[side]):
             kinds.setdefault(Edit("head", path, "gone").kind, {}).setdefault(path, value)
     found = []
-    for places in kinds.values():
-        for path in lot.sample(list(places), min(each, len(places))):
+    for alike_places in kinds.values():
+        for path in lot.sample(list(alike_places), min(each, len(alike_places))):
             is_in_list = any(isinstance(step, int) for step in path)
             wheres: tuple[Where, ...] = tuple(SIDES)
             for where in wheres if is_in_list else wheres[:3]:
-                found += [Edit(where, path, how) for how in _ways(places[path], where)]
+                found += [Edit(where, path, how) for how in _ways(alike_places[path], where)]
     lot.shuffle(found)
     return found
 

@@ -93,7 +93,7 @@ def tuned(x):
     hidden = torch.mm(x, WEIGHT)
     if apart:
         hidden = torch.mm(hidden, WEIGHT)
-    return torch.sin(hidden) if is_first else hidden
+    return torch.mul(hidden, 1.0) if is_first else hidden
 
 
 _kept = []

@@ -18,15 +18,19 @@ Taint = Literal["throttled", "slow_clock", "foreign_process"]
 
 
 def clean_pair(first: BlockColumns, second: BlockColumns) -> tuple[frozenset[int] | None, Counter[Taint]]:
-    """The quads of a pair undisturbed on both sides, None if too few are left; and the number of quads by disturbance."""
+    """The quads of a pair undisturbed on both sides, None if too few are left; and the number of quads by disturbance.
+
+    Both sides run every quad, so one that a side lacks is none.
+    """
     quads = set(first.quad) & set(second.quad)
+    ran = set(first.quad) | set(second.quad)
     tainted: dict[int, Taint] = {}
     for columns in (first, second):
         for index, quad in enumerate(columns.quad):
             if taint := _taint(columns, index):
                 tainted.setdefault(quad, taint)
     clean = frozenset(quads - tainted.keys())
-    return (clean if len(clean) >= LEAST_CLEAN * len(quads) else None, Counter(tainted.values()))
+    return (clean if clean and len(clean) >= LEAST_CLEAN * len(ran) else None, Counter(tainted.values()))
 
 
 def _taint(columns: BlockColumns, index: int) -> Taint | None:

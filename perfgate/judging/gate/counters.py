@@ -50,7 +50,8 @@ _ASPECTS: dict[str, Aspect] = {
 _Varying = tuple[str, str, str | None]
 # How many counts that vary a note names.
 _NAMED_COUNTS = 5
-_COUNTED = ("counters.", "memory.", "ops.count:")
+_OPERATOR = "ops.count:"
+_COUNTED = ("counters.", "memory.", _OPERATOR)
 # A call that runs none of them any more may not have computed its output.
 _PROOFS_OF_WORK = (FRAMEWORK_OPS, FLOPS)
 _REASONS = {"counters.repeat_saves": Message("gate.same-input-caching")}
@@ -415,9 +416,9 @@ def _wide_ranges(counters: CounterSet) -> dict[str, tuple[int, int]]:
     totals = {
         name: (least, most)
         for name, (least, most) in counters.ranges.items()
-        if is_known(name) and most - least > metric(name).allowed_more
+        if not name.startswith(_OPERATOR) and is_known(name) and most - least > metric(name).allowed_more
     }
-    return totals or {name: ends for name, ends in counters.ranges.items() if name.startswith("ops.count:")}
+    return totals or {name: ends for name, ends in counters.ranges.items() if name.startswith(_OPERATOR)}
 
 
 def _note_on_varying(workload: str, ranges: dict[str, tuple[int, int]]) -> Message:
@@ -558,7 +559,7 @@ def _varying_operators(evidence: Evidence, place: ShapePlace) -> set[str]:
     """The operators whose count differs between calls or processes of a side."""
     counted = [index.counters[place] for index in (evidence.base, evidence.head) if place in index.counters]
     names = (name for counters in counted for name in counters.unstable)
-    return {name.removeprefix("ops.count:") for name in names if name.startswith("ops.count:")}
+    return {name.removeprefix(_OPERATOR) for name in names if name.startswith(_OPERATOR)}
 
 
 def _replacements(before: CounterSet, after: CounterSet) -> Iterator[Replacement]:

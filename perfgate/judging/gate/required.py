@@ -190,6 +190,7 @@ class _WorkloadEvidence:
             yield from self._pairs()
             yield from self._lanes(shapes)
             yield from self._stretches(shapes)
+            yield from self._quads()
             yield from self._columns()
             yield from self._settings()
             for shape in shapes if judges_subroutines(self._policy.tolerances) else ():
@@ -286,6 +287,17 @@ class _WorkloadEvidence:
             for shape, columns in first.shapes.items():
                 seconds.setdefault(shape, []).append(median(unpack(columns.wall)) / 1e9)
         return bool(seconds) and sum(map(median, seconds.values())) < CERTAINLY_FAST * SLOW_CALL_SECONDS
+
+    def _quads(self) -> Iterator[Missing]:
+        """Yield the shapes in which a member of a pair lacks blocks of a quad that the other has: both run the same."""
+        lacking: dict[tuple[Side, str], list[int]] = {}
+        for first, second in self._evidence.pairs.get(self._name, []):
+            for shape in first.shapes.keys() & second.shapes.keys():
+                before, after = Counter(first.shapes[shape].quad), Counter(second.shapes[shape].quad)
+                for side, blocks in zip(SIDES, (after - before, before - after)):
+                    if blocks:
+                        lacking.setdefault((side, shape), []).append(first.pair)
+        yield from (self._piece(side, "quad", shape, pairs=pairs) for (side, shape), pairs in sorted(lacking.items()))
 
     def _stored_lanes(self) -> set[str]:
         """The lanes that the checklist of the stored run timed: calls, and the preprocessing of workloads that have it."""

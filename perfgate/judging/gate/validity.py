@@ -79,10 +79,17 @@ def _disturbed(evidence: Evidence) -> Iterator[Invalid]:
         if clean >= LEAST_CLEAN * len(pairs):
             continue
         taints: Counter[Taint] = sum((taints for _, taints in pairs), Counter())
-        (most, count), total = taints.most_common(1)[0], sum(taints.values())
-        kind: InvalidKind = most if count > total / 2 else "too_few_clean"
-        values: dict[str, MessageValue] = {"what": _TAINTS[most], "few": len(pairs) - clean, "pairs": len(pairs)}
+        kind, what = _most_taints(taints)
+        values: dict[str, MessageValue] = {"what": what, "few": len(pairs) - clean, "pairs": len(pairs)}
         yield Invalid(workload=workload, shape=shape, kind=kind, message=Message("gate.too-few-blocks", values))
+
+
+def _most_taints(taints: Counter[Taint]) -> tuple[InvalidKind, Message]:
+    """The kind and the reason for too few undisturbed blocks; without a disturbance the sides have different blocks."""
+    if not taints:
+        return "too_few_clean", Message("gate.other-blocks")
+    most, count = taints.most_common(1)[0]
+    return most if count > taints.total() / 2 else "too_few_clean", _TAINTS[most]
 
 
 # --- misconduct of workers

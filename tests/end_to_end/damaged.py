@@ -1,0 +1,161 @@
+"""Damaged documents through ``perfgate gate`` and ``perfgate publish --dry-run``: each ends with a verdict or a refusal.
+
+``python -m tests.end_to_end.damaged --count 100000`` runs many in this process and prints each that crashed, takes too long, or
+lets a verdict get better although something was only taken away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import random
+import signal
+import tempfile
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from rich.console import Console
+
+from perfgate.document.decision import Policy
+from perfgate.document.files import canonical_bytes
+from perfgate.document.history import Acceptance, History
+from perfgate.errors import PerfgateError
+from perfgate.flows.gate import judge_again
+from perfgate.judging.gate.decide import decide
+from perfgate.judging.report.render.terminal import render_terminal
+from tests.end_to_end.mutation import Documents, Mutation, mutated
+from tests.end_to_end.test_left_out import Check, Judge, function_checks, improved, is_forged_removal, job_checks
+
+SECONDS = 20
+_FILES = {"base": "base/run.json", "head": "head/run.json", "decision": "decision.json", "history": "history.json"}
+
+
+class Outcome(NamedTuple):
+    """What a command made of damaged documents: its verdict or ``refused``, and what is wrong with that."""
+
+    command: str
+    result: str
+    wrong: str | None
+
+
+class DamagedChecks:
+    """Checks whose documents are damaged one way after the other, in a folder of its own."""
+
+    def __init__(self, folder: Path, checks: dict[str, Check]) -> None:
+        self._checks = checks
+        self._judges: dict[str, Judge] = {}
+        # The verdicts on the undamaged documents.
+        self._whole: dict[tuple[str, str], str] = {}
+        self.documents: dict[str, Documents] = {}
+        for number, (name, check) in enumerate(checks.items()):
+            place = folder / str(number)
+            place.mkdir(parents=True)
+            self._judges[name] = Judge(place, check)
+            self.documents[name] = _documents(check, self._judges[name].values)
+            whole = Mutation(
+                {name: json.dumps(value).encode() for name, value in self.documents[name].items()}, [], True
+            )
+            self._whole |= {(command, name): self.judge(command, name, whole) for command in ("gate", "publish")}
+
+    def draw(self, seed: str) -> tuple[str, Mutation]:
+        """Damage the documents of one of the checks, as the seed says."""
+        lot = random.Random(seed)
+        name = lot.choice(sorted(self._checks))
+        return name, mutated(self.documents[name], list(self.documents.values()), lot)
+
+    def outcome(self, seed: str) -> Outcome:
+        name, mutation = self.draw(seed)
+        command = "gate" if random.Random(f"{seed}/command").random() < 0.4 else "publish"
+        signal.alarm(SECONDS)
+        try:
+            result = self.judge(command, name, mutation)
+        except Exception as error:  # noqa: BLE001 - reported with what caused it
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            wrong = f"{type(error).__name__}: {str(error)[:200]} at {place.filename}:{place.lineno}"
+            return Outcome(command, "crash", f"{seed}, {name}: {'; '.join(mutation.done)}: {wrong}")
+        finally:
+            signal.alarm(0)
+        before = self._whole[command, name]
+        got_better = _takes_evidence(command, mutation) and result != "refused" and improved(before, result)
+        if got_better and not any(map(is_forged_removal, mutation.done)):
+            return Outcome(command, result, f"{seed}, {name}: {'; '.join(mutation.done)}: {result} instead of {before}")
+        return Outcome(command, result, None)
+
+    def judge(self, command: str, name: str, mutation: Mutation) -> str:
+        """The verdict of a command on damaged documents of a check, or ``refused``."""
+        folder = self.write(name, mutation)
+        if command == "publish":
+            return self._judges[name].decision().verdict
+        try:
+            decision = judge_again(folder, policy=None, out=None)
+        except PerfgateError:
+            return "refused"
+        render_terminal(decision, Console(file=io.StringIO(), width=100), "en")
+        return decision.verdict
+
+    def root_of(self, name: str) -> Path:
+        """The folder of a check's perfgate.toml."""
+        return self._judges[name].root
+
+    def write(self, name: str, mutation: Mutation) -> Path:
+        """Put damaged documents into the check's folder."""
+        folder = self._judges[name].artifact
+        for document, text in mutation.texts.items():
+            (folder / _FILES[document]).write_bytes(text)
+        return folder
+
+
+def _documents(check: Check, runs: dict[str, Any]) -> Documents:
+    accepted = Acceptance(
+        metric="latency.p50", commit="0" * 40, accepted_by="someone", accepted_at="2026-01-01T00:00:00Z", reason="meant"
+    )
+    history = History(accepted=[accepted])
+    decision = decide(check.base, check.head, policy=Policy(looks=[12]), history=history)
+    return {
+        **runs,
+        "decision": json.loads(canonical_bytes(decision, name="decision")),
+        "history": msgspec.to_builtins(history),
+    }
+
+
+def _takes_evidence(command: str, mutation: Mutation) -> bool:
+    """Whether only measurements are gone: the policy and the history of a folder are its owner's."""
+    of_runs = all(done.endswith(("of base", "of head", "of base and head")) for done in mutation.done)
+    return mutation.is_removal and (of_runs or command == "publish")
+
+
+def all_checks() -> dict[str, Check]:
+    return {**function_checks(), **job_checks()}
+
+
+def _stop(_signal: int, _frame: object) -> None:
+    raise TimeoutError(f"no end after {SECONDS} s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0)
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGALRM, _stop)
+    found: Counter[str] = Counter()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        checks = DamagedChecks(Path(folder), all_checks())
+        for number in range(arguments.first, arguments.first + arguments.count):
+            outcome = checks.outcome(str(number))
+            found[f"{outcome.command} {outcome.result}"] += 1
+            if outcome.wrong:
+                print(outcome.wrong, flush=True)
+            if number % 1000 == 999:
+                print(number + 1, round(time.monotonic() - began), dict(sorted(found.items())), flush=True)
+    print(dict(sorted(found.items())))
+
+
+if __name__ == "__main__":
+    main()
