@@ -41,7 +41,7 @@ from perfgate.flows.shared.doors import Doors
 from perfgate.judging.store.backends.sql import SqlStore
 from tests.end_to_end.omission import Edit, edits
 from tests.fakes.jobs import SETTINGS, Does, job_documents
-from tests.traps.virtual import MS, SHAPE, WORKLOAD, VirtualGate, works
+from tests.traps.virtual import MS, SHAPE, WORKLOAD, VirtualGate, documents_of, works
 from tests.wording import worded
 
 replace = msgspec.structs.replace
@@ -167,10 +167,17 @@ def checks() -> dict[str, Check]:
     return function_checks()
 
 
+def measured_by(gate: VirtualGate) -> tuple[RunDocument, RunDocument]:
+    """Return the documents of pairs and of long stretches."""
+    measured, _ = gate.measure()
+    measured, _ = gate.measure_stretches(measured)
+    return documents_of(measured)
+
+
 def function_checks() -> dict[str, Check]:
     """Measure the pairs once: equal code, and a head that is 6 % slower."""
-    base, equal = VirtualGate(works(MS), works(MS), quads=2).documents()
-    _, slower = VirtualGate(works(MS), works(MS * 106 // 100), quads=2).documents()
+    base, equal = measured_by(VirtualGate(works(MS), works(MS), quads=2))
+    _, slower = measured_by(VirtualGate(works(MS), works(MS * 106 // 100), quads=2))
     passed = CorrectnessResult(workload=WORKLOAD, shape=SHAPE, status="passed", signature="float32[4]")
     failed = replace(passed, status="failed")
     first_failed = FailedPair(pair=equal.replicates[0].pair, arm="ab", workload=WORKLOAD, error=BOOM)
