@@ -102,22 +102,25 @@ def measure_stretches(  # noqa: PLR0913 - all by name, one call
 ) -> None:
     """Measure stretches of one workload into ``measured`` until, at a look, ``is_decided`` or the quads are used up.
 
-    ``looks`` are numbers of quads, of which earlier jobs measured ``quads``. Calls of SLOW_CALL_SECONDS have none. A start that
-    fails ends it. ``before_start`` is called while no worker runs.
+    ``looks`` are numbers of quads, of which earlier jobs measured ``quads``. After the first look they take no longer than the
+    budget of the pairs. Calls of SLOW_CALL_SECONDS have none. A start that fails ends it. ``before_start`` is called while no
+    worker runs.
     """
     stretches = _Stretches(bench, reference, (base, head), measured, round_number, observer=observer or Observer())
-    if any(replicate.workload == reference.name for replicate in measured.head if replicate.arm == "stretch"):
-        raise ValueError(f"the stretches of {reference.name} are already measured")
-    while quads < looks[-1]:
-        if stretches.observer.monotonic() > deadline:
-            stretches.fail(ErrorDetail(kind="timeout", message=TIME_SPENT))
-            return
-        before_start()
-        added = stretches.run_start()
-        if not added:
-            return
-        quads += added
-        if quads in looks and is_decided():
+    clock = stretches.observer.monotonic
+    budget_ends = clock() + bench.config.gate.budget
+    for look in (look for look in looks if look > quads):
+        while quads < look:
+            if clock() > deadline:
+                if quads < looks[0]:
+                    stretches.fail(ErrorDetail(kind="timeout", message=TIME_SPENT))
+                return
+            before_start()
+            added = stretches.run_start()
+            if not added:
+                return
+            quads += added
+        if clock() > budget_ends or is_decided():
             return
 
 
@@ -132,6 +135,7 @@ class _Stretches:
     round_number: int
     _: KW_ONLY
     observer: Observer
+    plan: StretchPlan | None = None  # of all starts, by the first
     starts: int = 0
     quads: int = 0
     _lot: random.Random = field(init=False)
@@ -152,7 +156,7 @@ class _Stretches:
         self.bench.say(
             sentence("{workload}: a long stretch of calls, start {number}", workload=name, number=self.starts + 1)
         )
-        plan = PairPlan(
+        pair = PairPlan(
             pair=self.round_number * PAIRS_PER_ROUND + self.starts,
             arm="stretch",
             layout_seed=self._lot.randrange(1, 65536),
@@ -163,7 +167,7 @@ class _Stretches:
         warm = WarmWorkers(self.bench, self.reference, observer=self.observer, cpus=self.cpus)
         with closing(warm):
             try:
-                return self._run(plan, warm)
+                return self._run(pair, warm)
             except WorkerError as error:
                 self.fail(error.detail)
                 return 0
@@ -172,12 +176,12 @@ class _Stretches:
         pair = self.round_number * PAIRS_PER_ROUND + self.starts
         self.measured.failed.append(FailedPair(pair=pair, arm="stretch", workload=self.reference.name, error=error))
 
-    def _run(self, plan: PairPlan, warm: WarmWorkers) -> int:
+    def _run(self, pair: PairPlan, warm: WarmWorkers) -> int:
         block_seconds = self.bench.config.gate.block_seconds
         members: dict[int, Member] = {}
         seconds: list[dict[str, float]] = []
-        for index in (1, 0) if plan.second_starts else (0, 1):
-            start = warm.get(self.checkouts[index], plan, block_seconds=block_seconds, dead_functions=0)
+        for index in (1, 0) if pair.second_starts else (0, 1):
+            start = warm.get(self.checkouts[index], pair, block_seconds=block_seconds, dead_functions=0)
             members[index] = Member(
                 start.worker,
                 start,
@@ -188,17 +192,16 @@ class _Stretches:
             seconds.append(seconds_of_calls(start.warm, block_seconds))
         if min(member.call_seconds for member in members.values()) >= SLOW_CALL_SECONDS:
             return 0
-        first, second = seconds
-        shared = [shape for shape in first if shape in second]
-        stretch = StretchPlan.of({shape: _planned(first[shape], second[shape]) for shape in shared})
-        self._run_quads(stretch, members)
-        of_base, of_head = members[0].replicate(plan, 0, self.cpus), members[1].replicate(plan, 1, self.cpus)
+        if self.plan is None:
+            self.plan = _plan_of(*seconds)
+        self._run_quads(self.plan, members)
+        of_base, of_head = members[0].replicate(pair, 0, self.cpus), members[1].replicate(pair, 1, self.cpus)
         self.measured.base.append(of_base)
         self.measured.head.append(self._with_lines(of_base, of_head, members[1]))
         self.measured.uncounted = self.measured.uncounted or members[0].uncounted or members[1].uncounted
         self.starts += 1
-        self.quads += stretch.quads
-        return stretch.quads
+        self.quads += self.plan.quads
+        return self.plan.quads
 
     def _with_lines(self, of_base: Replicate, of_head: Replicate, head: Member) -> Replicate:
         """The head's replicate with the lines at which its calls stall, for shapes that stall more often than base's."""
@@ -240,7 +243,10 @@ class _Stalled(NamedTuple):
         return cls(int(np.count_nonzero(wall > limit)), int(wall.size), limit)
 
 
-def _planned(base_seconds: float, head_seconds: float) -> float:
-    """The seconds of a call by which turns are planned: those of the slower side, within reason."""
-    faster, slower = sorted((base_seconds, head_seconds))
-    return min(slower, MOST_LONGER * faster)
+def _plan_of(first: Mapping[str, float], second: Mapping[str, float]) -> StretchPlan:
+    """The plan for the seconds of a call on both sides: by those of the slower one, within reason."""
+    planned: dict[str, float] = {}
+    for shape in first.keys() & second.keys():
+        faster, slower = sorted((first[shape], second[shape]))
+        planned[shape] = min(slower, MOST_LONGER * faster)
+    return StretchPlan.of({shape: planned[shape] for shape in first if shape in planned})
