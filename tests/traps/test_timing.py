@@ -453,12 +453,12 @@ def test_rare_stall() -> set[str]:
 
 @caught(
     "one long pause of the machine while head has its turn",
-    fools="a pause of 2 s is half of the mean of 4,000 calls",
+    fools="a pause of 2 s doubles the mean of 2,000 calls",
     by="signs are flipped quad by quad: one quad proves nothing, however long its pause",
     named="latency.mean: inconclusive",
 )
 def test_one_long_pause() -> set[str]:
-    return names_of_whole_gate(VirtualGate(works(MS), paused_once(after=1_500, ns=2_000 * MS), device=host_device))
+    return names_of_whole_gate(VirtualGate(works(MS), paused_once(after=900, ns=2_000 * MS), device=host_device))
 
 
 @not_caught(

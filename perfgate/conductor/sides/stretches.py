@@ -40,8 +40,8 @@ from perfgate.protocol import (
 )
 from perfgate.system.interrupts import safe_point
 
-# A side's calls in one process: 2,000, or those of a second, but no more than fit into 5 s for all shapes together.
-STRETCH_CALLS, MOST_CALLS = 2000, 4000
+# A side's calls in one process: 1,000, or those of a second, but no more than fit into 5 s for all shapes together.
+STRETCH_CALLS, MOST_CALLS = 1000, 4000
 SHORT_SECONDS, STRETCH_SECONDS = 1.0, 5.0
 # Quads of a start. A stretch of more than half of the 5 s has as many as two shorter ones: another start would take too long.
 QUADS, QUADS_OF_LONG = 8, 16
@@ -71,7 +71,9 @@ class StretchPlan(NamedTuple):
         planned = sum(calls * call_seconds[shape] for shape, calls in wanted.items())
         quads = QUADS_OF_LONG if planned > LONG_SECONDS else QUADS
         turns = quads * _TURNS_OF_A_SIDE
-        return cls(quads, {shape: max(_FEWEST_CALLS_OF_TURN, round(calls / turns)) for shape, calls in wanted.items()})
+        return cls(
+            quads, {shape: max(_FEWEST_CALLS_OF_TURN, math.ceil(calls / turns)) for shape, calls in wanted.items()}
+        )
 
 
 def seconds_of_calls(warm: WarmedUp, block_seconds: float) -> dict[str, float]:
