@@ -162,9 +162,9 @@ def module_of(kind: str) -> str:
 
 
 def make_project(folder: Path, kind: str, change: str) -> Path:
-    """A repository whose head differs from its main branch by ``change``: ``unseen``, or an operator that is ``added``."""
+    """A repository whose head differs from its main branch by ``change``: an ``added`` operator, or something ``unseen``."""
     text = module_of(kind)
-    changed = text + UNSEEN if change == "unseen" else text.replace(MARK, ADDED)
+    changed = {"none": text, "unseen": text + UNSEEN, "added": text.replace(MARK, ADDED)}[change]
     (folder / "perf").mkdir(parents=True)
     (folder / "perfgate.toml").write_text(_SETTINGS)
     (folder / "perf" / "workload.py").write_text(_WORKLOAD)
@@ -172,8 +172,9 @@ def make_project(folder: Path, kind: str, change: str) -> Path:
     _git(folder, "init", "-q", "-b", "main")
     _commit(folder, "base")
     _git(folder, "checkout", "-q", "-b", "change")
-    (folder / "models.py").write_text(changed)
-    _commit(folder, "head")
+    if changed != text:
+        (folder / "models.py").write_text(changed)
+        _commit(folder, "head")
     return folder
 
 
