@@ -38,7 +38,7 @@ PLACE = ShapePlace("simulated", "default")
 # Synthetic: log-sd of a call, of a start and of a burst; the shares of stalled calls and of disturbed turns.
 CALL_SPREAD, START_LUCK, BURST = 0.05, 0.01, 0.3
 STALLED, DISTURBED = 0.002, 0.05
-QUADS, CALLS = 8, 250
+QUADS, CALLS = 8, 126
 PLANTED = {  # in every so many calls a stall of so many median calls: +5 to +22 % of the mean
     "every 60th, 6 calls": (60, 6.0),
     "every 200th, 30 calls": (200, 30.0),

@@ -36,6 +36,7 @@ from perfgate.document.run import (
     WorkloadRecord,
 )
 from perfgate.document.samples import STOPPED, unpack
+from perfgate.judging.gate.clean import LEAST_CLEAN
 from perfgate.judging.gate.comparison import ShapePlace
 from perfgate.judging.gate.evidence import Evidence, RunIndex
 from perfgate.judging.gate.missing import SIDES, one_a_piece
@@ -43,6 +44,7 @@ from perfgate.judging.gate.operators import untimed_subroutines
 from perfgate.judging.gate.required_jobs import RequiredJob
 from perfgate.judging.gate.rules import bounds_with_lost_values
 from perfgate.judging.gate.stretches import LOOKS as STRETCH_LOOKS
+from perfgate.judging.gate.stretches import stretches_of
 from perfgate.protocol import SLOW_CALL_SECONDS
 from perfgate.stats.summary import median
 
@@ -253,7 +255,7 @@ class _WorkloadEvidence:
                     yield self._piece(side, metric, shape, pairs=lacking if len(lacking) < len(pairs) else ())
 
     def _stretches(self, shapes: Sequence[str]) -> Iterator[Missing]:
-        """Yield the shapes whose stretches a side lacks, or of which fewer quads were measured than the first look takes.
+        """Yield the shapes whose stretches a side lacks, or with fewer quads than the first look takes, or too few usable ones.
 
         A stretch that failed is reported as that.
         """
@@ -266,10 +268,12 @@ class _WorkloadEvidence:
         for shape in shapes:
             expected = {block for block in every_block if block.shape == shape}
             quads = {(block.start, block.quad) for block in expected}
-            for side in SIDES:
-                lacks_some = bool(expected - blocks[side])
-                if lacks_some or len(quads) < STRETCH_LOOKS[0]:
-                    yield self._piece(side, MEAN, shape)
+            sample = stretches_of(self._evidence, ShapePlace(self._name, shape))
+            usable = 0 if sample is None else sample.quads
+            is_too_little = len(quads) < STRETCH_LOOKS[0] or usable < LEAST_CLEAN * len(quads)
+            lacking = [side for side in SIDES if expected - blocks[side]]
+            for side in lacking or (SIDES if is_too_little else ()):
+                yield self._piece(side, MEAN, shape)
 
     def _stretch_blocks(self, run: RunDocument) -> set[_StretchBlock]:
         return {

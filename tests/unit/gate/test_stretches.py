@@ -121,6 +121,22 @@ def test_decide__one_of_two_starts_left_out_on_both_sides__inconclusive() -> Non
     assert [m.metric for m in decided(base, head).missing] == ["latency.mean"]
 
 
+def test_decide__stretches_taken_on_a_throttled_device__inconclusive_by_name() -> None:
+    base, head = (
+        msgspec.structs.replace(run, replicates=[_throttled(r) if r.arm == "stretch" else r for r in run.replicates])
+        for run in documents(stalls=((0, 0.0), (50, 0.03)))
+    )
+    decision = decided(base, head)
+    assert decision.verdict == "INCONCLUSIVE"
+    assert "latency.mean" in {m.metric for m in decision.missing}
+
+
+def _throttled(replicate: Replicate) -> Replicate:
+    columns = replicate.shapes[SHAPE]
+    tainted = msgspec.structs.replace(columns, throttled=[True] * len(columns.calls))
+    return msgspec.structs.replace(replicate, shapes={SHAPE: tainted})
+
+
 def test_decide__slow_calls_were_sampled_at_a_line__the_title_and_the_advice_name_it() -> None:
     base, head = documents(stalls=((0, 0.0), (50, 0.03)))
     sampled = {SHAPE: {"model.py:8": 12, "model.py:3": 2}}
