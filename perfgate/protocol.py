@@ -29,6 +29,7 @@ from perfgate.document.run import (
 )
 from perfgate.document.samples import BlockColumns
 from perfgate.document.testbed import Testbed
+from perfgate.system.walls import Room
 
 MAX_MESSAGE_BYTES = 512 * 1024 * 1024
 _CHUNK = 1 << 20
@@ -64,7 +65,9 @@ class ForkRequest(ServerRequest, frozen=True):
     """Fork a worker; its socket comes with this message as a file descriptor.
 
     The worker's output goes to ``log_path``; the Python stack of a crash or hang to ``stack_path``. ``home`` is its home,
-    its folder for temporary files and its current one.
+    its folder for temporary files and its current one. A worker of a side lives in its ``room`` and has the
+    ``variables`` of that side beside the server's. ``looks_at_itself`` is
+    whether libraries of the device read about their own process in /proc.
     """
 
     layout_seed: int
@@ -73,6 +76,9 @@ class ForkRequest(ServerRequest, frozen=True):
     stack_path: str
     home: str
     memory_limit: int | None = None
+    room: Room | None = None
+    variables: dict[str, str] = {}
+    looks_at_itself: bool = True
 
 
 class AdoptRequest(ServerRequest, frozen=True):

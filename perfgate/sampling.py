@@ -84,7 +84,7 @@ def sampling(
     """
     with tempfile.TemporaryFile(dir=folder) as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", SAMPLER, device, *options],
+            [sys.executable, "-s", "-m", SAMPLER, device, *options],
             cwd="/",  # -m imports from the folder it starts in: never from a checkout
             env=None if environment is None else dict(environment),
             stdin=subprocess.PIPE,

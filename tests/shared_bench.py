@@ -30,6 +30,10 @@ class SharedBench:
             yield self.bench
         finally:
             self.bench.config = before
+            # A test that killed the fork server leaves none to the next.
+            if not all(server.running for server in self.bench._servers.values()):
+                self.bench.close()
+            self.bench._lost = None
 
 
 def _of_server(config: Config) -> tuple[object, ...]:

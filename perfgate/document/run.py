@@ -411,8 +411,9 @@ class Harness(msgspec.Struct, frozen=True, kw_only=True):
 
     ``shapes`` maps each shape to its arguments as text; ``functions`` maps the optional and required functions that are given
     (``build``, ``check``, ...) to a hash of their code, ``settings`` those of a job to their text in perfgate.toml.
-    ``file_sha256`` is that of the code of the file and of the modules beside it that it imports, without comments and
-    docstrings. ``changed_lines`` are, for head, the places at which this code differs from the base's (``perf.py:12``).
+    ``settings`` also has those of ``[measure]`` that differ. ``file_sha256`` is that of the code of the file and of everything
+    beside it, without comments and docstrings. ``changed_lines`` are, for head, the places at which this code differs from
+    the base's (``perf.py:12``).
     ``error`` is the reason why the file could not be read. ``added`` names, for head, additions over the base: shapes,
     functions, ``sla_p99``, and the workload itself if it is new.
     """

@@ -8,7 +8,7 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -282,21 +282,27 @@ class Repository:
         return "" if str(relative) == "." else str(relative)
 
     @contextmanager
-    def worktrees(self, commits: dict[str, str], *, link: list[str]) -> Iterator[dict[str, Path]]:
+    def worktrees(
+        self, commits: Mapping[str, str], *, link: Sequence[str] | Mapping[str, Sequence[str]]
+    ) -> Iterator[dict[str, Path]]:
         """Check out each commit in a folder of its own and remove the folders at the end in any case.
 
         No path leads from one of them to another by a name that can be known before. ``link`` are paths git ignores (weights,
-        data) that the worktrees share with the clone. Folders that a killed perfgate left behind are swept away first: their
+        data) that the worktrees share with the clone, for all or for each by its name; what one of the commits has is never
+        shared. Folders that a killed perfgate left behind are swept away first: their
         lock is free.
         """
         parent = self.common_folder() / WORKTREE_FOLDER
         with held_back():
             session, lock = self._open_session(parent)
             try:
-                yield {
-                    name: self._add_worktree(session / secrets.token_hex(8) / name, commit, link)
-                    for name, commit in commits.items()
-                }
+                tracked = {file for commit in set(commits.values()) for file in self.files(commit)} if link else set()
+                trees = {}
+                for name, commit in commits.items():
+                    wanted = link.get(name, ()) if isinstance(link, Mapping) else link
+                    entries = [entry for entry in wanted if not _holds_any(entry, tracked)]
+                    trees[name] = self._add_worktree(session / secrets.token_hex(8) / name, commit, entries)
+                yield trees
             finally:
                 self._remove_session(session)
                 os.close(lock)
@@ -314,7 +320,7 @@ class Repository:
     def is_shallow(self) -> bool:
         return self._run("rev-parse", "--is-shallow-repository") == "true"
 
-    def _add_worktree(self, path: Path, commit: str, link: list[str]) -> Path:
+    def _add_worktree(self, path: Path, commit: str, link: Sequence[str]) -> Path:
         self._run("worktree", "add", "--quiet", "--detach", str(path), commit, env=WITHOUT_LFS)
         fill_worktree(self.root, path, commit)
         for entry in link:
@@ -404,6 +410,12 @@ class Repository:
                 complaint=complaint,
             )
         return result.output
+
+
+def _holds_any(entry: str, files: Collection[str]) -> bool:
+    """Whether one of some files is a path, or lies below it."""
+    path = os.path.normpath(entry)
+    return path == "." or any(file == path or file.startswith(f"{path}/") for file in files)
 
 
 def _not_a_clone(start: Path, words: str) -> RepositoryError:

@@ -1,8 +1,9 @@
-"""``python -m perfgate.system.keeper DESCRIPTOR CPUS PROGRAM…``: run a program that ends with the holder of the other end.
+"""``perfgate.system.keeper DESCRIPTOR CPUS FOLDER ROOM PROGRAM…``: run a program that ends with the holder of the other end.
 
 It is the parent of the program and of every process below it that loses its own parent, so that the CPU time of daemons
 counts. When the program has ended it writes one line of JSON to the descriptor; when the other end is closed, also because
-its holder was killed, it kills all of them.
+its holder was killed, it kills all of them. The program runs within the walls of its room, which is JSON. The keeper judges
+what the program takes, and imports nothing of it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from perfgate.system.logs import bound_log, cut_log
 from perfgate.system.processes import (
     adopt_orphans,
+    be_closed,
     cpu_ns_below,
     kill_children,
     name_of,
@@ -28,6 +30,7 @@ from perfgate.system.processes import (
     waited_for_ns,
     wants_cpu,
 )
+from perfgate.system.walls import Room, enter_room
 
 _NOT_STARTED = 127
 # How often the size of the log is looked at.
@@ -42,6 +45,7 @@ _IDLE_ROUNDS = 25
 def main(arguments: list[str]) -> None:
     with socket.socket(fileno=int(arguments[0])) as connection:
         connection.set_inheritable(False)
+        be_closed()
         adopt_orphans()
         # A child that ends wakes the wait below.
         wake, waker = os.pipe()
@@ -50,7 +54,7 @@ def main(arguments: list[str]) -> None:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         began = time.monotonic()
         log, log_begins = Path("/proc/self/fd/1").readlink(), os.fstat(1).st_size
-        program = _start({int(cpu) for cpu in arguments[1].split(",")}, arguments[2:])
+        program = _start({int(cpu) for cpu in arguments[1].split(",")}, arguments[2], arguments[3], arguments[4:])
         connection.sendall(json.dumps({"pid": program}).encode() + b"\n")
         if end := _end_of(connection, wake, program, began, lambda: bound_log(log, begins=log_begins)):
             with suppress(OSError):
@@ -61,15 +65,18 @@ def main(arguments: list[str]) -> None:
             cut_log(log, begins=log_begins)
 
 
-def _start(cpus: set[int], command: list[str]) -> int:
+def _start(cpus: set[int], folder: str, room: str, command: list[str]) -> int:
     child = os.fork()
     if child:
         return child
     os.sched_setaffinity(0, cpus)
+    os.chdir(folder)
     os.setpgid(0, 0)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
+        if room:
+            enter_room(Room(*json.loads(room)))
         os.execvp(command[0], command)  # noqa: S606 - the project's own command
     except OSError as error:
         sys.stderr.write(f"{command[0]} cannot be started: {error.strerror}\n")

@@ -361,9 +361,8 @@ def test_choose_environments__planted_by_an_earlier_job__used_and_in_ci_said(
     around = {"PATH": os.environ["PATH"], "PERFGATE_CACHE": str(tmp_path / "cache"), **environ}
     found = choose_environments(
         roots,
-        {"base": "exit 3", "head": "exit 3"},
+        {"base": MeasureSettings(setup="exit 3"), "head": MeasureSettings(setup="exit 3")},
         {"base": None, "head": None},
-        MeasureSettings(),
         seals=Seals(),
         code_of=lambda _: SealedCode([], []),
         out=tmp_path / "out",

@@ -139,6 +139,7 @@ class _Server:
     """Stands for a fork server of one interpreter: every fork is a worker of the machine."""
 
     running = True
+    lost = None
 
     def __init__(self, machine: Machine, environment: dict[str, str]) -> None:
         self._number = len(machine.servers)

@@ -34,6 +34,7 @@ def check_answers(
         environment={**place.environment, ANSWERS_VARIABLE: str(file)},
         log=place.log.with_suffix(".check.log"),
         cpus=place.cpus,
+        room=place.room,
     )
     try:
         code = program.wait(timeout).code

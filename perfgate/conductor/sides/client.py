@@ -31,6 +31,7 @@ class RequestClient:
             environment=place.environment,
             log=place.log.with_suffix(".client.log"),
             cpus=sorted(os.sched_getaffinity(0)),
+            room=place.room,
         )
 
     @property

@@ -77,6 +77,7 @@ class CommandSide:
             environment={**self._place.environment, METRICS_VARIABLE: str(self._metrics)},
             log=self._place.log,
             cpus=self._place.cpus,
+            room=self._place.room,
         )
         return self._program
 

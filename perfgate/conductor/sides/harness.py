@@ -1,10 +1,12 @@
-"""The workload files of base and head: the code of each and of the modules beside it, their differences, and their inputs."""
+"""The workload files of base and head: the code of each and of all that lies beside it, their differences, and their inputs."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from importlib.machinery import SOURCE_SUFFIXES
 from pathlib import Path
 
 import msgspec
@@ -16,6 +18,8 @@ from perfgate.config import WorkloadReference
 from perfgate.document.run import ErrorDetail, Harness
 
 References = Mapping[str, WorkloadReference]
+_PROSE = (".md", ".rst")
+_BYTECODE = "__pycache__"
 
 
 def read_harnesses(
@@ -26,7 +30,7 @@ def read_harnesses(
     ``references`` are the workloads each side's own perfgate.toml names. Comments and formatting are no difference. A file
     that cannot be imported is kept with its error.
     """
-    own_base = Checkout(root=base.root, harness=base.root, python=base.python)
+    own_base = replace(base, harness=base.root)
     before: list[Harness] = []
     after: list[Harness] = []
     for name in {**references[0], **references[1]}:
@@ -84,19 +88,24 @@ def _code_hash(bench: Bench, checkout: Checkout, reference: WorkloadReference) -
 
 
 def _importable(bench: Bench, checkout: Checkout) -> list[Path]:
-    return [checkout.root / folder for folder in bench.config.measure.python_path]
+    return bench.python_path(checkout)
 
 
 # --- code
 
 
 def code_hash(file: Path, *, importable: Collection[Path]) -> str:
-    """The SHA-256 of the code that head's harness brings to both sides; comments and docstrings are not part of it.
+    """The SHA-256 of what head's harness brings to both sides; comments and docstrings of its code are not part of it.
 
-    Modules in the ``importable`` folders are each side's own code, and so none of it. Empty without a file.
+    Files in the ``importable`` folders are each side's own, and so none of it. Empty without a file.
     """
-    files = _with_siblings(file, importable)
-    return hashlib.sha256(b"\0".join(_code(path) for path in files)).hexdigest() if files else ""
+    if not file.is_file():
+        return ""
+    # The workload file comes first, whatever its name: it may have been renamed.
+    parts = [_code(file)]
+    for path in _neighbours(file, importable):
+        parts += [path.relative_to(file.parent).as_posix().encode(errors="replace"), _code(path)]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
 def changed_lines(base: Path, head: Path, *, importable: tuple[Collection[Path], Collection[Path]]) -> list[str]:
@@ -104,41 +113,42 @@ def changed_lines(base: Path, head: Path, *, importable: tuple[Collection[Path],
 
     Files are named relative to the workload file; a removal is named by the statement now in its place.
     """
-    before = {path.relative_to(base.parent): path for path in _with_siblings(base, importable[0])}
-    after = {path.relative_to(head.parent): path for path in _with_siblings(head, importable[1])}
+    before = {path.relative_to(base.parent): path for path in _neighbours(base, importable[0])}
+    after = {path.relative_to(head.parent): path for path in _neighbours(head, importable[1])}
     # A workload file may have been renamed.
-    before[head.relative_to(head.parent)] = base
+    name = Path(head.name)
+    before[name], after = base, {name: head, **after}
+    lines = []
+    for name, file in after.items():
+        old = before.get(name, base.parent / name)
+        if file.suffix in SOURCE_SUFFIXES:
+            lines += [f"{name.as_posix()}:{at}" for at, _ in changes(statements(old), statements(file))]
+        elif not old.is_file() or old.read_bytes() != file.read_bytes():
+            lines.append(f"{name.as_posix()}:1")
+    return lines
+
+
+def _neighbours(file: Path, importable: Collection[Path]) -> list[Path]:
+    """Everything beside a workload file and below, which either side can import or read; prose and bytecode are left out.
+
+    None where that folder is importable: then all of it is each side's own.
+    """
+    folder = file.parent.resolve()
+    resolved = {path.resolve() for path in importable}
+    if folder in resolved:
+        return []
+    own = {path for path in resolved if folder in path.parents}
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file() and path != file.resolve())
     return [
-        f"{name.as_posix()}:{at}"
-        for name, file in after.items()
-        for at, _ in changes(statements(before.get(name, base.parent / name)), statements(file))
+        file.parent / path.relative_to(folder)
+        for path in found
+        if path.suffix not in _PROSE and _BYTECODE not in path.parts and not own & set(path.parents)
     ]
 
 
-def _with_siblings(file: Path, importable: Collection[Path]) -> list[Path]:
-    """The file and every module beside it that it or one of these imports, in the order they are met."""
-    files = [file] if file.is_file() else []
-    if file.parent.resolve() in {folder.resolve() for folder in importable}:
-        return files
-    for module in files:  # grows while it is read
-        for name in _imported(module):
-            beside = [file.parent / f"{name}.py", *sorted((file.parent / name).rglob("*.py"))]
-            files += [path for path in beside if path.is_file() and path not in files]
-    return files
-
-
-def _imported(file: Path) -> Iterator[str]:
-    tree = parse(file)
-    for node in ast.walk(tree) if tree else ():
-        if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module.partition(".")[0]
-
-
 def _code(file: Path) -> bytes:
-    """A file's code without comments, docstrings and formatting; its bytes if it cannot be parsed."""
-    tree = parse(file)
+    """A file's code without comments, docstrings and formatting; its bytes if it is none, or cannot be parsed."""
+    tree = parse(file) if file.suffix in SOURCE_SUFFIXES else None
     try:
         return file.read_bytes() if tree is None else ast.dump(tree).encode(errors="replace")
     except RecursionError:  # too deep to be written out

@@ -122,6 +122,7 @@ def place_of(bench: Bench, reference: JobReference, checkout: Checkout, name: st
         cpus=cpus,
         left_behind=bench.leftovers[checkout.root],
         harness=checkout.harness,
+        room=bench.walls_of(checkout),
     )
 
 

@@ -161,7 +161,7 @@ class _Recording(NamedTuple):
     pair: int
     member: str
     shape: str
-    python: Path | None
+    checkout: Checkout
     path: str
     trace: str | None = None
 
@@ -190,12 +190,13 @@ class LateOperators:
             for number, (shape, blocks) in enumerate(first.shapes.items()):
                 calls = _calls(blocks, LATE_TURN_SECONDS, FEWEST_LATE_CALLS, MOST_LATE_CALLS)
                 for index in (1, 0) if lot.random() < 0.5 else (0, 1):
-                    python = checkouts[index].python
-                    request = RecordRequest(shape=shape, calls=calls, folder=str(self._bench.recordings(python)))
+                    checkout = checkouts[index]
+                    folder = str(self._bench.recordings(checkout.root))
+                    request = RecordRequest(shape=shape, calls=calls, folder=folder)
                     doing = Activity("profiling {name}", name=first.workload)
                     path = workers[index].ask(request, CallsRecorded, timeout=timeout, doing=doing).recording
                     trace = None if traces is None else str(traces / _trace_name(first, number, index))
-                    recordings.append(_Recording(first.pair, replicates[index].member, shape, python, path, trace))
+                    recordings.append(_Recording(first.pair, replicates[index].member, shape, checkout, path, trace))
         except WorkerError as error:
             self._bench.say(
                 sentence(
@@ -215,13 +216,13 @@ class LateOperators:
         """
         operators: dict[tuple[int, str], dict[str, dict[str, float]]] = defaultdict(dict)
         files: dict[tuple[int, str, str], Path] = {}
-        for python in dict.fromkeys(recording.python for recording in self._recordings):
-            recordings = [recording for recording in self._recordings if recording.python == python]
+        for checkout in dict.fromkeys(recording.checkout for recording in self._recordings):
+            recordings = [recording for recording in self._recordings if recording.checkout == checkout]
             traces = {recording.path: recording.trace for recording in recordings if recording.trace is not None}
             timeout = ANALYSIS_SECONDS + ANALYSIS_SECONDS_EACH * len(recordings)
             paths = [recording.path for recording in recordings]
             try:
-                analysis = self._bench.analyse(python, paths, timeout=timeout, traces=traces)
+                analysis = self._bench.analyse(checkout, paths, timeout=timeout, traces=traces)
             except MeasuringError as error:
                 self._bench.say(sentence("no operators from the pairs: {error}", error=error.shown))
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -16,7 +17,7 @@ import msgspec
 
 from perfgate.conductor.machine.cpus import granted_cpus
 from perfgate.conductor.workers.cleanup import log_tail
-from perfgate.conductor.workers.interpreters import RUNNING
+from perfgate.conductor.workers.interpreters import our_process
 from perfgate.document.job import CpuTime
 from perfgate.document.message import Message, as_message, english, spoken
 from perfgate.document.run import ErrorDetail, ErrorKind
@@ -24,6 +25,7 @@ from perfgate.errors import MeasuringError
 from perfgate.system.interrupts import safe_point
 from perfgate.system.logs import KEPT_BYTES, cut_log
 from perfgate.system.processes import cpu_ns_below, run_delay_ns_below, running_below, threads_of
+from perfgate.system.walls import Room
 
 _TICK_SECONDS = 0.2
 _START_SECONDS = 30.0
@@ -89,11 +91,18 @@ class CpuMeter:
 class SideProgram:
     """A running program, in a shell. ``stop`` ends it and every process below it.
 
-    ``environment`` must lead to this perfgate (``with_code``); ``cpus`` are those it is bound to, empty for all.
+    ``cpus`` are those it is bound to, empty for all; ``room`` is the room of its side.
     """
 
     def __init__(
-        self, line: str, *, folder: Path, environment: Mapping[str, str], log: Path, cpus: Sequence[int] = ()
+        self,
+        line: str,
+        *,
+        folder: Path,
+        environment: Mapping[str, str],
+        log: Path,
+        cpus: Sequence[int] = (),
+        room: Room | None = None,
     ) -> None:
         self._log = log
         self._line = line
@@ -101,14 +110,16 @@ class SideProgram:
         self._end: ProgramEnd | None = None
         self._turn_ended: tuple[float, int] | None = None
         ours, theirs = socket.socketpair()
-        keeper = [str(RUNNING), "-m", "perfgate.system.keeper"]
+        on = ",".join(map(str, cpus or granted_cpus()))
+        walls = json.dumps(room) if room else ""
+        keeper = our_process("perfgate.system.keeper", str(theirs.fileno()), on, str(folder), walls)
         self._connection = ours
         cut_log(log)
         with log.open("ab") as output:
             self.log_begins = output.tell()
             self._keeper = subprocess.Popen(
-                [*keeper, str(theirs.fileno()), ",".join(map(str, cpus or granted_cpus())), "/bin/sh", "-c", line],
-                cwd=folder,
+                [*keeper, "/bin/sh", "-c", line],
+                cwd="/",
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -105,6 +105,7 @@ class RanksSide:
             },
             log=self._place.log,
             cpus=self._place.cpus,
+            room=self._place.room,
         )
 
     def warm_up(self) -> None:

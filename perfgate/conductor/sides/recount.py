@@ -92,7 +92,7 @@ class Recount:
         doing = Activity("counting the calls of {name} again, in a fresh process", name=reference.name)
         self.bench.say(doing.shown)
         with ExitStack() as stack:
-            home = stack.enter_context(self.bench.empty_home()) if in_empty_home else None
+            room = stack.enter_context(self.bench.empty_room()) if in_empty_home else None
             try:
                 worker, _ = stack.enter_context(
                     self.bench.worker(
@@ -101,7 +101,7 @@ class Recount:
                         cpus=self.bench.cpus,
                         layout_seed=self._lot.randrange(1, 2**16),
                         log_name=reference.name,
-                        home=home,
+                        room=room,
                     )
                 )
                 timeout = self.bench.config.measure.step_timeout

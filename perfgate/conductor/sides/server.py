@@ -92,6 +92,7 @@ class ServerSide:
             },
             log=self._place.log,
             cpus=self._starts_on,
+            room=self._place.room,
         )
         if self._settings.client:
             self._client = RequestClient(self._settings.client, self._place)

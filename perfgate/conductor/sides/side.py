@@ -13,6 +13,7 @@ import numpy.typing as npt
 from perfgate.conductor.sides.stacks import SideStacks
 from perfgate.document.job import JobNumber, TurnResult
 from perfgate.document.samples import SampleSet, pack
+from perfgate.system.walls import Room
 
 # Quantiles up to P99 of so many are those of any more.
 _MOST_SAMPLES = 1024
@@ -83,7 +84,7 @@ class SidePlace:
     ``harness`` is the checkout with the recorded requests for both sides. ``alone`` means that it has its devices for
     itself while it runs. ``left_behind`` gets the names of the processes that a run leaves running, one list a run.
     ``without`` are the fields left out of requests to either side; a side adds those that its server rejects. ``profile``
-    is the folder of its profile, empty until there is one.
+    is the folder of its profile, empty until there is one. Its programs run within the walls of ``room``.
     """
 
     root: Path
@@ -95,3 +96,4 @@ class SidePlace:
     harness: Path = Path()
     without: set[str] = field(default_factory=set)
     profile: Path | None = None
+    room: Room | None = None

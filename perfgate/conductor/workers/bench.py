@@ -6,9 +6,9 @@ import os
 import shutil
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -19,6 +19,7 @@ from perfgate.conductor.workers.environment import (
     MALLOC_SETTINGS,
     WAIT_POLICY,
     device_kind,
+    find_secrets,
     fresh_caches,
     reused_caches,
     worker_environment,
@@ -27,12 +28,12 @@ from perfgate.conductor.workers.foresight import Foresee, foresee_nothing
 from perfgate.conductor.workers.hubs import show_hub_caches
 from perfgate.conductor.workers.interpreters import RUNNING, explain_closed, probe_device, share_code, with_code
 from perfgate.conductor.workers.load_log import LoadLog, with_reports
-from perfgate.conductor.workers.seals import SealedFolder, sealed_tree
+from perfgate.conductor.workers.seals import SealedFolder, sealed_files, sealed_tree
 from perfgate.conductor.workers.worker import ForkServer, Say, Worker, WorkerError
-from perfgate.config import Config, WorkloadReference
+from perfgate.config import Config, MeasureSettings, WorkloadReference
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.message import Message, distinct, reason_of
-from perfgate.document.run import ErrorDetail
+from perfgate.document.run import ErrorDetail, Side
 from perfgate.document.testbed import IDENTITY, Testbed
 from perfgate.errors import MeasuringError
 from perfgate.locale import Activity, sentence
@@ -54,6 +55,7 @@ from perfgate.protocol import (
 )
 from perfgate.system.interrupts import held_back
 from perfgate.system.processes import adopt_orphans, children, process_family
+from perfgate.system.walls import Room
 
 MEMORY_SHARE = 0.9
 # Importing torch is not the workload's doing: a short limit for loading the workload must not end it on a slow disk.
@@ -68,6 +70,9 @@ LOAD_SECONDS = 10.0
 # Packages that register a kind of device with torch, imported once after torch: torch before 2.5 does not look for them by
 # itself.
 _BACKEND_PACKAGES = {"npu": "torch_npu"}
+# In a room: the home of what runs there, and the recordings of its profiler. Stacks of its workers lie beside them.
+_HOME, _RECORDINGS = "home", "recordings"
+_SEARCH_PATHS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 
 
 class _ServerKey(NamedTuple):
@@ -83,13 +88,15 @@ class Checkout:
 
     The harness is that of the head on both sides, so that a change of the workload file itself cannot look like a change of
     speed. ``python`` is the interpreter that runs it, None the one that runs perfgate; ``second_server`` takes its workers
-    from another fork server of the same interpreter.
+    from another fork server of the same interpreter. ``measure`` are the settings of its own perfgate.toml, None if they are
+    the bench's.
     """
 
     root: Path
     harness: Path
     python: Path | None = None
     second_server: bool = False
+    measure: MeasureSettings | None = field(default=None, hash=False)
 
     @property
     def server(self) -> _ServerKey:
@@ -99,8 +106,8 @@ class Checkout:
 class Bench:
     """The source of workers. Those of one interpreter share a fork server, so that base and head share their memory layout.
 
-    A fork server that dies (the kernel's out-of-memory killer may choose it) costs the worker it dies under; the next
-    worker gets a new one. With ``one_code`` every interpreter finds the perfgate that runs us, before any of its own.
+    A fork server that ends and that we did not end is the end of the measurement: whoever ended it may have prepared what
+    the next one would find. With ``one_code`` every interpreter finds the perfgate that runs us, before any of its own.
     ``start_server`` takes the arguments of ``ForkServer``; the processes report their imports to ``loads``.
     """
 
@@ -132,12 +139,13 @@ class Bench:
         self.draws = 0
         self._hash_seed = config.measure.seed
         self._parts = False
-        self._recordings: dict[Path | None, Path] = {}
-        self._homes: dict[Path | None, Path] = {}
+        self._rooms: dict[Path | None, Path] = {}
         # Names of processes that workers left running, by their checkout; None if unknown.
         self.leftovers: dict[Path | None, list[list[str]]] = defaultdict(list)
         self._worker_ids: set[int] = set()
         self._unwatched: list[Message] = []
+        # How a fork server ended that we did not end.
+        self._lost: ErrorDetail | None = None
 
     # --- fork servers
 
@@ -184,7 +192,7 @@ class Bench:
             self.draws += 1
             old, self._servers, self._starting = self._servers, self._starting, {}
             for server in old.values():
-                server.close()
+                self._close(server)
 
     def redraw(self, hash_seed: int) -> None:
         """End every fork server: the next worker gets one with other addresses and other hashes."""
@@ -197,7 +205,11 @@ class Bench:
         for servers in (self._servers, self._starting):
             while servers:
                 _, server = servers.popitem()
-                server.close()
+                self._close(server)
+
+    def _close(self, server: ForkServer) -> None:
+        self._lost = self._lost or server.lost
+        server.close()
 
     def _launch(self, python: Path | None, parts: Sequence[str] = ()) -> ForkServer:
         # The fork server imports what the project names, and torch's package for the device.
@@ -207,7 +219,7 @@ class Bench:
             preload.insert(preload.index("torch") + 1, backend)
         return self._start_server(
             python or RUNNING,
-            environment=self._environment(),
+            environment=_without_current_folder(self._environment()),
             preload=preload,
             parts=parts,
             folder=Path(tempfile.mkdtemp(prefix="server-", dir=self._scratch)),
@@ -216,17 +228,11 @@ class Bench:
 
     def _server(self, key: _ServerKey) -> ForkServer:
         server = self._servers.get(key)
-        if server is None:
-            return self.start(key.python, second=key.second)
-        if server.running:
-            return server
-        server.close()
-        try:
-            return self.start(key.python, second=key.second)
-        except WorkerError:
-            raise
-        except MeasuringError as error:  # a WorkerError ends the step, and earlier measurements are not lost
-            raise WorkerError(ErrorDetail(kind="exit", message=reason_of(error)), alive=False) from error
+        if server is not None:
+            self._lost = self._lost or server.lost
+        if self._lost is not None:
+            raise WorkerError(self._lost, alive=False)
+        return server or self.start(key.python, second=key.second)
 
     def _environment(self) -> dict[str, str]:
         environment = with_reports(self._allowed_environment(), self._loads)
@@ -241,10 +247,10 @@ class Bench:
         tuned = {*MALLOC_SETTINGS, *WAIT_POLICY} - os.environ.keys()
         environment = {name: value for name, value in self._allowed_environment().items() if name not in tuned}
         python = checkout.python or RUNNING
-        folders = [checkout.root / folder for folder in self.config.measure.python_path]
-        own = [str(folder) for folder in folders if folder.is_dir()]
+        own = [str(folder) for folder in self.python_path(checkout) if folder.is_dir()]
+        environment |= self._own_variables(checkout)
         path = os.pathsep.join([*own, *filter(None, [environment.get("PYTHONPATH")])])
-        home = str(self._home(checkout.root))
+        home = str(self._room(checkout.root) / _HOME)
         environment.update(
             PATH=os.pathsep.join([str(python.parent), environment.get("PATH", os.defpath)]),
             PYTHONPATH=path,
@@ -305,12 +311,12 @@ class Bench:
         log_name: str,
         dead_functions: int = 0,
         load_timeout: float | None = None,
-        home: Path | None = None,
+        room: Path | None = None,
         seek: Iterable[str] = (),
     ) -> Iterator[tuple[Worker, Loaded]]:
         """Yield a worker with the workload loaded, and its own description; the worker ends with the context.
 
-        ``home`` replaces the home that the checkout's workers share; ``seek`` are functions to look for in a trial. Raises
+        ``room`` replaces the room that the checkout's workers share; ``seek`` are functions to look for in a trial. Raises
         WorkerError when there is no worker, or it cannot load the workload.
         """
         measure = self.config.measure
@@ -319,7 +325,7 @@ class Bench:
             file=str(checkout.harness / reference.file),
             attribute=reference.attribute,
             root=str(checkout.root),
-            python_path=measure.python_path,
+            python_path=self._settings_of(checkout).python_path,
             device=self.config.device,
             seed=measure.seed,
             threads=min(self.threads, len(cpus)),
@@ -328,7 +334,7 @@ class Bench:
             communication=self.config.trace.communication,
         )
         forked = self._forked(
-            checkout.server, log_name, cpus=cpus, layout_seed=layout_seed, root=checkout.root, home=home
+            checkout.server, log_name, cpus=cpus, layout_seed=layout_seed, checkout=checkout, room=room
         )
         with forked as worker:
             doing = Activity("loading workload {name}", name=reference.name)
@@ -356,15 +362,15 @@ class Bench:
         doing = Activity("testing {name}", name=reference.name)
         load_timeout = min(self.config.measure.load_timeout, TRIAL_LOAD_SECONDS)
         part: Literal["load", "call"] = "load"
-        with self.empty_home() as home:
+        with self.empty_room() as room:
             trial = self.worker(
                 checkout,
                 reference,
                 cpus=self.cpus,
                 layout_seed=0,
-                log_name=str(home / "trial"),
+                log_name=str(room / "trial"),
                 load_timeout=load_timeout,
-                home=home,
+                room=room,
                 seek=seek,
             )
             try:
@@ -423,37 +429,36 @@ class Bench:
             file=str(checkout.harness / reference.file),
             attribute=reference.attribute,
             root=str(checkout.root),
-            python_path=self.config.measure.python_path,
+            python_path=self._settings_of(checkout).python_path,
         )
-        with self._forked(checkout.server, f"{reference.name}-harness", root=checkout.root) as worker:
+        with self._forked(checkout.server, f"{reference.name}-harness", checkout=checkout) as worker:
             doing = Activity("reading workload {name}", name=reference.name)
             return worker.ask(request, HarnessReply, timeout=self.config.measure.load_timeout, doing=doing)
 
-    def recordings(self, python: Path | None) -> Path:
-        """The folder of an interpreter's raw profiler recordings, to be analysed later."""
-        if python not in self._recordings:
-            # torch_npu takes no path with characters beyond these, and none that others may write to.
-            self._recordings[python] = Path(tempfile.mkdtemp(prefix="recordings_", dir=self._scratch)).resolve()
-        return self._recordings[python]
+    def recordings(self, root: Path) -> Path:
+        """The folder of the raw profiler recordings of a checkout's workers, to be analysed later."""
+        # torch_npu takes no path with other characters than letters, digits, dashes and underscores, and none that others
+        # may write to.
+        return (self._room(root) / _RECORDINGS).resolve()
 
     def analyse(
         self,
-        python: Path | None,
+        checkout: Checkout,
         recordings: list[str],
         *,
         timeout: float,
         traces: dict[str, str] | None = None,
     ) -> Analysis:
-        """Each operator's typical seconds in the recordings that an interpreter's workers left.
+        """Each operator's typical seconds in the recordings that a checkout's workers left.
 
         ``traces`` maps some of them to the file, without its suffix, as which they stay. A recording that could not be
         analysed is left out. Raises WorkerError if none could.
         """
-        folder = str(self.recordings(python))
+        folder = str(self.recordings(checkout.root))
         request = AnalyseRequest(device=self.config.device, folder=folder, recordings=recordings, traces=traces or {})
         doing = Activity("analysing {count} recordings of the profiler", count=len(recordings))
         try:
-            with self._forked(_ServerKey(python), "analysis") as worker:
+            with self._forked(_ServerKey(checkout.python), "analysis") as worker:
                 return worker.ask(request, Analysis, timeout=timeout, doing=doing)
         finally:
             # They may be gigabytes.
@@ -468,14 +473,19 @@ class Bench:
         *,
         cpus: list[int] | None = None,
         layout_seed: int = 0,
-        root: Path | None = None,
-        home: Path | None = None,
+        checkout: Checkout | None = None,
+        room: Path | None = None,
     ) -> Iterator[Worker]:
-        """Yield a new worker, which runs the code of a checkout at ``root``, if any."""
+        """Yield a new worker, which runs the code of a checkout, if any, within walls."""
+        root = checkout.root if checkout else None
+        room = room or self._room(root)
         worker = self._server(server).fork(
             cpus=cpus or self.cpus,
             layout_seed=layout_seed,
-            home=home or self._home(root),
+            home=room / _HOME,
+            room=None if root is None else self._walls(room),
+            variables=self._own_variables(checkout) if checkout else {},
+            looks_at_itself=device_kind(self.config.device) != "cpu",
             log=self.log(log_name),
             memory_limit=self.config.measure.memory_limit or int(granted_memory() * MEMORY_SHARE),
         )
@@ -496,19 +506,48 @@ class Bench:
             if root is not None:
                 self.leftovers[root].append(worker.left_behind)
 
-    def _home(self, root: Path | None) -> Path:
-        """The home of the workers of a checkout: caches of compilers start empty for base and head alike."""
-        if root not in self._homes:
-            self._homes[root] = Path(tempfile.mkdtemp(prefix="home-", dir=self._scratch))
-            if root is not None:
-                show_hub_caches(os.environ, self._homes[root])
-        return self._homes[root]
+    def _room(self, root: Path | None) -> Path:
+        """The room of a checkout's workers, or of ours: caches of compilers start empty for base and head alike."""
+        if root not in self._rooms:
+            self._rooms[root] = Path(tempfile.mkdtemp(prefix="room-", dir=self._scratch))
+            self._furnish(self._rooms[root], has_hubs=root is not None)
+        return self._rooms[root]
+
+    def _furnish(self, room: Path, *, has_hubs: bool) -> None:
+        for name in (_HOME, _RECORDINGS):
+            (room / name).mkdir(mode=0o700)
+        if has_hubs:
+            show_hub_caches(os.environ, room / _HOME)
+
+    def _walls(self, room: Path) -> Room:
+        return Room(closed=str(self._scratch), folder=str(room))
+
+    def python_path(self, checkout: Checkout) -> list[Path]:
+        """The folders of a checkout that its own settings put on Python's path."""
+        return [checkout.root / folder for folder in self._settings_of(checkout).python_path]
+
+    def _settings_of(self, checkout: Checkout) -> MeasureSettings:
+        return checkout.measure or self.config.measure
+
+    def _own_variables(self, checkout: Checkout) -> dict[str, str]:
+        """The variables that only the settings of this side pass on; the fork server has those that both do."""
+        more = set(self._settings_of(checkout).pass_env) - set(self.config.measure.pass_env)
+        withheld = find_secrets(os.environ).names
+        return {name: os.environ[name] for name in more if name in os.environ and name not in withheld}
+
+    def sealed_home(self, checkout: Checkout, side: Side) -> SealedFolder:
+        """The home of a side, for a machine without walls: what is there, and start-up files, are that side's alone."""
+        return sealed_files(f"the home of {side}", self._room(checkout.root) / _HOME, own=side)
+
+    def walls_of(self, checkout: Checkout) -> Room:
+        """The walls around the programs of a checkout."""
+        return self._walls(self._room(checkout.root))
 
     @contextmanager
-    def empty_home(self) -> Iterator[Path]:
-        """Yield a home of its own for a worker, in which nothing is that others compiled or chose."""
-        with tempfile.TemporaryDirectory(prefix="empty-home-", dir=self._scratch) as folder:
-            show_hub_caches(os.environ, Path(folder))
+    def empty_room(self) -> Iterator[Path]:
+        """Yield a room of its own for a worker, in whose home nothing is that others compiled or chose."""
+        with tempfile.TemporaryDirectory(prefix="empty-room-", dir=self._scratch) as folder:
+            self._furnish(Path(folder), has_hubs=True)
             yield Path(folder)
 
     def log(self, name: str) -> Path:
@@ -549,6 +588,14 @@ class Bench:
         """The notes for documents on cached kernels that may be older than the job."""
         reused = reused_caches(self._allowed_environment())
         return [Message("notes.caches-reused", {"names": list(reused)})] if reused else []
+
+
+def _without_current_folder(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment whose search paths do not lead to the current folder, as an empty or relative entry would."""
+    paths = {name: environment[name].split(os.pathsep) for name in _SEARCH_PATHS if name in environment}
+    kept = {name: os.pathsep.join(filter(os.path.isabs, entries)) for name, entries in paths.items()}
+    without = {name: value for name, value in environment.items() if name not in paths}
+    return without | {name: value for name, value in kept.items() if value}
 
 
 @contextmanager

@@ -10,6 +10,8 @@ from pathlib import Path
 
 # Default locations below ~/.cache: models and code. Tokens stand beside these folders, not in them.
 HUB_CACHES = ("huggingface/hub", "huggingface/modules", "torch/hub", "modelscope/hub", "openmind/hub")
+# Where a hub's cache may lie instead; workers get these variables.
+HUB_VARIABLES = ("HF_HOME", "HF_HUB_CACHE", "TORCH_HOME", "MODELSCOPE_CACHE", "OPENMIND_HUB_CACHE")
 # A hub writes large files under another name and then moves them; small ones (refs, locks) it may write in place.
 _COPIED_BYTES = 64 * 1024
 
@@ -19,11 +21,19 @@ def show_hub_caches(environ: Mapping[str, str], home: Path) -> None:
 
     Folders and small files are copied and large files linked, so a hub's writes stay in the worker's home.
     """
+    for name, source in _hubs_of_user(environ).items():
+        _mirror(source, home / ".cache" / name, top=source)
+
+
+def shared_caches(environ: Mapping[str, str]) -> list[Path]:
+    """The hubs' caches that both sides read: those of the user, whose large files are linked, and those of the environment."""
+    named = [Path(environ[name]) for name in HUB_VARIABLES if environ.get(name)]
+    return [*_hubs_of_user(environ).values(), *(folder.resolve() for folder in named if folder.is_dir())]
+
+
+def _hubs_of_user(environ: Mapping[str, str]) -> dict[str, Path]:
     caches = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME", "/nonexistent"), ".cache"))
-    for name in HUB_CACHES:
-        source = caches / name
-        if source.is_dir():
-            _mirror(source.resolve(), home / ".cache" / name, top=source.resolve())
+    return {name: (caches / name).resolve() for name in HUB_CACHES if (caches / name).is_dir()}
 
 
 def _mirror(source: Path, copy: Path, *, top: Path) -> None:

@@ -17,10 +17,24 @@ from perfgate.document.doctor import FitnessCheck
 from perfgate.document.message import Message, as_message, english
 from perfgate.document.testbed import Environment
 from perfgate.errors import ConfigError, UsageError
+from perfgate.system.folders import PACKAGE
 
 # Several questions to a vendor's tool, each of which may take TOOL_SECONDS.
 ANSWER_SECONDS = 120.0
 RUNNING = Path(sys.executable)
+# A process of ours in our own interpreter: no variable, user's folder or current folder adds to what it can import, and
+# perfgate is the one that runs us.
+_OURS = (
+    "import importlib.util as util, runpy, sys; code = sys.argv.pop(1); spec = util.spec_from_file_location("
+    "'perfgate', code + '/__init__.py', submodule_search_locations=[code]); package = util.module_from_spec(spec); "
+    "sys.modules['perfgate'] = package; spec.loader.exec_module(package); "
+    "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+)
+# A process of ours in the interpreter of a side: the variables of that side count, the current folder does not.
+_OF_A_SIDE = (
+    "import sys; sys.path[:1] == [''] and sys.path.pop(0); module = sys.argv.pop(1); import runpy; "
+    "runpy.run_module(module, run_name='__main__', alter_sys=True)"
+)
 _Answer = TypeVar("_Answer")
 
 
@@ -40,6 +54,16 @@ def check_interpreter(python: Path, option: str) -> Path:
             python=python,
         )
     return path
+
+
+def our_process(module: str, *arguments: str) -> list[str]:
+    """The command of a process of perfgate's own that imports nothing of a side."""
+    return [str(RUNNING), "-I", "-c", _OURS, str(PACKAGE), module, *arguments]
+
+
+def process_in(python: Path, module: str, *arguments: str) -> list[str]:
+    """The command of a process of perfgate's own in the interpreter of a side."""
+    return [str(python), "-s", "-c", _OF_A_SIDE, module, *arguments]
 
 
 def share_code(folder: Path) -> Path:
@@ -63,12 +87,12 @@ def with_code(environment: Mapping[str, str], code: Path) -> dict[str, str]:
 def _ask_module(
     python: Path, arguments: Sequence[str], environment: Mapping[str, str], answer: type[_Answer], *, cwd: Path
 ) -> _Answer | str:
-    """The last line that ``python -m`` prints, or a text with the reason if that is not an answer.
+    """The last line that a module of ours prints, or a text with the reason if that is not an answer.
 
     Raises OSError or TimeoutExpired if it cannot be run to its end.
     """
     process = subprocess.run(
-        [str(python), "-m", *arguments],
+        process_in(python, *arguments),
         cwd=cwd,
         env=dict(environment),
         stdin=subprocess.DEVNULL,

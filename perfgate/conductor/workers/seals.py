@@ -33,6 +33,7 @@ MOST_ENTRIES = 200_000
 # Of the time that pairs take, the part that comparing may take.
 _SHARE = 0.02
 _NAMED = 5
+_LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,28 @@ class SealedCode(NamedTuple):
 def sealed_tree(name: str, root: Path) -> SealedFolder:
     """A folder or file in which nothing may change."""
     return SealedFolder(name, partial(stamps_below, root, most=MOST_ENTRIES), root=root)
+
+
+def sealed_files(name: str, root: Path, *, own: Side | None = None) -> SealedFolder:
+    """A folder in which programs may add files: those that are there must stay, and none may run at a start of Python."""
+    known: frozenset[str] | None = None
+
+    def stamp() -> Stamps | None:
+        nonlocal known
+        found = stamps_below(root, most=MOST_ENTRIES)
+        if found is None:
+            return None
+        files = {file: stamp for file, stamp in found.items() if not is_folder(stamp) and not file.endswith(_LOCK)}
+        if known is None:
+            known = frozenset(files)
+        return {file: stamp for file, stamp in files.items() if file in known or _runs_at_start(file)}
+
+    return SealedFolder(name, stamp, own=own)
+
+
+def _runs_at_start(file: str) -> bool:
+    last = file.rpartition("/")[2]
+    return last.endswith(".pth") or last.partition(".")[0] in ("sitecustomize", "usercustomize")
 
 
 @dataclass

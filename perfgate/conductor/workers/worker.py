@@ -8,14 +8,16 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
 
 from perfgate.conductor.workers.cleanup import log_tail, one_line, read_log
+from perfgate.conductor.workers.interpreters import process_in
 from perfgate.document.message import Message, as_message, english, spoken
 from perfgate.document.run import ErrorDetail, ErrorKind
 from perfgate.errors import MeasuringError
@@ -43,6 +45,7 @@ from perfgate.protocol import (
 from perfgate.system.interrupts import safe_point
 from perfgate.system.logs import bound_log, cut_log
 from perfgate.system.processes import is_stopped
+from perfgate.system.walls import Room
 
 TICK_SECONDS = 0.2
 FORK_SECONDS = 30.0
@@ -96,7 +99,7 @@ class ForkServer:
         with self._log.open("wb") as log:
             # A session of its own, so that ctrl-C in the terminal reaches the conductor alone, which then cleans up.
             self._process = subprocess.Popen(
-                [str(python), "-m", "perfgate.measuring.worker", str(theirs.fileno()), *preload, "--", *parts],
+                process_in(python, "perfgate.measuring.worker", str(theirs.fileno()), *preload, "--", *parts),
                 env=environment,
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
@@ -111,6 +114,11 @@ class ForkServer:
     @property
     def running(self) -> bool:
         return self._process.poll() is None
+
+    @property
+    def lost(self) -> ErrorDetail | None:
+        """How it ended, if that was none of our doing: asked before it is closed."""
+        return None if self.running else self.end_detail()
 
     def close(self) -> None:
         """End every worker, then the server itself."""
@@ -145,12 +153,23 @@ class ForkServer:
             )
         self._ready = True
 
-    def fork(self, *, cpus: list[int], layout_seed: int, home: Path, log: Path, memory_limit: int | None) -> Worker:
-        """Fork a worker pinned to ``cpus``, with its home in ``home`` and its output in ``log``.
+    def fork(
+        self,
+        *,
+        cpus: list[int],
+        layout_seed: int,
+        home: Path,
+        log: Path,
+        memory_limit: int | None,
+        room: Room | None = None,
+        variables: Mapping[str, str] = MappingProxyType({}),
+        looks_at_itself: bool = True,
+    ) -> Worker:
+        """Fork a worker pinned to ``cpus``, with its home in ``home``, its output in ``log`` and walls around its ``room``.
 
         Raises WorkerError when the kernel refuses, or the server is gone.
         """
-        worker, theirs = self._new_worker(log)
+        worker, theirs = self._new_worker(log, home)
         request = ForkRequest(
             worker_id=worker.worker_id,
             layout_seed=layout_seed,
@@ -159,6 +178,9 @@ class ForkServer:
             stack_path=str(worker.stack),
             home=str(home),
             memory_limit=memory_limit,
+            room=room,
+            variables=dict(variables),
+            looks_at_itself=looks_at_itself,
         )
         with theirs:
             self._await_worker(worker, request, theirs.fileno())
@@ -171,7 +193,7 @@ class ForkServer:
         the server, which never runs code of a checkout, and its report of a worker's end is independent of both sides. A
         warm worker gives one at a time. Raises WorkerError when the kernel refuses, or either is gone.
         """
-        worker, theirs = self._new_worker(warm.log)
+        worker, theirs = self._new_worker(warm.log, warm.home)
         request = SpawnRequest(layout_seed=layout_seed, stack_path=str(worker.stack))
         try:
             with theirs:
@@ -189,12 +211,13 @@ class ForkServer:
         warm.pid = spawned.pid
         return worker
 
-    def _new_worker(self, log: Path) -> tuple[Worker, socket.socket]:
+    def _new_worker(self, log: Path, home: Path) -> tuple[Worker, socket.socket]:
         """The handle on a worker that is yet to come, and the socket that it will have."""
         self._next_id += 1
         ours, theirs = socket.socketpair()
-        stack = self._folder / f"stack-{self._next_id}"
-        worker = Worker(self, ours, worker_id=self._next_id, log=log, stack=stack, say=self._say)
+        # Beside the home, in the room of the worker, which writes it from within its walls.
+        stack = home.parent / f"stack-{self._folder.name}-{self._next_id}"
+        worker = Worker(self, ours, worker_id=self._next_id, log=log, home=home, stack=stack, say=self._say)
         self._workers[self._next_id] = worker
         return worker, theirs
 
@@ -296,10 +319,19 @@ class Worker:
     """
 
     def __init__(
-        self, server: ForkServer, connection: socket.socket, *, worker_id: int, log: Path, stack: Path, say: Say
+        self,
+        server: ForkServer,
+        connection: socket.socket,
+        *,
+        worker_id: int,
+        log: Path,
+        home: Path,
+        stack: Path,
+        say: Say,
     ) -> None:
         self.worker_id = worker_id
         self.log = log
+        self.home = home
         self.pid = 0
         self.exited: Exited | None = None
         self.experimented = False

@@ -57,9 +57,8 @@ class Environments(NamedTuple):
 
 def choose_environments(
     roots: Mapping[Side, Path],
-    setups: Mapping[Side, str],
+    settings: Mapping[Side, MeasureSettings],
     pythons: Mapping[Side, Path | None],
-    settings: MeasureSettings,
     *,
     seals: Seals,
     code_of: Callable[[Path | None], SealedCode],
@@ -67,15 +66,16 @@ def choose_environments(
     environ: Mapping[str, str] = os.environ,
     say: Say,
 ) -> Environments:
-    """Choose the environments to measure in, and build them with ``[measure] setup`` if needed.
+    """Choose the environments to measure in, and build them with each side's own ``[measure] setup`` if needed.
 
     ``pythons`` are the interpreters named on the command line, which come first. Otherwise the dependency files of both
-    ``roots`` are compared; if they are equal, or there is no setup command, both sides share the running interpreter.
-    ``setups`` are the setup commands of each side's own perfgate.toml. ``code_of`` lists the code that an
-    interpreter imports, which is added to ``seals``. Raises MeasuringError if the setup fails, and ConfigError or UsageError
-    if no worker can run in an interpreter.
+    ``roots`` are compared; if they are equal, or there is no setup command, both sides share the running interpreter. A side
+    without a setup command runs in it in any case. ``settings`` are those of each side's own perfgate.toml. ``code_of``
+    lists the code that an interpreter imports, which is added to ``seals``. Raises MeasuringError if the setup fails, and
+    ConfigError or UsageError if no worker can run in an interpreter.
     """
-    needs = {side: read_requirements(roots[side], settings.requirements) for side in _SIDES}
+    needs = {side: read_requirements(roots[side], settings[side].requirements) for side in _SIDES}
+    setups = {side: settings[side].setup for side in _SIDES}
     differing = differing_files(needs["base"], needs["head"])
     if pythons["base"] or pythons["head"]:
         sides = dict.fromkeys(_SIDES, SideEnvironment())
@@ -86,20 +86,23 @@ def choose_environments(
             return Environments()
         for side, chosen in sides.items():
             seals.add_code(code_of(chosen.python), side)
-    elif setups["head"] and (differing or setups["base"] not in ("", setups["head"])):
+    elif any(setups.values()) and (differing or setups["base"] != setups["head"]):
         sides = {}
         for side in _SIDES:
             # The head's setup command is code of the head, so base's imports are sealed before it runs.
             seals.begin(side)
-            setup = setups[side] or setups["head"]
-            sides[side] = _built(side, roots[side], setup, needs[side], settings, out, environ, say)
+            sides[side] = (
+                _built(side, roots[side], needs[side], settings[side], out, environ, say)
+                if setups[side]
+                else SideEnvironment()
+            )
             seals.add_code(code_of(sides[side].python), side)
     else:
         return Environments(notes=(_ran_with_what_is_installed(differing),) if differing else ())
     say(sentence("comparing the packages of base and head"))
     is_built = not (pythons["base"] or pythons["head"])
     described = {
-        side: chosen._replace(record=_describe(chosen.python, is_built, needs[side], settings, environ))
+        side: chosen._replace(record=_describe(chosen.python, is_built, needs[side], settings[side], environ))
         for side, chosen in sides.items()
     }
     return Environments(base=described["base"], head=described["head"])
@@ -108,7 +111,6 @@ def choose_environments(
 def _built(
     side: Side,
     root: Path,
-    setup: str,
     requirements: Mapping[str, str],
     settings: MeasureSettings,
     out: Path,
@@ -117,7 +119,7 @@ def _built(
 ) -> SideEnvironment:
     plan = SetupPlan(
         side=side,
-        command=setup,
+        command=settings.setup,
         checkout=root,
         requirements=requirements,
         inherit=settings.inherit_packages,

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from perfgate.conductor.sides.harness import read_harnesses, unknown_harnesses
 from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.config import Config
 from perfgate.document.run import Harness
 from perfgate.flows.check.measured import Job
 from perfgate.flows.shared.options import CheckOptions
+
+# The others limit seconds and memory, or ask for further steps.
+_MEASURING = (
+    *("threads", "python_path", "preload", "pass_env", "link"),
+    *("requirements", "setup", "inherit_packages", "reuse_caches", "seed"),
+)
 
 
 def harnesses_of(
@@ -34,4 +43,38 @@ def harnesses_of(
         of_head += (
             [Harness(workload=name, reference=new.settings.line, settings=new.written, added=added)] if new else []
         )
-    return of_base, of_head
+    return _with_settings(of_base, of_head, job, options)
+
+
+def _with_settings(
+    of_base: list[Harness], of_head: list[Harness], job: Job, options: CheckOptions
+) -> tuple[list[Harness], list[Harness]]:
+    """Both sides' harnesses with the settings of measuring that differ: each side has its own, or both have the base's."""
+    if job.base_config.config is None or job.head_config is None:
+        return of_base, of_head
+    before, after = _settings_of(job.base_config.config), _settings_of(job.head_config)
+    differing = [name for name in before if before[name] != after[name]]
+    if not differing:
+        return of_base, of_head
+    references = {one.name: one.text for one in job.config.selected(options.workloads)}
+    references |= {one.name: one.settings.line for one in job.config.selected_jobs(options.workloads)}
+    on_one_side = {one.workload for one in of_base} ^ {one.workload for one in of_head}
+    there = {name: text for name, text in references.items() if name not in on_one_side}
+    return (
+        _adding({name: before[name] for name in differing}, there, of_base),
+        _adding({name: after[name] for name in differing}, there, of_head),
+    )
+
+
+def _settings_of(config: Config) -> dict[str, str]:
+    """The settings that may change what is measured, as they stand in perfgate.toml."""
+    values: dict[str, object] = {f"[measure] {name}": getattr(config.measure, name) for name in _MEASURING}
+    return {name: msgspec.json.encode(value).decode() for name, value in {"device": config.device, **values}.items()}
+
+
+def _adding(settings: dict[str, str], references: dict[str, str], harnesses: list[Harness]) -> list[Harness]:
+    known = {harness.workload: harness for harness in harnesses}
+    for name, text in references.items():
+        harness = known.get(name, Harness(workload=name, reference=text))
+        known[name] = msgspec.structs.replace(harness, settings={**harness.settings, **settings})
+    return list(known.values())

@@ -12,12 +12,12 @@ from perfgate.conductor.machine.lock import LOCK_SECONDS, lock_path, machine_loc
 from perfgate.conductor.sides.reads import watch_reads
 from perfgate.conductor.workers.bench import Checkout
 from perfgate.conductor.workers.load_log import LoadLog
-from perfgate.config import Config, load_config
+from perfgate.config import Config, MeasureSettings, load_config
 from perfgate.document.artifact import CheckDocuments
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import write_document
 from perfgate.document.history import write_history
-from perfgate.document.run import RunDocument
+from perfgate.document.run import RunDocument, Side
 from perfgate.errors import UsageError
 from perfgate.flows.check.environments import choose_environments
 from perfgate.flows.check.measure import measure
@@ -80,27 +80,26 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
         # Base is measured with the head's workload files, from a checkout that the head does not use.
         harness = {} if options.comparing == "stack" else {"harness": sides.head}
         commits = {"base": sides.base.commit, "head": sides.head, **harness}
-        # Relative to perfgate.toml, like every other path in it.
-        link = [f"{prefix}/{entry}" if prefix else entry for entry in config.measure.link]
-        with repository.worktrees(commits, link=link) as trees, LoadLog() as loads:
+        own = _own_settings(base_config, config)
+        links: dict[str, list[str]] = {side: _linked(settings, prefix) for side, settings in own.items()}
+        with (
+            repository.worktrees(commits, link={**links, "harness": links["head"]}) as trees,
+            LoadLog() as loads,
+        ):
             head_root = trees["head"] / prefix
-            config = replace(load_config(head_root, device=options.device), project=config.project)
-            config = _with_budgets(_with_rules_of_base(config, base_config), options.budgets)
+            head_config = replace(load_config(head_root, device=options.device), project=config.project)
+            config = _with_budgets(_with_rules_of_base(head_config, base_config, options), options.budgets)
             sides = with_code_changes(sides, repository, prefix, trees["base"] / prefix, head_root)
             # Watch before sealing: watching sets access times, which a seal would report as a change.
             reading = {name: watch_reads(trees[name], repository.files(commit)) for name, commit in commits.items()}
             results = [
                 os.path.normpath(f"{prefix or '.'}/{job.settings.file}") for job in config.jobs if job.settings.file
             ]
-            seals = seal_sides(repository, commits, trees, link, os.environ, loads, results)
+            seals = seal_sides(repository, commits, trees, links, os.environ, loads, results)
             environments = choose_environments(
                 {"base": trees["base"] / prefix, "head": head_root},
-                {
-                    "base": base_config.config.measure.setup if base_config.config else "",
-                    "head": config.measure.setup,
-                },
+                own,
                 {"base": options.base_python, "head": options.head_python},
-                config.measure,
                 seals=seals,
                 code_of=lambda python: code_of(python, os.environ, repository.root),
                 out=out,
@@ -108,15 +107,16 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
             )
             if options.comparing == "stack" and environments.base.python == environments.head.python:
                 raise UsageError("both sides are the same interpreter; name that of the new stack with --python")
-            job = Job(config, base_config, session, sides, out, earlier, environments, deadline, seals)
+            job = Job(config, base_config, session, sides, out, earlier, environments, deadline, seals, head_config)
             measured = measure(
                 job,
                 base=Checkout(
                     trees["base"] / prefix,
                     harness=trees.get("harness", trees["base"]) / prefix,
                     python=environments.base.python,
+                    measure=own["base"],
                 ),
-                head=Checkout(head_root, harness=head_root, python=environments.head.python),
+                head=Checkout(head_root, harness=head_root, python=environments.head.python, measure=own["head"]),
                 options=options,
                 progress=progress,
                 history_of=lambda run: stored_history(
@@ -177,19 +177,38 @@ def _with_budgets(config: Config, factor: float) -> Config:
     return replace(config, gate=gate, workloads={**config.workloads, **longer})
 
 
-def _with_rules_of_base(config: Config, base: BaseConfig) -> Config:
-    """The head's configuration with the rules of the base that judge it.
+def _own_settings(base: BaseConfig, head: Config) -> dict[Side, MeasureSettings]:
+    """How each side reads and installs what it needs; a base without settings is measured by the head's."""
+    return {"base": (base.config or head).measure, "head": head.measure}
 
-    These are the budgets, the expectations, the gating limits, the minimum number of base-against-base pairs, and whether
-    kernels cached by earlier jobs may be used.
+
+def _linked(settings: MeasureSettings, prefix: str) -> list[str]:
+    """The linked paths of a side, which are relative to its perfgate.toml, from the top of the repository."""
+    return [f"{prefix}/{entry}" if prefix else entry for entry in settings.link]
+
+
+def _with_rules_of_base(config: Config, base: BaseConfig, options: CheckOptions) -> Config:
+    """The head's configuration with the rules of the base that judge it and with its way of measuring.
+
+    The rules are the budgets, the expectations, the gating limits and the minimum number of base-against-base pairs. What a
+    side reads or installs is its own; the limits on its seconds and memory are the head's.
     """
     if base.config is None:
         return config
+    measure, asked = config.measure, options.device or os.environ.get("PERFGATE_DEVICE")
+    shared = [name for name in base.config.measure.pass_env if name in measure.pass_env]
     return replace(
         config,
+        device=config.device if asked else base.config.device,
         budget=base.config.budget,
         expect=base.config.expect,
         limits={**config.limits, **base.config.gating_limits},
         gate=replace(config.gate, aa_pairs=max(config.gate.aa_pairs, base.config.gate.aa_pairs)),
-        measure=replace(config.measure, reuse_caches=base.config.measure.reuse_caches),
+        measure=replace(
+            base.config.measure,
+            pass_env=shared,
+            load_timeout=measure.load_timeout,
+            step_timeout=measure.step_timeout,
+            memory_limit=measure.memory_limit,
+        ),
     )

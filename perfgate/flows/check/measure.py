@@ -73,6 +73,7 @@ from perfgate.judging.gate.stretches import LOOKS as STRETCH_LOOKS
 from perfgate.judging.gate.turns import foreseen, smallest_tolerance
 from perfgate.judging.report.render.early import early_lines
 from perfgate.locale import sentence
+from perfgate.system.walls import can_build_walls
 
 HistoryOf = Callable[[RunDocument], History]
 
@@ -109,6 +110,9 @@ def measure(
         loads=job.seals.loads,
     ) as bench:
         job.seals.add([bench.seal_shared_code()], "base", "head")
+        if not can_build_walls():
+            job.seals.add([bench.sealed_home(base, "base")], "base")
+            job.seals.add([bench.sealed_home(head, "head")], "head")
         testbed = bench.testbed(head.python)
         testbeds = (testbed, testbed) if base.python == head.python else (bench.testbed(base.python), testbed)
         job = _adding_to(job, testbeds[1], options, progress)

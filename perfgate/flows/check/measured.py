@@ -30,7 +30,7 @@ from perfgate.judging.gate.comparison import ShapePlace
 
 
 class Job(NamedTuple):
-    """The inputs of a check, known before it measures."""
+    """The inputs of a check, known before it measures. ``head_config`` is the head's own, before the base's rules."""
 
     config: Config
     base_config: BaseConfig
@@ -41,6 +41,7 @@ class Job(NamedTuple):
     environments: Environments
     deadline: float
     seals: Seals
+    head_config: Config | None = None
 
     @property
     def policy(self) -> Policy:

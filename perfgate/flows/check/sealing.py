@@ -8,9 +8,10 @@ from functools import partial
 from pathlib import Path
 
 from perfgate.conductor.workers.environment import in_ci, worker_environment
+from perfgate.conductor.workers.hubs import shared_caches
 from perfgate.conductor.workers.load_log import LoadLog
 from perfgate.conductor.workers.sealed_code import compile_own_code, sealed_code
-from perfgate.conductor.workers.seals import MOST_ENTRIES, SealedCode, SealedFolder, Seals, sealed_tree
+from perfgate.conductor.workers.seals import MOST_ENTRIES, SealedCode, SealedFolder, Seals, sealed_files, sealed_tree
 from perfgate.document.message import Message
 from perfgate.document.run import Side
 from perfgate.document.seal import Seal
@@ -25,14 +26,14 @@ def seal_sides(
     repository: Repository,
     commits: Mapping[str, str],
     trees: Mapping[str, Path],
-    links: Sequence[str],
+    links: Mapping[str, Sequence[str]],
     environ: Mapping[str, str],
     loads: LoadLog,
     results: Sequence[str],
 ) -> Seals:
     """Seal the checkouts, the paths linked into them, and the code that the running interpreter imports.
 
-    ``results`` are patterns of the files that jobs write their numbers to.
+    ``links`` are those of each side, ``results`` are patterns of the files that jobs write their numbers to.
     """
     # Bytecode written by this process beside its imports would look like a change to them.
     compile_own_code()
@@ -45,8 +46,9 @@ def seal_sides(
             [SealedFolder(name, stamp, own=_READS[name], committed=committed, results=tuple(results))], _READS[name]
         )
         seals.texts += [tree / file for file in committed]
-    origins = {entry: repository.root / entry for entry in links}
+    origins = {entry: repository.root / entry for entries in links.values() for entry in entries}
     seals.add([sealed_tree(entry, origin.resolve()) for entry, origin in origins.items()], "base", "head")
+    seals.add([sealed_files(str(cache), cache) for cache in shared_caches(environ)], "base", "head")
     seals.add_code(code_of(None, environ, repository.root), "base", "head")
     return seals
 

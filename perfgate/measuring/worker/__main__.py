@@ -1,4 +1,4 @@
-"""``python -m perfgate.measuring.worker FD MODULE… [-- MODULE…]``: start the fork server on an inherited socket."""
+"""``perfgate.measuring.worker FD MODULE… [-- MODULE…]``: start the fork server on an inherited socket."""
 
 import gc
 import socket
@@ -13,8 +13,6 @@ report_loads()
 
 from perfgate.measuring.worker.server import serve  # noqa: E402 - its imports are reported
 
-# `-m` puts the current folder first; it is a scratch folder of ours and no part of the user's project.
-del sys.path[0]
 modules = sys.argv[2:]
 end = modules.index("--") if "--" in modules else len(modules)
 serve(socket.socket(fileno=int(sys.argv[1])), preload=modules[:end], parts=modules[end + 1 :])

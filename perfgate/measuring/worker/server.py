@@ -52,6 +52,7 @@ from perfgate.system.processes import (
     outlive_parent,
     parent_of,
 )
+from perfgate.system.walls import enter_room
 
 
 def _import_all(modules: list[str]) -> None:
@@ -240,8 +241,6 @@ def _work(request: ForkRequest, connection: socket.socket, parent: int) -> int:
 def _set_up(request: ForkRequest, parent: int) -> None:
     os.setsid()
     die_with_parent(parent)
-    # The server is closed to others; the libraries of a device look at their own process in /proc.
-    be_open()
     # Its orphans stay with it, so that the server can attribute them after its end.
     adopt_orphans()
     log = os.open(request.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -254,10 +253,14 @@ def _set_up(request: ForkRequest, parent: int) -> None:
     write_stacks_to(request.stack_path)
     # A home of this side: one side's compiled files must not be available to the other.
     os.chdir(request.home)
-    os.environ.update(HOME=request.home, TMPDIR=request.home)
+    os.environ.update({**request.variables, "HOME": request.home, "TMPDIR": request.home})
     tempfile.tempdir = None  # the cached result of a lookup belongs to the server
     os.sched_setaffinity(0, request.cpus)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash must not cost gigabytes of core file
     if request.memory_limit:
         # Private writable memory. Address space (RLIMIT_AS) would also count memory that CUDA and the like only reserve.
         resource.setrlimit(resource.RLIMIT_DATA, (request.memory_limit, request.memory_limit))
+    has_walls = request.room is not None and enter_room(request.room)
+    # The server is closed to others. Within walls this process is, too, and may look at itself.
+    if has_walls or request.looks_at_itself:
+        be_open()

@@ -60,7 +60,7 @@ def never_from_bytecode(folders: list[Path]) -> None:
 def load_workload(file: Path, attribute: str, *, root: Path, python_path: list[str]) -> Workload:
     """Import ``file`` with the project's folders in front of the import path and return its workload.
 
-    The workload file's own folder comes last of the project's folders, so that a module beside it can be imported too.
+    The workload file's own folder comes last of all: a module beside it can be imported too, and hides no other.
     Raises WorkloadError if the file or the name is missing or is not a Workload; exceptions of the file itself pass through
     with their traceback.
     """
@@ -73,7 +73,8 @@ def load_workload(file: Path, attribute: str, *, root: Path, python_path: list[s
     if file.suffix not in SOURCE_SUFFIXES:
         raise WorkloadError(Message("workload.not-python", {"file": str(shown)}))
     never_from_bytecode([root, file.parent])
-    sys.path[:0] = [*folders, str(file.resolve().parent)]
+    sys.path[:0] = folders
+    sys.path.append(str(file.resolve().parent))
     spec = importlib.util.spec_from_file_location(MODULE_NAME, file, loader=_SourceLoader(MODULE_NAME, str(file)))
     assert spec is not None
     assert spec.loader is not None, "a loader was given"

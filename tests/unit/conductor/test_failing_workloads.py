@@ -39,7 +39,6 @@ CALLING = [
     ("call_aborts", "signal", "killed by SIGABRT", "failing.py"),
     ("call_segfaults", "signal", "killed by SIGSEGV", "in _segfault"),
     ("call_is_killed", "signal", "killed by SIGKILL; the kernel's out-of-memory killer", None),
-    ("call_kills_server", "signal", "the fork server was killed by SIGKILL", None),
     ("call_takes_memory", "memory", "can't allocate memory", "in _allocate"),
     ("call_takes_python_memory", "memory", "MemoryError", "in _allocate_python"),
     ("call_recurses", "exception", "RecursionError", "in _exhaust_stack"),
@@ -81,6 +80,12 @@ def test_run_checklist__call_fails__that_step_has_the_error_and_the_next_is_meas
     assert findings.workload.error is None
     _expect(_error(findings.steps[0]), kind, words, trace)
     assert (findings.steps[1].number, findings.steps[1].status) == (3, "not_applicable")
+
+
+def test_run_checklist__call_kills_the_fork_server__nothing_is_measured_after_that(measure: Measure) -> None:
+    findings = measure("call_kills_server", steps=(2, 3))
+    for step in findings.steps:
+        _expect(_error(step), "signal", "the fork server was killed by SIGKILL", None)
 
 
 def test_run_checklist__call_hangs__stopped_at_the_time_limit_with_its_python_stack(

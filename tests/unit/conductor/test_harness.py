@@ -36,7 +36,8 @@ def hashed(root: Path, **changes: str) -> str:
         ({"perf__workload": WORKLOAD.replace("What is", "All that is") + "# the end\n"}, False),
         ({"perf__made": FILES["perf/made.py"].replace("return batch", "return 1")}, True),
         ({"perf__more__shapes": "LONG = 16\n"}, True),
-        ({"perf__other": "x = 2\n"}, False),
+        ({"perf__other": "x = 2\n"}, True),  # either side's own code may import it
+        ({"perf__colorsys": "x = 2\n"}, True),
         ({"model": "width = 128\n"}, False),
         ({"perf__workload": "def (:"}, True),
     ],
@@ -79,6 +80,7 @@ def test_code_hash__workload_among_the_projects_own_modules__only_the_file_itsel
             ["made.py:1", "more/shapes.py:1"],
         ),
         ({"perf__made": "def broken(:\n"}, []),
+        ({"perf__colorsys": "x = 2\n"}, ["colorsys.py:1"]),
         ({"model": "width = 128\n"}, []),
     ],
 )
@@ -88,6 +90,18 @@ def test_changed_lines__workload_file_and_what_it_imports__statement_of_each_cha
     base, head = write(tmp_path / "base"), write(tmp_path / "head", **changes)
     importable = [tmp_path / "base"], [tmp_path / "head"]
     assert changed_lines(base, head, importable=importable) == lines
+
+
+def test_code_hash__data_and_prose_beside_the_workload__data_counts(tmp_path: Path) -> None:
+    for side in ("base", "data", "prose"):
+        write(tmp_path / side)
+    (tmp_path / "data" / "perf" / "shapes.json").write_text("[1]")
+    (tmp_path / "prose" / "perf" / "README.md").write_text("# How to")
+    base, data, prose = (
+        code_hash(tmp_path / side / "perf" / "workload.py", importable=[]) for side in ("base", "data", "prose")
+    )
+    assert base != data
+    assert base == prose
 
 
 def test_changed_lines__workload_file_was_renamed__it_is_the_same_file(tmp_path: Path) -> None:

@@ -46,17 +46,30 @@ def test_ask__worker_stopped_for_good__ended_and_named(bench: Bench, monkeypatch
             worker.ask(TESTBED, protocol.TestbedReply, timeout=600, doing="asking")
 
 
-def test_fork__server_is_stopped__the_next_worker_gets_another_server(
+def test_fork__server_is_stopped__ended_and_no_other_takes_its_place(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "FORK_SECONDS", 1.0)
     stopped = server_of(bench)
-    os.kill(stopped._process.pid, signal.SIGSTOP)
-    with pytest.raises(WorkerError) as raised, bench._forked(_ServerKey(), "stopped"):
-        pass
+    with monkeypatch.context() as patched:
+        patched.setattr(workers, "FORK_SECONDS", 1.0)
+        os.kill(stopped._process.pid, signal.SIGSTOP)
+        with pytest.raises(WorkerError) as raised, bench._forked(_ServerKey(), "stopped"):
+            pass
     message = as_message(raised.value.detail.message)
     assert (message.code, message.values["state"]) == ("worker.server-silent", " (state T (stopped))")
-    monkeypatch.undo()
-    assert bench.testbed().device_kind == "cpu"
-    assert server_of(bench) is not stopped
     assert not Path(f"/proc/{stopped._process.pid}").exists()
+    refuses_workers(bench)
+
+
+def test_fork__server_was_killed__ended_by_name_even_where_a_new_one_is_due(bench: Bench) -> None:
+    os.kill(server_of(bench)._process.pid, signal.SIGKILL)
+    server_of(bench)._process.wait()
+    bench.redraw(hash_seed=1)
+    refuses_workers(bench)
+
+
+def refuses_workers(bench: Bench) -> None:
+    with pytest.raises(WorkerError) as raised:
+        bench.testbed()
+    message = as_message(raised.value.detail.message)
+    assert (message.code, message.values["signal"]) == ("worker.server-killed", "SIGKILL")

@@ -80,6 +80,15 @@ def test_load_workload__not_python__says_so(tmp_path: Path) -> None:
         load_workload(tmp_path / "workload.txt", "w", root=tmp_path, python_path=[])
 
 
+def test_load_workload__file_beside_is_called_like_one_of_the_standard_library__not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    (tmp_path / "perf").mkdir()
+    (tmp_path / "perf" / "colorsys.py").write_text("raise RuntimeError('beside the workload')")
+    _load(tmp_path, "from perfgate import Workload\nimport colorsys\nw = Workload(build=print, inputs=print)")
+
+
 def test_load_workload__imports_from_project_and_from_beside__both_found(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "model_of_project.py").write_text("NAME = 'model'")

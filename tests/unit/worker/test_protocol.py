@@ -24,6 +24,7 @@ from perfgate.protocol import (
     reply_decoder,
     send,
 )
+from perfgate.system.walls import Room
 
 
 @pytest.fixture
@@ -143,7 +144,13 @@ def test_send__lone_surrogate_in_a_text__arrives_with_a_question_mark(ends: Ends
 def test_send__descriptor_of_a_pipe__the_other_side_can_write_into_it(ends: Ends) -> None:
     read_end, write_end = os.pipe()
     request = ForkRequest(
-        worker_id=7, layout_seed=1, cpus=[0], log_path="log", stack_path="stack", home="/", memory_limit=None
+        worker_id=7,
+        layout_seed=1,
+        cpus=[0],
+        log_path="log",
+        stack_path="stack",
+        home="/",
+        room=Room("/tmp", "/tmp/room"),
     )
     send(ends[0], request, write_end)
     os.close(write_end)
