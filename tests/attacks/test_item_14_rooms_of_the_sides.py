@@ -64,20 +64,13 @@ def _():
     [path for folder in others for path in folder.rglob("hubconf.py") if path.write_text("SPEED = 2")][0]
 @tries("adds a start-up hook to another home")
 def _():
-    for folder in others:
-        (folder / "home" / "usercustomize.py").write_text("")
-        break
-    else:
-        raise OSError
+    [folder for folder in others if (folder / "home").is_dir()][0].joinpath("home/usercustomize.py").write_text("")
 @tries("writes a module into the folder of a fork server")
 def _():
     next(scratch.glob("server-*")).joinpath("selectors.py").write_text("")
 @tries("writes into the scratch folder itself")
 def _():
     (scratch / "sitecustomize.py").write_text("")
-@tries("puts another perfgate in the place of ours")
-def _():
-    (scratch / "code").rename(scratch / "room-code")
 @tries("reads the environment of base's worker")
 def _():
     open(f"/proc/{base_worker()}/environ", "rb").read()
@@ -95,14 +88,6 @@ def _():
     descriptor = os.pidfd_open(base_worker())
     if ctypes.CDLL(None).syscall(438, descriptor, 1, 0) < 0:
         raise OSError
-@tries("copies out of base's worker")
-def _():
-    if ctypes.CDLL(None).syscall(310 if os.uname().machine == "x86_64" else 270, base_worker(), 0, 0, 0, 0, 0) < 0:
-        raise OSError
-@tries("traces base's worker")
-def _():
-    if ctypes.CDLL(None).ptrace(16, base_worker(), 0, 0) < 0:
-        raise OSError
 @tries("samples base's worker")
 def _():
     number = 298 if os.uname().machine == "x86_64" else 241
@@ -115,6 +100,10 @@ def _():
 @tries("lets another program have more rights")
 def _():
     if "NoNewPrivs:\\t0" not in open("/proc/self/status").read():
+        raise OSError
+@tries("traces base's worker")
+def _():
+    if ctypes.CDLL(None).ptrace(16, base_worker(), 0, 0) < 0:
         raise OSError
 print("DONE", json.dumps(done), flush=True)
 """
