@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 ProfileUnit = Literal["token", "request", "step", "run"]
+# Years, and what numbers of JSON count exactly.
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class CalledFunction(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,9 +35,9 @@ class ProfiledLine(msgspec.Struct, frozen=True, kw_only=True):
 
     function: str
     line: str
-    cpu: float
-    waited: float
-    samples: int
+    cpu: Amount
+    waited: Amount
+    samples: Number
     code: str = ""
 
 
@@ -49,9 +52,9 @@ class ProfiledOperator(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     function: str
     line: str
-    calls: float
-    seconds: float
-    spread: float
+    calls: Amount
+    seconds: Amount
+    spread: Amount
     on_device: bool = False
 
 
@@ -65,10 +68,10 @@ class JobProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     workload: str
     per: ProfileUnit
-    units: int
-    seconds: float
-    cpu: float
+    units: Number
+    seconds: Amount
+    cpu: Amount
     lines: list[ProfiledLine] = []
     functions: list[CalledFunction] = []
     operators: list[ProfiledOperator] = []
-    operator_units: int = 0
+    operator_units: Number = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfgate.document.explanation import Origin
+from perfgate.document.lines import split_line
 from perfgate.document.profile import CalledFunction
 from perfgate.document.run import CodeChange
 
@@ -33,7 +34,7 @@ class ChangedCode:
 
     def of_function(self, line: str) -> str:
         """The first changed line of a function that begins at a line; that line itself if nothing changed in it."""
-        file, number = _split(line)
+        file, number = split_line(line)
         inside = [change for change in self._changes.get(file, []) if change.begins == number]
         return f"{file}:{min(change.first for change in inside)}" if inside else line
 
@@ -59,7 +60,7 @@ class ChangedCode:
         if origin is None or at is None:
             return None
         if origin.reach in ("line", "caller"):
-            _, number = _split(origin.line)
+            _, number = split_line(origin.line)
             # A changed loop covers the lines inside it; lines that changed themselves stand for themselves.
             inside = [
                 (last - first, chain[0][0]) for chain in at.chains for first, last in chain if first <= number <= last
@@ -72,7 +73,7 @@ class ChangedCode:
 
     def text(self, line: str | None) -> str | None:
         """The text of a changed line, None of any other."""
-        change, (_, number) = self._at(line), _split(line)
+        change, (_, number) = self._at(line), split_line(line)
         lines = change.text[number - change.first :] if change else []
         return next(iter(lines), None) or None
 
@@ -107,12 +108,12 @@ class ChangedCode:
         return next(elsewhere, None)
 
     def _at(self, line: str | None) -> CodeChange | None:
-        file, number = _split(line)
+        file, number = split_line(line)
         return next((c for c in self._changes.get(file, []) if c.first <= number <= c.last), None)
 
     def _in_function(self, line: str) -> CodeChange | None:
         """The change nearest to a line, among those in the innermost changed function around it."""
-        file, number = _split(line)
+        file, number = split_line(line)
         inside = [
             change
             for change in self._changes.get(file, [])
@@ -123,11 +124,6 @@ class ChangedCode:
         return min(nearest, key=lambda change: abs(change.first - number), default=None)
 
     def _around(self, line: str) -> CalledFunction | None:
-        file, number = _split(line)
+        file, number = split_line(line)
         around = [function for function in self._functions.get(file, []) if function.first <= number <= function.last]
         return min(around, key=lambda function: function.last - function.first, default=None)
-
-
-def _split(line: str | None) -> tuple[str, int]:
-    file, _, number = (line or "").rpartition(":")
-    return file, int(number) if number.isdecimal() else 0

@@ -26,6 +26,7 @@ from perfgate.catalogue.names import (
 from perfgate.document.alignment import AlignedRow, TimedRow, align
 from perfgate.document.decision import Comparison, Outcome, Policy
 from perfgate.document.explanation import Aspect, OperatorDelta, Part, Replacement
+from perfgate.document.lines import split_line
 from perfgate.document.message import Message
 from perfgate.document.run import CallRow, CounterSet, CounterSite, OpCount, OperatorRow
 from perfgate.judging.gate.comparison import ShapePlace, comparison, relative_change, rounded, tolerance
@@ -576,7 +577,7 @@ def _replacements(before: CounterSet, after: CounterSet) -> Iterator[Replacement
                 before=next(iter(gone)),
                 after=operator,
                 count=count,
-                line=min(lines, key=_number, default=None),
+                line=min(lines, key=lambda line: split_line(line)[1], default=None),
             )
 
 
@@ -598,11 +599,6 @@ def _code(site: CounterSite, common: Collection[_Code]) -> _Code:
 
 def _file(site: CounterSite) -> str:
     return (site.line or "").rpartition(":")[0]
-
-
-def _number(line: str) -> int:
-    number = line.rpartition(":")[2]
-    return int(number) if number.isdecimal() else 0
 
 
 def _weight(before: OperatorRow | None, after: OperatorRow | None) -> float:
@@ -636,7 +632,7 @@ def grown_sites(before: Iterable[TimedRow], after: Iterable[TimedRow], base_code
     def order(entry: tuple[TimedRow, float]) -> tuple[bool, float, str, int]:
         row, more = entry
         line = row.line or ""
-        return row.code in base_code or more < most / 2, -more, line.rpartition(":")[0], _number(line)
+        return row.code in base_code or more < most / 2, -more, *split_line(line)
 
     return [
         Part(line=row.line, base=rounded(row.count - more), head=rounded(row.count), tensor=row.shape)

@@ -17,6 +17,7 @@ import msgspec
 from perfgate.catalogue.lookup import METRICS, RULES, metric
 from perfgate.document.decision import SIDE_BY_SIDE, DecisionDocument, StepComparison, StepSummary
 from perfgate.document.explanation import Cause
+from perfgate.document.lines import split_line
 from perfgate.document.message import Message
 from perfgate.document.run import Finding, RunDocument, StepResult
 
@@ -131,8 +132,7 @@ def _about(finding: Finding) -> bytes:
 
 
 def _line(finding: Finding) -> tuple[str, int]:
-    file, _, number = str(finding.evidence.get("line") or "").rpartition(":")
-    return file, int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else 0
+    return split_line(str(finding.evidence.get("line") or ""))
 
 
 def _cause_of(finding: Finding, workload: str, causes: Sequence[Cause]) -> int | None:

@@ -14,6 +14,7 @@ import msgspec
 
 from perfgate.document.decision import SIDE_BY_SIDE, Comparison
 from perfgate.document.explanation import Explanation, OperatorDelta
+from perfgate.document.lines import split_line
 from perfgate.document.message import Message
 from perfgate.document.profile import JobProfile, ProfiledLine
 from perfgate.document.run import CodeChange, RunDocument
@@ -164,7 +165,7 @@ def _grown(base: JobProfile, head: JobProfile, stretch: float, changes: Sequence
 
 def _is_changed(lines: Iterable[ProfiledLine], changes: Iterable[CodeChange]) -> bool:
     """Whether the change touches a function, by the lines of it that ran."""
-    numbers = [(file, int(number)) for file, _, number in (line.line.rpartition(":") for line in lines)]
+    numbers = [split_line(line.line) for line in lines]
     return any(
         file == change.file and (change.begins or change.first) <= number <= (change.ends or change.last)
         for change in changes

@@ -25,6 +25,7 @@ from perfgate.catalogue.names import (
 from perfgate.document.decision import Comparison, Policy
 from perfgate.document.explanation import Part
 from perfgate.document.job import CollectiveCount, RankCounts, Turn
+from perfgate.document.lines import number_in
 from perfgate.document.message import Message
 from perfgate.document.samples import unpack
 from perfgate.judging.gate.comparison import ShapePlace, comparison, configured_tolerance, relative_change, rounded
@@ -80,8 +81,9 @@ def _medians(turns: Iterable[Turn], metric: str) -> _ByRank:
     samples: dict[int, list[int]] = defaultdict(list)
     for turn in turns:
         for entry in turn.samples:
-            if entry.metric == metric and entry.labels.get("rank", "").isdecimal():
-                samples[int(entry.labels["rank"])] += unpack(entry.samples).tolist()
+            rank = number_in(entry.labels.get("rank", ""))
+            if entry.metric == metric and rank is not None:
+                samples[rank] += unpack(entry.samples).tolist()
     return {rank: median(values) for rank, values in samples.items() if values}
 
 

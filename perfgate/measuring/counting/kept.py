@@ -31,8 +31,10 @@ _FEWEST_CALLS = 2
 _ROUND_SECONDS = 0.7
 # Growth is a leak if every stretch of calls adds as much: then twice the calls leave twice the bytes.
 _STRETCHES = 2
-# Rounds in a stretch, of the first look and of the look that locates a leak.
-_FIRST_ROUNDS, _LOCATING_ROUNDS = 1, 2
+# A stretch of the first look is one round. If that shows no leak, stretches are longer: a leak in every hundredth call has
+# rounds without it. A stretch of the look that locates a leak is twice as long as one that found it.
+_FIRST_ROUNDS, _LOCATING = 1, 2
+_LONG_SECONDS, _MOST_ROUNDS = 0.1, 16
 # Deep enough to leave a library. Every frame slows down every allocation, so the first look takes one.
 _FIRST_FRAMES, _LOCATING_FRAMES = 1, 25
 # Share of the largest growth at one line; any call grows by less.
@@ -67,14 +69,18 @@ class _Look(NamedTuple):
 def with_kept_bytes(workload: BoundWorkload, counted: CounterSet, *, root: Path) -> CounterSet:
     """Add to the counters of a shape the bytes that a call leaves behind in Python and in malloc.
 
-    Only a leak counts: growth in every stretch of two looks, beyond the normal growth of a call; anything else is 0. If the
-    first look finds none, there is no second. Nothing is counted if the calls use ``tracemalloc`` themselves.
+    Only a leak counts: growth in every stretch of two looks, beyond the normal growth of a call; anything else is 0. Without a
+    leak in short stretches nor in long ones nothing is located. Nothing is counted if the calls use ``tracemalloc`` themselves.
     """
     with quiet():
         rounds = _Rounds(workload, counted, root)
-        look = rounds.look(_FIRST_ROUNDS, _FIRST_FRAMES)
+        length = _FIRST_ROUNDS
+        look = rounds.look(length, _FIRST_FRAMES)
+        if look is not None and not look.leaks() and rounds.most > length:
+            length = rounds.most
+            look = rounds.look(length, _FIRST_FRAMES)
         if look is not None and look.leaks():
-            first, look = look, rounds.look(_LOCATING_ROUNDS, _LOCATING_FRAMES)
+            first, look = look, rounds.look(_LOCATING * length, _LOCATING_FRAMES)
             look = None if look is None else look._replace(stretches=[*first.stretches, *look.stretches])
     if look is None:
         return msgspec.structs.replace(counted, uncounted=[*counted.uncounted, KEPT_PYTHON, KEPT_NATIVE])
@@ -102,7 +108,7 @@ def _is_leak(name: str, growths: list[int]) -> bool:
 
 
 class _Rounds:
-    """Makes rounds of calls and observes how memory grows."""
+    """Makes rounds of calls and observes how memory grows; ``most`` are those of a long stretch."""
 
     def __init__(self, workload: BoundWorkload, counted: CounterSet, root: Path) -> None:
         self._workload = workload
@@ -119,6 +125,7 @@ class _Rounds:
         self._workload.invoke(pool[0])
         device.synchronize()
         took = device.clock_ns() - began
+        self.most = calls_within(took * POOL_SIZE, seconds=_LONG_SECONDS, fewest=_FIRST_ROUNDS, most=_MOST_ROUNDS)
         return pool[: calls_within(took, seconds=_ROUND_SECONDS, fewest=_FEWEST_CALLS, most=POOL_SIZE)]
 
     def _run(self, rounds: int) -> None:

@@ -161,6 +161,16 @@ def test_with_kept_bytes__usual_models__within_what_a_call_may_grow_by(name: str
     assert all(counted.unstable == [] for counted in found)
 
 
+@pytest.mark.parametrize("every", [2, 3, 10, 60])
+def test_with_kept_bytes__rare_calls_that_keep__leak_of_the_mean(
+    write: Callable[..., Callable[[Any], Any]], tmp_path: Path, every: int
+) -> None:
+    head = _count(write(f"next(turn) % {every} == 0 and seen.append(bytes(65_536))"), tmp_path)
+    found = _compared(_count(write("pass"), tmp_path), head)[KEPT_PYTHON]
+    assert (found.outcome, found.parts[0].line) == ("regressed", f"model.py:{LEAK_LINE}")
+    assert 0.4 < head.values[KEPT_PYTHON] * every / 65_536 < 1.6
+
+
 def test_with_kept_bytes__growth_that_wavers__its_range_is_compared(
     write: Callable[..., Callable[[Any], Any]], tmp_path: Path
 ) -> None:
@@ -208,7 +218,9 @@ def test_with_kept_bytes__calls_that_use_tracemalloc_themselves__not_counted(
     assert counted.uncounted == [KEPT_PYTHON, KEPT_NATIVE]
 
 
-@pytest.mark.parametrize(("call_ns", "calls"), [(1_000_000, 1 + 3 * POOL_SIZE), (2_000_000_000, 1 + 3 * 2)])
+@pytest.mark.parametrize(
+    ("call_ns", "calls"), [(1_000_000, 1 + 3 * POOL_SIZE + 25 * POOL_SIZE), (2_000_000_000, 1 + 3 * 2)]
+)
 def test_with_kept_bytes__slow_call__fewer_of_them(tmp_path: Path, call_ns: int, calls: int) -> None:
     device = FakeDevice()
     made = []

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from perfgate.document.flame import FLAME_KINDS, NONE, FlameTotal, FlameTree, node_totals
+from perfgate.document.lines import split_line
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
@@ -189,8 +190,8 @@ def _stacks(tree: FlameTree, frames: dict[tuple[str, str], int]) -> tuple[list[l
 
 
 def _speedscope_frame(name: str, place: str) -> Mapping[str, object]:
-    file, _, line = place.rpartition(":")
-    at = {"file": _plain(file), "line": int(line)} if file and line.isdecimal() else {}
+    file, line = split_line(place)
+    at = {"file": _plain(file), "line": line} if file and line else {}
     return {"name": _plain(name), **at}
 
 
