@@ -65,7 +65,7 @@ class ForkRequest(ServerRequest, frozen=True):
     """Fork a worker; its socket comes with this message as a file descriptor.
 
     The worker's output goes to ``log_path``; the Python stack of a crash or hang to ``stack_path``. ``home`` is its home,
-    its folder for temporary files and its current one. A worker of a side lives in its ``room`` and has the
+    its folder for temporary files and its current one until it loads a workload of the checkout at ``root``. A worker of a side lives in its ``room`` and has the
     ``variables`` of that side beside the server's. ``looks_at_itself`` is
     whether libraries of the device read about their own process in /proc.
     """
@@ -75,6 +75,7 @@ class ForkRequest(ServerRequest, frozen=True):
     log_path: str
     stack_path: str
     home: str
+    root: str | None = None
     memory_limit: int | None = None
     room: Room | None = None
     variables: dict[str, str] = {}
@@ -108,12 +109,14 @@ class ForkFailed(ServerMessage, frozen=True):
 class Exited(ServerMessage, frozen=True):
     """A worker ended, with its exit code (negative: the signal that ended it).
 
-    ``left_behind`` are the names of the processes it had started that were still running; they are killed.
+    ``left_behind`` are the names of the processes it had started that were still running, and ``of_unknown`` those of
+    processes that any worker may have started; all of them are killed.
     """
 
     worker_id: int
     exit_code: int
     left_behind: list[str] = []
+    of_unknown: list[str] = []
 
 
 class Resumed(ServerMessage, frozen=True):

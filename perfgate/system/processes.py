@@ -246,6 +246,22 @@ def parent_of(pid: int) -> int:
     return int((_stat(Path(f"/proc/{pid}"))[1:2] or ["0"])[0])
 
 
+def session_of(pid: int) -> int:
+    """The number of the process that leads a process's session (setsid(2)), 0 of one that is gone."""
+    return int((_stat(Path(f"/proc/{pid}"))[3:4] or ["0"])[0])
+
+
+def folders_of(pid: int) -> list[Path]:
+    """The folder in which a process is, and the home with which its program was started, as far as we may read them."""
+    folders = []
+    with suppress(OSError):
+        folders.append(Path(f"/proc/{pid}/cwd").readlink())
+    with suppress(OSError):
+        entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        folders += [Path(os.fsdecode(entry[5:])) for entry in entries if entry.startswith(b"HOME=")]
+    return folders
+
+
 def _stat(process: Path) -> list[str]:
     """The fields of proc(5) for a process from the third on: state, parent, …; empty if it is gone."""
     try:

@@ -171,6 +171,7 @@ class _WorkerHandle:
     def __init__(self, machine: Machine, pid: int) -> None:
         self.pid = pid
         self.left_behind: list[str] = []
+        self.of_unknown: list[str] = []
         self.cpu_ns = 0
         self._machine = machine
         self._device = machine.device

@@ -486,6 +486,7 @@ class Bench:
             room=None if root is None else self._walls(room),
             variables=self._own_variables(checkout) if checkout else {},
             looks_at_itself=device_kind(self.config.device) != "cpu",
+            root=root,
             log=self.log(log_name),
             memory_limit=self.config.measure.memory_limit or int(granted_memory() * MEMORY_SHARE),
         )
@@ -505,6 +506,7 @@ class Bench:
             worker.close()
             if root is not None:
                 self.leftovers[root].append(worker.left_behind)
+            self.leftovers[None].append(worker.of_unknown)
 
     def _room(self, root: Path | None) -> Path:
         """The room of a checkout's workers, or of ours: caches of compilers start empty for base and head alike."""

@@ -164,6 +164,7 @@ class ForkServer:
         room: Room | None = None,
         variables: Mapping[str, str] = MappingProxyType({}),
         looks_at_itself: bool = True,
+        root: Path | None = None,
     ) -> Worker:
         """Fork a worker pinned to ``cpus``, with its home in ``home``, its output in ``log`` and walls around its ``room``.
 
@@ -177,6 +178,7 @@ class ForkServer:
             log_path=str(log),
             stack_path=str(worker.stack),
             home=str(home),
+            root=None if root is None else str(root),
             memory_limit=memory_limit,
             room=room,
             variables=dict(variables),
@@ -389,6 +391,11 @@ class Worker:
     def left_behind(self) -> list[str]:
         """What an experiment of perfgate started, a compiler for instance, may outlive it: such a worker tells nothing."""
         return self.exited.left_behind if self.exited is not None and not self.experimented else []
+
+    @property
+    def of_unknown(self) -> list[str]:
+        """The processes that its end found running and that any worker may have started."""
+        return self.exited.of_unknown if self.exited is not None else []
 
     def _await_reply(self, timeout: float, doing: str) -> msgspec.Struct:
         started = last_running = time.monotonic()

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import traceback
 from contextlib import suppress
+from pathlib import Path
 from typing import NoReturn
 
 from perfgate.document.message import Message
@@ -46,11 +47,13 @@ from perfgate.system.processes import (
     be_open,
     children,
     die_with_parent,
+    folders_of,
     kill_children,
     kill_group,
     name_of,
     outlive_parent,
     parent_of,
+    session_of,
 )
 from perfgate.system.walls import enter_room
 
@@ -110,6 +113,8 @@ class _Server:
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self.workers: dict[int, int] = {}
+        # The home and the checkout of every worker by its process, also of those that have ended.
+        self.folders: dict[int, set[Path]] = {}
         self.own_children = set(children())
         self.wake_up, self.wake_write = os.pipe()
         for descriptor in (self.wake_up, self.wake_write):
@@ -151,6 +156,7 @@ class _Server:
             send(self.connection, ForkFailed(worker_id=request.worker_id, error=error))
             return
         self.workers |= {request.pid: request.warm_id, forked_by: request.worker_id}
+        self.folders[request.pid] = self.folders[forked_by]
         send(self.connection, Forked(worker_id=request.worker_id, pid=forked_by))
 
     def _fork(self, request: ForkRequest, descriptor: int) -> None:
@@ -173,6 +179,7 @@ class _Server:
             become_worker(request, socket.socket(fileno=descriptor), parent=server)
         os.close(descriptor)
         self.workers[pid] = request.worker_id
+        self.folders[pid] = {Path(folder).resolve() for folder in (request.home, request.root) if folder}
         send(self.connection, Forked(worker_id=request.worker_id, pid=pid))
 
     def _reap(self) -> None:
@@ -190,20 +197,38 @@ class _Server:
                 continue
             worker_id = self.workers.pop(pid, None)
             if worker_id is not None:
-                left_behind = self._kill_orphans(pid)
+                left_behind, of_unknown = self._kill_orphans(pid)
                 code = os.waitstatus_to_exitcode(status)
-                send(self.connection, Exited(worker_id=worker_id, exit_code=code, left_behind=left_behind))
+                exited = Exited(worker_id=worker_id, exit_code=code, left_behind=left_behind, of_unknown=of_unknown)
+                send(self.connection, exited)
 
-    def _kill_orphans(self, dead_worker: int) -> list[str]:
-        """Kill the processes that a worker left running, and return their names.
+    def _kill_orphans(self, dead_worker: int) -> tuple[list[str], list[str]]:
+        """Kill the processes that a worker left running, and return their names; and those whose worker is unknown.
 
-        A worker adopts its own orphans while it lives, so those that come to us are of one that is dead.
+        A worker adopts its own orphans while it lives, so most that come to us are of one that is dead. A process may also be
+        ours from its beginning (CLONE_PARENT): those of other workers stay until these end.
         """
         spare = self.own_children | self.workers.keys()
         orphans = {pid: name_of(pid) for pid in set(children()) - spare}
+        owners = {pid: self._owner(pid, dead_worker) for pid in orphans}
+        others = {pid for pid, owner in owners.items() if owner in self.workers}
+        unknown = sorted(orphans[pid] for pid, owner in owners.items() if owner is None)
+        of_worker = sorted(orphans[pid] for pid, owner in owners.items() if owner == dead_worker)
         kill_group(dead_worker)
-        killed = kill_children(spare=spare)
-        return killed if len(killed) >= len(orphans) else sorted(orphans.values())
+        killed = kill_children(spare=spare | others)
+        # Those below an orphan come to us as it dies.
+        return (killed if not unknown and len(killed) >= len(of_worker) else of_worker), unknown
+
+    def _owner(self, pid: int, dead_worker: int) -> int | None:
+        """The worker that started an orphan: the leader of its session, else one in whose folders it is; None if unknown.
+
+        Of several workers with one checkout, which run the same code, the dead one counts.
+        """
+        leader = session_of(pid)
+        if leader == dead_worker or leader in self.workers:
+            return leader
+        places = {place for folder in folders_of(pid) for place in (folder, *folder.parents)}
+        return next((worker for worker in (dead_worker, *self.workers) if self.folders[worker] & places), None)
 
 
 def become_worker(request: ForkRequest, connection: socket.socket, *, parent: int) -> NoReturn:

@@ -100,6 +100,16 @@ def _leave_daemon():
     subprocess.run(["sh", "-c", command], check=True)
 
 
+def _leave_sibling(own_session):
+    """A process that is a child of our parent from its beginning (clone(2), CLONE_PARENT), with an environment of nothing."""
+    number = {"x86_64": 56, "aarch64": 220}[os.uname().machine]
+    clone_parent, sigchld = 0x8000, 17
+    if ctypes.CDLL(None).syscall(number, clone_parent | sigchld, 0, 0, 0, 0) == 0:
+        if own_session:
+            os.setsid()
+        os.execve("/bin/sleep", ["sleep", "1234.5"], {})  # sleep 1234.5
+
+
 def _calling(function):
     """A workload whose every call calls ``function`` first."""
 
@@ -147,6 +157,8 @@ call_answers_itself = _calling(lambda: _write(b'\x14\x00\x00\x00{"type":"BlockDo
 prints_much = _calling(_print_much)
 leaves_process = _calling(_leave_process)
 leaves_daemon = _calling(_leave_daemon)
+leaves_sibling = _calling(lambda: _leave_sibling(False))
+leaves_sibling_apart = _calling(lambda: _leave_sibling(True))
 
 
 class Uncopyable(torch.nn.Linear):

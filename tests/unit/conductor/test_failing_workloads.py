@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import threading
 import time
@@ -16,7 +17,8 @@ from perfgate.conductor.sides.checklist import Findings
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.document.run import ErrorDetail, StepResult
 from perfgate.judging.report.text.messages import word
-from tests.unit.conductor.conftest import ASLEEP
+from perfgate.protocol import CallTimed, TimeCallRequest
+from tests.unit.conductor.conftest import ASLEEP, reference_to
 from tests.waiting import left_in_the_end
 
 Measure = Callable[..., Findings]
@@ -175,6 +177,23 @@ def test_run_checklist__workload_leaves_processes__killed_and_named_for_its_side
     (note,) = bench.leftover_notes(checkout.root)
     assert re.fullmatch(r"left \d+ processes running, now killed: sleep ×\d+(, .*)?", word(note))
     assert bench.leftover_notes(Path("/the/other/side")) == []
+    assert left_in_the_end(lambda: _processes_with(ASLEEP.encode())) == []
+
+
+@pytest.mark.parametrize("name", ["leaves_sibling", "leaves_sibling_apart"])
+def test_worker__process_that_is_the_servers_child__named_for_the_side_that_made_it(
+    bench: Bench, checkout: Checkout, tmp_path: Path, name: str
+) -> None:
+    shutil.copytree(checkout.root, tmp_path / "head")
+    head = Checkout(tmp_path / "head", tmp_path / "head")
+    options = {"cpus": bench.cpus, "layout_seed": 0, "log_name": name}
+    with bench.worker(head, reference_to(name), **options) as (worker, _):
+        worker.ask(TimeCallRequest(), CallTimed, timeout=60, doing="calling")
+        with bench.worker(checkout, reference_to("well"), **options) as (of_base, _):
+            pass
+        assert (of_base.left_behind, of_base.of_unknown) == ([], [])
+        assert _processes_with(ASLEEP.encode())
+    assert set(worker.left_behind) == {"sleep"}
     assert left_in_the_end(lambda: _processes_with(ASLEEP.encode())) == []
 
 
