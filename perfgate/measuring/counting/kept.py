@@ -75,9 +75,11 @@ def with_kept_bytes(workload: BoundWorkload, counted: CounterSet, *, root: Path)
     with quiet():
         rounds = _Rounds(workload, counted, root)
         length = _FIRST_ROUNDS
+        began = workload.device.clock_ns()
         look = rounds.look(length, _FIRST_FRAMES)
-        if look is not None and not look.leaks() and rounds.most > length:
-            length = rounds.most
+        longer = _rounds_within((workload.device.clock_ns() - began) / (1 + _STRETCHES * length))
+        if look is not None and not look.leaks() and longer > length:
+            length = longer
             look = rounds.look(length, _FIRST_FRAMES)
         if look is not None and look.leaks():
             first, look = look, rounds.look(_LOCATING * length, _LOCATING_FRAMES)
@@ -107,8 +109,13 @@ def _is_leak(name: str, growths: list[int]) -> bool:
     return min(growths) > metric(name).allowed_more
 
 
+def _rounds_within(round_ns: float) -> int:
+    """The rounds of a long stretch."""
+    return calls_within(round_ns, seconds=_LONG_SECONDS, fewest=_FIRST_ROUNDS, most=_MOST_ROUNDS)
+
+
 class _Rounds:
-    """Makes rounds of calls and observes how memory grows; ``most`` are those of a long stretch."""
+    """Makes rounds of calls and observes how memory grows."""
 
     def __init__(self, workload: BoundWorkload, counted: CounterSet, root: Path) -> None:
         self._workload = workload
@@ -125,7 +132,6 @@ class _Rounds:
         self._workload.invoke(pool[0])
         device.synchronize()
         took = device.clock_ns() - began
-        self.most = calls_within(took * POOL_SIZE, seconds=_LONG_SECONDS, fewest=_FIRST_ROUNDS, most=_MOST_ROUNDS)
         return pool[: calls_within(took, seconds=_ROUND_SECONDS, fewest=_FEWEST_CALLS, most=POOL_SIZE)]
 
     def _run(self, rounds: int) -> None:
