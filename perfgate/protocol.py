@@ -65,9 +65,9 @@ class ForkRequest(ServerRequest, frozen=True):
     """Fork a worker; its socket comes with this message as a file descriptor.
 
     The worker's output goes to ``log_path``; the Python stack of a crash or hang to ``stack_path``. ``home`` is its home,
-    its folder for temporary files and its current one until it loads a workload of the checkout at ``root``. A worker of a side lives in its ``room`` and has the
-    ``variables`` of that side beside the server's. ``looks_at_itself`` is
-    whether libraries of the device read about their own process in /proc.
+    its folder for temporary files and, until it loads a workload of the checkout at ``root``, its current one. A worker of a
+    side lives in its ``room`` and has the ``variables`` of that side beside the server's. ``looks_at_itself`` is whether
+    libraries of the device read about their own process in /proc.
     """
 
     layout_seed: int
