@@ -3,12 +3,14 @@
     python benchmarks/gate/tails.py
     python benchmarks/gate/tails.py --only sleep-200 --only identical --times 3 --out tails.jsonl
     python benchmarks/gate/tails.py --brief --times 12 --only identical -- --steps 4
+    python benchmarks/gate/tails.py --stretches --times 4
     python benchmarks/gate/tails.py --table --out tails.jsonl
 
 A small service of about 1 ms a call lies in a git repository of its own; head adds one of twelve kinds of rare work to it.
 Its fast path stays what it was, and the mean call takes 5 to 22 % longer. Every gate is a whole ``perfgate check``. One line of
 JSON a gate goes to --out as it ends. ``--brief`` takes few short pairs whose times decide nothing, so that the verdict is that
-of mean and stalls. The exit code is 0 only if at least 11 of 12 kinds failed, and no unchanged code did.
+of mean and stalls. ``--stretches`` starts no command: it measures and judges stretches alone, in a fifth of the time. The exit
+code is 0 only if at least 11 of 12 kinds failed, and no unchanged code did.
 """
 
 from __future__ import annotations
@@ -22,7 +24,18 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
+
+from perfgate.conductor.sides.pairs import PairedMeasurement
+from perfgate.conductor.sides.stretches import measure_stretches
+from perfgate.conductor.workers.bench import Checkout, open_bench
+from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
+from perfgate.document.decision import Comparison, Policy
+from perfgate.document.message import english
+from perfgate.judging.gate.clean import waited_share
+from perfgate.judging.gate.comparison import ShapePlace
+from perfgate.judging.gate.stretches import LOOKS, compare_stretches, more_calls_would_help
 
 CONFIG = """project = "service"
 device = "cpu"
@@ -131,6 +144,7 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("perfgate-out/tails.jsonl"))
     parser.add_argument("--brief", action="store_true", help="few short pairs, whose times decide nothing")
+    parser.add_argument("--stretches", action="store_true", help="measure and judge only the stretches")
     parser.add_argument("--table", action="store_true", help="only print the table of an earlier --out")
     parser.add_argument("arguments", nargs="*", help="further arguments of perfgate check, after --")
     options = parser.parse_args()
@@ -139,7 +153,10 @@ def main() -> int:
         with options.out.open("a", encoding="utf-8") as out:
             for _ in range(options.times):
                 for name in options.only or [*KINDS, UNCHANGED]:
-                    record = gate(name, options.arguments, settings=CONFIG + (BRIEF if options.brief else ""))
+                    if options.stretches:
+                        record = judge_stretches(name)
+                    else:
+                        record = gate(name, options.arguments, settings=CONFIG + (BRIEF if options.brief else ""))
                     print(json.dumps(record), file=out, flush=True)
                     print(f"{name:16} {record['verdict']:12} {record['seconds']:6.1f} s  {record['told']}", flush=True)
     return report(options.out)
@@ -184,6 +201,70 @@ def gate(name: str, arguments: list[str], *, settings: str) -> dict[str, Any]:
     }
 
 
+def judge_stretches(name: str) -> dict[str, Any]:
+    """Measure the stretches of one kind on real workers until they decide, and judge them alone."""
+    place = ShapePlace("service", "default")
+    measured = PairedMeasurement()
+
+    def compared() -> list[Comparison]:
+        pairs = list(zip(measured.base, measured.head))
+        return compare_stretches(SimpleNamespace(stretches={"service": pairs}, places=[place]), Policy())
+
+    def is_decided() -> bool:
+        pairs = list(zip(measured.base, measured.head))
+        return not more_calls_would_help(SimpleNamespace(stretches={"service": pairs}, places=[place]), compared())
+
+    with tempfile.TemporaryDirectory(prefix="perfgate-tails-") as scratch:
+        base, head = (Path(scratch) / side for side in ("base", "head"))
+        for root, code in ((base, service(None)), (head, head_service(name))):
+            root.mkdir()
+            (root / "workload.py").write_text(WORKLOAD)
+            (root / "service.py").write_text(code)
+        config = Config(
+            root=base,
+            project="service",
+            device="cpu",
+            measure=MeasureSettings(),
+            gate=GateSettings(),
+            store=StoreSettings(),
+        )
+        load = os.getloadavg()[0]
+        with open_bench(config, logs=Path(scratch) / "logs", say=lambda _: None) as bench:
+            started = time.monotonic()
+            measure_stretches(
+                bench,
+                WorkloadReference("service", "workload.py", "service"),
+                base=Checkout(base, base),
+                head=Checkout(head, base),
+                measured=measured,
+                looks=LOOKS,
+                is_decided=is_decided,
+            )
+            seconds = round(time.monotonic() - started, 1)
+    rows = compared()
+    failed = any(one.outcome == "regressed" and one.gating for one in rows)
+    lanes = [columns for replicate in (*measured.base, *measured.head) for _, columns in replicate.lanes]
+    stalls = next((one for one in rows if one.metric == "latency.stalls"), None)
+    told = [failure.error.message for failure in measured.failed]
+    if stalls is not None and stalls.reason is not None:
+        told.append(english(stalls.reason))
+    return {
+        "kind": name,
+        "verdict": "FAIL" if failed else "PASS" if rows else "none",
+        "told": str(told),
+        "seconds": seconds,
+        "load": load,
+        "waited": waited_share(lanes),
+        "times": {one.metric: [one.outcome, one.delta, one.interval, one.pairs, one.p_adjusted] for one in rows},
+    }
+
+
+def head_service(name: str) -> str:
+    if name == UNCHANGED:
+        return service(None).replace("batch @ weight", "torch.matmul(batch, weight)")
+    return service(KINDS[name])
+
+
 def plant(repository: Path, name: str, settings: str) -> None:
     """Commit the service on main, and the rare work on a branch."""
     (repository / "perf").mkdir(parents=True)
@@ -194,10 +275,7 @@ def plant(repository: Path, name: str, settings: str) -> None:
     git(repository, "add", ".")
     git(repository, "commit", "--quiet", "--message", "base")
     git(repository, "checkout", "--quiet", "-b", "change")
-    if name == UNCHANGED:
-        (repository / "service.py").write_text(service(None).replace("batch @ weight", "torch.matmul(batch, weight)"))
-    else:
-        (repository / "service.py").write_text(service(KINDS[name]))
+    (repository / "service.py").write_text(head_service(name))
     git(repository, "commit", "--quiet", "--all", "--message", name)
 
 

@@ -21,7 +21,7 @@ from perfgate.conductor.machine.cpus import quietest_cpus
 from perfgate.conductor.sides.member import Member
 from perfgate.conductor.sides.order import balanced_coins
 from perfgate.conductor.sides.pairs import MOST_LONGER, PairedMeasurement
-from perfgate.conductor.sides.plan import PairPlan
+from perfgate.conductor.sides.plan import SURE_LOOKS, PairPlan
 from perfgate.conductor.sides.warm import WarmWorkers
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.proc_stats import Observer
@@ -104,14 +104,14 @@ def measure_stretches(  # noqa: PLR0913 - all by name, one call
 ) -> None:
     """Measure stretches of one workload into ``measured`` until, at a look, ``is_decided`` or the quads are used up.
 
-    ``looks`` are numbers of quads, of which earlier jobs measured ``quads``. After the first look they take no longer than the
-    budget of the pairs. Calls of SLOW_CALL_SECONDS have none. A start that fails ends it. ``before_start`` is called while no
-    worker runs.
+    ``looks`` are numbers of quads, of which earlier jobs measured ``quads``. As with pairs, two looks are worth their time on
+    any machine, and no further one begins beyond the budget. Calls of SLOW_CALL_SECONDS have none. A start that fails ends it.
+    ``before_start`` is called while no worker runs.
     """
     stretches = _Stretches(bench, reference, (base, head), measured, round_number, observer=observer or Observer())
     clock = stretches.observer.monotonic
     budget_ends = clock() + bench.config.gate.budget
-    for look in (look for look in looks if look > quads):
+    for number, look in enumerate(looks):
         while quads < look:
             if clock() > deadline:
                 if quads < looks[0]:
@@ -122,7 +122,7 @@ def measure_stretches(  # noqa: PLR0913 - all by name, one call
             if not added:
                 return
             quads += added
-        if clock() > budget_ends or is_decided():
+        if is_decided() or (number + 1 >= SURE_LOOKS and clock() > budget_ends):
             return
 
 
