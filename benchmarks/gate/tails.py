@@ -32,10 +32,10 @@ from perfgate.conductor.sides.stretches import measure_stretches
 from perfgate.conductor.workers.bench import Checkout, open_bench
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
 from perfgate.document.decision import Comparison, Policy
-from perfgate.document.message import english
 from perfgate.judging.gate.clean import waited_share
 from perfgate.judging.gate.comparison import ShapePlace
 from perfgate.judging.gate.stretches import LOOKS, compare_stretches, more_calls_would_help
+from perfgate.judging.report.text.messages import word
 
 CONFIG = """project = "service"
 device = "cpu"
@@ -247,7 +247,7 @@ def judge_stretches(name: str) -> dict[str, Any]:
     stalls = next((one for one in rows if one.metric == "latency.stalls"), None)
     told = [failure.error.message for failure in measured.failed]
     if stalls is not None and stalls.reason is not None:
-        told.append(english(stalls.reason))
+        told.append(word(stalls.reason))
     return {
         "kind": name,
         "verdict": "FAIL" if failed else "PASS" if rows else "none",
