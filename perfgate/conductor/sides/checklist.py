@@ -139,7 +139,7 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
         earlier=earlier or {},
         brief=brief,
         leave_out_waits=leave_out_waits,
-        findings=Findings(_record(checkout, reference, asked, quick=quick)),
+        findings=Findings(workload_record(checkout, reference, asked, quick=quick)),
     )
     while runner.remaining:
         try:
@@ -149,13 +149,13 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
                 worker,
                 loaded,
             ):
-                runner.findings.workload = _record(checkout, reference, asked, loaded=loaded, quick=quick)
+                runner.findings.workload = workload_record(checkout, reference, asked, loaded=loaded, quick=quick)
                 runner.is_fresh = True
                 runner.ran.clear()
                 while runner.remaining and runner.run_next(worker, loaded):
                     pass
         except WorkerError as error:
-            runner.findings.workload = _record(checkout, reference, asked, error=error.detail, quick=quick)
+            runner.findings.workload = workload_record(checkout, reference, asked, error=error.detail, quick=quick)
             runner.give_up(error)
     runner.findings.steps.sort(key=lambda step: step.number)
     return runner.findings
@@ -343,7 +343,7 @@ def _unmeasured(
     )
 
 
-def _record(
+def workload_record(
     checkout: Checkout,
     reference: WorkloadReference,
     steps: tuple[int, ...],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -12,18 +12,48 @@ from perfgate.conductor.workers.worker import WorkerError
 from perfgate.config import WorkloadReference
 from perfgate.document.run import CounterSet
 from perfgate.locale import Activity
-from perfgate.protocol import Recounted, RecountRequest
+from perfgate.protocol import COUNTED_PARTS, CountedPart, Recounted, RecountRequest
 
 OPERATOR_COUNT = "ops.count:"
+_PART_OF_METRIC: Mapping[str, CountedPart] = {
+    "counters.allocations": "memory",
+    "counters.repeat_saves": "memory",
+    "memory.peak": "memory",
+    "memory.kept": "memory",
+    "counters.python_calls": "python",
+    "counters.bytecodes": "python",
+    "memory.kept_python": "kept",
+    "memory.kept_native": "kept",
+}
 
 
-def count_again(bench: Bench, checkout: Checkout, reference: WorkloadReference) -> list[CounterSet]:
+def count_again(
+    bench: Bench, checkout: Checkout, reference: WorkloadReference, *, parts: tuple[CountedPart, ...] = COUNTED_PARTS
+) -> list[CounterSet]:
     """The counters of every shape from a fresh process; none if it fails, and then the first count stands."""
     doing = Activity("counting the calls of {name} again, in a fresh process", name=reference.name)
+    return _count(bench, checkout, reference, RecountRequest(parts=parts), doing)
+
+
+def count_operators(bench: Bench, checkout: Checkout, reference: WorkloadReference) -> list[CounterSet]:
+    """The operators of a few calls of every shape, from a fresh process; none if it fails."""
+    doing = Activity("counting the operators of {name}", name=reference.name)
+    return _count(bench, checkout, reference, RecountRequest(parts=()), doing)
+
+
+def parts_of(names: Iterable[str]) -> tuple[CountedPart, ...]:
+    """The parts of a count, beside operators, with one of these metrics."""
+    needed = {_PART_OF_METRIC.get(name) for name in names}
+    return tuple(part for part in COUNTED_PARTS if part in needed)
+
+
+def _count(
+    bench: Bench, checkout: Checkout, reference: WorkloadReference, request: RecountRequest, doing: Activity
+) -> list[CounterSet]:
     bench.say(doing.shown)
     try:
         with bench.worker(checkout, reference, cpus=bench.cpus, layout_seed=1, log_name=reference.name) as (worker, _):
-            reply = worker.ask(RecountRequest(), Recounted, timeout=bench.config.measure.step_timeout, doing=doing)
+            reply = worker.ask(request, Recounted, timeout=bench.config.measure.step_timeout, doing=doing)
     except WorkerError as error:
         bench.say(f"{doing.shown}: {error}")
         return []

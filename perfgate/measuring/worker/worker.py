@@ -229,8 +229,9 @@ class WorkerLoop:
     def _check(self, _: protocol.CheckRequest) -> protocol.CheckReply:
         return protocol.CheckReply(results=check_outputs(self._loaded, self._opened))
 
-    def _recount(self, _: protocol.RecountRequest) -> protocol.Recounted:
-        return protocol.Recounted(counters=count_again(self._loaded, self._opened, root=self.root))
+    def _recount(self, request: protocol.RecountRequest) -> protocol.Recounted:
+        counters = count_again(self._loaded, self._opened, root=self.root, parts=request.parts)
+        return protocol.Recounted(counters=counters)
 
     def _step(self, request: protocol.StepRequest) -> protocol.StepReply:
         context = StepContext(
@@ -422,7 +423,9 @@ class WorkerLoop:
         return self.device
 
     def _say(self, activity: Activity) -> None:
-        values = {name: str(value) for name, value in activity.values.items()}
+        values = {
+            name: value if isinstance(value, (int, float)) else str(value) for name, value in activity.values.items()
+        }
         protocol.send(self.connection, protocol.ProgressReply(text=activity.template, values=values))
 
     @property
