@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,6 +41,8 @@ _CHECK = None  # among the numbers of steps: the check of the output
 # How long steps that only inform may take together on one side of a check, and a single one of them.
 INFORMING_SECONDS = 20.0
 INFORMING_TIMEOUT = 60.0
+# The same on a busy machine for steps that the other side has measured, and for exact numbers: these are compared once.
+MOST_INFORMING_SECONDS = 40.0
 # The step that times calls for the duration of ``[measure] steady``.
 STEADY_STEP = 1
 
@@ -92,6 +94,15 @@ def _in_order(steps: Iterable[int], informing: Iterable[int], *, checks: bool) -
 
 def _takes_long(step: int | None) -> bool:
     return step is not _CHECK and card(step).long_seconds > 0
+
+
+def informing_seconds(number: int, earlier: Mapping[int, float], exact_only: Collection[int]) -> float:
+    """How long informing steps may have taken when this one begins: longer if it completes a comparison, or is exact.
+
+    ``earlier`` are the seconds that the steps took on the other side; those that it left out took none.
+    """
+    completes = earlier.get(number, 0.0) > 0.0
+    return MOST_INFORMING_SECONDS if completes or number in exact_only else INFORMING_SECONDS
 
 
 def run_checklist(  # noqa: PLR0913 - all by name, one call
@@ -203,8 +214,8 @@ class _StepRunner:
             self._leave_out(number, TIME_SPENT)
         elif number not in self.informing:
             usable = self._run_step(worker, number)
-        elif self.spent > INFORMING_SECONDS:
-            late = Message("gate.checklist-time-spent", {"seconds": INFORMING_SECONDS, "step": number})
+        elif self.spent > (limit := informing_seconds(number, self.earlier, self.exact_only)):
+            late = Message("gate.checklist-time-spent", {"seconds": limit, "step": number})
             self._leave_out(number, late)
         else:
             started = time.monotonic()

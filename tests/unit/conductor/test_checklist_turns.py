@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from perfgate.conductor.sides.checklist import informing_seconds
 from perfgate.conductor.sides.checklist_turns import (
     FEWEST_TURNS,
     ChecklistSide,
@@ -106,6 +107,12 @@ def test_compare__time_for_some_steps__first_ones_before_those_that_cost_less_a_
     assert list(by_worth(costs, numbers)) == [2, 8, 17, 15]
     assert that_fit(by_worth(costs, numbers), 45.0, 90.0) == [2]
     assert that_fit({8: 30.0, 17: 12.0}, 45.0, 90.0) == [8, 17]
+
+
+def test_informing_seconds__steps_of_the_other_side_and_exact_numbers__longer() -> None:
+    seconds_of_base = {14: 0.1, 15: 0.0}
+    found = {number: informing_seconds(number, seconds_of_base, exact_only=(9,)) for number in (9, 14, 15, 18)}
+    assert found == {9: 40.0, 14: 40.0, 15: 20.0, 18: 20.0}
 
 
 @pytest.mark.slow
