@@ -57,12 +57,12 @@ class StepContext:
     workload: BoundWorkload
     device: Device
     quick: bool
-    threads: int
     limits: dict[str, float]
     seed: int
     root: Path
     artifacts: Path
     progress: Callable[[Activity], None]
+    threads: int = 1
     expected_kernels: tuple[str, ...] = ()
     graph_spans: tuple[str, ...] = ()
     budgets: tuple[Budget, ...] = ()

@@ -310,7 +310,6 @@ class WorkerLoop:
             workload=self._loaded,
             device=self._opened,
             quick=True,
-            threads=0,
             limits=limits,
             seed=seed,
             root=self.root,

@@ -97,7 +97,7 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> No
         most = _FEWEST_CALLS if context.quick else _MOST_CALLS
         calls = calls_within(state.call_ns, seconds=2.0, fewest=_FEWEST_CALLS, most=most)
     wall_ns, cpu_ns = _time_back_to_back(call, context.device, calls=calls)
-    host = cpu_ns / (wall_ns * max(context.threads, 1))
+    host = cpu_ns / (wall_ns * context.threads)
     if not context.shows_kernels:
         outcome.missing(_TIMELINE_METRICS, Message("times.no-own-timeline"))
         outcome.number("utilization.host", host, count=calls)
