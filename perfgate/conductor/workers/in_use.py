@@ -42,6 +42,7 @@ _QUOTED = re.compile(rb"""["']([\w.+-]+)""")
 # The texts of a Python file: a line from its first quote to its last, and all lines of a long text.
 _TEXT = re.compile(rb"""(?s:\"{3}.*?\"{3}|'{3}.*?'{3})|["'].*["']""")
 _STARTS_PROGRAMS = re.compile(rb"subprocess|pexpect|[Pp]open|spawn|\bexec[lv]|\bsystem\b|\bwhich\b")
+_FUNCTION = re.compile(rb"([A-Za-z_]\w*)\s*\(")
 _WORD = re.compile(rb"[\w.+-]+")
 _LIBRARY = re.compile(rb"[\w+-][\w.+-]*\.so$")
 _LONGEST_NAME = 80
@@ -80,9 +81,19 @@ class UsedFiles:
     @cached_property
     def programs(self) -> frozenset[str]:
         """The words that may name a program: of modules that start programs, and of the checkouts."""
-        starting = filter(_starts_programs, self._modules)
-        quoted = {word for file in starting for word in _words_in(file, _QUOTED)}
+        quoted = {word for file in self._starting for word in _words_in(file, _QUOTED)}
         return frozenset(quoted | self._words_of_checkouts)
+
+    @cached_property
+    def absent_programs(self) -> frozenset[str]:
+        """Of these words those that may name a program that was not there before: a function of the same file is none."""
+        quoted = {word for file in self._starting for word in _words_in(file, _QUOTED) - _functions_in(file)}
+        of_checkouts = {word for file in self.texts for word in _words_of_checkout(file) - _functions_in(file)}
+        return frozenset(quoted | of_checkouts)
+
+    @cached_property
+    def _starting(self) -> list[Path]:
+        return list(filter(_starts_programs, self._modules))
 
     @cached_property
     def _modules(self) -> frozenset[Path]:
@@ -116,7 +127,8 @@ class UsedFiles:
 class FolderInUse:
     """A sealed folder by its resolved path: what of it the sides use.
 
-    ``expected`` is its state before the change ran, and ``is_unwritten`` whether nobody has written to a file since.
+    ``expected`` is its state before the change ran, ``is_unwritten`` whether nobody has written to a file since, and
+    ``programs`` are the names of all that were there before, in any folder.
     """
 
     root: Path
@@ -125,6 +137,7 @@ class FolderInUse:
     used: UsedFiles
     library_names: Callable[[], frozenset[str]]
     is_unwritten: Callable[[str], bool] = lambda _name: False
+    programs: frozenset[str] = frozenset()
     _units: frozenset[str] = field(init=False)
     _entries: frozenset[str] = field(init=False)
 
@@ -139,7 +152,8 @@ class FolderInUse:
         if self.holds == "everything":
             return True
         if self.holds == "programs":
-            return bool(_INTERPRETERS.fullmatch(name)) or name in self.used.programs
+            named = self.used.programs if name in self.programs else self.used.absent_programs
+            return bool(_INTERPRETERS.fullmatch(name)) or name in named
         if self.holds == "libraries":
             return _library_name(name) in self.library_names()
         return self._is_module_in_use(name)
@@ -215,6 +229,12 @@ def _text_of(file: Path) -> bytes:
 def _words_of_checkout(file: Path) -> frozenset[str]:
     """All words of a file, of Python those within texts."""
     return _words_in(file, _WORD, within=_TEXT) if file.suffix == ".py" else _words_in(file, _WORD)
+
+
+@cache
+def _functions_in(file: Path) -> frozenset[str]:
+    """The names that a Python file defines or calls as functions."""
+    return _words_in(file, _FUNCTION) if file.suffix == ".py" else frozenset()
 
 
 @cache

@@ -294,9 +294,11 @@ class Seals:
             known = libraries_by_name((state.folder.root or Path(), state.expected) for state in shared)
             return used.library_names(known)
 
+        of_programs = [state.expected for state in shared if state.folder.holds == "programs"]
+        programs = frozenset(name for expected in of_programs for name in expected)
         return {
             folder: FolderInUse(
-                folder.root or Path(), folder.holds, state.expected, used, library_names, state.is_unwritten
+                folder.root or Path(), folder.holds, state.expected, used, library_names, state.is_unwritten, programs
             )
             for folder, state in self._states.items()
         }

@@ -27,7 +27,8 @@ PACKAGES = {
     "used/__init__.py": "try:\n    import faster_one\nexcept ImportError:\n    pass\n",
     "used/lazy.py": "",
     "used/table.json": "{}",
-    "single.py": "import subprocess\nTOOL = 'some-tool --fast'\nLIBRARY = 'libplugin.so.3'\n",
+    "single.py": "import subprocess\nTOOL = 'some-tool --fast'\nLIBRARY = 'libplugin.so.3'\n"
+    "def fortune" + "_call(): pass\nNAMES = ['fortune" + "_call']\n",
     # In two parts: the words of this very file are among those of loaded modules.
     "shared/used_part/__init__.py": "MODE = 'fortune" + "-mode'\n",
     "shared/other_part/__init__.py": "",
@@ -193,7 +194,7 @@ def test_check__program_called_like_a_function_or_a_word__counts_only_if_a_text_
     called = mode.replace("-", "_")
     model = f'def forward(x):\n    return {called}(x)\nrun(\'{text} x\')\nrun("""\n{long_text} x\n""")\n'
     place.seals.texts.append(place.write("model.py", model, tmp_path))
-    for name in (mode, called):
+    for name in (mode, called, "fortune" + "_call"):
         place.write(name, "", place.programs)
     assert place.changed() == []
     for name in (text, long_text):
