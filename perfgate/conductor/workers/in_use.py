@@ -42,7 +42,7 @@ _QUOTED = re.compile(rb"""["']([\w.+-]+)""")
 # The texts of a Python file: a line from its first quote to its last, and all lines of a long text.
 _TEXT = re.compile(rb"""(?s:\"{3}.*?\"{3}|'{3}.*?'{3})|["'].*["']""")
 _STARTS_PROGRAMS = re.compile(rb"subprocess|pexpect|[Pp]open|spawn|\bexec[lv]|\bsystem\b|\bwhich\b")
-_FUNCTION = re.compile(rb"([A-Za-z_]\w*)\s*\(")
+_FUNCTION = re.compile(rb"\b([A-Za-z_]\w*)\s*\(")
 _WORD = re.compile(rb"[\w.+-]+")
 _LIBRARY = re.compile(rb"[\w+-][\w.+-]*\.so$")
 _LONGEST_NAME = 80
