@@ -19,6 +19,7 @@ from perfgate.conductor.workers.worker import Worker, WorkerError
 from perfgate.config import WorkloadReference
 from perfgate.document.message import Message, as_message, english
 from perfgate.document.run import (
+    LEFT_TO_TURNS,
     REPEAT,
     TIME_SPENT,
     Artifact,
@@ -30,6 +31,7 @@ from perfgate.document.run import (
     StepProcedure,
     StepResult,
     WorkloadRecord,
+    is_left_to_turns,
 )
 from perfgate.locale import Activity, sentence
 from perfgate.protocol import CheckReply, CheckRequest, Loaded, StepReply, StepRequest
@@ -72,11 +74,27 @@ class Findings:
                 self.workload = replace(self.workload, steps=sorted({*self.workload.steps, step.number}))
                 continue
             first = self.steps[known[step.number]]
+            if is_left_to_turns(first):
+                first = _without_first_turn(first, step)
             turn = {REPEAT: str(turns[step.number])}
             values = [replace(value, labels={**value.labels, **turn}) for value in step.values]
             self.steps[known[step.number]] = replace(
                 first, values=[*first.values, *values], duration=first.duration + step.duration
             )
+
+
+def _without_first_turn(first: StepResult, again: StepResult) -> StepResult:
+    """A first turn that left its experiments out, with a place for each number that another turn has."""
+    reason = Message(LEFT_TO_TURNS)
+    known = {(value.metric, frozenset(value.labels.items())) for value in first.values}
+    missing = [
+        replace(value, value=None, interval=None, count=None, reason=reason)
+        for value in again.values
+        if (value.metric, frozenset(value.labels.items())) not in known
+    ]
+    if first.status != "unavailable":
+        return replace(first, values=[*first.values, *missing])
+    return replace(first, status=again.status, reason=again.reason, findings=again.findings, values=missing)
 
 
 def _in_order(steps: Iterable[int], informing: Iterable[int], *, checks: bool) -> list[int | None]:
@@ -121,6 +139,7 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
     checks: bool = True,
     brief: bool = False,
     exact_only: tuple[int, ...] = (),
+    without_experiments: Collection[int] = (),
     leave_out_waits: bool = False,
 ) -> Findings:
     """Run the steps and the correctness check on one workload; files go into ``folder``.
@@ -129,8 +148,8 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
     ``informing`` come last and have seconds altogether. Step 1 times calls for ``steady`` seconds a shape, or by default as
     long as perfgate.toml requests. ``earlier`` are the seconds that the steps took on the other side, or another time.
     ``checks`` enables the check of the output, and ``brief`` marks further turns. The steps ``exact_only`` come at the very end
-    and measure their exact numbers alone. With ``leave_out_waits`` calls are
-    timed without the process's waits for a CPU.
+    and measure their exact numbers alone. The steps ``without_experiments`` leave those to further turns. With
+    ``leave_out_waits`` calls are timed without the process's waits for a CPU.
 
     A failure is recorded as an error with its traceback; everything else is still measured. If an error of the device
     spoils the process, each step gets one of its own. An experiment cannot fail a step: one that fails after an experiment
@@ -150,6 +169,7 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
         earlier=earlier or {},
         brief=brief,
         leave_out_waits=leave_out_waits,
+        without_experiments=dict.fromkeys(without_experiments, Message(LEFT_TO_TURNS)),
         findings=Findings(workload_record(checkout, reference, asked, quick=quick)),
     )
     while runner.remaining:

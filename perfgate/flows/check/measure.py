@@ -30,7 +30,7 @@ from perfgate.config import Config, WorkloadReference
 from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.document.message import Message
-from perfgate.document.run import CounterSet, FailedPair, RunDocument, Side, StepResult
+from perfgate.document.run import CounterSet, FailedPair, RunDocument, Side, StepResult, is_left_to_turns
 from perfgate.document.testbed import Testbed
 from perfgate.errors import UsageError
 from perfgate.flows.check.batch import BATCH_STEP, batch_step
@@ -426,13 +426,17 @@ class _CheckMeasurement:
         """By step, the numbers of a workload that further turns of the checklist would compare."""
         base, head = documents_of(self.job, self.measured)
         numbers = PairedNumbers(base, head)
-        in_pairs = {number for number in leading_numbers(base) if number.step == BATCH_STEP}
-        shared = leading_numbers(base).keys() & leading_numbers(head).keys() - in_pairs
+        left = {step.number for step in base.steps if step.workload == workload and is_left_to_turns(step)}
+        known = leading_numbers(base)
         found: dict[int, OpenNumbers] = {}
-        for number in shared:
-            if number.workload == workload and numbers.is_open(number):
+        for number, value in leading_numbers(head).items():
+            if number.workload != workload or number.step == BATCH_STEP or value.value is None:
+                continue
+            waits = number.step in left and numbers.waits_for_turns(number)
+            if waits or (number in known and numbers.is_open(number)):
                 before = found.get(number.step, OpenNumbers(0, vary=False))
-                found[number.step] = OpenNumbers(before.how_many + 1, before.vary or numbers.varies(number))
+                varies = before.vary or waits or numbers.varies(number)
+                found[number.step] = OpenNumbers(before.how_many + 1, varies, left_to_turns=number.step in left)
         return found
 
     def measure_jobs(self) -> None:

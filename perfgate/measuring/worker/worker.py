@@ -81,6 +81,7 @@ class WorkerLoop:
         self.resources = ExitStack()
         self._began: Holdings | None = None
         self._printed = PrintedText()
+        self._warm_shapes: set[str] = set()
         # Made behind the last time that we freeze: the collector lists it until user code freezes it with everything else.
         # Looking for it costs less than counting all frozen objects, which include every import of torch.
         self._unfrozen: list[object] = []
@@ -255,6 +256,7 @@ class WorkerLoop:
             brief=request.brief,
             exact_only=request.exact_only,
             load=self.load,
+            warm_shapes=self._warm_shapes,
             experimenting=lambda: protocol.send(self.connection, protocol.Experimenting()),
             no_experiments=request.no_experiments,
         )
