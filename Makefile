@@ -195,7 +195,9 @@ build/oldest.txt: pyproject.toml .ci/oldest.py
 	$(PYTHON) .ci/oldest.py > $@
 
 PLUGINS := plugins/perfgate-advisor plugins/perfgate-forges
-# torch first and by its exact version: with a range pip may choose a build with gigabytes of CUDA.
+# torch first and by its exact version: with a range pip may choose a build with gigabytes of CUDA. It comes from TORCH_INDEX where that
+# is given, from pip's own index if it is empty, and otherwise from where the CPU builds are.
+TORCH_FROM = index="$${TORCH_INDEX-$$($(1)/python .ci/torch_index.py)}" && $(1)/python -m pip install --disable-pip-version-check
 CONSTRAINTS ?=
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile
 # On all CPUs, where pip would compile one file after the other. It is not left to the first import, because a check watches the
@@ -209,7 +211,7 @@ $(VENV)/.torch:
 	@echo "Installing into $(VENV): first torch, which takes minutes where it has to be downloaded"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(PIP) $(TORCH)
+	$(call TORCH_FROM,$(BIN)) --no-compile $${index:+--index-url "$$index"} $(TORCH)
 	touch $@
 $(VENV)/.runnable: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
 	@echo "Installing perfgate and what it needs"
@@ -236,7 +238,7 @@ $(SCANNER): $(wildcard perfgate/trace/scanner/*.[ch]) | $(VENV)/.installed
 	@python3.11 -c "" 2>/dev/null || { echo "test-npu needs python3.11 on the PATH: torch_npu 2.13 is tested on it"; exit 1; }
 	python3.11 -m venv .venv-npu
 	$(NPU_BIN)/python -m pip install --quiet --upgrade pip
-	$(NPU_BIN)/python -m pip install --quiet $(TORCH)
+	$(call TORCH_FROM,$(NPU_BIN)) --quiet $${index:+--index-url "$$index"} $(TORCH)
 	$(NPU_BIN)/python -m pip install --quiet --no-deps torch-npu==2.13.0
 	$(NPU_BIN)/python -m pip install --quiet numpy pyyaml packaging psutil setuptools pytest pytest-xdist hypothesis --editable .
 	touch $@

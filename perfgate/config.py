@@ -181,7 +181,7 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             "Seconds for each workload in which base and head measure the steps of the checklist again in turns, beside the "
             "pairs and the first turn. Steps that need more are named, and shown without a difference. 0: none are compared."
         ),
-    ] = 20.0
+    ] = 10.0
     aa_pairs: Annotated[
         Annotated[int, msgspec.Meta(ge=5)],
         doc("Pairs of base and base, which show the noise. They come with the first look."),

@@ -144,5 +144,9 @@ class SetUpError(PerfgateError):
     """The project's workload cannot be measured as it is set up; nothing was measured."""
 
 
+class StackError(PerfgateError):
+    """An environment cannot be made as requested, often for the last error of pip or of the project's setup."""
+
+
 class ResultsError(MeasuringError):
     """A benchmark program's output cannot be read, or is not of this run."""

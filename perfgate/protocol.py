@@ -246,10 +246,15 @@ class CheckReply(Reply, frozen=True):
     results: list[CorrectnessResult]
 
 
-class RecountRequest(WorkerRequest, frozen=True):
-    """Count single calls of every shape, in a process that has made none; with ``leaks`` also the memory that they keep."""
+# What is counted beside operators: memory with the savings of a repeated call, Python's work, and bytes left behind.
+CountedPart = Literal["memory", "python", "kept"]
+COUNTED_PARTS: tuple[CountedPart, ...] = ("memory", "python", "kept")
 
-    leaks: bool = False
+
+class RecountRequest(WorkerRequest, frozen=True):
+    """Count the operators of single calls of every shape, in a process that has made none, and these parts."""
+
+    parts: tuple[CountedPart, ...] = COUNTED_PARTS
 
 
 class Recounted(Reply, frozen=True):
@@ -553,7 +558,7 @@ class ProgressReply(Reply, frozen=True):
     """A worker's current activity, a sentence with ``{places}`` for its values."""
 
     text: str
-    values: dict[str, str] = {}
+    values: dict[str, str | int | float] = {}
 
 
 class Experimenting(Reply, frozen=True):

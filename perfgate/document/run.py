@@ -84,6 +84,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 TIME_SPENT = Message("gate.not-measured-in-time")
 # The code for a workload with pairs too slow for the available time; ``budget`` is one that they fit into.
 TOO_SLOW = "gate.call-too-slow"
+# The code for what the first turn of base leaves to further turns: alone it would compare nothing.
+LEFT_TO_TURNS = "experiment.left-to-turns"
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,6 +151,12 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     duration: float = 0.0
     waited: float | None = None
     procedure: StepProcedure | None = None
+
+
+def is_left_to_turns(step: StepResult) -> bool:
+    """Whether the first turn of a step left experiments to further turns."""
+    reasons = [step.reason, *(value.reason for value in step.values)]
+    return any(reason is not None and reason.code == LEFT_TO_TURNS for reason in reasons)
 
 
 class CorrectnessResult(ShapeEntry, frozen=True, kw_only=True):

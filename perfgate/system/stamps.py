@@ -21,6 +21,13 @@ _MOST_READS = 3
 # Inode, mode, size, time of the last write and of the last change; of a link also those of its target.
 Stamp = tuple[int, ...]
 Stamps = dict[str, Stamp]
+# Numbers of a file itself; the stamp of a link ends with those of its target.
+STATE_LENGTH = 5
+
+
+def without_change_time(stamp: Stamp) -> Stamp:
+    """A stamp without the times of the last change, of a link's target neither."""
+    return tuple(number for at, number in enumerate(stamp) if at % STATE_LENGTH != STATE_LENGTH - 1)
 
 
 def is_folder(stamp: Stamp) -> bool:

@@ -1,8 +1,9 @@
-"""The tables that pages get from the schema and the catalogue: ``python -m tests.docs.tables`` writes them (``make pages``)."""
+"""What pages get from the schema, the catalogue and a golden: ``python -m tests.docs.tables`` writes it (``make pages``)."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.docs.api import api
 from tests.docs.blocks import DOCS
 from tests.docs.markdown import table
 
+DATA = DOCS.parent / "tests" / "golden" / "data"
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 KINDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}
 
@@ -80,6 +82,16 @@ def glossary() -> Iterator[str]:
     yield table(("词", "含义"), [(term.name, translate(term.explanation, "zh")) for term in terms])
 
 
+def comment() -> Iterator[str]:
+    """A comment that the product renders, as a quotation: what is seen before the folds, and their titles."""
+    seen, *folds = (DATA / "comment-fail-by-time.md").read_text(encoding="utf-8").split("<details><summary>")
+    # Links of a forge that there is not, and the line by which perfgate knows its comment.
+    seen = re.sub(r"\[(.+?)\]\(https:[^)]+\)", r"\1", seen.partition("-->")[2])
+    titles = " · ".join(f"▸ {fold.partition('</summary>')[0]}" for fold in folds)
+    lines = [*seen.strip().replace("## ", "### ").splitlines(), "", titles]
+    yield "".join(f"> {line}".rstrip() + "\n" for line in lines)
+
+
 def _metrics(card: StepCard) -> Iterator[str]:
     if card.metrics:
         rows = [
@@ -130,6 +142,7 @@ def _value(default: object) -> str:
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "configuration.md": configuration,
     "checklist.md": checklist,
+    "comment.md": comment,
     "jobs.md": jobs,
     "glossary.md": glossary,
     "api.md": api,

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from perfgate.catalogue.names import OPERATOR_SHARE
 from perfgate.document.decision import (
     DecisionDocument,
     Procedure,
@@ -55,7 +56,7 @@ HOSTILE = "</details>|`x``y`\n/approve @octocat [a](https://evil.example) <img s
 
 
 def numbers_of_steps() -> list[StepComparison]:
-    """Return a number that pairs decide, one of their samples, one of turns under a limit, and one that the head lacks."""
+    """Return numbers that pairs decide, of their samples, of turns under a limit, that the head lacks, and of one side each."""
     latency = StepComparison(
         step=1, workload="encoder", shape="long", metric="latency.p50", unit="s", base=0.0371, head=0.0391, delta=0.054,
         interval=(0.041, 0.066), confidence=0.99, method="paired", pairs=24, tolerance=0.01, leads=True,
@@ -69,8 +70,26 @@ def numbers_of_steps() -> list[StepComparison]:
         delta=-0.033, interval=(-0.08, 0.02), confidence=0.95, method="repeated", pairs=6, bound=0.8, at_most=False,
         pairs_needed=31, leads=True,
     )  # fmt: skip
-    knee = StepComparison(step=5, workload="encoder", shape="", metric="batch.knee", unit="1", base=16.0, leads=True)
-    return [latency, throughput, busy, knee]
+    best = StepComparison(step=5, workload="encoder", shape="", metric="batch.best", unit="1", base=16.0)
+    knee = StepComparison(
+        step=5,
+        workload="encoder",
+        shape="",
+        metric="batch.knee",
+        unit="1",
+        base=16.0,
+        head=8.0,
+        method="repeated",
+        leads=True,
+    )
+    shares = [
+        StepComparison(
+            step=4, workload="encoder", shape="long", metric=OPERATOR_SHARE, labels={"op": op}, unit="1", base=base, head=head,
+            leads=True,
+        )
+        for op, base, head in (("aten::addmm", 0.412, 0.379), ("aten::add", 0.094, 0.168), ("aten::bmm", 0.081, 0.077))
+    ]  # fmt: skip
+    return [latency, throughput, busy, *shares, best, knee]
 
 
 def main_runs() -> StoredComparison:

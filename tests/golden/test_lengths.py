@@ -13,7 +13,7 @@ ROOT = DATA.parents[2]
 QUOTED = re.compile(r"(?:^> .*\n|^>\n)+", re.MULTILINE)
 COMMENTS = {
     **{path.stem: path.read_text() for path in DATA.glob("*-*.md") if "hostile" not in path.name},
-    "the demo, as docs/comment.md quotes it": max(QUOTED.findall((ROOT / "docs/comment.md").read_text()), key=len),
+    "the one that docs/comment.md quotes": max(QUOTED.findall((ROOT / "docs/comment.md").read_text()), key=len),
 }
 
 

@@ -106,7 +106,7 @@ def _try(directory: Path) -> Collection[str] | None:
         with TerminalProgress() as progress:
             packages = try_workloads(directory, progress.status)
     except MeasuringError as error:
-        click.echo(sentence("not tested on this machine: {why}", why=str(error).splitlines()[0]))
+        click.echo(sentence("not tested on this machine: {why}", why=error.shown.splitlines()[0]))
         return None
     click.echo(sentence("tested: the workload loads, runs and passes its check here"))
     return packages

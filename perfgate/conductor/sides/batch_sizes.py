@@ -27,7 +27,7 @@ BLOCK_SECONDS = 0.01
 # A signed-rank interval at 95 % needs six rounds; sixteen resolve 2 to 10 % at every size of a small model.
 FEWEST_ROUNDS, MOST_ROUNDS = 6, 16
 # Seconds of all rounds. The fewest rounds may take twice as long; the largest sizes are left out if they would take longer.
-ROUNDS_SECONDS = 15.0
+ROUNDS_SECONDS = 8.0
 _BLOCKS_OF_A_SIZE = 4
 
 

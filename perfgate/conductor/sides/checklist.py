@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from perfgate.conductor.workers.worker import Worker, WorkerError
 from perfgate.config import WorkloadReference
 from perfgate.document.message import Message, as_message, english
 from perfgate.document.run import (
+    LEFT_TO_TURNS,
     REPEAT,
     TIME_SPENT,
     Artifact,
@@ -30,6 +31,7 @@ from perfgate.document.run import (
     StepProcedure,
     StepResult,
     WorkloadRecord,
+    is_left_to_turns,
 )
 from perfgate.locale import Activity, sentence
 from perfgate.protocol import CheckReply, CheckRequest, Loaded, StepReply, StepRequest
@@ -41,6 +43,8 @@ _CHECK = None  # among the numbers of steps: the check of the output
 # How long steps that only inform may take together on one side of a check, and a single one of them.
 INFORMING_SECONDS = 20.0
 INFORMING_TIMEOUT = 60.0
+# The same on a busy machine for steps that the other side has measured, and for exact numbers: these are compared once.
+MOST_INFORMING_SECONDS = 40.0
 # The step that times calls for the duration of ``[measure] steady``.
 STEADY_STEP = 1
 
@@ -70,11 +74,27 @@ class Findings:
                 self.workload = replace(self.workload, steps=sorted({*self.workload.steps, step.number}))
                 continue
             first = self.steps[known[step.number]]
+            if is_left_to_turns(first):
+                first = _without_first_turn(first, step)
             turn = {REPEAT: str(turns[step.number])}
             values = [replace(value, labels={**value.labels, **turn}) for value in step.values]
             self.steps[known[step.number]] = replace(
                 first, values=[*first.values, *values], duration=first.duration + step.duration
             )
+
+
+def _without_first_turn(first: StepResult, again: StepResult) -> StepResult:
+    """A first turn that left its experiments out, with a place for each number that another turn has."""
+    reason = Message(LEFT_TO_TURNS)
+    known = {(value.metric, frozenset(value.labels.items())) for value in first.values}
+    missing = [
+        replace(value, value=None, interval=None, count=None, reason=reason)
+        for value in again.values
+        if (value.metric, frozenset(value.labels.items())) not in known
+    ]
+    if first.status != "unavailable":
+        return replace(first, values=[*first.values, *missing])
+    return replace(first, status=again.status, reason=again.reason, findings=again.findings, values=missing)
 
 
 def _in_order(steps: Iterable[int], informing: Iterable[int], *, checks: bool) -> list[int | None]:
@@ -94,6 +114,15 @@ def _takes_long(step: int | None) -> bool:
     return step is not _CHECK and card(step).long_seconds > 0
 
 
+def informing_seconds(number: int, earlier: Mapping[int, float], exact_only: Collection[int]) -> float:
+    """How long informing steps may have taken when this one begins: longer if it completes a comparison, or is exact.
+
+    ``earlier`` are the seconds that the steps took on the other side; those that it left out took none.
+    """
+    completes = earlier.get(number, 0.0) > 0.0
+    return MOST_INFORMING_SECONDS if completes or number in exact_only else INFORMING_SECONDS
+
+
 def run_checklist(  # noqa: PLR0913 - all by name, one call
     bench: Bench,
     checkout: Checkout,
@@ -110,6 +139,7 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
     checks: bool = True,
     brief: bool = False,
     exact_only: tuple[int, ...] = (),
+    without_experiments: Collection[int] = (),
     leave_out_waits: bool = False,
 ) -> Findings:
     """Run the steps and the correctness check on one workload; files go into ``folder``.
@@ -118,8 +148,8 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
     ``informing`` come last and have seconds altogether. Step 1 times calls for ``steady`` seconds a shape, or by default as
     long as perfgate.toml requests. ``earlier`` are the seconds that the steps took on the other side, or another time.
     ``checks`` enables the check of the output, and ``brief`` marks further turns. The steps ``exact_only`` come at the very end
-    and measure their exact numbers alone. With ``leave_out_waits`` calls are
-    timed without the process's waits for a CPU.
+    and measure their exact numbers alone. The steps ``without_experiments`` leave those to further turns. With
+    ``leave_out_waits`` calls are timed without the process's waits for a CPU.
 
     A failure is recorded as an error with its traceback; everything else is still measured. If an error of the device
     spoils the process, each step gets one of its own. An experiment cannot fail a step: one that fails after an experiment
@@ -139,7 +169,8 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
         earlier=earlier or {},
         brief=brief,
         leave_out_waits=leave_out_waits,
-        findings=Findings(_record(checkout, reference, asked, quick=quick)),
+        without_experiments=dict.fromkeys(without_experiments, Message(LEFT_TO_TURNS)),
+        findings=Findings(workload_record(checkout, reference, asked, quick=quick)),
     )
     while runner.remaining:
         try:
@@ -149,13 +180,13 @@ def run_checklist(  # noqa: PLR0913 - all by name, one call
                 worker,
                 loaded,
             ):
-                runner.findings.workload = _record(checkout, reference, asked, loaded=loaded, quick=quick)
+                runner.findings.workload = workload_record(checkout, reference, asked, loaded=loaded, quick=quick)
                 runner.is_fresh = True
                 runner.ran.clear()
                 while runner.remaining and runner.run_next(worker, loaded):
                     pass
         except WorkerError as error:
-            runner.findings.workload = _record(checkout, reference, asked, error=error.detail, quick=quick)
+            runner.findings.workload = workload_record(checkout, reference, asked, error=error.detail, quick=quick)
             runner.give_up(error)
     runner.findings.steps.sort(key=lambda step: step.number)
     return runner.findings
@@ -203,8 +234,8 @@ class _StepRunner:
             self._leave_out(number, TIME_SPENT)
         elif number not in self.informing:
             usable = self._run_step(worker, number)
-        elif self.spent > INFORMING_SECONDS:
-            late = Message("gate.checklist-time-spent", {"seconds": INFORMING_SECONDS, "step": number})
+        elif self.spent > (limit := informing_seconds(number, self.earlier, self.exact_only)):
+            late = Message("gate.checklist-time-spent", {"seconds": limit, "step": number})
             self._leave_out(number, late)
         else:
             started = time.monotonic()
@@ -343,7 +374,7 @@ def _unmeasured(
     )
 
 
-def _record(
+def workload_record(
     checkout: Checkout,
     reference: WorkloadReference,
     steps: tuple[int, ...],

@@ -37,10 +37,14 @@ _OF_THE_FIRST = 0.4
 
 
 class OpenNumbers(NamedTuple):
-    """The numbers of a step that further turns would compare: how many, and whether any of them varies by its nature."""
+    """The numbers of a step that further turns would compare.
+
+    ``how_many`` there are; whether any may ``vary`` by its nature; and whether the first turn of base left one of them out.
+    """
 
     how_many: int
     vary: bool
+    left_to_turns: bool = False
 
 
 class LeftOut(NamedTuple):
@@ -105,8 +109,10 @@ class ChecklistTurns:
     ) -> None:
         """Run the steps and the check of the output on every side; ``earlier`` are the seconds that steps took another time.
 
-        Of the steps ``exact_only`` the exact numbers are measured, which is no turn of theirs.
+        Of the steps ``exact_only`` the exact numbers are measured, which is no turn of theirs. Of two sides only head makes
+        the experiments of the steps ``informing`` that no report begins with: alone they compare nothing.
         """
+        late = {number for number in informing if number > LAST_NAMED_STEP}
         for side in self._in_order():
             self.begins(side.name)
             side.findings = run_checklist(
@@ -116,6 +122,7 @@ class ChecklistTurns:
                 steps=steps,
                 informing=informing,
                 exact_only=exact_only,
+                without_experiments=late if side.name == "base" else (),
                 quick=quick,
                 folder=side.folder,
                 deadline=self.deadline,
@@ -228,9 +235,10 @@ class ChecklistTurns:
         """The further turns of each step: one if it may show that its numbers cannot vary, else up to the fewest."""
         needed: dict[int, int] = {}
         for number, of_step in numbers.items():
-            left = FEWEST_TURNS - self.taken(number)
+            taken = self.taken(number) - of_step.left_to_turns
+            left = FEWEST_TURNS - taken
             if left > 0:
-                needed[number] = left if of_step.vary or self.taken(number) > 1 else 1
+                needed[number] = left if of_step.vary or taken > 1 else 1
         return needed
 
     def _seconds_of_a_further_turn(self) -> dict[int, float]:

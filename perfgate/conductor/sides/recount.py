@@ -10,19 +10,21 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
 from perfgate.catalogue.lookup import is_known, metric
 from perfgate.conductor.sides.checklist_turns import ChecklistSide, ChecklistTurns
-from perfgate.conductor.workers.bench import Bench
+from perfgate.conductor.sides.turns import SideName
+from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.worker import WorkerError
+from perfgate.config import WorkloadReference
 from perfgate.document.run import CounterSet, CounterSite
 from perfgate.locale import Activity
-from perfgate.protocol import Recounted, RecountRequest
+from perfgate.protocol import COUNTED_PARTS, CountedPart, Recounted, RecountRequest
 
 KERNELS, OPERATOR_COUNT = "counters.kernels", "ops.count:"
 # Processes of each side that must agree on a difference.
@@ -30,15 +32,56 @@ MOST_PROCESSES = 5
 _SEEDS = 2**32
 # A site by its metric, name and line: both sets are of the same code.
 _SiteKey = tuple[str, str, str | None]
+_PART_OF_METRIC: Mapping[str, CountedPart] = {
+    "counters.allocations": "memory",
+    "counters.repeat_saves": "memory",
+    "memory.peak": "memory",
+    "memory.kept": "memory",
+    "counters.python_calls": "python",
+    "counters.bytecodes": "python",
+    "memory.kept_python": "kept",
+    "memory.kept_native": "kept",
+}
+# Memory that calls leave behind takes rounds of them.
+_PARTS_OF_FEW_CALLS: tuple[CountedPart, ...] = ("memory", "python")
+
+
+def count_operators(bench: Bench, checkout: Checkout, reference: WorkloadReference) -> list[CounterSet]:
+    """The operators of a few calls of every shape, from a fresh process; none if it fails."""
+    doing = Activity("counting the operators of {name}", name=reference.name)
+    return _count(bench, checkout, reference, (), doing)
+
+
+def count_again(bench: Bench, checkout: Checkout, reference: WorkloadReference) -> list[CounterSet]:
+    """The counters of every shape from a fresh process; none if it fails."""
+    doing = Activity("counting the calls of {name} again, in a fresh process", name=reference.name)
+    return _count(bench, checkout, reference, COUNTED_PARTS, doing)
+
+
+def _count(
+    bench: Bench, checkout: Checkout, reference: WorkloadReference, parts: tuple[CountedPart, ...], doing: Activity
+) -> list[CounterSet]:
+    bench.say(doing.shown)
+    try:
+        with bench.worker(checkout, reference, cpus=bench.cpus, layout_seed=1, log_name=reference.name) as (worker, _):
+            timeout = bench.config.measure.step_timeout
+            return worker.ask(RecountRequest(parts=parts), Recounted, timeout=timeout, doing=doing).counters
+    except WorkerError as error:
+        bench.say(f"{doing.shown}: {error}")
+        return []
 
 
 @dataclass
 class Recount:
-    """Counts one workload again. ``turns`` have taken their first; ``draws`` is how often servers were drawn before that."""
+    """Counts one workload again. ``turns`` have taken their first; ``draws`` is how often servers were drawn before that.
+
+    ``counted_first`` are the operators of slow calls from a process before that: of these only what differs is counted again.
+    """
 
     bench: Bench
     turns: ChecklistTurns
     draws: int
+    counted_first: Mapping[SideName, Sequence[CounterSet]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._is_counted_twice = False
@@ -49,6 +92,9 @@ class Recount:
 
         A second process of each is always worth its time, further ones that of the pairs' budget.
         """
+        if self.counted_first and differing():
+            for side in self.turns.sides:
+                side.found.counters = confirmed(side.found.counters, self.counted_first[side.name])
         ends = min(deadline, time.monotonic() + self.bench.config.gate.budget)
         for processes in range(2, MOST_PROCESSES + 1):
             metrics = differing()
@@ -64,14 +110,14 @@ class Recount:
             self._is_counted_twice = True
             for side in self.turns.sides:
                 self.turns.begins(side.name)
-                if not self._count(side, leaks=any(map(_is_leak, metrics)), in_empty_home=True):
+                if not self._count(side, self._parts(metrics), in_empty_home=True):
                     return
 
     def count_base_if_drawn(self) -> None:
         """Count base in a second process as soon as servers with other hashes run; code of base may run now."""
         if self.bench.draws > self.draws and not self._is_counted_twice:
             self._is_counted_twice = True
-            self._count(self._base, leaks=False, in_empty_home=False)
+            self._count(self._base, _PARTS_OF_FEW_CALLS, in_empty_home=False)
 
     def count_base(self, *, deadline: float) -> None:
         """Count base in a second process, if that was not done."""
@@ -86,7 +132,13 @@ class Recount:
     def _base(self) -> ChecklistSide:
         return next(side for side in self.turns.sides if side.name == "base")
 
-    def _count(self, side: ChecklistSide, *, leaks: bool, in_empty_home: bool) -> bool:
+    def _parts(self, metrics: Sequence[str]) -> tuple[CountedPart, ...]:
+        """The parts of a count to be taken again, beside operators."""
+        differing = {_PART_OF_METRIC.get(name) for name in metrics}
+        needed = differing if self.counted_first else differing | set(_PARTS_OF_FEW_CALLS)
+        return tuple(part for part in COUNTED_PARTS if part in needed)
+
+    def _count(self, side: ChecklistSide, parts: tuple[CountedPart, ...], *, in_empty_home: bool) -> bool:
         """Add the counts of another process to those of a side; False if it fails, and nothing is added then."""
         reference = self.turns.reference
         doing = Activity("counting the calls of {name} again, in a fresh process", name=reference.name)
@@ -105,7 +157,7 @@ class Recount:
                     )
                 )
                 timeout = self.bench.config.measure.step_timeout
-                reply = worker.ask(RecountRequest(leaks=leaks), Recounted, timeout=timeout, doing=doing)
+                reply = worker.ask(RecountRequest(parts=parts), Recounted, timeout=timeout, doing=doing)
             except WorkerError as error:
                 self.bench.say(f"{doing.shown}: {error}")
                 return False

@@ -10,7 +10,8 @@ side if it is
   imports, or for a name that it could not import before, shows as soon as it is loaded;
 - a new module with the name of one that a side loads: it could be loaded before anything can report it;
 - a library that a library, program or module in use names: by its own name, with any version;
-- a program that a module in use or a file of a checkout names, or an interpreter.
+- a program that a module in use which starts programs, or a file of a checkout, names; or an interpreter. Python names one in
+  quotes.
 
 Modules that are loaded without the import system are not reported; those of packages in use are covered all the same.
 """
@@ -28,7 +29,7 @@ from typing import Literal
 
 from perfgate.conductor.workers.load_log import Loads
 from perfgate.system.folders import PACKAGE
-from perfgate.system.stamps import Stamp, Stamps, is_library
+from perfgate.system.stamps import STATE_LENGTH, Stamp, Stamps, is_library, without_change_time
 
 # What a folder holds for a side: everything (a checkout, a linked folder), modules, libraries or programs.
 Holds = Literal["everything", "modules", "libraries", "programs"]
@@ -37,8 +38,11 @@ _STARTUP_NAMES = frozenset({"sitecustomize", "usercustomize"})
 _STARTUP_ENDINGS = (".pth", ".egg-link")
 _INTERPRETERS = re.compile(r"(python|pypy)[\d.]*|sh|bash|dash|env")
 _BYTECODE = "__pycache__"
-_STATE_LENGTH = 5  # of a file itself; the stamp of a link ends with that of its target
 _QUOTED = re.compile(rb"""["']([\w.+-]+)""")
+# The texts of a Python file: a line from its first quote to its last, and all lines of a long text.
+_TEXT = re.compile(rb"""(?s:\"{3}.*?\"{3}|'{3}.*?'{3})|["'].*["']""")
+_STARTS_PROGRAMS = re.compile(rb"subprocess|pexpect|[Pp]open|spawn|\bexec[lv]|\bsystem\b|\bwhich\b")
+_FUNCTION = re.compile(rb"\b([A-Za-z_]\w*)\s*\(")
 _WORD = re.compile(rb"[\w.+-]+")
 _LIBRARY = re.compile(rb"[\w+-][\w.+-]*\.so$")
 _LONGEST_NAME = 80
@@ -70,15 +74,40 @@ class UsedFiles:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """Names that a loaded module or perfgate has in quotes, and all words of the checkouts."""
-        modules = [Path(path) for path in self.resolved if path.endswith(".py")]
-        quoted = {word for file in {*modules, *PACKAGE.rglob("*.py")} for word in _words_in(file, _QUOTED)}
-        return frozenset(quoted | {word for file in self.texts for word in _words_in(file, _WORD)})
+        """Names that a loaded module or perfgate has in quotes, and those of the checkouts."""
+        quoted = {word for file in self._modules for word in _words_in(file, _QUOTED)}
+        return frozenset(quoted | self._words_of_checkouts)
+
+    @cached_property
+    def programs(self) -> frozenset[str]:
+        """The words that may name a program: of modules that start programs, and of the checkouts."""
+        quoted = {word for file in self._starting for word in _words_in(file, _QUOTED)}
+        return frozenset(quoted | self._words_of_checkouts)
+
+    @cached_property
+    def absent_programs(self) -> frozenset[str]:
+        """Of these words those that may name a program that was not there before: a function of the same file is none."""
+        quoted = {word for file in self._starting for word in _words_in(file, _QUOTED) - _functions_in(file)}
+        of_checkouts = {word for file in self.texts for word in _words_of_checkout(file) - _functions_in(file)}
+        return frozenset(quoted | of_checkouts)
+
+    @cached_property
+    def _starting(self) -> list[Path]:
+        return list(filter(_starts_programs, self._modules))
+
+    @cached_property
+    def _modules(self) -> frozenset[Path]:
+        loaded = {Path(path) for path in self.resolved if path.endswith(".py")}
+        return frozenset(loaded | set(PACKAGE.rglob("*.py")))
+
+    @cached_property
+    def _words_of_checkouts(self) -> frozenset[str]:
+        return frozenset(word for file in self.texts for word in _words_of_checkout(file))
 
     def library_names(self, known: Mapping[str, list[Path]]) -> frozenset[str]:
         """The names up to ``.so`` of libraries that files in use name, of ``known`` libraries those of these too."""
         begin = [*self.libraries, *(Path(path) for path in self.resolved if is_library(path))]
-        begin += [file for word in self.words for file in known.get(word, [])]
+        begin += [file for word in self.programs for file in known.get(word, [])]
         named = {_library_name(word) for word in self.words if is_library(word)}
         named |= {f"lib{word}.so" for word in self.words if f"lib{word}.so" in known}  # of ctypes.util.find_library
         waiting = [*begin, *(file for name in named for file in known.get(name, []))]
@@ -96,13 +125,19 @@ class UsedFiles:
 
 @dataclass
 class FolderInUse:
-    """A sealed folder by its resolved path: what of it the sides use. ``expected`` is its state before the change ran."""
+    """A sealed folder by its resolved path: what of it the sides use.
+
+    ``expected`` is its state before the change ran, ``is_unwritten`` whether nobody has written to a file since, and
+    ``programs`` are the names of all that were there before, in any folder.
+    """
 
     root: Path
     holds: Holds
     expected: Stamps
     used: UsedFiles
     library_names: Callable[[], frozenset[str]]
+    is_unwritten: Callable[[str], bool] = lambda _name: False
+    programs: frozenset[str] = frozenset()
     _units: frozenset[str] = field(init=False)
     _entries: frozenset[str] = field(init=False)
 
@@ -117,7 +152,8 @@ class FolderInUse:
         if self.holds == "everything":
             return True
         if self.holds == "programs":
-            return bool(_INTERPRETERS.fullmatch(name)) or name in self.used.words
+            named = self.used.programs if name in self.programs else self.used.absent_programs
+            return bool(_INTERPRETERS.fullmatch(name)) or name in named
         if self.holds == "libraries":
             return _library_name(name) in self.library_names()
         return self._is_module_in_use(name)
@@ -147,8 +183,12 @@ class FolderInUse:
         return "/".join(parts[:2]) if is_shared and not parts[1].startswith(_BYTECODE) else parts[0]
 
     def is_sealed(self, name: str, states: frozenset[Stamp]) -> bool:
-        """Whether a side has loaded a file of the folder only in its sealed state."""
-        return states <= {self.expected.get(name, ())[-_STATE_LENGTH:]}
+        """Whether a side has loaded a file of the folder only in its sealed state, under however many names."""
+        sealed = self.expected.get(name, ())[-STATE_LENGTH:]
+        if states <= {sealed}:
+            return True
+        same_but_names = all(without_change_time(state) == without_change_time(sealed) for state in states)
+        return same_but_names and self.is_unwritten(name)
 
 
 def libraries_by_name(roots: Iterable[tuple[Path, Stamps]]) -> dict[str, list[Path]]:
@@ -171,12 +211,35 @@ def _library_name(name: str) -> str:
 
 
 @cache
-def _words_in(file: Path, pattern: re.Pattern[bytes]) -> frozenset[str]:
-    try:
-        text = file.read_bytes() if file.stat().st_size <= _MOST_TEXT else b""
-    except OSError:
-        return frozenset()
+def _words_in(file: Path, pattern: re.Pattern[bytes], *, within: re.Pattern[bytes] | None = None) -> frozenset[str]:
+    text = _text_of(file)
+    if within is not None:
+        text = b"\n".join(within.findall(text))
     return frozenset(word.decode(errors="replace") for word in pattern.findall(text))
+
+
+def _text_of(file: Path) -> bytes:
+    """The text of a file; none if it is too large to be one, or cannot be read."""
+    try:
+        return file.read_bytes() if file.stat().st_size <= _MOST_TEXT else b""
+    except OSError:
+        return b""
+
+
+def _words_of_checkout(file: Path) -> frozenset[str]:
+    """All words of a file, of Python those within texts."""
+    return _words_in(file, _WORD, within=_TEXT) if file.suffix == ".py" else _words_in(file, _WORD)
+
+
+@cache
+def _functions_in(file: Path) -> frozenset[str]:
+    """The names that a Python file defines or calls as functions."""
+    return _words_in(file, _FUNCTION) if file.suffix == ".py" else frozenset()
+
+
+@cache
+def _starts_programs(file: Path) -> bool:
+    return bool(_STARTS_PROGRAMS.search(_text_of(file)))
 
 
 @cache

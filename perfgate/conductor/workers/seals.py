@@ -3,13 +3,15 @@
 Code of the head runs as the user that base's workers run as, so it can write wherever these read. Sealed files are compared
 with their state before any code of the change ran. A file that base writes into its own checkout is base's own while only
 base runs; while code of the head can run too, nothing that base reads may change. The head's files in its own checkout are
-its own at any time: base reads nothing there. A file of the commit never changes. Of what others share with the sides
+its own at any time: base reads nothing there. A file of the commit never changes. A file that only got another name, as a
+hard link, is unchanged if the kernel reports no write to it. Of what others share with the sides
 (installed packages, libraries, programs) only changes count that concern a side (``in_use``).
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +28,17 @@ from perfgate.conductor.workers.in_use import FolderInUse, Holds, UsedFiles, lib
 from perfgate.conductor.workers.load_log import LoadLog, Loads
 from perfgate.document.run import Side
 from perfgate.document.seal import Seal
-from perfgate.system.stamps import Stamp, Stamps, folder_itself, is_folder, is_link, stamp_of, stamps_below
+from perfgate.system.stamps import (
+    Stamp,
+    Stamps,
+    folder_itself,
+    is_folder,
+    is_link,
+    stamp_of,
+    stamps_below,
+    without_change_time,
+)
+from perfgate.system.writes import WriteWatch
 
 # More files than an environment with torch and CANN has (30,000 to 60,000); each takes 10 µs.
 MOST_ENTRIES = 200_000
@@ -104,6 +116,7 @@ class _State:
     folder: SealedFolder
     expected: Stamps
     sides: set[Side]
+    writes: WriteWatch
     own: dict[str, None] = field(default_factory=dict)
     wrong: set[str] = field(default_factory=set)
 
@@ -114,6 +127,9 @@ class _State:
         links = [root / name for name, stamp in self.found.items() if is_link(stamp)] if root else []
         self._links = list(filter(_leads_away, links))
         self._passing = self._stamp_passing()
+        if root and self.folder.own is None:
+            for path in filter(_has_several_names, map(self._path_of, self.expected)):
+                self.writes.add(path)
 
     def may_have_changed(self) -> bool:
         """Whether something has changed that a later comparison may not see: it can be put back without a trace."""
@@ -146,7 +162,21 @@ class _State:
                 self.own[name] = None
         if written:
             self.digest = _digest(self.expected)
-        self.wrong.update(_differing(self.expected, self.found))
+        differing = _differing(self.expected, self.found)
+        self.wrong.update(name for name in differing if not self._has_other_names_only(name))
+
+    def _has_other_names_only(self, name: str) -> bool:
+        """Whether all that happened to a file is that it got, or lost, another name."""
+        before, after = self.expected.get(name, ()), self.found.get(name, ())
+        return without_change_time(before) == without_change_time(after) and self.is_unwritten(name)
+
+    def is_unwritten(self, name: str) -> bool:
+        """Whether a file, which had several names when it was sealed, is known not to have been written since."""
+        return self.writes.is_unwritten(self._path_of(name))
+
+    def _path_of(self, name: str) -> str:
+        root = str(self.folder.root)
+        return root if name == "." else f"{root}/{name}"
 
     def changed_files(self) -> set[str]:
         """The changed files, without folders that only reflect changes in them."""
@@ -181,6 +211,7 @@ class Seals:
         self._took = 0.0
         self._seals: dict[Side, Seal] = {}
         self._in_use: _InUse | None = None
+        self._writes = WriteWatch()
 
     def add(self, folders: Iterable[SealedFolder], *sides: Side) -> None:
         """Seal folders that code of the ``sides`` reads."""
@@ -190,7 +221,7 @@ class Seals:
             elif (stamps := folder.stamp()) is None:
                 self._left_out.append(folder.name)
             else:
-                self._states[folder] = _State(folder, stamps, set(sides))
+                self._states[folder] = _State(folder, stamps, set(sides), self._writes)
         self._seals.clear()
         self._in_use = None
 
@@ -286,10 +317,22 @@ class Seals:
             known = libraries_by_name((state.folder.root or Path(), state.expected) for state in shared)
             return used.library_names(known)
 
+        of_programs = [state.expected for state in shared if state.folder.holds == "programs"]
+        programs = frozenset(name for expected in of_programs for name in expected)
         return {
-            folder: FolderInUse(folder.root or Path(), folder.holds, state.expected, used, library_names)
+            folder: FolderInUse(
+                folder.root or Path(), folder.holds, state.expected, used, library_names, state.is_unwritten, programs
+            )
             for folder, state in self._states.items()
         }
+
+
+def _has_several_names(path: str) -> bool:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - of every sealed file
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_nlink > 1
 
 
 def _leads_away(link: Path) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from perfgate.conductor.workers.interpreters import RUNNING, check_interpreter
 from perfgate.document.bisection import EnvironmentChange
-from perfgate.errors import MeasuringError
+from perfgate.errors import MeasuringError, StackError
 from perfgate.flows.bisect.request import (
     PLACEHOLDER,
     EnvironmentList,
@@ -19,7 +19,7 @@ from perfgate.flows.bisect.request import (
     PackageSets,
 )
 from perfgate.flows.bisect.search import ImpossibleStateError, TrialSides
-from perfgate.flows.bisect.stacks import StackError, StackMaker, versions_in
+from perfgate.flows.bisect.stacks import StackMaker, versions_in
 
 # The arguments of Python in shell lines that start it themselves, e.g. in a container.
 _ARGUMENTS = '"$@"'
@@ -99,5 +99,5 @@ def _tried(python: Path) -> Path:
     try:
         versions_in(python, ())
     except (MeasuringError, OSError) as error:
-        raise StackError(str(error)) from error
+        raise StackError("{error}", error=error) from error
     return python

@@ -115,7 +115,7 @@ def judge_commit(
     try:
         decision = check(directory, options, progress)
     except (ConfigError, SetUpError) as error:
-        progress.note(str(error))
+        progress.note(error.shown)
         return "impossible"
     return "impossible" if failed_on(decision, "head") else read_first(decision, metric).answer
 

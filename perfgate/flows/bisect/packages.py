@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfgate.document.bisection import PackageChange
-from perfgate.errors import MeasuringError, UsageError
+from perfgate.errors import MeasuringError, StackError, UsageError
 from perfgate.flows.bisect.request import Pins, ReleaseRange
 from perfgate.flows.bisect.search import ImpossibleStateError, TrialSides
-from perfgate.flows.bisect.stacks import StackError, StackMaker, versions_in
+from perfgate.flows.bisect.stacks import StackMaker, versions_in
 from perfgate.locale import sentence
 
 _NAMED = 4
@@ -40,7 +40,10 @@ class PackageStates:
         return TrialSides(base_python=self.old, head_python=python, comparing="stack")
 
     def words(self, applied: frozenset[int]) -> str:
-        names = [f"{package} {version}" for package, version in self._new(applied).items()]
+        names = [
+            f"{package} {version}" if version else sentence("without {package}", package=package)
+            for package, version in self._new(applied).items()
+        ]
         more = len(names) - _NAMED
         return ", ".join(names[:_NAMED]) + (sentence(" and {more} more", more=more) if more > 0 else "")
 

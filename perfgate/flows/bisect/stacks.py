@@ -23,7 +23,7 @@ from perfgate.conductor.workers.virtualenv import (
 )
 from perfgate.conductor.workers.worker import Say
 from perfgate.config import Config
-from perfgate.errors import MeasuringError, UsageError
+from perfgate.errors import MeasuringError, StackError, UsageError
 from perfgate.flows.bisect.request import ReleaseRange
 from perfgate.locale import sentence
 
@@ -44,10 +44,6 @@ _UNREACHABLE = re.compile(
 _AVAILABLE = re.compile(r"^Available versions: (.+)$", re.MULTILINE)
 _INDEX_SECONDS = 300.0
 _SHOWN = 8
-
-
-class StackError(Exception):
-    """An environment cannot be made as requested: the text is the last error of pip or of the project's setup."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,7 @@ class StackMaker:
         for package, version in pins.items():
             found = installed[package]
             if not _equal(found, version):
-                raise StackError(f"the others need {package} {found or 'absent'} instead of {version or 'none'}")
+                raise _refused_by_others(package, found, version)
         return python
 
     def releases(self, python: Path, wanted: ReleaseRange) -> list[str]:
@@ -123,7 +119,18 @@ class StackMaker:
         except MeasuringError as error:
             text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
             _refuse_unreachable(text)
-            raise StackError(_last_words(text) or str(error)) from error
+            raise StackError("{error}", error=_last_words(text) or error) from error
+
+
+def _refused_by_others(package: str, found: str | None, wanted: str | None) -> StackError:
+    """The error for a package that the others leave out, bring along, or need at another version."""
+    if found is None:
+        return StackError("the others need {package} absent instead of {wanted}", package=package, wanted=wanted)
+    if wanted is None:
+        return StackError("the others need {package} {found} instead of none", package=package, found=found)
+    return StackError(
+        "the others need {package} {found} instead of {wanted}", package=package, found=found, wanted=wanted
+    )
 
 
 def versions_in(python: Path, packages: Iterable[str]) -> dict[str, str | None]:

@@ -7,7 +7,7 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from perfgate.conductor.sides.checklist_turns import ChecklistSide, ChecklistTur
 from perfgate.conductor.sides.compiled_calls import SECONDS_OF_A_SIDE, time_compiled_calls
 from perfgate.conductor.sides.kinds import record_of
 from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
-from perfgate.conductor.sides.recount import Recount
+from perfgate.conductor.sides.recount import Recount, confirmed, count_operators
 from perfgate.conductor.sides.stretches import measure_stretches
 from perfgate.conductor.sides.turns import NAMES, MeasuredJob, Reach, SideName
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
@@ -31,14 +31,14 @@ from perfgate.config import Config, WorkloadReference
 from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.document.message import Message
-from perfgate.document.run import FailedPair, RunDocument, Side, StepResult
+from perfgate.document.run import CounterSet, FailedPair, RunDocument, Side, StepResult, is_left_to_turns
 from perfgate.document.testbed import Testbed
 from perfgate.errors import UsageError
 from perfgate.flows.check.batch import BATCH_STEP, batch_step
 from perfgate.flows.check.forecast import PARTS, Forecast
 from perfgate.flows.check.graph import GRAPH_STEP, with_speedup
 from perfgate.flows.check.harnesses import harnesses_of
-from perfgate.flows.check.measured import Job, Measured, documents_of
+from perfgate.flows.check.measured import COUNTING_STEP, Job, Measured, documents_of, with_counters
 from perfgate.flows.check.rerun import (
     next_round,
     other_testbed,
@@ -79,8 +79,6 @@ HistoryOf = Callable[[RunDocument], History]
 
 # Measurements of a budget or SLA that seems broken before the head is blamed for it.
 TURNS_OF_A_BROKEN_BOUND = 3
-# The counting step always runs on both sides: exact counters are compared first.
-_COUNTING_STEP = 4
 
 
 def measure(
@@ -198,8 +196,9 @@ class _CheckMeasurement:
             leave_out_waits=True,
         )
         self.forecast.begin("checklist", reference.name)
+        counted_first = self._count_slow_calls(reference, too_slow) if too_slow else {}
         steps = _steps_of_slow_calls(self.job.policy) if too_slow else check_steps(self.job, self.options)
-        recount = Recount(self.bench, turns, draws=self.bench.draws)
+        recount = Recount(self.bench, turns, draws=self.bench.draws, counted_first=counted_first)
         turns.first(steps.deciding, steps.informing, exact_only=steps.exact_only)
         measured.pairs.append(PairedMeasurement(failed=[too_slow] if too_slow else []))
         for side, findings in zip(sides, (measured.base, measured.head)):
@@ -222,6 +221,27 @@ class _CheckMeasurement:
             self._add_steps_of_pairs(sides, steps, sizes)
             self._compare_turns(turns, steps)
         return True
+
+    def _count_slow_calls(
+        self, reference: WorkloadReference, too_slow: FailedPair
+    ) -> Mapping[SideName, Sequence[CounterSet]]:
+        """Count the operators of slow calls on both sides before anything else, and show what two processes say regressed.
+
+        The whole checklist takes dozens of calls, this look three, and three more if something regressed.
+        """
+        counted = {name: self._count_operators(name, reference) for name in NAMES}
+        if not all(counted.values()):
+            return {}
+        measured = with_counters(self.measured, self.checkouts, reference, counted, too_slow)
+        if self._look_at(reference.name, measured=measured).differing_counts():
+            both = {name: confirmed(first, self._count_operators(name, reference)) for name, first in counted.items()}
+            measured = with_counters(self.measured, self.checkouts, reference, both, too_slow)
+            self._show_regressions(reference.name, measured=measured)
+        return counted
+
+    def _count_operators(self, name: SideName, reference: WorkloadReference) -> list[CounterSet]:
+        self.job.seals.begin(name)
+        return count_operators(self.bench, self.checkouts[name], reference)
 
     def _add_steps_of_pairs(self, sides: Sequence[ChecklistSide], steps: _CheckSteps, sizes: BatchSizes | None) -> None:
         """Add the steps that the pairs measured to both sides: batch sizes, and the device's state."""
@@ -268,20 +288,23 @@ class _CheckMeasurement:
             self.measured.head[-1].warnings.append(Message("notes.cost-not-measured", {"workload": name}))
         return settled
 
-    def _show_regressions(self, name: str) -> None:
+    def _show_regressions(self, name: str, *, measured: Measured | None = None) -> None:
         """Show regressed counts with their line and remedy right away, long before the pairs measure their cost.
 
-        A regression that is accepted for the commit is left to the verdict, which names who accepted it.
+        By default those ``measured`` so far; others are those of calls too slow for pairs. A regression that is accepted
+        for the commit is left to the verdict, which names who accepted it.
         """
-        look = self._look_at(name)
+        look = self._look_at(name, measured=measured)
         if not look.regressed() or self.job.session.command == "upgrade":
             return
         so_far = self.job._replace(session=msgspec.structs.replace(self.job.session, finished_at=now()))
-        base, head = (of_workload(run, name) for run in documents_of(so_far, self.measured))
+        base, head = (of_workload(run, name) for run in documents_of(so_far, measured or self.measured))
         decision = decide_with_advice(base, head, policy=self.job.policy, history=self.history_of(head))
         if decision.verdict == "FAIL":
             certain = look.fails_for_certain()
-            lines = early_lines(decision, name, certain=certain, language=self.options.language)
+            lines = early_lines(
+                decision, name, certain=certain, has_pairs=measured is None, language=self.options.language
+            )
             self.progress.note("\n".join(lines))
 
     def _measure_pairs(
@@ -427,13 +450,17 @@ class _CheckMeasurement:
         """By step, the numbers of a workload that further turns of the checklist would compare."""
         base, head = documents_of(self.job, self.measured)
         numbers = PairedNumbers(base, head)
-        in_pairs = {number for number in leading_numbers(base) if number.step == BATCH_STEP}
-        shared = leading_numbers(base).keys() & leading_numbers(head).keys() - in_pairs
+        left = {step.number for step in base.steps if step.workload == workload and is_left_to_turns(step)}
+        known = leading_numbers(base)
         found: dict[int, OpenNumbers] = {}
-        for number in shared:
-            if number.workload == workload and numbers.is_open(number):
+        for number, value in leading_numbers(head).items():
+            if number.workload != workload or number.step == BATCH_STEP or value.value is None:
+                continue
+            waits = number.step in left and numbers.waits_for_turns(number)
+            if waits or (number in known and numbers.is_open(number)):
                 before = found.get(number.step, OpenNumbers(0, vary=False))
-                found[number.step] = OpenNumbers(before.how_many + 1, before.vary or numbers.varies(number))
+                varies = before.vary or waits or numbers.varies(number)
+                found[number.step] = OpenNumbers(before.how_many + 1, varies, left_to_turns=number.step in left)
         return found
 
     def measure_jobs(self) -> None:
@@ -469,8 +496,9 @@ class _CheckMeasurement:
                 folders = {name: job.out / name for name in NAMES}
                 measured.flames.update(measured.kept.keep(reference.name, stacks, roots, folders))
 
-    def _look_at(self, name: str, *, to_come: int = 0) -> Look:
-        return Look(*documents_of(self.job, self.measured), self.job.policy, workload=name, to_come=to_come)
+    def _look_at(self, name: str, *, to_come: int = 0, measured: Measured | None = None) -> Look:
+        documents = documents_of(self.job, measured or self.measured)
+        return Look(*documents, self.job.policy, workload=name, to_come=to_come)
 
 
 def _notes_of_side(bench: Bench, job: Job, checkout: Checkout, side: Side) -> list[Message]:
@@ -539,7 +567,7 @@ class _CheckSteps(NamedTuple):
 
 def _steps_of_slow_calls(policy: Policy) -> _CheckSteps:
     """The steps of a workload without pairs: counting, which takes a few calls, and those with a rule about them."""
-    deciding = {_COUNTING_STEP, *steps_with_rules(policy)}
+    deciding = {COUNTING_STEP, *steps_with_rules(policy)}
     return _CheckSteps(deciding=tuple(sorted(deciding)))
 
 
@@ -547,7 +575,7 @@ def check_steps(job: Job, options: CheckOptions) -> _CheckSteps:
     decides = deciding_steps(job.policy)
     is_asked = options.steps is not None
     asked = AVAILABLE_STEPS if options.steps is None else options.steps
-    deciding = {_COUNTING_STEP, *(decides - DECIDING_STEPS), *(number for number in asked if number in decides)}
+    deciding = {COUNTING_STEP, *(decides - DECIDING_STEPS), *(number for number in asked if number in decides)}
     informing = [number for number in asked if number not in decides]
     exact_only = tuple(number for number in informing if CARDS[number].exact_first)
     sizes_in_pairs = BATCH_STEP in informing and _checklist_budget(job.config, options) > 0

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from perfgate.conductor.sides.checklist import Findings
+from perfgate.conductor.sides.checklist import Findings, workload_record
 from perfgate.conductor.sides.pairs import PairedMeasurement
 from perfgate.conductor.sides.server import RATE_SHARE
-from perfgate.conductor.sides.turns import MeasuredJob
+from perfgate.conductor.sides.turns import MeasuredJob, SideName
+from perfgate.conductor.workers.bench import Checkout
 from perfgate.conductor.workers.seals import Seals
-from perfgate.config import Config
+from perfgate.config import Config, WorkloadReference
 from perfgate.document.artifact import CheckDocuments
 from perfgate.document.decision import Policy
 from perfgate.document.flame import FlameTree
 from perfgate.document.message import Message
-from perfgate.document.run import Harness, RunDocument, Session, Side
+from perfgate.document.run import CounterSet, FailedPair, Harness, RunDocument, Session, Side
 from perfgate.document.testbed import Testbed
 from perfgate.flows.check.environments import Environments
 from perfgate.flows.check.profiles import KeptProfiles
@@ -27,6 +29,9 @@ from perfgate.flows.check.sides import Sides
 from perfgate.flows.shared.session import assemble_run
 from perfgate.flows.trust.commits import BaseConfig
 from perfgate.judging.gate.comparison import ShapePlace
+
+# It always runs on both sides: exact counters are compared first.
+COUNTING_STEP = 4
 
 
 class Job(NamedTuple):
@@ -71,6 +76,26 @@ class Measured:
 def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument]:
     base, head = _without_profiles(job, measured)
     return measured.kept.put_into("base", base), measured.kept.put_into("head", head)
+
+
+def with_counters(
+    measured: Measured,
+    checkouts: Mapping[SideName, Checkout],
+    reference: WorkloadReference,
+    counters: Mapping[SideName, Sequence[CounterSet]],
+    too_slow: FailedPair,
+) -> Measured:
+    """The measurements with the counters of one more workload alone, which is too slow for pairs."""
+    found = {
+        name: Findings(workload_record(checkouts[name], reference, (COUNTING_STEP,)), counters=list(counted))
+        for name, counted in counters.items()
+    }
+    return replace(
+        measured,
+        base=[*measured.base, found["base"]],
+        head=[*measured.head, found["head"]],
+        pairs=[*measured.pairs, PairedMeasurement(failed=[too_slow])],
+    )
 
 
 def _without_profiles(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument]:

@@ -91,7 +91,7 @@ def _start_pipeline(
     except ForgeUnansweredError:
         raise
     except ForgeError as error:
-        doors.say(log_lines(str(error), doors.environ))
+        doors.say(log_lines(error.shown, doors.environ))
         return OrderAnswer("refused_by_hand", command=bisect_line(order, change), job_url=event.job_url)
     metrics = (order.metric,) if order.metric else ()
     return OrderAnswer("bisecting", head=change.head_sha[:_SHORT], metrics=metrics, job_url=page)

@@ -14,7 +14,7 @@ from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.catalogue.names import BATCH_THROUGHPUT
 from perfgate.document.decision import Clock
 from perfgate.document.message import Message
-from perfgate.document.run import REPEAT, RunDocument, Value
+from perfgate.document.run import LEFT_TO_TURNS, REPEAT, RunDocument, Value
 from perfgate.judging.gate.comparison import ShapePlace, zero_of
 from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.pairs import ALL_BY_WALL, SAMPLED, WAITED, Clocks, sampled_effects
@@ -67,6 +67,9 @@ class PairedNumbers:
     def __init__(self, base: RunDocument, head: RunDocument, clocks: Clocks = ALL_BY_WALL) -> None:
         self._base, self._head, self._clocks = base, head, clocks
         self._turns = _turns_of(base), _turns_of(head)
+        for key in _left_to_turns(base):
+            for turns in self._turns:
+                turns[key] = _without_first(turns.get(key, {}))
         self._sampled: dict[ShapePlace, dict[str, PairedEffect]] = {}
 
     def get(self, number: ChecklistNumber) -> PairedEffect | Message:
@@ -99,6 +102,11 @@ class PairedNumbers:
             return False
         values = [value for turns in self._turns for value in turns.get(number[1:], {None: None}).values()]
         return None not in values
+
+    def waits_for_turns(self, number: ChecklistNumber) -> bool:
+        """Whether the head has a number that base left to turns, and no turn of both sides was taken."""
+        before, after = (turns.get(number[1:], {}) for turns in self._turns)
+        return is_of_turns(number.metric) and not before and None not in after.values()
 
     def varies(self, number: ChecklistNumber) -> bool:
         """Whether a number varies by its nature, as times do, or did so between the turns of a side."""
@@ -177,6 +185,21 @@ def _turns_of(run: RunDocument) -> dict[_Key, _Turns]:
             else:  # the step's own number, or the typical one of turns that all have a label
                 of_number.setdefault(1, value.value)
     return turns
+
+
+def _left_to_turns(base: RunDocument) -> set[_Key]:
+    """The numbers that the first turn of base left out."""
+    return {
+        ChecklistNumber.of(step.number, step.workload, value)[1:]
+        for step in base.steps
+        for value in step.values
+        if value.reason is not None and value.reason.code == LEFT_TO_TURNS
+    }
+
+
+def _without_first(turns: _Turns) -> _Turns:
+    """The turns after the first, which are then numbered from 1."""
+    return {number - 1: value for number, value in turns.items() if number > 1}
 
 
 def _number(text: str) -> int:

@@ -26,6 +26,7 @@ from perfgate.locale import Activity
 from perfgate.measuring.checklist.limits import Limits, MaybeEvidence, above, below, finding
 from perfgate.measuring.checklist.values import Interval, missing, of_estimate, several, with_interval
 from perfgate.measuring.devices.device import Device
+from perfgate.measuring.timing.calls import SteadyState, call_again, find_steady_state
 from perfgate.measuring.timing.versus import Versus
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.protocol import LoadRequest
@@ -50,19 +51,20 @@ class StepContext:
     left out; with ``exact_only`` so is all that is not exact. ``copies`` are the requested numbers of concurrent copies,
     rising from 1; ``cold_start`` requests the timing of new processes, which load the workload as in ``load``;
     ``shape_space`` requests trials of unconfigured shapes. ``kept`` are the files in ``artifacts`` that stay with the run:
-    a step adds those it made or used, however it ends. ``experimenting`` announces an experiment to the conductor, and
-    ``no_experiments`` is the reason if none may run; both are for ``experiment`` alone.
+    a step adds those it made or used, however it ends. ``warm_shapes`` are those whose calls an earlier step of this process
+    found to be steady. ``experimenting`` announces an experiment to the conductor, and ``no_experiments`` is the reason if
+    none may run; both are for ``experiment`` alone.
     """
 
     workload: BoundWorkload
     device: Device
     quick: bool
-    threads: int
     limits: dict[str, float]
     seed: int
     root: Path
     artifacts: Path
     progress: Callable[[Activity], None]
+    threads: int = 1
     expected_kernels: tuple[str, ...] = ()
     graph_spans: tuple[str, ...] = ()
     budgets: tuple[Budget, ...] = ()
@@ -75,6 +77,7 @@ class StepContext:
     exact_only: bool = False
     load: LoadRequest | None = None
     kept: list[Artifact] = field(default_factory=list)
+    warm_shapes: set[str] = field(default_factory=set)
     experimenting: Callable[[], None] = lambda: None
     no_experiments: Message | None = None
 
@@ -89,6 +92,19 @@ class StepContext:
     def seconds(self, *, quick: float, full: float) -> float:
         """How long to measure: one of several turns needs less than the first."""
         return full if not self.quick else BRIEF * quick if self.brief else quick
+
+    def warm_up(self, shape: str, *, quick: float, full: float) -> SteadyState:
+        """Call a shape until its speed is steady, for at most so many seconds.
+
+        Once it was steady in this process, a quick step makes one window of calls, which bring back what other work displaced.
+        """
+        call = self.workload.caller(shape)
+        if self.quick and shape in self.warm_shapes:
+            return call_again(call, self.device)
+        state = find_steady_state(call, self.device, cap_seconds=quick if self.quick else full)
+        if state.steady:
+            self.warm_shapes.add(shape)
+        return state
 
     @property
     def shows_kernels(self) -> bool:

@@ -14,13 +14,14 @@ from pathlib import Path
 from perfgate.document.run import Artifact
 from perfgate.measuring.checklist.step import StepContext
 from perfgate.measuring.counting.collect import CallTrace, calls_within, read_calls, record_calls, trace_name
-from perfgate.measuring.timing.calls import find_steady_state
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import DeviceSummary, summarize
 
 # The devices' formats: Kineto's JSON, and torch_npu's folder as an archive.
 _SUFFIXES = (".json.gz", ".zip")
 _FEWEST_CALLS = 3
+# A further turn is one of several, and its process differs more from another than its calls from each other.
+_BRIEF_CALLS, _QUICK_CALLS, _FULL_CALLS = 4, 10, 20
 
 
 def steady_calls(context: StepContext, shape: str) -> CallTrace:
@@ -52,9 +53,9 @@ def steady_summary(context: StepContext, shape: str) -> DeviceSummary:
 def _record(context: StepContext, shape: str, name: str) -> CallTrace:
     """Record some calls; the file has its name only when it is whole, because a worker may be killed meanwhile."""
     call = context.workload.caller(shape)
+    most = _BRIEF_CALLS if context.brief else _QUICK_CALLS if context.quick else _FULL_CALLS
     with quiet(), tempfile.TemporaryDirectory(dir=context.artifacts, prefix=".trace-") as folder:
-        state = find_steady_state(call, context.device, cap_seconds=1.0 if context.quick else 5.0)
-        most = 10 if context.quick else 20
+        state = context.warm_up(shape, quick=1.0, full=5.0)
         calls = calls_within(state.call_ns, seconds=5.0, fewest=_FEWEST_CALLS, most=most)
         trace = record_calls(context.device, call, calls=calls, folder=Path(folder), name=name)
         return replace(trace, path=trace.path.replace(context.artifacts / trace.path.name))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
 from perfgate.document.run import CounterSet
 from perfgate.measuring.counting.collect import calls_within, record_calls
-from perfgate.measuring.counting.counters import count_calls, with_fallbacks, with_kernels, with_steady
+from perfgate.measuring.counting.counters import count_calls, count_operators, with_fallbacks, with_kernels, with_steady
 from perfgate.measuring.counting.kept import with_kept_bytes
 from perfgate.measuring.counting.python_work import with_python_work
 from perfgate.measuring.devices.device import Device
 from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload
+from perfgate.protocol import COUNTED_PARTS, CountedPart
 from perfgate.system.garbage import quiet
 from perfgate.trace.model.spans import KERNEL_METRICS, work_by_span
 
@@ -21,25 +23,31 @@ _SETTLING_CALLS = 2 * POOL_SIZE
 _TRACED_CALLS = 3
 
 
-def count_again(workload: BoundWorkload, device: Device, *, root: Path, leaks: bool) -> list[CounterSet]:
+def count_again(
+    workload: BoundWorkload, device: Device, *, root: Path, parts: Collection[CountedPart] = COUNTED_PARTS
+) -> list[CounterSet]:
     """The counters of every shape in the order in which step 4 counts them, without compilations.
 
-    Memory that calls leave behind takes rounds of them, and is counted if ``leaks``.
+    Without any of the ``parts`` these are the operators of the first few calls.
     """
-    counted = [_count(workload, device, shape, root) for shape in workload.shapes]
-    if leaks:
+    counted = [_count(workload, device, shape, root, parts) for shape in workload.shapes]
+    if "kept" in parts:
         counted = [with_kept_bytes(workload, of_shape, root=root) for of_shape in counted]
     return [with_steady(of_shape) for of_shape in counted]
 
 
-def _count(workload: BoundWorkload, device: Device, shape: str, root: Path) -> CounterSet:
-    _settle(workload, device, shape)
-    counted = count_calls(workload, device, shape, root=root)
-    if "kernel_timeline" in device.capabilities:
+def _count(
+    workload: BoundWorkload, device: Device, shape: str, root: Path, parts: Collection[CountedPart]
+) -> CounterSet:
+    if parts:
+        _settle(workload, device, shape)
+    count = count_calls if "memory" in parts else count_operators
+    counted = count(workload, device, shape, root=root)
+    if parts and "kernel_timeline" in device.capabilities:
         counted = _with_traced_kernels(workload, device, shape, counted)
     if (fallbacks := device.fallbacks()) is not None:
         counted = with_fallbacks(counted, fallbacks)
-    return with_python_work(workload, counted, root=root)
+    return with_python_work(workload, counted, root=root) if "python" in parts else counted
 
 
 def _settle(workload: BoundWorkload, device: Device, shape: str) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -38,6 +38,9 @@ from perfgate.trace.model.spans import (
 
 # An optimizer makes its state in the first step and a kernel library its plans in the first call; neither is steady.
 WARM_UP_CALLS = 3
+# Of a call that takes long once it is warm, fewer are made: two that agree are as exact as three.
+_SLOW_NS = 1e9
+_FEWEST_REPEATS = 2
 # A cache may need to see an input more than once; a saving counts when every new input shows it.
 NEW_INPUTS = 2
 # Time for half of the calls whose memory is counted.
@@ -46,6 +49,13 @@ MAX_CODE = 120
 RECORDED_OPS = "counters.recorded_ops"
 FALLBACKS = "counters.fallbacks"
 _METRIC_OF_KIND = {"copy": DEVICE_COPIES, "comm": COLLECTIVES, "host_op": RECORDED_OPS}
+
+
+class _Saving(NamedTuple):
+    """The operators that a call on a new input dispatches and the same call again does not; the latter call."""
+
+    sites: Counter[Site]
+    repeated: CallTally
 
 
 def count_calls(workload: BoundWorkload, device: Device, shape: str, *, repeats: int = 3, root: Path) -> CounterSet:
@@ -61,19 +71,62 @@ def count_in_order(
     count (``ops.count:NAME``) included, is listed in ``unstable``; values are those of the last repeat, of which all
     dispatched operators follow in order. Compiled regions are counted as the framework dispatches them under a dispatch
     mode, which is without their fusion.
+
+    Of a slow call fewer are made: two repeats, the last of which is the repeated call on the first new input.
     """
     pool = workload.pool(shape)
     with quiet():
-        for index in range(WARM_UP_CALLS):
-            workload.invoke(pool[index % POOL_SIZE])
-        tallies = [
-            _count_call(workload, device, pool[index % POOL_SIZE], root, in_order=index == repeats - 1)
-            for index in range(repeats)
-        ]
-        _count_memory(workload, device, pool, tallies)
-        savings = [_count_saving(workload, device, shape, root) for _ in range(NEW_INPUTS)]
+        call_ns = _warm_up(workload, device, pool)
+        if call_ns >= _SLOW_NS:
+            tallies, savings = _tally_slow_calls(workload, device, shape, root)
+            _count_memory(workload, device, pool, tallies, call_ns)
+        else:
+            tallies = [
+                _count_call(workload, device, pool[index % POOL_SIZE], root, in_order=index == repeats - 1)
+                for index in range(repeats)
+            ]
+            _count_memory(workload, device, pool, tallies, call_ns)
+            savings = [_count_saving(workload, device, shape, root).sites for _ in range(NEW_INPUTS)]
     counted = _counter_set(tallies, savings, workload=workload.name, shape=shape, root=root)
     return counted, tallies[-1].order or []
+
+
+def count_operators(workload: BoundWorkload, device: Device, shape: str, *, root: Path) -> CounterSet:
+    """Count the operators of two calls after one, without memory and savings: all that a first look at slow calls needs."""
+    pool = workload.pool(shape)
+    with quiet():
+        workload.invoke(pool[0])
+        tallies = [_count_call(workload, device, inputs, root) for inputs in pool[:_FEWEST_REPEATS]]
+    return _counter_set(tallies, [], workload=workload.name, shape=shape, root=root)
+
+
+def _warm_up(workload: BoundWorkload, device: Device, pool: list[Any]) -> float:
+    """Make calls until they are steady, and return the nanoseconds of the last; a second call that is slow is the last."""
+    took = 0.0
+    for index in range(WARM_UP_CALLS):
+        device.synchronize()
+        began = device.clock_ns()
+        workload.invoke(pool[index % POOL_SIZE])
+        device.synchronize()
+        took = device.clock_ns() - began
+        if index and took >= _SLOW_NS:
+            break
+    return took
+
+
+def _tally_slow_calls(
+    workload: BoundWorkload, device: Device, shape: str, root: Path
+) -> tuple[list[CallTally], list[Counter[Site]]]:
+    """Two repeats and what a repeated input saves, of three calls: the second repeat is that of a new input.
+
+    If it saves something, another new input is tried, as it is for quick calls.
+    """
+    first = _count_call(workload, device, workload.pool(shape)[0], root)
+    saving = _count_saving(workload, device, shape, root)
+    savings = [saving.sites]
+    if saving.sites:
+        savings.append(_count_saving(workload, device, shape, root).sites)
+    return [first, saving.repeated], savings
 
 
 def with_steady(counted: CounterSet) -> CounterSet:
@@ -122,9 +175,12 @@ def _counter_set(
         for op, count in sorted(last.ops.items(), key=lambda item: (-item[1], item[0]))
         if count
     ]
-    saved = [sum(saving.values()) for saving in savings]
-    least = savings[saved.index(min(saved))]
-    sites = [*last.amounts.items(), *((Site("counters.repeat_saves", at.name, at.line), n) for at, n in least.items())]
+    values = last.values()
+    sites = list(last.amounts.items())
+    if savings:
+        least = min(savings, key=Counter.total)
+        values["counters.repeat_saves"] = least.total()
+        sites += [(Site("counters.repeat_saves", at.name, at.line), count) for at, count in least.items()]
     if last.memory:
         # Which operators took a block for their result, and which made the blocks that outlive the call.
         sites += Counter(Site("counters.allocations", block.op, block.line) for block in last.blocks).items()
@@ -138,7 +194,7 @@ def _counter_set(
         workload=workload,
         shape=shape,
         repeats=len(tallies),
-        values={**last.values(), "counters.repeat_saves": min(saved)},
+        values=values,
         ops=ops,
         unstable=list(ranges),
         ranges=ranges,
@@ -161,12 +217,14 @@ def _count_call(
     return tally
 
 
-def _count_memory(workload: BoundWorkload, device: Device, pool: list[Any], tallies: list[CallTally]) -> None:
+def _count_memory(
+    workload: BoundWorkload, device: Device, pool: list[Any], tallies: list[CallTally], call_ns: float
+) -> None:
     """Count the memory of further calls, because the mode's own work would allocate too.
 
     Memory is kept if both halves of them keep some: a leak in every second call is one, a buffer that grew once is none.
     """
-    half = _calls_of_half(workload, device, pool[0])
+    half = calls_within(call_ns, seconds=_HALF_SECONDS, fewest=2, most=POOL_SIZE // 2)
     # The first call only establishes the baseline of held memory.
     order = [POOL_SIZE - 1, *(index % POOL_SIZE for index in range(max(2 * half, len(tallies))))]
     counts = device.count_memory([partial(workload.invoke, pool[index]) for index in order])
@@ -177,15 +235,6 @@ def _count_memory(workload: BoundWorkload, device: Device, pool: list[Any], tall
     kept = max(0, min(halves)) // half
     for tally, (allocations, peak, _) in zip(tallies, measured):
         tally.memory = {"counters.allocations": allocations, "memory.peak": peak, "memory.kept": kept}
-
-
-def _calls_of_half(workload: BoundWorkload, device: Device, inputs: Any) -> int:
-    """How many calls fit into half of the time for the calls whose memory is counted."""
-    device.synchronize()
-    began = device.clock_ns()
-    workload.invoke(inputs)
-    device.synchronize()
-    return calls_within(device.clock_ns() - began, seconds=_HALF_SECONDS, fewest=2, most=POOL_SIZE // 2)
 
 
 def _at_peak(tally: CallTally, root: Path) -> list[CounterSite]:
@@ -206,13 +255,14 @@ def _at_peak(tally: CallTally, root: Path) -> list[CounterSite]:
     ]
 
 
-def _count_saving(workload: BoundWorkload, device: Device, shape: str, root: Path) -> Counter[Site]:
-    """The operators that a call on a new input dispatches and the same call again does not, by site."""
+def _count_saving(workload: BoundWorkload, device: Device, shape: str, root: Path) -> _Saving:
+    """Count a call on a new input and the same call again."""
     inputs = workload.new_inputs(shape)
-    tallies = [_count_call(workload, device, inputs, root) for _ in range(2)]
-    first, second = (tally.sites(FRAMEWORK_OPS) for tally in tallies)
+    once = _count_call(workload, device, inputs, root).sites(FRAMEWORK_OPS)
+    repeated = _count_call(workload, device, inputs, root, in_order=True)
+    again = repeated.sites(FRAMEWORK_OPS)
     # Equal work by other operators in the second call means that nothing is saved.
-    return first - second if sum(first.values()) > sum(second.values()) else Counter()
+    return _Saving(once - again if once.total() > again.total() else Counter(), repeated)
 
 
 def kernel_counters(work: Work) -> dict[str, int]:

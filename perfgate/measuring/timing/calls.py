@@ -161,6 +161,13 @@ def find_steady_state(call: Callable[[], Any], device: Device, *, cap_seconds: f
     return SteadyState(calls, steady, first_call_ns, float(np.median(windows[-1])))
 
 
+def call_again(call: Callable[[], Any], device: Device) -> SteadyState:
+    """Make one window of calls that were steady before."""
+    first_call_ns = timed_call(call, device)
+    window = _window(call, device, device.clock_ns() + int(CAP_SECONDS * 1e9))
+    return SteadyState(1 + window.size, True, first_call_ns, float(np.median(window)))
+
+
 def _window(call: Callable[[], Any], device: Device, deadline: int) -> Ints:
     """Time one window; the deadline may cut it short, but not below one call."""
     started = device.clock_ns()

@@ -83,6 +83,7 @@ class WorkerLoop:
         self.resources = ExitStack()
         self._began: Holdings | None = None
         self._printed = PrintedText()
+        self._warm_shapes: set[str] = set()
         # Made behind the last time that we freeze: the collector lists it until user code freezes it with everything else.
         # Looking for it costs less than counting all frozen objects, which include every import of torch.
         self._unfrozen: list[object] = []
@@ -233,8 +234,8 @@ class WorkerLoop:
         return protocol.CheckReply(results=check_outputs(self._loaded, self._opened))
 
     def _recount(self, request: protocol.RecountRequest) -> protocol.Recounted:
-        counted = count_again(self._loaded, self._opened, root=self.root, leaks=request.leaks)
-        return protocol.Recounted(counters=counted)
+        counters = count_again(self._loaded, self._opened, root=self.root, parts=request.parts)
+        return protocol.Recounted(counters=counters)
 
     def _step(self, request: protocol.StepRequest) -> protocol.StepReply:
         context = StepContext(
@@ -258,6 +259,7 @@ class WorkerLoop:
             brief=request.brief,
             exact_only=request.exact_only,
             load=self.load,
+            warm_shapes=self._warm_shapes,
             experimenting=lambda: protocol.send(self.connection, protocol.Experimenting()),
             no_experiments=request.no_experiments,
         )
@@ -327,7 +329,6 @@ class WorkerLoop:
             workload=self._loaded,
             device=self._opened,
             quick=True,
-            threads=0,
             limits=limits,
             seed=seed,
             root=self.root,
@@ -440,7 +441,9 @@ class WorkerLoop:
         return self.device
 
     def _say(self, activity: Activity) -> None:
-        values = {name: str(value) for name, value in activity.values.items()}
+        values = {
+            name: value if isinstance(value, (int, float)) else str(value) for name, value in activity.values.items()
+        }
         protocol.send(self.connection, protocol.ProgressReply(text=activity.template, values=values))
 
     @property

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from perfgate.conductor.sides.checklist import informing_seconds
 from perfgate.conductor.sides.checklist_turns import (
     FEWEST_TURNS,
     ChecklistSide,
@@ -17,7 +19,7 @@ from perfgate.conductor.sides.checklist_turns import (
     that_fit,
 )
 from perfgate.conductor.workers.bench import Bench, Checkout
-from perfgate.document.run import REPEAT, StepResult
+from perfgate.document.run import REPEAT, StepResult, is_left_to_turns
 from tests.unit.conductor.conftest import reference_to
 
 CHECKLIST, UTILIZATION = 4, 2
@@ -108,6 +110,12 @@ def test_compare__time_for_some_steps__first_ones_before_those_that_cost_less_a_
     assert that_fit({8: 30.0, 17: 12.0}, 45.0, 90.0) == [8, 17]
 
 
+def test_informing_seconds__steps_of_the_other_side_and_exact_numbers__longer() -> None:
+    seconds_of_base = {14: 0.1, 15: 0.0}
+    found = {number: informing_seconds(number, seconds_of_base, exact_only=(9,)) for number in (9, 14, 15, 18)}
+    assert found == {9: 40.0, 14: 40.0, 15: 20.0, 18: 20.0}
+
+
 @pytest.mark.slow
 def test_compare__traces_of_pairs__a_turn_reads_one_and_records_none(two_sides: Two, tmp_path: Path) -> None:
     turns = two_sides()
@@ -135,3 +143,38 @@ def test_first__steps_of_a_young_process__run_before_all_others_and_each_step_na
     for side in turns.sides:
         ran_before = {step.number: step.procedure and step.procedure.after for step in side.found.steps}
         assert ran_before == {1: [], 17: [1], UTILIZATION: [1, 17], 3: [1, 17, UTILIZATION]}
+
+
+PRECISION = 8
+
+
+def test_first__experiments_of_late_steps__on_head_alone_and_in_turns_on_both(two_sides: Two) -> None:
+    turns = two_sides()
+    turns.first((CHECKLIST,), (PRECISION,))
+    base, head = ({value.metric: value for value in step_of(side, PRECISION).values} for side in turns.sides)
+    assert head["precision.speedup"].value is not None
+    assert base["precision.speedup"].value is None
+    assert is_left_to_turns(step_of(turns.sides[0], PRECISION))
+    assert not is_left_to_turns(step_of(turns.sides[1], PRECISION))
+    turns.again([PRECISION], brief=True)
+    labels = [
+        value.labels.get(REPEAT) for value in step_of(turns.sides[0], PRECISION).values if value.value is not None
+    ]
+    assert "2" in labels
+
+
+def test_compare__first_turn_left_an_experiment_out__one_turn_more_than_of_others(two_sides: Two) -> None:
+    turns = two_sides()
+    turns.first((UTILIZATION,))
+    others = turns.compare(partial(open_turns, left=False), budget=0.0).steps[UTILIZATION]
+    left = turns.compare(partial(open_turns, left=True), budget=0.0).steps[UTILIZATION]
+    assert left == pytest.approx(others * FEWEST_TURNS / (FEWEST_TURNS - 1))
+
+
+def open_turns(*, left: bool) -> dict[int, OpenNumbers]:
+    return {UTILIZATION: OpenNumbers(1, vary=True, left_to_turns=left)}
+
+
+def step_of(side: ChecklistSide, number: int) -> StepResult:
+    (step,) = [step for step in side.found.steps if step.number == number]
+    return step

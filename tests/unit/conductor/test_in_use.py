@@ -27,8 +27,10 @@ PACKAGES = {
     "used/__init__.py": "try:\n    import faster_one\nexcept ImportError:\n    pass\n",
     "used/lazy.py": "",
     "used/table.json": "{}",
-    "single.py": "import subprocess\nTOOL = 'some-tool --fast'\nLIBRARY = 'libplugin.so.3'\n",
-    "shared/used_part/__init__.py": "",
+    "single.py": "import subprocess\nTOOL = 'some-tool --fast'\nLIBRARY = 'libplugin.so.3'\n"
+    "def fortune" + "_call(): pass\nNAMES = ['fortune" + "_call']\n",
+    # In two parts: the words of this very file are among those of loaded modules.
+    "shared/used_part/__init__.py": "MODE = 'fortune" + "-mode'\n",
     "shared/other_part/__init__.py": "",
     "unused/__init__.py": "",
 }
@@ -159,6 +161,20 @@ def test_check__packages_are_others_for_one_load_and_put_back__counts(place: Pla
     assert str(place.packages / "single.py") in place.changed()
 
 
+def test_check__file_in_use_gets_another_name_and_is_loaded_again__does_not_count(place: Place, tmp_path: Path) -> None:
+    file = place.packages / "single.py"
+    os.link(file, tmp_path / "cached.py")
+    place.seals = Seals(loads=place.log)
+    place.seals.add_code(sealed_code(None, place.environment, spare=None), "base", "head")
+    place.run()
+    os.link(file, tmp_path / "other.py")
+    place.run()
+    assert place.changed() == []
+    with file.open("a"):
+        os.utime(file)
+    assert place.changed() == [str(file)]
+
+
 def test_check__programs__count_if_code_in_use_or_a_checkout_names_them(place: Place, tmp_path: Path) -> None:
     place.run()
     place.seals.texts.append(place.write("run.sh", "convert input", tmp_path))
@@ -168,6 +184,22 @@ def test_check__programs__count_if_code_in_use_or_a_checkout_names_them(place: P
     for name in ("some-tool", "convert", "python3.11"):
         place.write(name, "", place.programs)
     assert place.changed() == [f"{place.programs}/{name}" for name in ("convert", "python3.11", "some-tool")]
+
+
+def test_check__program_called_like_a_function_or_a_word__counts_only_if_a_text_names_it(
+    place: Place, tmp_path: Path
+) -> None:
+    mode, text, long_text = ("fortune" + ending for ending in ("-mode", "-text", "-long"))
+    place.run()
+    called = mode.replace("-", "_")
+    model = f'def forward(x):\n    return {called}(x)\nrun(\'{text} x\')\nrun("""\n{long_text} x\n""")\n'
+    place.seals.texts.append(place.write("model.py", model, tmp_path))
+    for name in (mode, called, "fortune" + "_call"):
+        place.write(name, "", place.programs)
+    assert place.changed() == []
+    for name in (text, long_text):
+        place.write(name, "", place.programs)
+    assert place.changed() == [f"{place.programs}/{name}" for name in (long_text, text)]
 
 
 def test_check__libraries__count_if_a_library_or_module_in_use_names_them(place: Place) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import mmap
 import os
 import shutil
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,7 +55,10 @@ def write_in_place(root: Path) -> None:
 
 
 def write_and_put_back(root: Path) -> None:
-    file = root / "model.py"
+    write_and_put_back_file(root / "model.py")
+
+
+def write_and_put_back_file(file: Path) -> None:
     was = file.stat()
     file.write_text("x = 2\n")
     time.sleep(0.02)
@@ -320,6 +325,68 @@ def test_add__packages_that_two_environments_share__sealed_once_for_both_sides(t
     write_in_place(tmp_path)
     seals.check()
     assert seals.seal_of("base").changed == seals.seal_of("head").changed == ["packages/model.py"]
+
+
+def _packages_with_a_cache(root: Path) -> tuple[Seals, Path, Path]:
+    """Seal a package whose file is a hard link to a package manager's cache; the seals, the file, and that of the cache."""
+    cached, installed = root / "cached.py", root / "packages" / "model.py"
+    cached.write_text("x = 1\n")
+    installed.parent.mkdir()
+    os.link(cached, installed)
+    seals = Seals()
+    seals.add([sealed_tree("packages", installed.parent)], "base", "head")
+    time.sleep(0.02)
+    seals.begin("base", "head")
+    return seals, installed, cached
+
+
+def test_check__file_of_a_cache_is_linked_into_another_environment_and_unlinked__whole(tmp_path: Path) -> None:
+    seals, installed, cached = _packages_with_a_cache(tmp_path)
+    before = installed.stat()
+    for name in ("one", "two"):
+        os.link(cached, tmp_path / name)
+    (tmp_path / "one").unlink()
+    seals.check()
+    assert installed.stat().st_ctime_ns != before.st_ctime_ns
+    seal = seals.seal_of("base")
+    assert seal.changed == []
+    assert seal.before == seal.after
+
+
+def write_by_a_mapping_that_stays_open(cached: Path) -> None:
+    was = cached.stat()
+    file = cached.open("r+b")
+    _STILL_OPEN.append(file)
+    mapped = mmap.mmap(file.fileno(), 0)
+    _STILL_OPEN.append(mapped)
+    mapped[4:5] = b"2"
+    mapped.flush()
+    mapped[4:5] = b"1"
+    mapped.flush()
+    os.utime(cached, ns=(was.st_atime_ns, was.st_mtime_ns))
+
+
+_STILL_OPEN: list[Any] = []
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [write_and_put_back_file, write_by_a_mapping_that_stays_open],
+    ids=lambda attack: attack.__name__,
+)
+def test_check__file_of_a_cache_is_written_and_put_back_beside_a_new_link__broken(
+    attack: Callable[[Path], None], tmp_path: Path
+) -> None:
+    seals, installed, cached = _packages_with_a_cache(tmp_path)
+    before = installed.stat()
+    attack(cached)
+    os.link(cached, tmp_path / "another")
+    assert installed.read_text() == "x = 1\n"
+    assert installed.stat().st_mtime_ns == before.st_mtime_ns
+    seals.check()
+    while _STILL_OPEN:
+        _STILL_OPEN.pop().close()
+    assert seals.seal_of("base").changed == ["packages/model.py"]
 
 
 def test_add__target_of_a_link_in_weights_changes__broken(tmp_path: Path) -> None:

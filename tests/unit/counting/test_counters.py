@@ -15,6 +15,7 @@ from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.workload import Workload
+from tests.fakes.device import FakeDevice
 from tests.unit.counting.models import MODELS
 
 PROJECT = """
@@ -57,6 +58,40 @@ def inputs(batch, seed):
 def counted(workload, root, repeats=3):
     device = open_device("cpu")
     return count_calls(BoundWorkload("w", workload, device, seed=1), device, "default", repeats=repeats, root=root)
+
+
+@pytest.mark.parametrize(("call_ns", "calls"), [(1_000_000, 3 + 3 + 9 + 4), (2_000_000_000, 2 + 3 + 5)])
+def test_count_calls__slow_call__fewer_of_them(tmp_path: Path, call_ns: int, calls: int) -> None:
+    device = FakeDevice()
+    made = []
+
+    def call(x):
+        made.append(None)
+        device.host_works(call_ns)
+        return x.clone()
+
+    workload = Workload(build=lambda device: call, inputs=inputs, batch=1)
+    found = count_calls(BoundWorkload("w", workload, device, seed=1), device, "default", root=tmp_path)
+    assert len(made) == calls
+    assert found.values["counters.copies"] == 1
+    assert found.values["counters.repeat_saves"] == 0
+    assert found.unstable == []
+
+
+def test_count_calls__slow_call_that_keeps_its_answers__saving_of_every_new_input(tmp_path: Path) -> None:
+    device = FakeDevice()
+    answers = {}
+
+    def call(x):
+        device.host_works(2_000_000_000)
+        if id(x) not in answers:
+            answers[id(x)] = x.clone()
+        return answers[id(x)]
+
+    workload = Workload(build=lambda device: call, inputs=inputs, batch=1)
+    found = count_calls(BoundWorkload("w", workload, device, seed=1), device, "default", root=tmp_path)
+    assert found.values["counters.copies"] == 0
+    assert found.values["counters.repeat_saves"] == 1
 
 
 def test_count_calls__copies_of_three_kinds__counted_with_bytes_and_lines(project: ModuleType, tmp_path: Path) -> None:

@@ -212,6 +212,17 @@ def test_comment__new_and_gone_findings__before_the_folds_and_counted_in_the_tit
     assert "| new: attention " in folds
 
 
+def test_comment__two_new_findings_of_a_step_on_one_line__its_cause_names_the_step_once() -> None:
+    base, head = sides(UNCHANGED)
+    decision = judged(
+        msgspec.structs.replace(with_step(base, gelu()), counters=[counters({"aten::pow": 1, "aten::mul": 1})]),
+        msgspec.structs.replace(
+            with_step(head, gelu(), attention(), attention()), counters=[counters({"aten::bmm": 2, "aten::mul": 1})]
+        ),
+    )
+    assert rendered(decision).count("\n- New in the checklist: step 6") == 1
+
+
 def test_comment__nothing_new__says_nothing_before_the_folds() -> None:
     base, head = sides(UNCHANGED)
     above_folds, _, folds = rendered(judged(with_step(base, gelu()), with_step(head, gelu()))).partition("<details>")

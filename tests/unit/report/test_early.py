@@ -56,3 +56,11 @@ def test_early_lines__chinese__verdict_and_what_is_measured_next() -> None:
     (first, *_) = early_lines(decision, WORKLOAD, certain=True, language="zh")
     assert first.startswith("FAIL")
     assert "已可确定" in first
+
+
+def test_early_lines__calls_too_slow_for_pairs__fail_by_counts_without_a_promise_of_times() -> None:
+    documents = counted("counters.copies")
+    decision = decide_with_advice(*documents, policy=Policy(), history=History())
+    lines = early_lines(decision, WORKLOAD, certain=False, has_pairs=False)
+    assert lines[0].startswith(f"FAIL – {WORKLOAD}, by exact counts: calls are too slow to be timed")
+    assert "7 more aten::clone at model.py:12" in "\n".join(lines)

@@ -46,6 +46,8 @@ def test_clean__lone_surrogate__is_replaced_so_that_it_can_be_encoded() -> None:
         ("1. not a list", "`1`. not a list"),
         ("see https://evil.example/x", "see `https://evil.example/x`"),
         ("call `aten::add` once", "call `aten::add` once"),
+        ("no time: `perfgate check --steps 9`, or wait", "no time: `perfgate check --steps 9`, or wait"),
+        ("an odd ` and @octocat", "an odd `` ` `` and `@octocat`"),
         ("write e.g. ranks=2", "write e.g. `ranks=2`"),
         ("add traffic=Traffic(rate=...) or (see aten::mm).", "add `traffic=Traffic(rate=...)` or (see `aten::mm`)."),
         ("a_b <b> [x](y) *z*", "`a_b` `<b>` `[x](y)` `*z*`"),

@@ -102,7 +102,7 @@ def test_memory__kept_outputs__grow_by_their_size_and_take_segments() -> None:
     outcome = on_fake(device, call=call, model={"output_bytes": 5000})
 
     growth = value_of(outcome, "memory.growth")
-    assert (growth.value, growth.interval, growth.count) == (5000.0, (5000.0, 5000.0), 60)
+    assert (growth.value, growth.interval, growth.count) == (5000.0, (5000.0, 5000.0), 12)
     finding = found(outcome, "memory.growth")
     assert finding.severity == "warning"
     assert finding.evidence["growth [B/call]"] == 5000.0
@@ -127,7 +127,7 @@ def test_memory__device_full_during_calls__said() -> None:
         device.retries += 1
         model(inputs)
 
-    assert found(on_fake(device, call=call), "memory.retries").evidence["memory.retries"] == 60.0
+    assert found(on_fake(device, call=call), "memory.retries").evidence["memory.retries"] == 12.0
 
 
 def test_memory__reserved_in_vain__information_only_where_it_is_much() -> None:

@@ -67,7 +67,7 @@ def test_latency__quick_and_slow_calls__p99_not_estimable_and_says_why() -> None
     outcome = STEP.measure(context_on(FakeDevice(), curve(5 * MS, 0)))
     p99 = _value(outcome, "latency.p99")
     assert p99.value is None
-    assert reason_of(p99) == "not estimable: a P99 needs 662 calls, there are 200; see P90"
+    assert reason_of(p99) == "not estimable: a P99 needs 662 calls, there are 120; see P90"
     assert p99.interval == (0.005, None)
     assert _value(outcome, "latency.p90").value == 0.005
 

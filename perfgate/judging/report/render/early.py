@@ -17,14 +17,21 @@ CERTAIN = phrase("FAIL – {workload}, for certain: no time can change this; pai
 OPEN = phrase(
     "{workload}: exact counts grew, which fails unless calls are shown not to be slower; pairs now measure that"
 )
+ALONE = phrase("FAIL – {workload}, by exact counts: calls are too slow to be timed, so no time can excuse them")
 
 
-def early_lines(decision: DecisionDocument, workload: str, *, certain: bool, language: Language = "en") -> list[str]:
-    """The regressions of a decision about one workload without pairs; ``certain`` is whether no time can change its verdict."""
+def early_lines(
+    decision: DecisionDocument, workload: str, *, certain: bool, has_pairs: bool = True, language: Language = "en"
+) -> list[str]:
+    """The regressions of a decision about one workload without pairs; ``certain`` is whether no time can change its verdict.
+
+    ``has_pairs`` is whether pairs follow.
+    """
     with speaking(language):
         summary = Summary(decision, CommentContext(), _SHOWN_COUNTS)
         listed, more = blocks_with_more(summary)
-        lines: list[str] = [say(CERTAIN if certain else OPEN, workload=Words(clean(workload)))]
+        title = (CERTAIN if certain else OPEN) if has_pairs else ALONE
+        lines: list[str] = [say(title, workload=Words(clean(workload)))]
         for number, block in enumerate(listed, start=1):
             lines += _block_lines(number, block, summary)
         if not listed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from perfgate.document.decision import Comparison
 from perfgate.judging.report.sections.section import section
@@ -36,8 +36,13 @@ _ROOM = 1.05
 def causes(summary: Summary) -> Values | None:
     """One block per cause, the most expensive first, with the findings it introduced."""
     (listed, more), (new, _) = blocks_with_more(summary), changed_findings(summary)
-    findings = {number: [f for f in new if f["block"] == number] for number in range(1, len(listed) + 1)}
+    findings = {number: _steps_of(number, new) for number in range(1, len(listed) + 1)}
     return {"blocks": listed, "more": more, "findings": findings} if listed else None
+
+
+def _steps_of(block: int, findings: Iterable[Values]) -> Iterable[Values]:
+    """The findings of a block, of which only step and line are shown: one in several shapes is one."""
+    return {(one["step"], one["line"]): one for one in findings if one["block"] == block}.values()
 
 
 @section("table", fold="moved")

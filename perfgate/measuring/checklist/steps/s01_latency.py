@@ -82,10 +82,10 @@ class _Effort:
 
 _QUICK = _Effort(
     warm_up_seconds=3.0,
-    calls=200,
-    seconds=1.0,
-    most_seconds=2.0,
-    window_seconds=0.2,
+    calls=120,
+    seconds=0.5,
+    most_seconds=1.0,
+    window_seconds=0.1,
     least_open_loop=0.5,
     most_open_loop=2.0,
 )
@@ -142,6 +142,8 @@ def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str, effor
         outcome.number("latency.first_call", timed_call(call, device) / 1e9, count=1)
         return
     steady = find_steady_state(call, device, cap_seconds=effort.warm_up_seconds)
+    if steady.steady:
+        context.warm_shapes.add(shape)
     before = _memory(device)
     times = time_calls(call, device, _call_budget(context, shape, effort))
     after = _memory(device)

@@ -19,7 +19,6 @@ from perfgate.measuring.checklist.traces import steady_calls
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.devices.card import read_under_load
 from perfgate.measuring.devices.device import Device
-from perfgate.measuring.timing.calls import find_steady_state
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import DeviceSummary, StepTotals
 from perfgate.trace.model.arithmetic import union_length
@@ -91,13 +90,13 @@ def _add_accelerators(outcome: StepOutcome, summary: DeviceSummary) -> None:
 
 def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> None:
     call = context.workload.caller(shape)
-    state = find_steady_state(call, context.device, cap_seconds=1.0 if context.quick else 10.0)
+    state = context.warm_up(shape, quick=1.0, full=10.0)
     calls = _FEWEST_LONG_CALLS
     if state.call_ns <= _LONGEST_NS:
         most = _FEWEST_CALLS if context.quick else _MOST_CALLS
         calls = calls_within(state.call_ns, seconds=2.0, fewest=_FEWEST_CALLS, most=most)
     wall_ns, cpu_ns = _time_back_to_back(call, context.device, calls=calls)
-    host = cpu_ns / (wall_ns * max(context.threads, 1))
+    host = cpu_ns / (wall_ns * context.threads)
     if not context.shows_kernels:
         outcome.missing(_TIMELINE_METRICS, Message("times.no-own-timeline"))
         outcome.number("utilization.host", host, count=calls)

@@ -19,7 +19,6 @@ from perfgate.measuring.checklist.step import RecordingContext, StepContext, Ste
 from perfgate.measuring.checklist.traces import steady_summary
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.counting.tally import SYNCS, CallTally
-from perfgate.measuring.timing.calls import find_steady_state
 from perfgate.stats.summary import quantile
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import DeviceSummary
@@ -77,7 +76,7 @@ STEP = SmallOpsStep()
 
 def _measure_shape(context: StepContext, shape: str, outcome: StepOutcome) -> None:
     call = context.workload.caller(shape)
-    state = find_steady_state(call, context.device, cap_seconds=0.5 if context.quick else 5.0)
+    state = context.warm_up(shape, quick=0.5, full=5.0)
     summary = steady_summary(context, shape)
     tally = _dispatched(context, shape)
     names = {name for name, count in tally.ops.items() if count} - tally.views

@@ -156,7 +156,7 @@ def _rounds(context: StepContext, buffers: _Buffers, sweep: Callable[[], None]) 
     ways: dict[str, Callable[[], float]] = {_HOT: lambda: _repeated(buffers.same, device), _COLD: cold}
     if buffers.refusal is None:
         ways[_ROTATING] = lambda: _repeated(buffers.next, device)
-    until = device.clock_ns() + int(context.seconds(quick=1.5, full=8.0) * 1e9)
+    until = device.clock_ns() + int(context.seconds(quick=0.8, full=8.0) * 1e9)
     rounds: list[dict[str, float]] = []
     while len(rounds) < FEWEST_QUADS or (device.clock_ns() < until and len(rounds) < _MOST_ROUNDS):
         rounds.append({way: ways[way]() for way in chance.sample(list(ways), len(ways))})

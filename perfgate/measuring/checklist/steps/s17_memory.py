@@ -18,7 +18,6 @@ from perfgate.measuring.checklist.step import RecordingContext, StepContext, Ste
 from perfgate.measuring.counting.collect import calls_within
 from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.devices.device import Device, MemoryStatistics
-from perfgate.measuring.timing.calls import find_steady_state
 from perfgate.stats.robust import theil_sen
 from perfgate.stats.summary import quantile
 from perfgate.system.garbage import quiet
@@ -63,8 +62,8 @@ STEP = MemoryStep()
 def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> None:
     device, shapes = context.device, len(context.workload.shapes)
     call = context.workload.caller(shape)
-    state = find_steady_state(call, device, cap_seconds=context.seconds(quick=0.5, full=5.0) / shapes)
-    seconds, most = context.seconds(quick=1.5, full=8.0) / shapes, 60 if context.quick else 300
+    state = context.warm_up(shape, quick=0.5 / shapes, full=5.0 / shapes)
+    seconds, most = context.seconds(quick=0.5, full=8.0) / shapes, _FEWEST_CALLS if context.quick else 300
     calls = calls_within(state.call_ns, seconds=seconds, fewest=_FEWEST_CALLS, most=most)
     device.synchronize()
     device.reset_memory_peaks()

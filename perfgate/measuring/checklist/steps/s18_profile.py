@@ -17,7 +17,7 @@ from perfgate.measuring.checklist.step import RecordingContext, StepContext, Ste
 from perfgate.measuring.checklist.traces import steady_calls
 from perfgate.measuring.counting.collect import calls_within, read_calls
 from perfgate.measuring.devices.device import Device
-from perfgate.measuring.timing.calls import CallBudget, find_steady_state, time_calls
+from perfgate.measuring.timing.calls import CallBudget, time_calls
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.stacks import attributed_share, stacks_of
 from perfgate.trace.model.events import EventTable
@@ -38,7 +38,9 @@ class ProfileStep:
                 _judge(of_shape, trace.events)
                 of_shape.number("profile.size", trace.path.stat().st_size)
             shape = context.workload.shapes[0]
-            _measure_overhead(context, shape, outcome.under(shape=shape))
+            # A check compares no overhead, so that its first turn on the head is enough.
+            if not context.brief and context.no_experiments is None:
+                _measure_overhead(context, shape, outcome.under(shape=shape))
         except MeasuringError as error:
             return unavailable(reason_of(error))
         return outcome
@@ -82,9 +84,9 @@ def _measure_overhead(context: StepContext, shape: str, outcome: StepOutcome) ->
     call, device = context.workload.caller(shape), context.device
     late = "late_analysis" in device.capabilities
     # Two rounds at most if analysing one recording takes seconds.
-    rounds = 2 if late or context.brief else 5 if context.quick else 15
+    rounds = 2 if late else 3 if context.quick else 15
     with quiet(), tempfile.TemporaryDirectory(dir=context.artifacts) as folder:
-        state = find_steady_state(call, device, cap_seconds=0.5)
+        state = context.warm_up(shape, quick=0.5, full=0.5)
         calls = calls_within(state.call_ns, seconds=0.1, fewest=3, most=10)
         plain, recordings = [_plain_ns(call, device, calls)], []
         for number in range(rounds):

@@ -29,7 +29,6 @@ from perfgate.measuring.checklist.steps.s06_fusion.patterns import (
 )
 from perfgate.measuring.checklist.traces import steady_calls
 from perfgate.measuring.counting.compiled import has_compiled
-from perfgate.measuring.timing.calls import find_steady_state
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import summarize
 
@@ -73,7 +72,7 @@ STEP = FusionStep()
 def _measure_shape(outcome: StepOutcome, context: StepContext, shape: str) -> None:
     """Adds nothing if the calls of the shape have no operators that patterns are made of."""
     call = context.workload.caller(shape)
-    find_steady_state(call, context.device, cap_seconds=0.2 if context.quick else 2.0)
+    context.warm_up(shape, quick=0.2, full=2.0)
     nodes, again = (record_dataflow(call, root=context.root) for _ in range(2))
     if not can_hold_patterns(nodes):
         return

@@ -207,7 +207,7 @@ def _is_low(kernel: Kernel) -> bool | None:
 def _try(
     context: StepContext, shape: str, products: Iterable[AuditedProduct], share: float
 ) -> PrecisionTrial | FailedExperiment:
-    seconds = context.seconds(quick=2.0, full=12.0) / len(context.workload.shapes)
+    seconds = context.seconds(quick=1.0, full=12.0) / len(context.workload.shapes)
     if share < _MOSTLY:
         return try_autocast(context, shape, seconds=seconds)
     flops: Counter[str] = Counter()

@@ -23,7 +23,7 @@ from perfgate.measuring.checklist.steps.s13_tiling.blocks import cache_blocks, q
 from perfgate.measuring.checklist.steps.s13_tiling.mfu import known_peaks, product_uses
 from perfgate.measuring.checklist.steps.s13_tiling.products import ProductReplay, ReplayedProduct, record_products
 from perfgate.measuring.checklist.traces import steady_summary
-from perfgate.measuring.timing.calls import find_steady_state, timed_call
+from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.timing.versus import Versus, compare
 from perfgate.system.garbage import quiet
 from perfgate.trace.analysis.summary import DeviceSummary
@@ -174,9 +174,9 @@ def _judge_pieces(outcome: StepOutcome, table: KernelTable) -> None:
 
 def _try_sizes(outcome: StepOutcome, context: StepContext, shape: str) -> None:
     """Run the largest products of unaligned sizes again, unchanged and padded."""
-    warm_up_seconds, most = (0.3, 3) if context.quick else (2.0, 8)
+    most = 3 if context.quick else 8
     inputs = context.workload.pool(shape)[0]
-    state = find_steady_state(context.workload.caller(shape), context.device, cap_seconds=warm_up_seconds)
+    state = context.warm_up(shape, quick=0.3, full=2.0)
     products = record_products(lambda: context.workload.invoke(inputs), root=context.root)
     context.device.synchronize()
     if not products:
