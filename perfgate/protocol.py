@@ -158,8 +158,8 @@ class HarnessReply(Reply, frozen=True):
 class LoadRequest(WorkerRequest, frozen=True):
     """Load and build a workload. ``file`` is the workload file, ``root`` the checkout of the imported code.
 
-    ``dead_functions`` are defined before it, to lay it out in memory as other code would. ``seek`` are functions of the
-    project by their first line, ``file:line``: a trial reports those that ran. Kernels with names that match one of
+    With a ``layout_seed`` the memory that it is loaded into is scattered at random. ``seek`` are functions of the project by
+    their first line, ``file:line``: a trial reports those that ran. Kernels with names that match one of
     ``communication`` communicate.
     """
 
@@ -171,7 +171,7 @@ class LoadRequest(WorkerRequest, frozen=True):
     device: str
     seed: int
     threads: int
-    dead_functions: int = 0
+    layout_seed: int | None = None
     seek: list[str] = []
     communication: list[str] = []
 

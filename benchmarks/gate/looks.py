@@ -17,25 +17,13 @@ import sys
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+from simulated import SimulatedRule, simulate
 
-from perfgate.catalogue.lookup import FAMILIES, METRICS
-from perfgate.document.decision import DEFAULT_LOOKS, Policy
-from perfgate.judging.gate.rule import (
-    LEANING,
-    LEANING_PAIRS,
-    Answer,
-    Differences,
-    Errors,
-    Limits,
-    alarm_margin,
-    answer,
-    p_slower,
-)
+from perfgate.document.decision import DEFAULT_LOOKS
+from perfgate.judging.gate.rule import LEANING_PAIRS
 
 SPREADS = (0.003, 0.0065, 0.013, 0.026)
 SLOWDOWNS = (0.0, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05)
-TOLERATED, SOUGHT, SUFFICIENT = 0.005, 0.01, 0.02
 
 
 class Schedule(NamedTuple):
@@ -70,33 +58,13 @@ def cell(schedule: Schedule, spread: float, slowdown: float, options: argparse.N
     """The share of gates that fail, and the pairs that they take."""
     # The same draws for all schedules and spreads.
     random = np.random.default_rng([options.seed, round(1e4 * slowdown)])
+    rule = SimulatedRule(schedule.looks, leaning_pairs=schedule.leaning_pairs)
     failed, taken = [], []
     for _ in range(options.times):
-        pairs = math.log1p(slowdown) + spread * random.standard_normal(128)
-        given, count = judge(pairs, schedule)
-        failed.append(given == "regressed")
-        taken.append(count)
+        gate = simulate([math.log1p(slowdown) + spread * random.standard_normal(128)], rule)
+        failed.append(gate.failed)
+        taken += gate.pairs
     return f"{np.mean(failed):.1%} ({np.mean(taken):.0f}, {np.percentile(taken, 90):.0f})"
-
-
-def judge(pairs: npt.NDArray[np.float64], schedule: Schedule) -> tuple[Answer, int]:
-    """Look as the gate does until there is an answer: the answer, and after how many pairs."""
-    family, policy = FAMILIES[METRICS["latency.low"].family], Policy()
-    errors = Errors(policy.alpha * family.share / len(family.metrics), policy.alpha_ok, schedule.looks)
-    for look in schedule.looks:
-        is_last = look == schedule.looks[-1]
-        differences = Differences.of(pairs[:look])
-        margin = alarm_margin(look, schedule.looks, interim=not is_last)
-        p = p_slower(differences, 0.0, errors.alarm_looks, alike_margin=margin)
-        given: Answer = "inconclusive"
-        for excluded in (SOUGHT, *([SUFFICIENT] if is_last else [])):
-            if given == "inconclusive":
-                limits = Limits(math.log1p(TOLERATED), math.log1p(excluded))
-                given = answer(differences, limits, errors, p_adjusted=p)
-        leans = differences.estimate > LEANING * math.log1p(TOLERATED) and look < schedule.leaning_pairs
-        if given != "inconclusive" and not (given == "unchanged" and leans and not is_last):
-            return given, look
-    return "inconclusive", schedule.looks[-1]
 
 
 if __name__ == "__main__":

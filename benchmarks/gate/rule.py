@@ -94,6 +94,8 @@ def _located_once(key: _Run) -> ProcessFastPath:
 def decide_effects(metric: str, differences: Differences, ctx: dict[str, Any]) -> Decision:
     if not differences.size:
         return {"decision": "undecided", "effect": 0.0, "ci": None}
+    entry = METRICS[metric]
+    differences = differences.with_luck(entry.luck if ctx.get("moved") else entry.unmoved_luck)
     effect = math.expm1(differences.estimate)
     if not ctx.get("paired"):
         return {"decision": "undecided", "effect": effect, "ci": None}

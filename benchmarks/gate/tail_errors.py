@@ -23,6 +23,7 @@ import numpy.typing as npt
 from perfgate.document.decision import Policy
 from perfgate.judging.gate.comparison import ShapePlace
 from perfgate.judging.gate.stretches import (
+    FAMILY,
     LOOKS,
     SideCalls,
     StretchQuad,
@@ -82,7 +83,7 @@ def gate(draw: Callable[[], Start], stall: tuple[int, float] | None) -> tuple[fr
         while sum(base.shape[0] for base, _ in starts) < look:
             starts.append(planted(draw(), stall))
         sample = sample_of(starts)
-        compared = compare_samples({PLACE: sample}, Policy())
+        compared = compare_samples({PLACE: sample}, Policy(), alpha=Policy().alpha * FAMILY.share)
         failed = frozenset(c.metric for c in compared if c.outcome == "regressed" and c.gating)
         if failed or not leans_slower(sample, compared):
             break

@@ -51,6 +51,9 @@ class Metric(Entry, frozen=True):
     tolerance: float | None = None
     # The tolerance for a workload with a layout that cannot move: luck of one layout may be 1 %.
     unmoved_tolerance: float | None = None
+    # The sd of what other code of equal speed differs by in all pairs of a gate alike, with layouts that move and with others.
+    luck: float = 0.0
+    unmoved_luck: float = 0.0
     # A rule of its own judges it: the workload's check, a promise, properties that must be equal on both sides.
     own_rule: bool = False
     # More of it is a regression even if calls are shown not to be slower.

@@ -33,8 +33,8 @@ _STAKES = (0.1, 0.2, 0.4, 0.6, 0.8)
 Floats = npt.NDArray[np.float64]
 
 
-def nominal_level(alpha: float, looks: Sequence[int], count: int, *, shape: float) -> float:
-    """The one-sided level at which one may test after ``count`` of at most ``looks[-1]`` observations.
+def nominal_level(alpha: float, looks: Sequence[float], count: float, *, shape: float) -> float:
+    """The one-sided level at which one may test after ``count`` of at most ``looks[-1]`` observations, or their information.
 
     Tests at these levels at every look err together with probability ``alpha``. A count that was not planned (a pair
     failed, time ran out) gets the level of its own fraction.
@@ -42,7 +42,7 @@ def nominal_level(alpha: float, looks: Sequence[int], count: int, *, shape: floa
     return float(ndtr(-_constant(alpha, tuple(looks), shape) * _fraction(looks, count) ** (shape - 0.5)))
 
 
-def sequential_p(p: float, looks: Sequence[int], count: int, *, shape: float) -> float:
+def sequential_p(p: float, looks: Sequence[float], count: float, *, shape: float) -> float:
     """The smallest alpha with a boundary that a test with p-value ``p`` after ``count`` observations reaches.
 
     It is a p-value that stays true over all looks, and can be corrected for other tests, by Holm for instance.
@@ -70,12 +70,12 @@ def log_e_of_p(p: float) -> float:
     return math.inf if p <= 0 else -math.log(2.0) - math.log(p) / 2
 
 
-def _fraction(looks: Sequence[int], count: int) -> float:
+def _fraction(looks: Sequence[float], count: float) -> float:
     return min(1.0, count / looks[-1])
 
 
 @lru_cache(maxsize=256)
-def _constant(alpha: float, looks: tuple[int, ...], shape: float) -> float:
+def _constant(alpha: float, looks: tuple[float, ...], shape: float) -> float:
     low, high = -float(ndtri(alpha)), -float(ndtri(alpha / len(looks)))
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
@@ -87,7 +87,7 @@ def _constant(alpha: float, looks: tuple[int, ...], shape: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _crossing(constant: float, looks: tuple[int, ...], shape: float) -> float:
+def _crossing(constant: float, looks: tuple[float, ...], shape: float) -> float:
     """How probably a walk without drift crosses, by integrating look by look over the walks that have not yet.
 
     Armitage, McPherson and Rowe, Repeated significance tests on accumulating data, J. R. Stat. Soc. A 132 (1969).

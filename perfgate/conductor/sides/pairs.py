@@ -6,8 +6,8 @@ Before every quad both sides move to another memory layout, the same one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -52,7 +52,8 @@ class PairedMeasurement:
     """The replicates of both run documents, the pairs that failed, and the traces of some that did not.
 
     ``given_up`` counts earlier pairs, measured in memory layouts that were given up; their replicates are not here.
-    ``uncounted`` names the hardware counters that a worker lacked, and why.
+    ``uncounted`` names the hardware counters that a worker lacked, and why. ``begun`` pairs of the plan of ``draw`` were run,
+    with or without success; ``seconds`` are those that all pairs took of their budget.
     """
 
     base: list[Replicate] = field(default_factory=list)
@@ -61,6 +62,9 @@ class PairedMeasurement:
     traces: list[PairTrace] = field(default_factory=list)
     given_up: int = 0
     uncounted: str | None = None
+    draw: int = 0
+    begun: int = 0
+    seconds: float = 0.0
 
     def give_up(self) -> None:
         self.given_up += sum(replicate.member == "first" for replicate in self.base)
@@ -83,6 +87,7 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
     deadline: float = math.inf,
     budget_ends: float | None = None,
     draw: int = 0,
+    first: int = 0,
     observer: Observer | None = None,
     traces: Path | None = None,
     before_pair: Callable[[], None] = lambda: None,
@@ -98,9 +103,9 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
     begins; that none could be measured is a failure, for a gate without times must not look like one with. ``observer`` has
     the clocks and the kernel's view of workers: by default those of this machine. ``needs_names`` is asked before the first
     pair, at every look and during a single look; once it is true, some pairs of the first round profile their operators,
-    and leave traces in the folder ``traces``, if there is one. ``draw`` is how often layouts were drawn before, and
-    ``budget_ends`` when their common budget does. ``before_pair`` is called while no worker runs. Pairs of base and head
-    also take the rounds of ``sizes``.
+    and leave traces in the folder ``traces``, if there is one. ``draw`` is how often layouts were drawn before,
+    ``budget_ends`` when their common budget does, and ``first`` the number of pairs of the plan that an earlier call ran.
+    ``before_pair`` is called while no worker runs. Pairs of base and head also take the rounds of ``sizes``.
     """
     gate, seed = bench.config.gate, bench.config.measure.seed
     observer = observer or Observer()
@@ -122,15 +127,15 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
     renewals = draw_renewals(
         seed, reference.name, round_number=round_number, draw=draw, before=range(served, len(plans) - 1, served_later)
     )
-    name_checks = {0, *look_ends[:-1]}
-    if len(look_ends) == 1:  # a finding of the only look needs its operators by then
-        name_checks.add(look_ends[0] // 3)
+    name_checks = _name_checks(look_ends)
     # Two looks are worth their time on any machine.
     sure_looks = SURE_LOOKS if round_number == 0 else 1
-    pair_count = 0
+    pair_count, measured.draw = first, draw
     pair_seconds: list[float] = []
-    with closing(runner):
+    with closing(runner), _accounted(measured, runner, observer):
         for look, look_end in enumerate(look_ends):
+            if look_end <= first:
+                continue
             for plan in plans[pair_count:look_end]:
                 if round_number == 0 and pair_count in name_checks and not runner.profiles and needs_names():
                     runner.profiles = True
@@ -154,11 +159,28 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
                 runner.run_pair(plan, sentence("pair {number}, at most {most}", number=pair_count + 1, most=len(plans)))
                 pair_seconds.append(observer.monotonic() - began)
                 pair_count += 1
+                measured.begun = pair_count
                 if runner.too_many_failures:
                     break
             if runner.too_many_failures or is_decided():
                 break
         runner.finish()
+
+
+def _name_checks(look_ends: Sequence[int]) -> set[int]:
+    """The numbers of pairs after which operators may be needed; a finding of the only look needs them by then."""
+    early = {look_ends[0] // 3} if len(look_ends) == 1 else set()
+    return {0, *look_ends[:-1]} | early
+
+
+@contextmanager
+def _accounted(measured: PairedMeasurement, runner: _PairRunner, observer: Observer) -> Iterator[None]:
+    """Add the seconds of pairs to ``measured``, without those of batch sizes."""
+    began = observer.monotonic()
+    try:
+        yield
+    finally:
+        measured.seconds += observer.monotonic() - began - runner.size_seconds
 
 
 @dataclass
@@ -285,7 +307,7 @@ class _PairRunner:
                 checkouts[index],
                 plan,
                 block_seconds=self.planner.block_seconds,
-                dead_functions=plan.dead_functions * index,
+                is_twin=plan.arm == "aa" and index == 1,
             )
             for index in order
         }

@@ -21,7 +21,8 @@ from perfgate.document.run import PAIRS_PER_ROUND
 from perfgate.document.samples import Arm, BlockColumns, Replicate, unpack
 from perfgate.protocol import SLOW_CALL_SECONDS
 
-DEAD_FUNCTIONS = (5, 120)
+# The seeds of layouts.
+_SEEDS = (1, 65536)
 # Quads of a pair: with s the overhead of a pair and q the time of a quad, 3 sqrt(s / q) are most informative in a given
 # time if effects of quads spread three times as much as those of processes, as they do since every quad has a layout of its
 # own (benchmarks/gate/FINDINGS.md, section 3). If the luck of layouts spreads them by more than UNLIKE, only many quads
@@ -53,13 +54,13 @@ def seconds_of_slow_pairs(gate: GateSettings, *, call_seconds: float, start_seco
 class PairPlan(NamedTuple):
     """The draws for one pair.
 
-    In a pair of base against base the second side runs the same code, moved in memory by ``dead_functions``.
+    In a pair of base against base the second side is loaded into the layout of ``twin_seed``, as other code would be.
     """
 
     pair: int
     arm: Arm
     layout_seed: int
-    dead_functions: int
+    twin_seed: int
     second_starts: bool
     second_leads_quad: list[bool]
 
@@ -82,8 +83,8 @@ def draw_plans(
         PairPlan(
             pair=round_number * PAIRS_PER_ROUND + number,
             arm=arm,
-            layout_seed=lot.randrange(1, 65536),
-            dead_functions=lot.randrange(*DEAD_FUNCTIONS) if arm == "aa" else 0,
+            layout_seed=lot.randrange(*_SEEDS),
+            twin_seed=lot.randrange(*_SEEDS),
             second_starts=starts[arm].pop(),
             second_leads_quad=_coins(lot, MOST_QUADS, run=2),
         )

@@ -162,7 +162,7 @@ class _Stretches:
             pair=self.round_number * PAIRS_PER_ROUND + self.starts,
             arm="stretch",
             layout_seed=self._lot.randrange(1, 65536),
-            dead_functions=0,
+            twin_seed=0,
             second_starts=next(self._head_starts),
             second_leads_quad=[],
         )
@@ -183,7 +183,7 @@ class _Stretches:
         members: dict[int, Member] = {}
         seconds: list[dict[str, float]] = []
         for index in (1, 0) if pair.second_starts else (0, 1):
-            start = warm.get(self.checkouts[index], pair, block_seconds=block_seconds, dead_functions=0)
+            start = warm.get(self.checkouts[index], pair, block_seconds=block_seconds, is_twin=False)
             members[index] = Member(
                 start.worker,
                 start,

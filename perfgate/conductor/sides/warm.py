@@ -44,19 +44,22 @@ class WarmWorkers:
     kept: dict[tuple[Checkout, bool], WarmWorker] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
     _block_seconds: float = 0.0
+    _layout_seed: int = 0
     _started: int = 0
 
-    def get(self, checkout: Checkout, plan: PairPlan, *, block_seconds: float, dead_functions: int) -> WarmWorker:
-        """The warm worker of a checkout: the one that there is, or a new one.
+    def get(self, checkout: Checkout, plan: PairPlan, *, block_seconds: float, is_twin: bool) -> WarmWorker:
+        """The warm worker of a checkout, or of the twin of base: the one that there is, or a new one.
 
-        That of base against base keeps the ``dead_functions`` with which it was loaded. Raises WorkerError.
+        All that are kept together were loaded into the layout of the first one's plan, a twin into another. Raises WorkerError.
         """
         if block_seconds != self._block_seconds:
             self.close()
             self._block_seconds = block_seconds
-        key = checkout, dead_functions > 0
+        if not self.kept:
+            self._layout_seed = plan.layout_seed
+        key = checkout, is_twin
         if key not in self.kept:
-            self.kept[key] = self._start(checkout, plan, dead_functions)
+            self.kept[key] = self._start(checkout, plan.twin_seed if is_twin else self._layout_seed)
         return self.kept[key]
 
     def common_parts(self, *checkouts: Checkout) -> list[str]:
@@ -71,16 +74,16 @@ class WarmWorkers:
         self.kept.clear()
         self._stack.close()
 
-    def _start(self, checkout: Checkout, plan: PairPlan, dead_functions: int) -> WarmWorker:
+    def _start(self, checkout: Checkout, layout_seed: int) -> WarmWorker:
         began = self.observer.monotonic()
         worker, loaded = self._stack.enter_context(
             self.bench.worker(
                 checkout,
                 self.reference,
                 cpus=self.cpus,
-                layout_seed=plan.layout_seed,
+                layout_seed=layout_seed,
                 log_name=f"{self.reference.name}-pairs",
-                dead_functions=dead_functions,
+                scatters=True,
             )
         )
         request = WarmUpRequest(block_seconds=self._block_seconds, cap_seconds=WARM_UP_CAP_SECONDS)

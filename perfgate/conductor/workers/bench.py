@@ -309,14 +309,15 @@ class Bench:
         cpus: list[int],
         layout_seed: int,
         log_name: str,
-        dead_functions: int = 0,
+        scatters: bool = False,
         load_timeout: float | None = None,
         room: Path | None = None,
         seek: Iterable[str] = (),
     ) -> Iterator[tuple[Worker, Loaded]]:
         """Yield a worker with the workload loaded, and its own description; the worker ends with the context.
 
-        ``room`` replaces the room that the checkout's workers share; ``seek`` are functions to look for in a trial. Raises
+        If it ``scatters``, the workload is loaded into memory with holes at random places, by the ``layout_seed``. ``room``
+        replaces the room that the checkout's workers share; ``seek`` are functions to look for in a trial. Raises
         WorkerError when there is no worker, or it cannot load the workload.
         """
         measure = self.config.measure
@@ -329,7 +330,7 @@ class Bench:
             device=self.config.device,
             seed=measure.seed,
             threads=min(self.threads, len(cpus)),
-            dead_functions=dead_functions,
+            layout_seed=layout_seed if scatters else None,
             seek=list(seek),
             communication=self.config.trace.communication,
         )

@@ -178,6 +178,27 @@ class _CheckMeasurement:
             too_slow = pairs_too_slow(bench, reference, base, tried)
             if not self._measure_workload(reference, too_slow=too_slow, to_come=len(references) - number):
                 self.forecast.leave_out(reference.name)
+        self._spend_left_over(references)
+
+    def _spend_left_over(self, references: Sequence[WorkloadReference]) -> None:
+        """Give undecided workloads the seconds of the pairs' budgets that decided ones left over, in equal parts."""
+        measured, budget = self.measured, self.job.config.gate.budget
+        done = list(zip(references, measured.pairs))
+        left_over = sum(max(0.0, budget - pairs.seconds) for _, pairs in done if pairs.begun)
+        if len(done) < 2 or self._fails(references):
+            return
+        open_ones = [
+            (one, pairs) for one, pairs in done if pairs.begun and self._look_at(one.name).more_pairs_would_help()
+        ]
+        self.forecast.plan([reference.name for reference, _ in open_ones], ("pairs",))
+        for number, (reference, before) in enumerate(open_ones):
+            measured.pairs.append(PairedMeasurement())
+            self._measure_pairs(reference, continues=before, budget=left_over / (len(open_ones) - number))
+            left_over -= measured.pairs[-1].seconds
+
+    def _fails(self, references: Sequence[WorkloadReference]) -> bool:
+        """Whether the gate fails already, so that no further time of another workload matters."""
+        return any(self._look_at(reference.name).regressed() for reference in references)
 
     def _measure_workload(self, reference: WorkloadReference, *, too_slow: FailedPair | None, to_come: int) -> bool:
         """Measure a workload, with ``to_come`` after it.
@@ -315,11 +336,14 @@ class _CheckMeasurement:
         to_come: int = 0,
         sizes: BatchSizes | None = None,
         recount: Recount | None = None,
+        continues: PairedMeasurement | None = None,
+        budget: float | None = None,
     ) -> None:
         """Measure the pairs of a workload that loads on both sides, until they decide or the looks are used up.
 
         ``to_come`` is the number of workloads still to be measured. The pairs also take the rounds of ``sizes``, and
-        ``recount`` counts base between two of them.
+        ``recount`` counts base between two of them. They follow the plan of the pairs that they ``continue``, and take the
+        seconds of ``budget``, by default the configured ones.
         """
         bench, job, pairs = self.bench, self.job, self.measured.pairs[-1]
         earlier, policy, name, decided = job.earlier, job.policy, reference.name, self.options.decided
@@ -343,11 +367,12 @@ class _CheckMeasurement:
             if recount is not None:
                 recount.count_base_if_drawn()
 
-        budget_ends = time.monotonic() + job.config.gate.budget
+        budget_ends = time.monotonic() + (job.config.gate.budget if budget is None else budget)
+        begun, first_draw = (continues.begun, continues.draw) if continues else (0, 0)
         job.seals.begin("base", "head")
         self.forecast.begin("pairs", name)
         with bench.watching(self.measured.testbeds[1]) as watcher:
-            for draw in itertools.count():
+            for draw in itertools.count(first_draw):
                 measure_pairs(
                     bench,
                     reference,
@@ -362,17 +387,18 @@ class _CheckMeasurement:
                     deadline=job.deadline,
                     budget_ends=budget_ends,
                     draw=draw,
+                    first=begun,
                     traces=traces,
                     before_pair=before_pair,
                     sizes=sizes,
                 )
                 # Base differs from base: if another memory layout removes the difference it was luck, else it is the machine.
-                unlucky = self._look_at(name).base_differs and not earlier
+                unlucky = self._look_at(name).base_differs and not (earlier or continues)
                 if not unlucky or time.monotonic() > min(budget_ends, job.deadline):
                     break
                 pairs.give_up()
                 bench.redraw(hash_seed=draw + 1)
-            if decided is None and pairs.head:
+            if decided is None and pairs.head and not continues:
                 self._measure_stretches(reference, before_start=job.seals.check_if_due, to_come=to_come)
             watcher.end()
             watcher.put_into(pairs.base, pairs.head)
@@ -497,6 +523,9 @@ class _CheckMeasurement:
                 measured.flames.update(measured.kept.keep(reference.name, stacks, roots, folders))
 
     def _look_at(self, name: str, *, to_come: int = 0, measured: Measured | None = None) -> Look:
+        """The evidence on a workload or job, with so many workloads ``to_come``; jobs come after all workloads."""
+        if not self.job.earlier:
+            to_come += len(self.job.config.selected_jobs(self.options.workloads)) - len(self.measured.jobs)
         documents = documents_of(self.job, measured or self.measured)
         return Look(*documents, self.job.policy, workload=name, to_come=to_come)
 

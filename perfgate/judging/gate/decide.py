@@ -35,6 +35,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import FROM_PROFILE, Artifact, ErrorDetail, FailedPair, RunDocument, Side, Source
 from perfgate.document.testbed import Environment
 from perfgate.errors import DocumentError
+from perfgate.judging.gate.alpha import AlphaShares, subjects_of
 from perfgate.judging.gate.causes import with_causes
 from perfgate.judging.gate.checklist import compare_checklist
 from perfgate.judging.gate.clean import waited_share
@@ -49,7 +50,7 @@ from perfgate.judging.gate.counters import (
     replaced_operators,
 )
 from perfgate.judging.gate.covering import waited_of_jobs
-from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence, RunIndex, of_workload
+from perfgate.judging.gate.evidence import Evidence, RunIndex, of_workload
 from perfgate.judging.gate.findings import with_findings
 from perfgate.judging.gate.harness import harness_changes, not_compared
 from perfgate.judging.gate.operators import compare_operators, joined, judge_subroutines, operator_times
@@ -57,7 +58,7 @@ from perfgate.judging.gate.pairs import QUANTILE
 from perfgate.judging.gate.profiles import explain_jobs, missing_profiles
 from perfgate.judging.gate.recordings import compare_kernel_times, recorded_times, untimed_places
 from perfgate.judging.gate.regressions import with_regressions
-from perfgate.judging.gate.repeated import compare_repeated
+from perfgate.judging.gate.repeated import compare_repeated, repeated_metrics
 from perfgate.judging.gate.required import Required, missing_evidence
 from perfgate.judging.gate.required_jobs import TrustedNumbers, numbers_of_jobs
 from perfgate.judging.gate.rule import MOST_PAIRS, leans_slower
@@ -123,7 +124,8 @@ def decide(
     differences = _testbed_differences(base, head)
     incomparable = bool(differences) and comparing == "code"
     changes = harness_changes(base, head)
-    comparisons, floors, invalid = _compare(evidence, policy, numbers_of_jobs(evidence, required.jobs))
+    shares = _shares(policy, subjects=subjects_of(head))
+    comparisons, floors, invalid = _compare(evidence, policy, shares, numbers_of_jobs(evidence, required.jobs))
     if incomparable:
         reason = Message("gate.testbeds-differ")
         comparisons = [
@@ -264,29 +266,28 @@ def _document(
 def _compare(
     evidence: Evidence,
     policy: Policy,
+    shares: AlphaShares,
     numbers: Mapping[str, TrustedNumbers],
     *,
-    elsewhere: Elsewhere = NOTHING_ELSEWHERE,
     interim: bool = False,
 ) -> tuple[list[Comparison], list[NoiseFloor], list[Invalid]]:
     """Compare everything that one session measured on both sides; times that prove nothing are set aside.
 
-    ``numbers`` are those of the jobs that the trusted side knows. The correction for multiple tests includes those
-    ``elsewhere``. At an ``interim`` look alarms are surer than at the end.
+    ``numbers`` are those of the jobs that the trusted side knows. At an ``interim`` look alarms are surer than at the end.
     """
     floors = noise_floors(evidence, policy)
     invalid = [*invalid_times(evidence), *_base_differs(floors), *invalid_turns(evidence)]
-    turns = compare_turns(evidence, policy, numbers, elsewhere=elsewhere)
+    turns = compare_turns(evidence, policy, shares.subject, numbers)
     reasons = {entry.place: entry.message for entry in invalid}
     times = [
         msgspec.structs.replace(time, outcome="not_comparable", gating=False, reason=reason)
         if (reason := reasons.get(time.place))
         else time
         for time in [
-            *compare_time(evidence, policy, floors, elsewhere=elsewhere, interim=interim),
-            *compare_stretches(evidence, policy, elsewhere=elsewhere),
+            *compare_time(evidence, policy, floors, shares, interim=interim),
+            *compare_stretches(evidence, policy, shares),
             *(c for c in turns if c.method == "turns"),
-            *([] if evidence.recorded else compare_repeated(evidence, policy, elsewhere=elsewhere, interim=interim)),
+            *([] if evidence.recorded else compare_repeated(evidence, policy, shares, interim=interim)),
         ]
     ]
     comparisons = [
@@ -295,10 +296,14 @@ def _compare(
         *compare_settings(evidence),
         *(compare_kernel_times(evidence, policy) if evidence.recorded else []),
         *times,
-        *judge_subroutines(evidence, policy, invalid=invalid, elsewhere=elsewhere),
+        *judge_subroutines(evidence, policy, shares.of_operators, invalid=invalid),
         *(c for c in turns if c.method != "turns"),
     ]
     return with_costless(comparisons, policy), floors, invalid
+
+
+def _shares(policy: Policy, *, subjects: int) -> AlphaShares:
+    return AlphaShares.of(policy, subjects=subjects, repeats=bool(repeated_metrics(policy)))
 
 
 def _base_differs(floors: list[NoiseFloor]) -> list[Invalid]:
@@ -316,17 +321,17 @@ def _base_differs(floors: list[NoiseFloor]) -> list[Invalid]:
 
 
 class Look:
-    """The documents' evidence on one workload while it is measured; other workloads in them are not judged, only counted.
+    """The documents' evidence on one workload or job while it is measured; others in them are not judged, only counted.
 
-    ``to_come`` workloads are measured after this one: a result must still hold when all are corrected for together.
+    ``to_come`` workloads and jobs are measured after this one: a result must still hold when all share the gate's alpha.
     """
 
     def __init__(
         self, base: RunDocument, head: RunDocument, policy: Policy, *, workload: str, to_come: int = 0
     ) -> None:
-        elsewhere = Elsewhere.than(workload, head, to_come=to_come)
+        shares = _shares(policy, subjects=1 + subjects_of(head, but=[workload]) + to_come)
         evidence = Evidence(of_workload(base, workload), of_workload(head, workload))
-        self.comparisons, floors, invalid = _compare(evidence, policy, {}, elsewhere=elsewhere, interim=True)
+        self.comparisons, floors, invalid = _compare(evidence, policy, shares, {}, interim=True)
         self._policy = policy
         self._evidence = evidence
         self._moved = not evidence.kept_layout

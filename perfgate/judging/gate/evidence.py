@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
-from perfgate.catalogue.names import PREPROCESSING
 from perfgate.document.job import Turn
 from perfgate.document.run import (
     FROM_PROFILE,
@@ -226,35 +225,3 @@ def of_workload(run: RunDocument, workload: str) -> RunDocument:
     kept = {name: [entry for entry in getattr(run, name) if entry.workload == workload] for name in _OF_WORKLOADS}
     named = {name: [entry for entry in getattr(run, name) if entry.name == workload] for name in ("workloads", "jobs")}
     return msgspec.structs.replace(run, **kept, **named)
-
-
-class Elsewhere(NamedTuple):
-    """The tests beside those of one workload: shapes, shapes with preprocessing, and numbers of jobs.
-
-    A result of the workload must hold when all are corrected for together, so each of these tests counts as one that shows
-    nothing, whatever its outcome.
-    """
-
-    shapes: int = 0
-    preprocessed: int = 0
-    numbers: int = 0
-
-    @classmethod
-    def than(cls, workload: str, head: RunDocument, *, to_come: int = 0) -> Elsewhere:
-        """The tests of other workloads in ``head``, and of ``to_come`` workloads of one shape each, like this one."""
-        pairs = [replicate for replicate in head.replicates if replicate.arm == "ab"]
-        others = [replicate for replicate in pairs if replicate.workload != workload]
-        is_preprocessed = any(pair.preprocess for pair in pairs if pair.workload == workload)
-        return cls(
-            shapes=to_come + len({(pair.workload, shape) for pair in others for shape in pair.shapes}),
-            preprocessed=to_come * is_preprocessed
-            + len({(pair.workload, shape) for pair in others for shape in pair.preprocess}),
-            numbers=sum(number.gating for job in head.jobs if job.name != workload for number in job.numbers),
-        )
-
-    def p_values(self, metrics: Iterable[str]) -> list[float]:
-        """A p-value of 1 for each of these metrics and each shape."""
-        return [1.0] * sum(self.preprocessed if name == PREPROCESSING else self.shapes for name in metrics)
-
-
-NOTHING_ELSEWHERE = Elsewhere()

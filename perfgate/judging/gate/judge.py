@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -39,7 +39,7 @@ class Tested(NamedTuple):
     """The effect on one number of a place, with its limits.
 
     A worsening by ``tolerance`` is allowed; "unchanged" excludes the first of ``margins`` that it can. ``floor`` is the noise
-    floor from base against base.
+    floor from base against base, and ``luck`` what other code of equal speed differs by (``rule.Differences``).
     """
 
     place: ShapePlace
@@ -50,21 +50,18 @@ class Tested(NamedTuple):
     better: Better = "lower"
     gating: bool = True
     floor: NoiseFloor | None = None
+    luck: float = 0.0
 
     @property
     def worse(self) -> Differences:
         """The differences, with larger ones worse."""
-        return -self.effect.differences if self.better == "higher" else self.effect.differences
+        differences = self.effect.differences.with_luck(self.luck)
+        return -differences if self.better == "higher" else differences
 
 
-def judge_together(
-    members: Sequence[Tested], errors: Errors, *, others: Iterable[float] = (), interim: bool = False
-) -> list[Comparison]:
-    """Judge numbers that share ``errors``, corrected together with ``others``, the p-values of further tests.
-
-    At an ``interim`` look an alarm needs more evidence than at the end.
-    """
-    adjusted = holm([*(_p_of_alarm(member, errors, interim=interim) for member in members), *others])
+def judge_together(members: Sequence[Tested], errors: Errors, *, interim: bool = False) -> list[Comparison]:
+    """Judge numbers that share ``errors``. At an ``interim`` look an alarm needs more evidence than at the end."""
+    adjusted = holm([_p_of_alarm(member, errors, interim=interim) for member in members])
     return [
         judge(member, errors, p_adjusted=p_adjusted, tests=len(members))
         for member, p_adjusted in zip(members, adjusted)

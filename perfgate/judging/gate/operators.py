@@ -22,7 +22,7 @@ from perfgate.document.decision import Comparison, DecisionDocument, Invalid, Ou
 from perfgate.document.explanation import Explanation, OperatorDelta, Part
 from perfgate.document.run import OUTSIDE_OPERATORS, Side
 from perfgate.judging.gate.comparison import ShapePlace, configured_tolerance, rounded
-from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence, Kind, PairedTimes
+from perfgate.judging.gate.evidence import Evidence, Kind, PairedTimes
 from perfgate.judging.gate.rule import SHAPE, alarm_looks
 from perfgate.stats.error_control import false_discovery, nominal_level
 from perfgate.stats.signed_rank import estimate, lower_bound, p_above, p_below, upper_bound
@@ -30,7 +30,6 @@ from perfgate.stats.summary import median
 
 replace = msgspec.structs.replace
 FALSE_DISCOVERIES = 0.05  # share of the named operators that may be named wrongly
-FALSE_ALARMS = 0.01  # and of those that fail the gate
 SMALLEST_CHANGE = 0.02  # the profiler and the memory layout change an operator by less than this
 EXCLUDED_CHANGE = 0.05  # an operator is unchanged if both a loss and a gain of this size are excluded
 # Of the operators' time in a call. Each tested operator makes the others harder to name: eight pairs, which give no p-value
@@ -75,24 +74,24 @@ def compare_operators(evidence: Evidence, *, invalid: Iterable[Invalid] = ()) ->
 
 
 def judge_subroutines(
-    evidence: Evidence,
-    policy: Policy,
-    *,
-    invalid: Iterable[Invalid] = (),
-    elsewhere: Elsewhere = NOTHING_ELSEWHERE,
+    evidence: Evidence, policy: Policy, alpha: float, *, invalid: Iterable[Invalid] = ()
 ) -> list[Comparison]:
     """Judge the operators, modules and functions that ``[gate.tolerance]`` names by their paired times, whatever the call does.
 
-    One regressed if its change is estimated beyond its tolerance and shown beyond chance: the false-discovery rate over all
-    looks is at most ``FALSE_ALARMS``. Each shape ``elsewhere`` is assumed to have as many of them as are judged here in all.
+    One regressed if its change is estimated beyond its tolerance and shown beyond chance: the false-discovery rate of a
+    workload is at most ``alpha`` over all looks.
     """
     if not judges_subroutines(policy.tolerances):  # asked at every look of every gate
         return []
     cells = [*_cells(evidence, invalid, "operators"), *_cells(evidence, invalid, "subroutines")]
     tolerances = [configured_tolerance(policy, cell.metric, *cell.place) for cell in cells]
     judged = [(cell, allowed) for cell, allowed in zip(cells, tolerances) if allowed is not None]
-    tests = _tests([cell for cell, _ in judged], evidence, others=elsewhere.shapes * len(judged))
-    return [_judge(cell, allowed, test, policy) for (cell, allowed), test in zip(judged, tests)]
+    comparisons: list[Comparison] = []
+    for workload in dict.fromkeys(cell.place.workload for cell, _ in judged):
+        of_workload = [(cell, allowed) for cell, allowed in judged if cell.place.workload == workload]
+        tests = _tests([cell for cell, _ in of_workload], evidence)
+        comparisons += [_judge(cell, allowed, test, policy, alpha) for (cell, allowed), test in zip(of_workload, tests)]
+    return comparisons
 
 
 def _cells(evidence: Evidence, invalid: Iterable[Invalid], kind: Kind) -> Iterator[_Cell]:
@@ -122,11 +121,11 @@ def _cells(evidence: Evidence, invalid: Iterable[Invalid], kind: Kind) -> Iterat
                 yield _Cell(place, part, full_name, ratios, typical, typical / call_seconds)
 
 
-def _tests(cells: Sequence[_Cell], evidence: Evidence, *, others: int = 0) -> Iterator[OperatorDelta]:
-    """Yield the test of each cell: one-sided in the direction of its effect, and adjusted for all cells and ``others``."""
+def _tests(cells: Sequence[_Cell], evidence: Evidence) -> Iterator[OperatorDelta]:
+    """Yield the test of each cell: one-sided in the direction of its effect, and adjusted for all cells."""
     slower = [p_above(cell.differences, 0.0) for cell in cells]
     faster = [p_below(cell.differences, 0.0) for cell in cells]
-    adjusted = (false_discovery([*p_values, *[1.0] * others]) for p_values in (slower, faster))
+    adjusted = (false_discovery(p_values) for p_values in (slower, faster))
     for cell, p_slower, p_faster, q_slower, q_faster in zip(cells, slower, faster, *adjusted):
         is_slower = estimate(cell.differences) > 0
         yield _test(cell, p_slower if is_slower else p_faster, q_slower if is_slower else q_faster, evidence)
@@ -162,11 +161,11 @@ def _test(cell: _Cell, p: float, q: float, evidence: Evidence) -> OperatorDelta:
     )
 
 
-def _judge(cell: _Cell, allowed: float, test: OperatorDelta, policy: Policy) -> Comparison:
+def _judge(cell: _Cell, allowed: float, test: OperatorDelta, policy: Policy, alpha: float) -> Comparison:
     assert test.pairs is not None
     assert test.delta is not None
     assert test.q is not None
-    level = nominal_level(FALSE_ALARMS, alarm_looks(policy.looks), test.pairs, shape=SHAPE)
+    level = nominal_level(alpha, alarm_looks(policy.looks), test.pairs, shape=SHAPE)
     outcome: Outcome = "inconclusive"
     if test.q <= level and abs(test.delta) > allowed:
         outcome = "regressed" if test.delta > 0 else "improved"

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import msgspec
 
-from perfgate.catalogue.lookup import METRICS
+from perfgate.catalogue.lookup import FAST_PATHS, METRICS
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.decision import RULE_METHODS, SIDE_BY_SIDE, Comparison, DecisionDocument, Regression
 from perfgate.document.explanation import Cause
@@ -48,7 +48,8 @@ def with_regressions(decision: DecisionDocument) -> DecisionDocument:
 def _reading_order(c: Comparison) -> tuple[float, ...]:
     """Regressions, the worst first; improvements, the largest first; undecided ones, those that hold up the verdict first.
 
-    The turnaround contains all other times, so it comes after them, and so do instructions. A counter with the line of its
+    Of paired times the one that decides first leads, not the largest: that would be the luckiest. The turnaround contains all
+    other times, so it comes after them, and so do instructions. A counter with the line of its
     increase precedes one that only counts; the calls of an operator precede the memory that they take.
     """
     if c.outcome not in _OUTCOMES:
@@ -66,6 +67,7 @@ def _reading_order(c: Comparison) -> tuple[float, ...]:
         c.method == "exact" and not any(part.line and part.head > part.base for part in c.parts),
         c.metric not in _LISTED_FIRST,
         c.metric in _LISTED_LAST,
+        c.method == "paired" and c.metric not in FAST_PATHS,
         math.inf if c.cause is None or c.method != "exact" else c.cause,
         -math.inf if c.delta is None else -abs(c.delta),
     )

@@ -11,20 +11,18 @@ from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.document.budget import parse_place
 from perfgate.document.decision import Comparison, Policy
 from perfgate.document.message import Message
+from perfgate.judging.gate.alpha import AlphaShares
 from perfgate.judging.gate.comparison import (
     ShapePlace,
     comparison,
     configured_tolerance,
     margins_for_unchanged,
 )
-from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
+from perfgate.judging.gate.evidence import Evidence
 from perfgate.judging.gate.judge import Tested, judge_together
 from perfgate.judging.gate.numbers import ChecklistNumber
 from perfgate.judging.gate.pairs import SAMPLED
 from perfgate.judging.gate.rule import Errors
-
-# Of the gate's alpha, beside the shares of the families: it costs nothing if no tolerance names a number.
-SHARE = 0.05
 
 
 def metrics_in_turns(policy: Policy) -> tuple[str, ...]:
@@ -41,15 +39,16 @@ _REPEATABLE = {name for name, entry in METRICS.items() if entry.repeatable}
 
 
 def compare_repeated(
-    evidence: Evidence, policy: Policy, *, elsewhere: Elsewhere = NOTHING_ELSEWHERE, interim: bool = False
+    evidence: Evidence, policy: Policy, shares: AlphaShares, *, interim: bool = False
 ) -> list[Comparison]:
     """Compare every number that a tolerance names; one that a side lacks, or has less often, is undecided with a reason."""
     rows = [row for name in repeated_metrics(policy) for row in _rows(evidence, policy, name)]
-    tested = [row for row in rows if isinstance(row, Tested)]
-    errors = Errors(alarm=policy.alpha * SHARE, unchanged=policy.alpha_ok, looks=tuple(policy.looks))
-    others = elsewhere.p_values({one.metric for one in tested})
-    judged = iter(judge_together(tested, errors, others=others, interim=interim))
-    return [next(judged) if isinstance(row, Tested) else row for row in rows]
+    errors = Errors(alarm=shares.of_repeated, unchanged=policy.alpha_ok, looks=tuple(policy.looks))
+    judged: dict[str, Iterator[Comparison]] = {}
+    for workload in {row.place.workload for row in rows if isinstance(row, Tested)}:
+        tested = [row for row in rows if isinstance(row, Tested) and row.place.workload == workload]
+        judged[workload] = iter(judge_together(tested, errors, interim=interim))
+    return [next(judged[row.place.workload]) if isinstance(row, Tested) else row for row in rows]
 
 
 def _rows(evidence: Evidence, policy: Policy, name: str) -> Iterator[Tested | Comparison]:

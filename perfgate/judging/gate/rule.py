@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -29,9 +29,9 @@ SHAPE = 0.5
 RERUN_SHARE = 0.1
 POWER = 0.95
 Z_POWER = 1.645  # of 95 %
-# Factor on the error of n independent pairs, times sqrt(n), that the rule demands, as some of them look correlated and their
-# spread is itself an estimate. Found by simulation (test_rule.py).
-WIDENED = 1.4
+# The rule demands more of n independent pairs than their error, by 1 + this / n^1.5: some look correlated, and their spread is
+# itself an estimate. Found by simulation (test_rule.py).
+WIDENED = 74.0
 Z_DECIDES = 3.01  # of a look's share of 5 % and of 80 % power
 MOST_PAIRS = 10_000
 # The share of the tolerance from which an estimate leans towards a regression, and the pairs up to which that is worth more
@@ -46,13 +46,12 @@ FEWEST_TO_ALARM = 10
 ASSUMED_ALIKE = 0.65
 FEWEST_TO_TELL = 12
 MOST_ALIKE = 0.75
-# An alarm takes the correlation for so many of its standard errors above the estimate. If more pairs can be had it can afford
-# many. At the end it takes fewer of fewer pairs, since 16 would need twice the slowdown, and all of them only if the pairs look
-# correlated. Unchanged code with a correlation of 0.8 between neighbours fails in one gate of a hundred, and in ten without
-# (test_rule.py).
+# An alarm takes the correlation for so many of its standard errors above the estimate, and assumes more of few pairs. If more
+# pairs can be had it can afford many. At the end it takes fewer, and all of them only if the pairs look correlated. Unchanged
+# code with a correlation of 0.8 between neighbours fails in one gate of a hundred, and in ten without (test_rule.py).
+ASSUMED_ALIKE_OF_ALARMS = 0.8
 INTERIM_MARGIN = 3.0
-FINAL_MARGIN = 1.75
-MARGIN_PAIRS = 64
+FINAL_MARGIN = 1.5
 LOOKS_CORRELATED = 0.25
 MOST_ALIKE_OF_ALARMS = 0.95
 SINGLE_CONFIDENCE = 0.95
@@ -68,12 +67,14 @@ class Differences:
     """One logarithm of second over first a pair, in the order of measuring, and the weight of each pair.
 
     ``starts`` number the processes that the pairs come from, if many pairs come from the same: pairs of one start share its
-    luck. None if every pair has processes of its own.
+    luck. None if every pair has processes of its own. ``luck`` is the sd of what other code of equal speed differs by in all
+    pairs alike: no number of pairs shows it.
     """
 
     values: Floats
     weights: Floats
     starts: Ints | None = None
+    luck: float = 0.0
 
     @classmethod
     def of(cls, values: npt.ArrayLike, starts: npt.ArrayLike | None = None) -> Differences:
@@ -83,10 +84,13 @@ class Differences:
 
     def __getitem__(self, index: slice | list[bool]) -> Differences:
         starts = None if self.starts is None else self.starts[index]
-        return Differences(self.values[index], self.weights[index], starts)
+        return Differences(self.values[index], self.weights[index], starts, self.luck)
 
     def __neg__(self) -> Differences:
-        return Differences(-self.values, self.weights, self.starts)
+        return Differences(-self.values, self.weights, self.starts, self.luck)
+
+    def with_luck(self, luck: float) -> Differences:
+        return replace(self, luck=luck)
 
     @property
     def size(self) -> int:
@@ -174,7 +178,7 @@ def alarm_margin(pairs: int, looks: Sequence[int], *, interim: bool) -> AlikeMar
     """The margin of an alarm after so many pairs, if more can be had (``interim``) or not."""
     if interim and pairs < looks[-1]:
         return INTERIM_MARGIN, 0.0
-    return FINAL_MARGIN * min(1.0, pairs / MARGIN_PAIRS), LOOKS_CORRELATED
+    return FINAL_MARGIN, LOOKS_CORRELATED
 
 
 def p_slower(
@@ -183,8 +187,15 @@ def p_slower(
     """A p-value of "second is slower by at most ``margin``" that holds over all looks and reruns.
 
     It allows for correlation between successive pairs (``alike_margin`` as of ``correlated_error``), and if pairs share starts
-    for the luck of these: a single start shows nothing.
+    for the luck of these: a single start shows nothing. And it allows for the luck of code, however many the pairs are.
     """
+    p = _p_of_noise(differences, margin, looks, alike_margin)
+    return max(p, _p_with_luck(differences, margin, looks, alike_margin)) if differences.luck else p
+
+
+def _p_of_noise(
+    differences: Differences, margin: float, looks: Sequence[int], alike_margin: AlikeMargin | None
+) -> float:
     planned, further = differences[: looks[-1]], differences[looks[-1] :]
     p_alike = float(ndtr((margin - planned.estimate) / correlated_error(planned, alike_margin)))
     p_last = max(p_above(planned.values, margin, planned.weights), p_alike, _p_of_starts(planned, margin))
@@ -195,6 +206,27 @@ def p_slower(
         evidence = log_e_of_p(p_planned) + log_e_value(further.values, margin, scale=scale)
         p = min(p, math.exp(-max(0.0, evidence)) / RERUN_SHARE)
     return min(1.0, p)
+
+
+def _p_with_luck(
+    differences: Differences, margin: float, looks: Sequence[int], alike_margin: AlikeMargin | None
+) -> float:
+    error = correlated_error(differences, alike_margin)
+    p_last = float(ndtr((margin - differences.estimate) / math.hypot(error, differences.luck)))
+    information = _information(differences, error, looks)
+    return sequential_p(p_last, information[:-1], information[-1], shape=SHAPE)
+
+
+def _information(differences: Differences, error: float, looks: Sequence[int]) -> tuple[float, ...]:
+    """What these numbers of pairs, and at last the number measured, say of an effect that has luck of its own.
+
+    It is the inverse of the variance of the estimate, luck included: the estimates of the looks are then a walk with
+    independent steps, as they are without luck, and looks at more pairs add little (Jennison and Turnbull, Group sequential
+    methods, 2000, chapter 11).
+    """
+    of_a_pair = error**2 * differences.size
+    pairs = np.array([*looks, min(differences.size, looks[-1])])
+    return tuple(float(value) for value in pairs / (of_a_pair + pairs * differences.luck**2) * of_a_pair)
 
 
 def _p_of_starts(differences: Differences, margin: float) -> float:
@@ -220,7 +252,8 @@ def correlated_error(differences: Differences, alike_margin: AlikeMargin | None 
     autocorrelations, Biometrika 41, 1954). Those of ``alike_margin`` are added, sqrt((1 - r^2) / n) each (Bartlett, On the
     theoretical specification of sampling properties of autocorrelated time series, 1946).
     """
-    pairs, alike = differences.size, ASSUMED_ALIKE
+    pairs = differences.size
+    alike = ASSUMED_ALIKE if alike_margin is None else ASSUMED_ALIKE_OF_ALARMS
     if pairs >= FEWEST_TO_TELL:
         correlation = neighbour_correlation(differences.values - differences.estimate)
         corrected, most = correlation + (1 + 3 * correlation) / pairs, MOST_ALIKE
@@ -244,8 +277,24 @@ def spread(differences: Differences, around: float | None = None) -> float:
 
 def interval(differences: Differences, errors: Errors) -> Interval | None:
     """The interval behind the answer "unchanged" at a planned look; None while pairs are too few for one."""
-    level = nominal_level(errors.unchanged * (1 - RERUN_SHARE), errors.looks, differences.size, shape=SHAPE)
-    return _interval(differences, level, differences[: errors.looks[-1]])
+    planned, error = differences[: errors.looks[-1]], errors.unchanged * (1 - RERUN_SHARE)
+    level = nominal_level(error, errors.looks, differences.size, shape=SHAPE)
+    bounds = _interval(differences, level, planned)
+    if bounds is None or not differences.luck:
+        return bounds
+    reach = _reach_with_luck(differences, errors.unchanged, errors.looks)
+    low, high = min(bounds.low, differences.estimate - reach), max(bounds.high, differences.estimate + reach)
+    return Interval(low, high, bounds.confidence)
+
+
+def _reach_with_luck(
+    differences: Differences, error: float, looks: Sequence[int], alike_margin: AlikeMargin | None = None
+) -> float:
+    """How far the estimate lies from a margin that is excluded just so with this error, by ``_p_with_luck``."""
+    of_pairs = correlated_error(differences, alike_margin)
+    information = _information(differences, of_pairs, looks)
+    level = nominal_level(error, information[:-1], information[-1], shape=SHAPE)
+    return -float(ndtri(level)) * math.hypot(of_pairs, differences.luck)
 
 
 def single_interval(differences: Differences) -> Interval | None:
@@ -269,7 +318,8 @@ def detectable(differences: Differences, tolerated: float, errors: Errors, *, te
     The slowdown must be shown beyond chance, at the level that the boundary leaves this look and ``tests`` comparisons share,
     and estimated beyond the tolerance. The larger of the two counts. For normal pairs the Hodges-Lehmann estimate has the
     standard error spread x sqrt(pi / 3 / pairs) (Hollander, Wolfe and Chicken, 3.2), which the rule widens if pairs look
-    correlated. Pairs beyond the last look are left out: they add little as bets.
+    correlated. Pairs beyond the last look are left out: they add little as bets. The slowdown is of this pair of builds, with
+    the luck of their code; the alarm allows for that.
     """
     pairs = min(differences.size, errors.looks[-1])
     alarm = errors.alarm * (1 - RERUN_SHARE) / tests
@@ -279,8 +329,12 @@ def detectable(differences: Differences, tolerated: float, errors: Errors, *, te
         return None
     pair_spread = spread(differences)
     error = pair_spread * math.sqrt(math.pi / 3 / pairs)
-    widened = (Z_POWER - float(ndtri(level))) * (1 + WIDENED / math.sqrt(pairs))
-    return math.expm1(max(shift * pair_spread, widened * error, tolerated + Z_POWER * error))
+    widened = (Z_POWER - float(ndtri(level))) * (1 + WIDENED / pairs**1.5) * error
+    if differences.luck:
+        margin = alarm_margin(pairs, errors.looks, interim=False)
+        of_alarm = _reach_with_luck(differences, errors.alarm / tests, errors.alarm_looks, margin)
+        widened = max(widened, of_alarm + Z_POWER * error)
+    return math.expm1(max(shift * pair_spread, widened, tolerated + Z_POWER * error))
 
 
 def pairs_to_decide(differences: Differences, *, excluded: float) -> int:

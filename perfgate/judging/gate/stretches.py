@@ -24,6 +24,7 @@ from perfgate.document.decision import Comparison, Policy
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.samples import BlockColumns, unpack
+from perfgate.judging.gate.alpha import AlphaShares
 from perfgate.judging.gate.clean import clean_pair
 from perfgate.judging.gate.comparison import (
     ShapePlace,
@@ -33,7 +34,7 @@ from perfgate.judging.gate.comparison import (
     rounded,
     tolerance,
 )
-from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
+from perfgate.judging.gate.evidence import Evidence
 from perfgate.judging.gate.pairs import awake_by_block
 from perfgate.judging.gate.rule import RERUN_SHARE, SHAPE
 from perfgate.judging.gate.tails import HALF, is_stall
@@ -248,22 +249,21 @@ class Tail(NamedTuple):
     starts: int
 
 
-def compare_stretches(
-    evidence: Evidence, policy: Policy, *, elsewhere: Elsewhere = NOTHING_ELSEWHERE
-) -> list[Comparison]:
+def compare_stretches(evidence: Evidence, policy: Policy, shares: AlphaShares) -> list[Comparison]:
     """Compare mean and stalls of every shape with stretches on both sides."""
-    samples = {place: sample for place in evidence.places if (sample := stretches_of(evidence, place))}
-    return compare_samples(samples, policy, elsewhere=elsewhere)
+    comparisons: list[Comparison] = []
+    for workload in dict.fromkeys(place.workload for place in evidence.places):
+        places = [place for place in evidence.places if place.workload == workload]
+        samples = {place: sample for place in places if (sample := stretches_of(evidence, place))}
+        comparisons += compare_samples(samples, policy, alpha=shares.of_family(FAMILY))
+    return comparisons
 
 
-def compare_samples(
-    samples: Mapping[ShapePlace, StretchSample], policy: Policy, *, elsewhere: Elsewhere = NOTHING_ELSEWHERE
-) -> list[Comparison]:
-    """Compare mean and stalls of every place; all share the alpha of their family."""
+def compare_samples(samples: Mapping[ShapePlace, StretchSample], policy: Policy, *, alpha: float) -> list[Comparison]:
+    """Compare mean and stalls of every place; all share ``alpha``."""
     tails = [tail for place, sample in samples.items() for tail in _tails(place, sample, policy)]
-    names = {tail.name for tail in tails}
-    adjusted = holm([*(tail.p_worse for tail in tails), *elsewhere.p_values(names)])
-    return [_judge(tail, p, policy, samples[tail.place]) for tail, p in zip(tails, adjusted)]
+    adjusted = holm([tail.p_worse for tail in tails])
+    return [_judge(tail, p, policy, samples[tail.place], alpha) for tail, p in zip(tails, adjusted)]
 
 
 def _tails(place: ShapePlace, sample: StretchSample, policy: Policy) -> list[Tail]:
@@ -348,8 +348,7 @@ def _over_looks(p: float, quads: int) -> float:
     return sequential_p(p, LOOKS, quads, shape=SHAPE)
 
 
-def _judge(tail: Tail, p_adjusted: float, policy: Policy, sample: StretchSample) -> Comparison:
-    alpha = policy.alpha * FAMILY.share
+def _judge(tail: Tail, p_adjusted: float, policy: Policy, sample: StretchSample, alpha: float) -> Comparison:
     allowed = tolerance(policy, tail.name, *tail.place)
     is_worse = tail.effect > allowed and p_adjusted <= alpha
     is_better = tail.effect < -allowed and tail.p_better <= alpha

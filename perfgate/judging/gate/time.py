@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from perfgate.catalogue.lookup import FAMILIES, metric
 from perfgate.catalogue.names import INSTRUCTIONS, LATENCY, PREPROCESSING
-from perfgate.catalogue.records import Family
 from perfgate.document.decision import Comparison, DecisionDocument, NoiseFloor, Policy
 from perfgate.document.doctor import Resolution
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
+from perfgate.judging.gate.alpha import AlphaShares
 from perfgate.judging.gate.changed_code import ChangedCode
 from perfgate.judging.gate.comparison import ShapePlace, margins_for_unchanged, places, rounded, tolerance
 from perfgate.judging.gate.effect import PairedEffect
-from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
+from perfgate.judging.gate.evidence import Evidence
 from perfgate.judging.gate.judge import Tested, judge_together, shown_effects
 from perfgate.judging.gate.pairs import stage_times
 from perfgate.judging.gate.rule import Errors, differs, spread
@@ -30,13 +30,14 @@ def compare_time(
     evidence: Evidence,
     policy: Policy,
     floors: list[NoiseFloor],
+    shares: AlphaShares,
     *,
-    elsewhere: Elsewhere = NOTHING_ELSEWHERE,
     interim: bool = False,
 ) -> list[Comparison]:
     """Compare every time metric that the pairs give; ``floors`` are the results of base against base.
 
-    Metrics are corrected for together with those ``elsewhere``. At an ``interim`` look an alarm is surer than at the end.
+    The metrics of a family are corrected for together, over all shapes of a workload. At an ``interim`` look an alarm is surer
+    than at the end.
     """
     floor_of = {(floor.workload, floor.shape, floor.metric): floor for floor in floors}
     tested = [
@@ -44,11 +45,12 @@ def compare_time(
         for place in evidence.places
         for name, effects in evidence.effects(place).items()
     ]
-    comparisons = [
-        comparison
-        for family in FAMILIES.values()
-        for comparison in _compare_family(tested, family, policy, elsewhere, interim=interim)
-    ]
+    comparisons: list[Comparison] = []
+    for family in FAMILIES.values():
+        errors = Errors(alarm=shares.of_family(family), unchanged=policy.alpha_ok, looks=tuple(policy.looks))
+        for workload in dict.fromkeys(place.workload for place in evidence.places):
+            members = [one for one in tested if one.metric in family.metrics and one.place.workload == workload]
+            comparisons += judge_together(members, errors, interim=interim)
     return [_with_context(comparison, comparisons, evidence) for comparison in comparisons]
 
 
@@ -119,31 +121,23 @@ def noise_floors(evidence: Evidence, policy: Policy) -> list[NoiseFloor]:
     return floors
 
 
-# --- one family of metrics
-
-
-def _compare_family(
-    tested: Iterable[Tested], family: Family, policy: Policy, elsewhere: Elsewhere, *, interim: bool
-) -> list[Comparison]:
-    members = [one for one in tested if one.metric in family.metrics]
-    names = {one.metric for one in members}
-    others = elsewhere.p_values(names | ({PREPROCESSING} & {*family.metrics})) if members else []
-    errors = Errors(alarm=policy.alpha * family.share, unchanged=policy.alpha_ok, looks=tuple(policy.looks))
-    return judge_together(members, errors, others=others, interim=interim)
+# --- one metric of a place
 
 
 def _tested(
     place: ShapePlace, name: str, effect: PairedEffect, policy: Policy, evidence: Evidence, floor: NoiseFloor | None
 ) -> Tested:
     moved = place.workload not in evidence.kept_layout
+    entry = metric(name)
     return Tested(
         place,
         name,
         effect,
         tolerance=tolerance(policy, name, *place, moved=moved),
         margins=margins_for_unchanged(policy, name, *place, moved=moved),
-        gating=FAMILIES[metric(name).family].gating,
+        gating=FAMILIES[entry.family].gating,
         floor=floor,
+        luck=entry.luck if moved else entry.unmoved_luck,
     )
 
 

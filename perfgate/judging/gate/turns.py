@@ -7,7 +7,7 @@ evidence than its quads alone (``stats/clusters.py``), and a single start shows 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ from perfgate.judging.gate.answers import ComparedAnswers, compare_answers
 from perfgate.judging.gate.comparison import ShapePlace, comparison, configured_tolerance, rounded
 from perfgate.judging.gate.covering import with_covered
 from perfgate.judging.gate.effect import PairedEffect
-from perfgate.judging.gate.evidence import NOTHING_ELSEWHERE, Elsewhere, Evidence
+from perfgate.judging.gate.evidence import Evidence
 from perfgate.judging.gate.executed import compare_lines
 from perfgate.judging.gate.judge import Tested, judge
 from perfgate.judging.gate.profiled_operators import operator_lines
@@ -91,18 +91,15 @@ class _Cell(NamedTuple):
 def compare_turns(
     evidence: Evidence,
     policy: Policy,
+    alpha: float,
     numbers: Mapping[str, TrustedNumbers] = MappingProxyType({}),
-    *,
-    elsewhere: Elsewhere = NOTHING_ELSEWHERE,
 ) -> list[Comparison]:
     """Compare every number of every job; if the work differs, nothing else counts.
 
-    All that gate are corrected for together, and with those ``elsewhere``. ``numbers`` are the trusted side's entries for the
-    jobs that it knows, and replace those of the documents.
+    All of a job that gate share ``alpha``. ``numbers`` are the trusted side's entries for the jobs that it knows,
+    and replace those of the documents.
     """
     rows: list[Comparison] = []
-    cells: list[_Cell] = []
-    answers: dict[ShapePlace, ComparedAnswers] = {}
     for record in evidence.head.run.jobs:
         trusted = numbers.get(record.name, TrustedNumbers(record.numbers))
         job = msgspec.structs.replace(record, numbers=trusted.numbers)
@@ -110,10 +107,9 @@ def compare_turns(
         place = ShapePlace(job.name, "")
         different = _other_work(place, measured)
         rows += different or _other_output(place, measured, policy)
-        if (compared := compare_answers(*evidence.turns(job.name))) is not None:
-            answers[place] = compared
+        cells: list[_Cell] = []
         if not different:
-            cells += [
+            cells = [
                 cell._replace(undirected=cell.tested.metric in trusted.undirected)
                 for number in job.numbers
                 for cell in _cells(job, number, measured, policy)
@@ -129,18 +125,31 @@ def compare_turns(
         before, after = (next((one for one in run.profiles if one.workload == job.name), None) for run in evidence.runs)
         called_at = operator_lines(before, after, evidence.head.run.source.changes)
         rows += compare_counts(place, *turns_of(measured.values()), policy, called_at)
+        answers = compare_answers(*evidence.turns(job.name))
+        rows += _judge_job(place, cells, answers, policy, alpha, evidence.turns(job.name))
+    return rows
+
+
+def _judge_job(
+    place: ShapePlace,
+    cells: Sequence[_Cell],
+    answers: ComparedAnswers | None,
+    policy: Policy,
+    alpha: float,
+    turns: tuple[list[Turn], list[Turn]],
+) -> Iterator[Comparison]:
+    """Yield the comparisons of a job's numbers and answers, which share its ``alpha``."""
     gating = [cell for cell in cells if cell.tested.gating]
     p_values = [p_slower(cell.tested.worse, 0.0, alarm_looks(cell.looks)) for cell in gating]
-    of_answers = [compared.p_fewer(len(LOOKS["server"])) for compared in answers.values()]
-    adjusted = holm([*p_values, *of_answers, *[1.0] * elsewhere.numbers])
+    if answers is not None:
+        p_values.append(answers.p_fewer(len(LOOKS["server"])))
+    adjusted = holm(p_values)
+    if answers is not None:
+        yield from answers.rows(place, differs=adjusted[-1] <= alpha)
     by_cell = {id(cell): p for cell, p in zip(gating, adjusted)}
-    judged = [_judge(cell, policy, by_cell.get(id(cell)), tests=len(gating)) for cell in cells]
-    for (place, compared), p in zip(answers.items(), adjusted[len(gating) :]):
-        rows += compared.rows(place, differs=p <= policy.alpha)
-    for record in evidence.head.run.jobs:
-        of_job = [row for row in judged if row.workload == record.name]
-        rows += with_covered(of_job, *evidence.turns(record.name))
-    return rows
+    errors = Errors(alarm=alpha, unchanged=policy.alpha_ok, looks=())
+    judged = [_judge(cell, errors, by_cell.get(id(cell)), tests=len(gating)) for cell in cells]
+    yield from with_covered(judged, *turns)
 
 
 def _cells(job: JobRecord, number: JobNumber, measured: Mapping[int, Quad], policy: Policy) -> Iterator[_Cell]:
@@ -256,8 +265,8 @@ def _work_of(turns: Iterable[Turn]) -> dict[str, int]:
     return total
 
 
-def _judge(cell: _Cell, policy: Policy, p_adjusted: float | None, *, tests: int) -> Comparison:
-    errors = Errors(alarm=policy.alpha, unchanged=policy.alpha_ok, looks=cell.looks)
+def _judge(cell: _Cell, errors: Errors, p_adjusted: float | None, *, tests: int) -> Comparison:
+    errors = errors._replace(looks=cell.looks)
     tested, starts = cell.tested, cell.tested.effect.differences.starts
     compared = judge(tested, errors, p_adjusted=p_adjusted, tests=max(1, tests))
     compared = msgspec.structs.replace(

@@ -49,7 +49,7 @@ from perfgate.measuring.worker.packages import loaded_distributions
 from perfgate.measuring.worker.spawn import Holdings, is_forkable, open_files, write_stacks_to
 from perfgate.measuring.worker.trial import Seeker, try_calls, unseen_functions
 from perfgate.measuring.workload.bound import BoundWorkload
-from perfgate.measuring.workload.layout import Layout, define_dead_functions
+from perfgate.measuring.workload.layout import Layout, scatter_memory
 from perfgate.measuring.workload.load import describe_functions, describe_shapes, load_workload
 from perfgate.system.garbage import collector_off
 from perfgate.system.processes import adopt_orphans, die_with_parent
@@ -186,8 +186,8 @@ class WorkerLoop:
         self._say(Activity("importing {name}", name=Path(request.file).name))
         # Relative paths start at the root, as for the project's own code.
         os.chdir(self.root)
-        if request.dead_functions:
-            define_dead_functions(request.dead_functions, seed=request.seed)
+        if request.layout_seed is not None:
+            scatter_memory(request.layout_seed)
         if request.seek:
             self.seeker = Seeker(request.seek, self.root)
         workload = load_workload(Path(request.file), request.attribute, root=self.root, python_path=request.python_path)

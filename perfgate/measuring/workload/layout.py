@@ -146,19 +146,40 @@ def fill_pools(lot: random.Random) -> list[object]:
     ]
 
 
-MODULE = "_perfgate_twin"
+# The module of what lies between the holes.
+MODULE = "_perfgate_layout"
+_DEAD_FUNCTIONS = (5, 120)
 _MOST_LINES = 12
+# Holes are left in so many times the memory of a move.
+_FILLS = 4
+# The heap beyond Python's pools has the code objects of more than a few lines: blocks, and the bytes of each.
+_BLOCKS, _BLOCK_BYTES = 600, range(_SMALL.stop, 4 * _PAGE)
 
 
-def define_dead_functions(count: int, *, seed: int) -> None:
-    """Define ``count`` functions of different lengths that are never called, kept alive by a module of their own."""
+def scatter_memory(seed: int) -> None:
+    """Define functions that nobody calls, and leave holes at random places of the heap for what is loaded next.
+
+    A refactoring moves functions, classes and dictionaries of a module against each other. Where their order in memory is
+    drawn by lot at every start, on both sides, such luck varies from start to start as noise does, and the statistics see it
+    (Curtsinger and Berger, STABILIZER: statistically sound performance evaluation, ASPLOS 2013).
+    """
     lot = random.Random(seed)
+    module = ModuleType(MODULE)
+    exec(compile(_dead_functions(lot), MODULE, "exec"), module.__dict__)  # noqa: S102 - the source is ours
+    objects = [part for _ in range(_FILLS) for part in fill_pools(lot)]
+    objects += [bytearray(lot.choice(_BLOCK_BYTES)) for _ in range(_BLOCKS)]
+    # Those in the second half of a random order are freed, one after the other: the holes.
+    lot.shuffle(objects)
+    vars(module)["objects"] = objects[: len(objects) // 2]
+    sys.modules[MODULE] = module
+
+
+def _dead_functions(lot: random.Random) -> str:
+    """The source of functions of different lengths."""
     source = ""
-    for number in range(count):
+    for number in range(lot.randrange(*_DEAD_FUNCTIONS)):
         source += f"def unused_{number}(argument=None):\n"
         for line in range(lot.randrange(1, _MOST_LINES)):
             source += f"    name_{line} = [{lot.random():.6f}, 'text {lot.random()}']\n"
         source += f"    return {lot.random():.6f}\n"
-    module = ModuleType(MODULE)
-    exec(compile(source, MODULE, "exec"), module.__dict__)  # noqa: S102 - the source is ours
-    sys.modules[MODULE] = module
+    return source

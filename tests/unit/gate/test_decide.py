@@ -61,7 +61,8 @@ def test_decide__five_percent_slower__fail_with_interval_around_the_truth() -> N
     assert exit_code(decision) == 1
     assert found.outcome == "regressed"
     assert found.delta == pytest.approx(0.05, abs=1e-6)
-    assert found.interval == pytest.approx((0.05, 0.05), abs=1e-6)
+    # Around the estimate by the luck of code alone: 1.65 standard deviations of 0.2 %.
+    assert found.interval == pytest.approx((0.0465, 0.0535), abs=1e-4)
     assert found.confidence == pytest.approx(0.967, abs=1e-2)
     assert "regressed: encoder/long latency.low" in worded(decision.reasons)
 

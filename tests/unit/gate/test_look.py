@@ -10,11 +10,11 @@ import pytest
 
 from perfgate.document.decision import Policy
 from perfgate.document.history import History
-from perfgate.document.job import JobNumber
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import PackedArray
+from perfgate.judging.gate.alpha import subjects_of
 from perfgate.judging.gate.decide import Look, decide
-from perfgate.judging.gate.evidence import Elsewhere, of_workload
+from perfgate.judging.gate.evidence import of_workload
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 from tests.unit.gate.test_turns import NAME, TPOT, job
 from tests.unit.gate.test_turns import runs as runs_of_job
@@ -90,12 +90,12 @@ def test_look__any_workloads_beside_it__what_it_shows_the_decision_shows_too(see
     assert set(Look(*documents, Policy(), workload=WORKLOAD).regressed()) <= failing
 
 
-def test_look__numbers_of_other_jobs__are_corrected_for_too() -> None:
-    numbers = [JobNumber(metric=f"number.n{index}", unit="s", better="lower") for index in range(40)]
-    other = msgspec.structs.replace(job(), name="other", numbers=numbers)
+def test_look__other_jobs__share_the_error() -> None:
+    others = [msgspec.structs.replace(job(), name=f"other {number}") for number in range(40)]
     base, head = runs_of_job(0.05, quads=16, per_start=1, noise=0.03)
     assert not Look(base, head, Policy(), workload=NAME).more_turns_would_help()
-    base, head = (msgspec.structs.replace(run, jobs=[*run.jobs, other]) for run in (base, head))
+    assert Look(base, head, Policy(), workload=NAME, to_come=40).more_turns_would_help()
+    base, head = (msgspec.structs.replace(run, jobs=[*run.jobs, *others]) for run in (base, head))
     assert Look(base, head, Policy(), workload=NAME).more_turns_would_help()
     assert [number.metric for number in of_workload(head, NAME).jobs[0].numbers if number.gating] == [TPOT]
 
@@ -109,10 +109,11 @@ def test_noise_floor__another_workload_has_more_pairs__is_of_the_own() -> None:
     assert alone.noise_floors == [floor for floor in beside.noise_floors if floor.workload == WORKLOAD]
 
 
-def test_elsewhere__shapes_of_others__counted_once_a_shape_and_not_where_no_pair_timed_them() -> None:
+def test_subjects_of__workloads_with_pairs_and_jobs__each_once_and_the_named_left_out() -> None:
     _, head = together(sides([1.0] * 4), sides([1.0] * 4), sides([]))
-    assert Elsewhere.than(WORKLOAD, head) == Elsewhere(shapes=1)
-    assert Elsewhere.than(WORKLOAD, head, to_come=2) == Elsewhere(shapes=3)
+    head = msgspec.structs.replace(head, jobs=[job()])
+    assert subjects_of(head) == 3
+    assert subjects_of(head, but=[WORKLOAD]) == 2
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_compare_turns__slower_by_one_rank__both_times_name_it() -> None:
     spread = [1 + 0.002 * (number % 5) for number in range(32)]
     base = [turn(quad, step=0.02 * factor) for quad, factor in enumerate(spread)]
     head = [turn(quad, step=0.026 * factor, cpu=(0.01, 0.016 * factor)) for quad, factor in enumerate(reversed(spread))]
-    rows = {row.metric: row for row in compare_turns(Evidence(*runs(base, head)), Policy())}
+    rows = {row.metric: row for row in compare_turns(Evidence(*runs(base, head)), Policy(), 0.01)}
     assert rows["ranks.step"].outcome == rows["ranks.cpu"].outcome == "regressed"
     assert [part.name for part in rows["ranks.step"].parts] == ["rank 1"]
     assert rows["ranks.cpu"].parts == rows["ranks.step"].parts
@@ -109,8 +109,8 @@ def test_losses_differ__relative_to_the_larger(before: float, after: float, tole
 def test_compare_turns__losses_too_far_apart__other_output() -> None:
     base, head = ([turn(quad, loss=loss) for quad in range(8)] for loss in (2.0, 2.1))
     near, far = (Policy(tolerances={f"ranks.loss@{NAME}": tolerance}) for tolerance in (0.1, 0.01))
-    assert "job.output" not in {row.metric for row in compare_turns(Evidence(*runs(base, head)), near)}
-    output = next(row for row in compare_turns(Evidence(*runs(base, head)), far) if row.metric == "job.output")
+    assert "job.output" not in {row.metric for row in compare_turns(Evidence(*runs(base, head)), near, 0.01)}
+    output = next(row for row in compare_turns(Evidence(*runs(base, head)), far, 0.01) if row.metric == "job.output")
     assert (output.outcome, output.gating) == ("regressed", True)
     assert output.reason is not None
     assert output.reason.values == {"count": 8, "quads": 8}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import platform
 import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch import nn
 from perfgate.measuring.devices.backends.cpu import CpuDevice
 from perfgate.measuring.workload import layout
 from perfgate.measuring.workload.bound import BoundWorkload
-from perfgate.measuring.workload.layout import Layout
+from perfgate.measuring.workload.layout import MODULE, Layout, scatter_memory
 from perfgate.measuring.workload.workload import Workload
 
 
@@ -180,3 +181,38 @@ def test_move__training_step__optimizer_goes_on_with_the_moved_weights() -> None
         model(torch.ones(2, 4)).sum().backward()
         optimizer.step()
     assert torch.allclose(model.weight.detach(), before - 2.0)
+
+
+@pytest.fixture
+def scattered() -> Iterator[Callable[[int], list[Any]]]:
+    """Scatters memory by a seed; returns what lies between the holes."""
+
+    def scatter(seed: int) -> list[Any]:
+        scatter_memory(seed)
+        return sys.modules[MODULE].objects
+
+    yield scatter
+    sys.modules.pop(MODULE, None)
+
+
+def test_scatter_memory__same_seed__same_functions_and_sizes_another_seed_others(
+    scattered: Callable[[int], list[Any]],
+) -> None:
+    found = []
+    for seed in (7, 7, 8):
+        sizes = [sys.getsizeof(part) for part in scattered(seed)]
+        codes = [one.__code__.co_code for name, one in vars(sys.modules[MODULE]).items() if name.startswith("unused_")]
+        found.append((codes, sizes))
+    assert found[0] == found[1]
+    assert found[0] != found[2]
+
+
+@pytest.mark.parametrize("size", [64, 300, 2000])
+def test_scatter_memory__objects_made_next__out_of_order_in_memory(
+    scattered: Callable[[int], list[Any]], size: int
+) -> None:
+    """Objects of a size that are made one after the other lie one after the other, unless they fill holes."""
+    scattered(3)
+    addresses = [id(part) for part in [bytes(size) for _ in range(50)]]
+    steps = [later - earlier for earlier, later in pairwise(addresses)]
+    assert sum(step < 0 for step in steps) > 10
