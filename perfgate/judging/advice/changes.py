@@ -61,7 +61,7 @@ def _on_comparisons(comparisons: Sequence[Comparison]) -> Iterator[_Advised]:
         if comparison.method == "exact" or comparison.metric == LOW_PRECISION_OPS:
             yield from _on_counter(comparison)
         elif comparison.metric == LATENCY_STALLS:
-            yield _of(comparison, _rule_of_stalls(comparison), _located(comparison.parts))
+            yield _of(comparison, _rule_of_stalls(comparison), _line_of_stalls(comparison))
         elif comparison.metric in (PREPROCESSING, PREPROCESSING_STAGES) and (rises := _rises(comparison)):
             yield _of(comparison, "slower-stage", max(rises, key=_rise))
 
@@ -70,6 +70,11 @@ def _rule_of_stalls(stalls: Comparison) -> str:
     how = None if stalls.reason is None else stalls.reason.values.get("how")
     waits = isinstance(how, Message) and how.code == "gate.stall-waiting"
     return OF_STALLS["waiting" if waits else "computing"]
+
+
+def _line_of_stalls(stalls: Comparison) -> Part | None:
+    line = None if stalls.reason is None else stalls.reason.values.get("line")
+    return Part(line=line, base=stalls.base or 0.0, head=stalls.head or 0.0) if isinstance(line, str) else None
 
 
 def _on_counter(comparison: Comparison) -> Iterator[_Advised]:

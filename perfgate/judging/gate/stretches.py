@@ -21,7 +21,6 @@ from scipy.special import ndtr, ndtri
 from perfgate.catalogue.lookup import FAMILIES
 from perfgate.catalogue.names import LATENCY_STALLS, MEAN
 from perfgate.document.decision import Comparison, Policy
-from perfgate.document.explanation import Part
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.samples import BlockColumns, unpack
 from perfgate.judging.gate.alpha import AlphaShares
@@ -64,19 +63,32 @@ Floats = npt.NDArray[np.float64]
 
 
 class Stalls(NamedTuple):
-    """The stalls of a side: ``stalled`` of ``calls``, and by how much they typically exceed the median call, in seconds.
+    """The stalls of a side: the seconds by which each exceeds the median call, of so many ``calls``.
 
-    ``computing`` is the share of this excess that their threads spent computing; None without a CPU clock.
+    ``computing`` is the share of this excess that their threads spent computing; None without a CPU clock, or without a stall.
     """
 
-    stalled: int
+    excesses: Floats
     calls: int
-    excess: float
     computing: float | None
+
+    @property
+    def stalled(self) -> int:
+        return int(self.excesses.size)
 
     @property
     def share(self) -> float:
         return self.stalled / self.calls
+
+    @property
+    def typical(self) -> float:
+        """The excess above which half of the time in stalls lies: many short ones do not hide a few long ones."""
+        ordered = np.sort(self.excesses)
+        sums = np.cumsum(ordered)
+        return float(ordered[np.searchsorted(sums, sums[-1] / 2)]) if ordered.size else 0.0
+
+    def share_above(self, seconds: float) -> float:
+        return int(np.count_nonzero(self.excesses >= seconds)) / self.calls
 
 
 class SideCalls(NamedTuple):
@@ -147,17 +159,14 @@ class StretchSample(NamedTuple):
 
 
 def _stalls(sides: Sequence[SideCalls]) -> Stalls:
-    stalled = sum(int(side.stalled.sum()) for side in sides)
     calls = sum(side.wall.size for side in sides)
-    if not stalled:
-        return Stalls(0, calls, 0.0, None)
-    excess = np.concatenate([side.wall[side.stalled] - median(side.wall) for side in sides])
+    excesses = np.concatenate([side.wall[side.stalled] - median(side.wall) for side in sides])
     computed = [side.cpu[side.stalled] - median(side.cpu) for side in sides if side.cpu is not None]
     computing = None
-    if computed:
-        share = float(np.concatenate(computed).sum() / excess.sum())
+    if computed and excesses.size:
+        share = float(np.concatenate(computed).sum() / excesses.sum())
         computing = rounded(min(1.0, max(0.0, share)))
-    return Stalls(stalled, calls, median(excess), computing)
+    return Stalls(excesses, calls, computing)
 
 
 # --- documents to quads
@@ -373,8 +382,7 @@ def _judge(tail: Tail, p_adjusted: float, policy: Policy, sample: StretchSample,
     if tail.name == MEAN:
         return _judge_mean(compared, tail, policy, is_worse=is_worse, is_better=is_better)
     if is_worse and matters:
-        parts = [Part(line=sample.line, base=compared.base or 0.0, head=compared.head or 0.0)] if sample.line else []
-        return msgspec.structs.replace(compared, outcome="regressed", reason=rare_slow_calls(sample), parts=parts)
+        return msgspec.structs.replace(compared, outcome="regressed", reason=rare_slow_calls(sample))
     # Fewer stalls, or too few to tell, leave no verdict open: the mean bounds what they can cost.
     outcome = "improved" if is_better and sample.effect < -STALLS_MATTER else "inconclusive"
     return msgspec.structs.replace(compared, outcome=outcome, gating=False)
@@ -404,14 +412,15 @@ def _judge_mean(compared: Comparison, tail: Tail, policy: Policy, *, is_worse: b
 def rare_slow_calls(sample: StretchSample) -> Message:
     """How often head's calls stall beyond base's, for how long, at which line, and whether they compute or wait."""
     base, head = sample.stalls
-    often = head.share - base.share
-    if often < head.share / 2:  # as often, and for longer
-        often = head.share
+    long = head.typical / 2
+    often = head.share_above(long) - base.share_above(long)
+    if often < head.share_above(long) / 2:  # as often, and for longer
+        often = head.share_above(long)
     how = Message("gate.stall-unknown")
     if head.computing is not None:
         is_computing = head.computing >= COMPUTES_SHARE
         how = Message("gate.stall-computing") if is_computing else Message("gate.stall-waiting")
-    values: dict[str, MessageValue] = {"every": round(1 / often), "seconds": rounded(head.excess), "how": how}
+    values: dict[str, MessageValue] = {"every": round(1 / often), "seconds": rounded(head.typical), "how": how}
     if sample.line is None:
         return Message("gate.rare-slow-calls", values)
     return Message("gate.rare-slow-calls-at", {**values, "line": sample.line})

@@ -8,7 +8,7 @@ from perfgate.document.decision import Comparison, DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
-from perfgate.document.samples import Replicate, pack
+from perfgate.document.samples import Replicate, pack, unpack
 from perfgate.judging.advice.advise import advised
 from perfgate.judging.gate.comparison import ShapePlace
 from perfgate.judging.gate.decide import Look, decide
@@ -61,6 +61,32 @@ def test_decide__head_stalls_30_ms_in_every_50th_call__fails_and_is_told_as_a_ta
     )
     assert row(decision, "latency.mean").delta == pytest.approx(0.6, rel=0.01)
     assert "about 1 call in 50 takes 30.0 ms longer than the median call" in title(decision)
+
+
+def test_decide__many_short_stalls_of_both_sides_beside_the_long_ones__the_long_ones_are_told() -> None:
+    base, head = documents(stalls=((10, 0.003), (50, 0.03)))
+    noisy = msgspec.structs.replace(
+        head, replicates=[_with_stalls(r, every=10, ns=3 * MS) if r.arm == "stretch" else r for r in head.replicates]
+    )
+    reason = row(decided(base, noisy), "latency.stalls").reason
+    assert reason is not None
+    assert (reason.values["every"], reason.values["seconds"]) == (50, pytest.approx(0.033))
+
+
+def _with_stalls(replicate: Replicate, *, every: int, ns: int) -> Replicate:
+    columns = replicate.shapes[SHAPE]
+    wall = unpack(columns.wall)
+    wall[every - 1 :: every] += ns
+    calls = np.asarray(columns.calls)
+    spans = np.add.reduceat(wall, np.concatenate([[0], np.cumsum(calls)[:-1]]))
+    slower = msgspec.structs.replace(
+        columns,
+        wall=pack(wall),
+        cpu=pack(wall),
+        end_ns=[int(start + span) for start, span in zip(columns.start_ns, spans)],
+        seen_ns=[int(span * (count + 1) / count) for span, count in zip(spans, calls)],
+    )
+    return msgspec.structs.replace(replicate, shapes={SHAPE: slower})
 
 
 def test_decide__both_sides_stall_alike__unchanged() -> None:
