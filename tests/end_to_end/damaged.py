@@ -24,6 +24,8 @@ from rich.console import Console
 from perfgate.document.decision import Policy
 from perfgate.document.files import canonical_bytes
 from perfgate.document.history import Acceptance, History
+from perfgate.document.profile import CalledFunction, JobProfile, ProfiledLine, ProfiledOperator
+from perfgate.document.run import CodeChange, RunDocument
 from perfgate.errors import PerfgateError
 from perfgate.flows.gate import judge_again
 from perfgate.judging.gate.decide import decide
@@ -71,7 +73,8 @@ class DamagedChecks:
     def outcome(self, seed: str) -> Outcome:
         name, mutation = self.draw(seed)
         command = "gate" if random.Random(f"{seed}/command").random() < 0.4 else "publish"
-        signal.alarm(SECONDS)
+        # CPU time: a busy machine is no endless loop.
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
         try:
             result = self.judge(command, name, mutation)
         except Exception as error:  # noqa: BLE001 - reported with what caused it
@@ -79,7 +82,7 @@ class DamagedChecks:
             wrong = f"{type(error).__name__}: {str(error)[:200]} at {place.filename}:{place.lineno}"
             return Outcome(command, "crash", f"{seed}, {name}: {'; '.join(mutation.done)}: {wrong}")
         finally:
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
         before = self._whole[command, name]
         got_better = _takes_evidence(command, mutation) and result != "refused" and improved(before, result)
         if got_better and not any(map(is_forged_removal, mutation.done)):
@@ -130,7 +133,35 @@ def _takes_evidence(command: str, mutation: Mutation) -> bool:
 
 
 def all_checks() -> dict[str, Check]:
-    return {**function_checks(), **job_checks()}
+    jobs = job_checks()
+    return {**function_checks(), **jobs, "command with profiles": _profiled(jobs["command"])}
+
+
+def _profiled(check: Check) -> Check:
+    """The check of a job with a profile of both sides, whose function takes longer in the head."""
+
+    def with_profile(run: RunDocument, cpu: float) -> RunDocument:
+        (job,) = run.jobs
+        place = {"function": "Model.forward", "line": "model.py:18"}
+        line = ProfiledLine(**place, cpu=cpu, waited=0.0, samples=400, code="x = self.layers(x)")
+        operator = ProfiledOperator(name="aten::mm", **place, calls=4, seconds=cpu / 2, spread=1e-6)
+        called = CalledFunction(name="Model.forward", file="model.py", first=12, last=20, callers=["serve.py:5"])
+        profile = JobProfile(
+            workload=job.name,
+            per="run",
+            units=10,
+            seconds=2 * cpu,
+            cpu=cpu,
+            lines=[line],
+            functions=[called],
+            operators=[operator],
+            operator_units=10,
+        )
+        changes = [CodeChange(file="model.py", first=18, last=18, function="forward", begins=12, ends=20)]
+        source = msgspec.structs.replace(run.source, changes=changes if run.side == "head" else [])
+        return msgspec.structs.replace(run, profiles=[profile], source=source)
+
+    return check._replace(base=with_profile(check.base, 0.1), head=with_profile(check.head, 0.2))
 
 
 def _stop(_signal: int, _frame: object) -> None:
@@ -142,7 +173,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
     arguments = parser.parse_args()
-    signal.signal(signal.SIGALRM, _stop)
+    signal.signal(signal.SIGPROF, _stop)
     found: Counter[str] = Counter()
     began = time.monotonic()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
