@@ -18,7 +18,7 @@ from msgspec import inspect
 from perfgate.catalogue.lookup import GATING_LIMITS, LIMITS, METRICS
 from perfgate.catalogue.names import SUBROUTINE_TIMES
 from perfgate.document.budget import Budget, parse_budget, parse_place
-from perfgate.document.decision import DEFAULT_LOOKS, MOST_LOOKS, Policy
+from perfgate.document.decision import DEFAULT_LOOKS, MOST_LOOKS, Policy, Unmeasured
 from perfgate.errors import ConfigError
 from perfgate.job_settings import NAME, JobReference, JobSettings, NumberSettings, SlaSettings, mistakes
 from perfgate.load_settings import Lengths, LoadSettings, Seconds, Text, doc
@@ -54,9 +54,9 @@ DOCUMENTATION = (
     "!*.py",
 )
 CI_FILES = (
-    "/.github/*",
-    "!/.github/workflows",
-    "!/.github/actions",
+    "/.github/**",
+    "!/.github/workflows/",
+    "!/.github/actions/",
     "/.gitlab/issue_templates/",
     "/.gitlab/merge_request_templates/",
     "/.circleci/",
@@ -182,6 +182,10 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             "pairs and the first turn. Steps that need more are named, and shown without a difference. 0: none are compared."
         ),
     ] = 10.0
+    unmeasured: Annotated[
+        Unmeasured,
+        doc("The verdict on a change whose code no workload runs: `skip`, `warn` or `fail`. Nothing is measured then."),
+    ] = "skip"
     aa_pairs: Annotated[
         Annotated[int, msgspec.Meta(ge=5)],
         doc("Pairs of base and base, which show the noise. They come with the first look."),
@@ -414,6 +418,7 @@ class Config(ConfigFile, frozen=True, kw_only=True):
             alpha_ok=gate.alpha_ok,
             ok_margin=gate.ok_margin,
             strict=gate.strict,
+            unmeasured=gate.unmeasured,
             looks=list(gate.looks),
             tolerances={**{key: value for job in self.jobs for key, value in job.tolerances.items()}, **gate.tolerance},
             budgets=self.budgets,

@@ -155,11 +155,26 @@ class HarnessReply(Reply, frozen=True):
     sla_p99: float | None
 
 
+class Watched(msgspec.Struct, frozen=True):
+    """The changed files of a side, by their paths: executed lines and readers of these are reported.
+
+    ``roots`` are the checkouts. ``tails`` are their paths below a folder of the import path, by which a copy of one is
+    recognised that is loaded from another place. ``folders`` hold added or removed files. ``groups`` are the lines of each
+    changed statement as number of the file and line: once one of each has run, nothing is left to be looked for.
+    """
+
+    files: list[str]
+    roots: list[str]
+    tails: list[str] = []
+    folders: list[str] = []
+    groups: list[list[tuple[int, int]]] = []
+
+
 class LoadRequest(WorkerRequest, frozen=True):
     """Load and build a workload. ``file`` is the workload file, ``root`` the checkout of the imported code.
 
-    With a ``layout_seed`` the memory that it is loaded into is scattered at random. ``seek`` are functions of the project by
-    their first line, ``file:line``: a trial reports those that ran. Kernels with names that match one of
+    With a ``layout_seed`` the memory that it is loaded into is scattered at random. A trial may ``watch`` files, and then the
+    descriptor that comes with the request is the socket for its reports. Kernels with names that match one of
     ``communication`` communicate.
     """
 
@@ -172,7 +187,7 @@ class LoadRequest(WorkerRequest, frozen=True):
     seed: int
     threads: int
     layout_seed: int | None = None
-    seek: list[str] = []
+    watch: Watched | None = None
     communication: list[str] = []
 
 
@@ -200,29 +215,58 @@ class TestbedReply(Reply, frozen=True):
     testbed: Testbed
 
 
+# A trial that has made this many calls has seen what a workload does now and then.
+MANY_CALLS = 1000
+# A report of an executed line: the number of the file among those watched, and the line.
+EXECUTED_LINE = struct.Struct("=II")
+# In place of a line: an import opened the file.
+LOADED = 0
+
+
 class TryRequest(WorkerRequest, frozen=True):
     """Make a call of every shape with a workload that has just been loaded, and have its output checked.
 
-    If sought functions have not run, more calls on other inputs are made. With ``packages`` the reply names those that are
+    If files are watched, many more calls are made, for ``seconds`` at most. With ``packages`` the reply names those that are
     loaded by then.
     """
 
+    seconds: float = 0.0
     packages: bool = False
+
+
+class Watching(msgspec.Struct, frozen=True):
+    """What a trial saw beside the executed lines.
+
+    ``doubts`` are reasons why lines may run unseen, and ``began_processes`` whether other processes ran. ``read_files`` are
+    the watched files that were read other than by an import, and ``read_code`` the file, first and last line of functions
+    whose code was read. ``names`` are those that the executed functions of the project use, and ``entered`` these functions,
+    as ``file:line`` below a root. ``sources`` are the loaded Python files, without those of Python, torch and perfgate.
+    ``calls`` were made of the workload, and ``has_all_sizes`` is whether each of its batch sizes was tried.
+    """
+
+    doubts: list[str]
+    began_processes: bool
+    read_files: list[int]
+    read_code: list[tuple[int, int, int]]
+    names: list[str]
+    entered: list[str]
+    sources: list[str]
+    calls: int
+    has_all_sizes: bool
 
 
 class Tried(Reply, frozen=True):
     """The first part that failed, its shape and error; None if nothing failed. A workload that cannot be loaded has no shape.
 
-    ``unseen`` are the sought functions that did not run; none if functions may run unseen. ``seconds`` is the time of the
-    calls of all shapes and their checks, an upper bound for a call. ``packages`` are the distributions with a loaded file;
-    None unless requested.
+    ``seconds`` is the time of the calls of all shapes and their checks, an upper bound for a call. ``packages`` are the
+    distributions with a loaded file; None unless requested. ``watching`` is set if files were watched.
     """
 
     failed: Literal["load", "call", "check"] | None = None
     shape: str = ""
     error: ErrorDetail | None = None
-    unseen: list[str] = []
     seconds: float | None = None
+    watching: Watching | None = None
     packages: list[str] | None = None
 
 

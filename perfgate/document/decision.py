@@ -8,6 +8,7 @@ import msgspec
 
 from perfgate.catalogue.terms import GainOf
 from perfgate.document.budget import OK_MARGIN, Budget
+from perfgate.document.coverage import Coverage
 from perfgate.document.explanation import (
     Cause,
     Explanation,
@@ -53,6 +54,8 @@ CPU_DECIDES = "gate.cpu-decides"
 RULE_METHODS = frozenset({"budget", "limit", "expect"})
 # Both sides measured in turns: a difference of these means nothing without its interval.
 SIDE_BY_SIDE = frozenset({"paired", "repeated", "turns"})
+# The verdict on a change whose code no workload runs.
+Unmeasured = Literal["skip", "warn", "fail"]
 Comparing = Literal["code", "stack", "rules"]
 Standing = Literal["new", "unchanged", "as_measured"]
 
@@ -65,7 +68,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     and ``kernels`` patterns of the names of kernels that every workload must run; ``ok_margin`` is the slowdown that must be
     excluded before a time metric is called unchanged (None: pairs are measured until 1 % is, and 2 % is enough in the end);
     ``alpha`` the chance of a false alarm of the whole gate, and ``alpha_ok`` that of a wrong "unchanged" per comparison.
-    ``strict`` is whether a count that grew fails even if calls are shown not to be slower.
+    ``strict`` is whether a count that grew fails even if calls are shown not to be slower. ``unmeasured`` is the verdict on a
+    change whose code no workload runs.
     ``looks`` are the numbers of pairs after which the gate may decide; both errors are spent over all of them and over the
     reruns that add pairs.
     """
@@ -75,6 +79,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     ok_margin: float | None = None
     looks: list[int] = msgspec.field(default_factory=lambda: list(DEFAULT_LOOKS))
     strict: bool = False
+    unmeasured: Unmeasured = "skip"
     tolerances: dict[str, float] = {}
     budgets: list[Budget] = []
     limits: dict[str, float] = {}
@@ -469,7 +474,8 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     group the worse comparisons by cause, the most important first. ``operators`` are those with a changed count, by weight;
     then those that were tested, the largest loss first; then the others that the pairs profiled. ``replaced`` are operators
     that took the place of others, whether or not that costs anything.
-    ``links`` are the kept files, by their paths in the check folder.
+    ``links`` are the kept files, by their paths in the check folder. ``coverage`` is what the workloads run of the changed
+    code, None if that was not looked at.
     ``unmoved`` are the workloads with weights and inputs in one place in all quads of a pair.
     ``waited`` is the share of the measured time in which workers, or else threads of jobs, waited for a CPU; None if the
     kernel does not count it. ``recorded`` is set if both sides were made from a profiler's recording: times of kernels are
@@ -507,6 +513,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     suggestions: list[Suggestion] = []
     steps: list[StepSummary] = []
     failures: list[Failure] = []
+    coverage: Coverage | None = None
     links: list[Artifact] = []
     warnings: list[Message] = []
     pairs: int = 0

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from perfgate.document.coverage import Coverage
 from perfgate.document.job import JobRecord, Turn
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.profile import CalledFunction, JobProfile
@@ -475,7 +476,8 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     ``environment`` and ``harness`` are present if base and head differ in them, ``environment`` also for a run of the
     checklist alone, and ``seal`` if they were measured side by side.
     ``files_read`` are the files of the commit that were read while it was measured, or with access times that perfgate
-    could not follow, relative to the repository; None if the file system keeps no access times.
+    could not follow, relative to the repository; None if the file system keeps no access times. ``coverage`` is, for a head,
+    what the workloads of both sides run of the changed code.
     """
 
     schema: Literal["perfgate/run"] = RUN_SCHEMA
@@ -505,4 +507,5 @@ class RunDocument(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: list[Artifact] = []
     advisories: list[Advisory] = []
     files_read: list[str] | None = None
+    coverage: Coverage | None = None
     warnings: list[Message] = []

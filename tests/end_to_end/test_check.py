@@ -155,7 +155,7 @@ def test_check__ops_in_a_loop_and_a_copy__fail_that_names_the_counter_and_the_op
     assert "counters.framework_ops" in _outcomes(decision, "regressed")
     comment = (clone.root / "out" / "comment.md").read_text()
     assert _exit_code_without_a_reader(perfgate, "gate", "out", cwd=clone.root) == 1
-    assert "> **Note:** head: no measured workload runs decode (`decoder.py:1`), which this change" in comment
+    assert "Measured: 1 of 2 changed functions. No workload runs `decode` (`decoder.py:1`)." in comment
     assert "aten::clone" in comment or "aten::copy_" in comment or "aten::contiguous" in comment
     assert "FAIL" in comment.splitlines()[0] + comment.splitlines()[1] + comment.splitlines()[2]
 

@@ -8,35 +8,60 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.conftest import Clone, Perfgate
-from tests.fakes.wording import worded
 
 
-def test_check__only_documentation_changed__skipped_in_plain_words_in_seconds_and_in_both_languages(
+def test_check__only_documentation_changed__skipped_once_a_trial_shows_that_nothing_reads_it(
     perfgate: Perfgate, clone: Clone, tmp_path: Path
 ) -> None:
     (clone.root / "docs").mkdir()
     (clone.root / "docs" / "a.md").write_text("an example")
     head = clone.commit("words")
     out = tmp_path / "out"
-    (out / "head").mkdir(parents=True)
-    (out / "head" / "run.json").write_text("of an earlier job")
     done = perfgate("check", "--base", "main", "--out", str(out), cwd=clone.root)
     assert done.returncode == 0, done.stderr
-    assert "SKIPPED – only documentation changed (1 file)" in done.stdout
+    assert "SKIPPED – not measured: no workload reads the changed text (1 file)" in done.stdout
     decision = json.loads((out / "decision.json").read_text())
     assert decision["verdict"] == "SKIPPED"
-    assert list(map(worded, decision["reasons"])) == ["only documentation changed (1 file)"]
+    assert decision["coverage"]["files"] == ["docs/a.md"]
+    assert decision["coverage"]["functions"] == []
     assert decision["head"]["commit"] == head
     assert decision["base"]["commit"] == clone.git("rev-parse", "main")
-    assert sorted(path.name for path in out.rglob("*") if path.is_file()) == ["comment.md", "decision.json"]
-    comment = (out / "comment.md").read_text()
-    assert " perfgate: SKIPPED – only documentation changed (1 file)" in comment
-    assert "testbed identical" not in comment
+    run = json.loads((out / "head" / "run.json").read_text())
+    assert run["workloads"] == []
+    assert "testbed identical" not in (out / "comment.md").read_text()
 
-    again = perfgate("check", "--base", "main", "--out", str(out), "--lang", "zh", cwd=clone.root)
-    assert again.returncode == 0
-    assert "SKIPPED（已跳过） – 只有文档改动（1 个文件）" in (out / "comment.md").read_text()
-    assert not (clone.root / ".git" / "perfgate-worktrees").exists()
+
+def test_check__function_that_no_workload_runs__skipped_or_as_perfgate_toml_says(
+    perfgate: Perfgate, clone: Clone, tmp_path: Path
+) -> None:
+    (clone.root / "decoder.py").write_text("def decode(x):\n    return x\n")
+    (clone.root / "tests").mkdir(exist_ok=True)
+    test = "from decoder import decode\n\n\ndef test_decode():\n    assert decode(1) == 1\n"
+    (clone.root / "tests" / "test_decoder.py").write_text(test)
+    clone.git("add", "--all")
+    clone.commit("a decoder")
+    clone.git("branch", "-f", "main")
+    (clone.root / "decoder.py").write_text("def decode(x):\n    return x + 0\n")
+    clone.commit("a slower decoder")
+    out = tmp_path / "out"
+    done = perfgate("check", "--base", "main", "--out", str(out), cwd=clone.root)
+    assert done.returncode == 0, done.stderr
+    assert "SKIPPED – not measured: no workload runs the changed code" in done.stdout
+    comment = (out / "comment.md").read_text()
+    assert "Not measured: `decode` (`decoder.py:2`). Nearest to it: `tests/test_decoder.py::test_decode`." in comment
+    again = perfgate("gate", str(out), cwd=clone.root)
+    assert "SKIPPED – not measured: no workload runs the changed code" in again.stdout
+
+    # The base's setting decides.
+    config = clone.root / "perfgate.toml"
+    clone.git("switch", "-q", "main")
+    config.write_text(config.read_text().replace("[gate]\n", '[gate]\nunmeasured = "fail"\n'))
+    clone.git("commit", "-qam", "measure all code")
+    clone.git("switch", "-q", "-")
+    clone.git("rebase", "-q", "main")
+    done = perfgate("check", "--base", "main", "--out", str(out), cwd=clone.root)
+    assert done.returncode == 1, done.stderr
+    assert "FAIL – not measured: no workload runs the changed code" in done.stdout
 
 
 @pytest.mark.slow

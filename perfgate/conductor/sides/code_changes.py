@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path, PurePosixPath
@@ -27,13 +28,32 @@ _MOST_LINES = 2_000
 _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-# A function below any other decorator may be compiled, or stand for something else, and so run without its own code.
-_PLAIN_DECORATORS = frozenset({
-    *("staticmethod", "classmethod", "property", "setter", "cached_property", "cache", "lru_cache", "contextmanager"),
-    *("no_grad", "inference_mode", "override"),
-})  # fmt: skip
-# The framework may call it in a thread of its own, unseen.
-_UNSEEN_NAMES = frozenset({"backward"})
+# Code that may compute from the text of code: from docstrings, comments, and from what is defined.
+_READS_CODE = re.compile(
+    r"__doc__|getdoc|docstring|getsource|getcomments|linecache|\binspect\b|\bpydoc\b|\bdoctest\b|\bast\b|\btokenize\b"
+    r"|__subclasses__|__init_subclass__|\bmetaclass\b|getmembers|get_type_hints|__annotations__|__code__"
+    r"|__dict__|(?<![.\w])(?:vars|dir|globals|locals|exec|eval|__import__)\(|\bsignature\("
+    r"|\bimportlib\b|\bpkgutil\b|\brunpy\b|\bbuiltins\b"
+)
+# Every line that the expression matches holds one of these.
+READERS = (
+    *("__doc__", "getdoc", "docstring", "getsource", "getcomments", "linecache", "inspect", "pydoc", "doctest", "ast"),
+    *(
+        "tokenize",
+        "__subclasses__",
+        "__init_subclass__",
+        "metaclass",
+        "getmembers",
+        "get_type_hints",
+        "__annotations__",
+    ),
+    *("__code__", "__dict__", "vars(", "dir(", "globals(", "locals(", "signature(", "exec(", "eval(", "__import__("),
+    *("importlib", "pkgutil", "runpy", "builtins"),
+)
+# What a project computes with, and what measures it: neither computes anything from the text of the project.
+PLATFORM = ("torch", "torch_npu", "numpy", "perfgate")
+# Folders that hold packages but are none themselves.
+PACKAGE_FOLDERS = frozenset({"src", "lib", "python"})
 # Fields with nested statements, which count separately.
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
@@ -126,47 +146,9 @@ def _chains(inner: Sequence[Statement], text: Sequence[str]) -> list[list[tuple[
     return [chain for chain in found if chain]
 
 
-def touched_functions(base: Path, head: Path, files: Iterable[str]) -> dict[str, str]:
-    """The functions of head with code that base does not have, by their first line as ``file:line``, with their names.
-
-    ``files`` stand under head, and those that are not new under base. Tests are left out, and functions that can run
-    unseen.
-    """
-    touched: dict[str, str] = {}
-    for file in files:
-        if _holds_tests(PurePosixPath(file)) or (tree := parse(head / file)) is None:
-            continue
-        names = dict(_names(tree, ""))
-        lines = {
-            statement.function
-            for _, changed in changes(statements(base / file), statements(head / file))
-            for statement in changed
-            if statement.function is not None
-        }
-        touched.update({f"{file}:{line}": names[line] for line in sorted(lines & names.keys())})
-    return touched
-
-
 def _holds_tests(file: PurePosixPath) -> bool:
     is_test = file.name.startswith("test_") or file.name.endswith("_test.py") or file.name == "conftest.py"
     return is_test or bool({"test", "tests"} & set(file.parts[:-1]))
-
-
-def _names(node: ast.AST, within: str) -> Iterator[tuple[int, str]]:
-    """Yield the line on which each function begins that can be seen to run, and its name within its classes."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, _FUNCTIONS):
-            plain = all(_decorator(decorator) in _PLAIN_DECORATORS for decorator in child.decorator_list)
-            if plain and child.name not in _UNSEEN_NAMES:
-                yield _first_line(child), within + child.name
-        inner = f"{within}{child.name}." if isinstance(child, (*_FUNCTIONS, ast.ClassDef)) else within
-        yield from _names(child, inner)
-
-
-def _decorator(node: ast.expr) -> str:
-    """The last part of its name: that of ``@torch.no_grad()`` is ``no_grad``."""
-    named = node.func if isinstance(node, ast.Call) else node
-    return named.attr if isinstance(named, ast.Attribute) else named.id if isinstance(named, ast.Name) else ""
 
 
 def _first_line(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -206,16 +188,34 @@ def _last_line(statement: ast.stmt) -> int:
 
 
 def same_code(before: bytes, after: bytes) -> bool:
-    """Whether two versions of a Python file have the same syntax tree, ignoring docstrings unless the file reads any.
+    """Whether two versions of a Python file have the same syntax tree but for docstrings, which other code may read.
 
     A type comment counts, because torch.jit reads it.
     """
     if max(len(before), len(after)) > MAX_BYTES:
         return False
     try:
-        return ast.dump(_compiled_as(before)) == ast.dump(_compiled_as(after))
+        trees = [_without_docstrings(ast.parse(source, type_comments=True)) for source in (before, after)]
+        return ast.dump(trees[0]) == ast.dump(trees[1])
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
+
+
+def reads_code(line: str) -> bool:
+    """Whether a line of code may read docstrings, source or definitions."""
+    return _READS_CODE.search(line) is not None
+
+
+def imported_packages(line: str) -> set[str]:
+    """The top-level packages that a line imports; none if it is no import, or of the project's own package."""
+    names: set[str] = set()
+    for statement in line.split("#", maxsplit=1)[0].split(";"):
+        word, _, rest = statement.strip().partition(" ")
+        if word == "from":
+            names.add(rest.split()[0] if rest.split() else "")
+        elif word == "import":
+            names.update(part.split()[0] for part in rest.split(",") if part.split())
+    return {name.partition(".")[0] for name in names if name and not name.startswith(".")}
 
 
 def parse(file: Path) -> ast.Module | None:
@@ -224,12 +224,6 @@ def parse(file: Path) -> ast.Module | None:
         return _without_docstrings(ast.parse(file.read_bytes()))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return None
-
-
-def _compiled_as(source: bytes) -> ast.Module:
-    tree = ast.parse(source, type_comments=True)
-    reads_docstrings = any("__doc__" in (getattr(node, "id", ""), getattr(node, "attr", "")) for node in ast.walk(tree))
-    return tree if reads_docstrings else _without_docstrings(tree)
 
 
 def _without_docstrings(tree: ast.Module) -> ast.Module:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,6 +52,7 @@ from perfgate.protocol import (
     TimeCallRequest,
     Tried,
     TryRequest,
+    Watched,
     WatchLoadRequest,
 )
 from perfgate.system.interrupts import held_back
@@ -65,6 +67,9 @@ DEVICE_SECONDS = 120.0
 # A model that takes longer to load, or to answer, is not tried before it is measured.
 TRIAL_LOAD_SECONDS = 15.0
 TRIAL_SECONDS = 3.0
+# Calls for this long show which lines a workload runs; the first ones, and the last, may take longer on a busy machine.
+WATCHING_SECONDS = 5.0
+WATCHED_CALLS_SECONDS = 60.0
 # Some readings of npu-smi, each of a second or two.
 LOAD_SECONDS = 10.0
 # Packages that register a kind of device with torch, imported once after torch: torch before 2.5 does not look for them by
@@ -312,13 +317,14 @@ class Bench:
         scatters: bool = False,
         load_timeout: float | None = None,
         room: Path | None = None,
-        seek: Iterable[str] = (),
+        watch: Watched | None = None,
+        reports: socket.socket | None = None,
     ) -> Iterator[tuple[Worker, Loaded]]:
         """Yield a worker with the workload loaded, and its own description; the worker ends with the context.
 
         If it ``scatters``, the workload is loaded into memory with holes at random places, by the ``layout_seed``. ``room``
-        replaces the room that the checkout's workers share; ``seek`` are functions to look for in a trial. Raises
-        WorkerError when there is no worker, or it cannot load the workload.
+        replaces the room that the checkout's workers share; a trial may ``watch`` files, and sends what it sees of them to
+        ``reports``. Raises WorkerError when there is no worker, or it cannot load the workload.
         """
         measure = self.config.measure
         request = LoadRequest(
@@ -331,7 +337,7 @@ class Bench:
             seed=measure.seed,
             threads=min(self.threads, len(cpus)),
             layout_seed=layout_seed if scatters else None,
-            seek=list(seek),
+            watch=watch,
             communication=self.config.trace.communication,
         )
         forked = self._forked(
@@ -339,7 +345,14 @@ class Bench:
         )
         with forked as worker:
             doing = Activity("loading workload {name}", name=reference.name)
-            yield worker, worker.ask(request, Loaded, timeout=load_timeout or measure.load_timeout, doing=doing)
+            loaded = worker.ask(
+                request,
+                Loaded,
+                timeout=load_timeout or measure.load_timeout,
+                doing=doing,
+                descriptor=None if reports is None else reports.fileno(),
+            )
+            yield worker, loaded
 
     @contextmanager
     def spawned(self, checkout: Checkout, warm: Worker, *, layout_seed: int) -> Iterator[Worker]:
@@ -353,15 +366,27 @@ class Bench:
             yield worker
 
     def try_workload(
-        self, checkout: Checkout, reference: WorkloadReference, *, seek: Iterable[str] = (), packages: bool = False
+        self,
+        checkout: Checkout,
+        reference: WorkloadReference,
+        *,
+        packages: bool = False,
+        watch: Watched | None = None,
+        reports: socket.socket | None = None,
     ) -> Tried:
         """Load a workload, make one call of every shape and run its check, in a separate home.
 
         So nothing that is compiled lies ready for the first call that counts. A trial that takes too long, or ends the
-        worker, is left to the measuring.
+        worker, is left to the measuring. If it is to ``watch`` files, it makes many calls and sends the executed lines to
+        ``reports``.
         """
         doing = Activity("testing {name}", name=reference.name)
         load_timeout = min(self.config.measure.load_timeout, TRIAL_LOAD_SECONDS)
+        call_timeout, seconds = TRIAL_SECONDS, 0.0
+        if watch is not None:
+            # To measure a change that nothing runs costs more than to wait for a model that loads slowly.
+            load_timeout, call_timeout = self.config.measure.load_timeout, WATCHED_CALLS_SECONDS
+            seconds = WATCHING_SECONDS
         part: Literal["load", "call"] = "load"
         with self.empty_room() as room:
             trial = self.worker(
@@ -372,13 +397,14 @@ class Bench:
                 log_name=str(room / "trial"),
                 load_timeout=load_timeout,
                 room=room,
-                seek=seek,
+                watch=watch,
+                reports=reports,
             )
             try:
                 with trial as (worker, _):
                     part = "call"
-                    request = TryRequest(packages=packages)
-                    tried = worker.ask(request, Tried, timeout=TRIAL_SECONDS, doing=doing)
+                    request = TryRequest(seconds=seconds, packages=packages)
+                    tried = worker.ask(request, Tried, timeout=call_timeout, doing=doing)
             except WorkerError as error:
                 tried = Tried(failed=part, error=error.detail) if error.alive else Tried()
         # A lack of memory may be the machine's fault.

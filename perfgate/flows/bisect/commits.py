@@ -152,7 +152,7 @@ def _is_relevant(repository: Repository, prefix: str, rules: Config, change: Com
         changed,
         rules.paths,
         always=always_relevant(rules, prefix),
-        read=lambda files: files_that_may_be_read(files, repository, rules, commits, os.environ),
+        read=lambda files: files_that_may_be_read(files, repository, rules, commits, os.environ, in_clone=True),
         same_code=lambda files: same_code_between(repository.root, *commits, files),
     )
     return bool(changed) and because is None

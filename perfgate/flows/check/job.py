@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -19,13 +20,21 @@ from perfgate.document.files import write_document
 from perfgate.document.history import write_history
 from perfgate.document.run import RunDocument, Side
 from perfgate.errors import UsageError
+from perfgate.flows.check.coverage import ChangedFiles, CodeWatch, ListReads
 from perfgate.flows.check.environments import choose_environments
 from perfgate.flows.check.measure import measure
 from perfgate.flows.check.measured import Job, documents_of
 from perfgate.flows.check.project import project_of_change
 from perfgate.flows.check.rerun import find_attempt, find_earlier
 from perfgate.flows.check.sealing import code_of, seal_sides
-from perfgate.flows.check.sides import Sides, choose_sides, configuration_of, skipped_decision, with_code_changes
+from perfgate.flows.check.sides import (
+    Sides,
+    changes_to_try,
+    choose_sides,
+    configuration_of,
+    skipped_decision,
+    with_code_changes,
+)
 from perfgate.flows.shared.decision import decide_with_advice, write_decision_folder, write_skipped
 from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.flame import PairFlames, with_pair_flames
@@ -67,8 +76,9 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
         write_skipped(out, decision, options.language)
         return decision
     purpose = f"perfgate check in {directory.resolve()}"
-    wait = min(LOCK_SECONDS, options.time_budget)
-    with machine_lock(lock_path(), purpose=purpose, say=progress.note, timeout=wait) as queued:
+    with machine_lock(
+        lock_path(), purpose=purpose, say=progress.note, timeout=min(LOCK_SECONDS, options.time_budget)
+    ) as queued:
         earlier = _earlier(out, sides, config, options, progress)
         # Run documents that this check adds to stay until they are replaced.
         keep = earlier and options.append
@@ -90,12 +100,11 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
             head_config = replace(load_config(head_root, device=options.device), project=config.project)
             config = _with_budgets(_with_rules_of_base(head_config, base_config, options), options.budgets)
             sides = with_code_changes(sides, repository, prefix, trees["base"] / prefix, head_root)
+            # Before the access times are watched, because it reads the changed files.
+            changed = changes_to_try(sides, repository, prefix, (base_config.config or config, config), trees, options)
             # Watch before sealing: watching sets access times, which a seal would report as a change.
             reading = {name: watch_reads(trees[name], repository.files(commit)) for name, commit in commits.items()}
-            results = [
-                os.path.normpath(f"{prefix or '.'}/{job.settings.file}") for job in config.jobs if job.settings.file
-            ]
-            seals = seal_sides(repository, commits, trees, links, os.environ, loads, results)
+            seals = seal_sides(repository, commits, trees, links, os.environ, loads, _results(config, prefix))
             environments = choose_environments(
                 {"base": trees["base"] / prefix, "head": head_root},
                 own,
@@ -107,7 +116,10 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
             )
             if options.comparing == "stack" and environments.base.python == environments.head.python:
                 raise UsageError("both sides are the same interpreter; name that of the new stack with --python")
-            job = Job(config, base_config, session, sides, out, earlier, environments, deadline, seals, head_config)
+            code = _code_watch(changed, trees, reading, config, prefix, options)
+            job = Job(
+                config, base_config, session, sides, out, earlier, environments, deadline, seals, code, head_config
+            )
             measured = measure(
                 job,
                 base=Checkout(
@@ -136,6 +148,24 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
     # The worktree that the configuration was read from is gone; locate the store from the clone.
     finished = finished._replace(config=replace(config, root=directory))
     return _judge(finished, base, head, measured.flames, options, progress)
+
+
+def _code_watch(
+    changed: ChangedFiles,
+    trees: Mapping[str, Path],
+    reading: Mapping[str, ListReads | None],
+    config: Config,
+    prefix: str,
+    options: CheckOptions,
+) -> CodeWatch:
+    python_path = [os.path.normpath(f"{prefix or '.'}/{folder}") for folder in config.measure.python_path]
+    has_jobs = bool(config.selected_jobs(options.workloads))
+    return CodeWatch(changed, trees, reading, python_path, has_jobs)
+
+
+def _results(config: Config, prefix: str) -> list[str]:
+    """The files that jobs write their results to, relative to the repository."""
+    return [os.path.normpath(f"{prefix or '.'}/{job.settings.file}") for job in config.jobs if job.settings.file]
 
 
 def _judge(

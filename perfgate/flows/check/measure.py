@@ -50,7 +50,7 @@ from perfgate.flows.check.rerun import (
 from perfgate.flows.check.sealing import seal_notes
 from perfgate.flows.check.thermal import THERMAL_STEP, thermal_step
 from perfgate.flows.check.traces import keep_traces
-from perfgate.flows.check.trial import loaded_packages, pairs_too_slow, try_head
+from perfgate.flows.check.trial import loaded_packages, pairs_too_slow, try_sides
 from perfgate.flows.check.turns import JobMeasurement
 from perfgate.flows.shared.decision import decide_with_advice
 from perfgate.flows.shared.doors import Progress
@@ -162,7 +162,7 @@ class _CheckMeasurement:
             self._measure_pairs(reference)
 
     def measure_workloads(self) -> None:
-        """Measure the checklist, the pairs and the turns of each workload."""
+        """Measure the checklist, the pairs and the turns of each workload, unless none runs the changed code."""
         bench, job, options, measured = self.bench, self.job, self.options, self.measured
         base, head = self.checkouts.values()
         references = job.config.selected(options.workloads)
@@ -170,7 +170,9 @@ class _CheckMeasurement:
         for name in NAMES:
             remove_traces(job.out / name, names)
         self.forecast.plan(names, PARTS)
-        measured.notes["head"], call_seconds = try_head(bench, base, head, job, options)
+        measured.coverage, call_seconds = try_sides(bench, base, head, job, options)
+        if measured.coverage is not None and measured.coverage.runs_nothing and not options.always:
+            return
         measured.harnesses = harnesses_of(bench, base, head, job, options)
         measured.loaded = loaded_packages(bench, (base, head), job, options)
         for number, reference in enumerate(references, start=1):

@@ -17,11 +17,13 @@ from perfgate.conductor.workers.bench import Checkout
 from perfgate.conductor.workers.seals import Seals
 from perfgate.config import Config, WorkloadReference
 from perfgate.document.artifact import CheckDocuments
+from perfgate.document.coverage import Coverage
 from perfgate.document.decision import Policy
 from perfgate.document.flame import FlameTree
 from perfgate.document.message import Message
 from perfgate.document.run import CounterSet, FailedPair, Harness, RunDocument, Session, Side
 from perfgate.document.testbed import Testbed
+from perfgate.flows.check.coverage import CodeWatch
 from perfgate.flows.check.environments import Environments
 from perfgate.flows.check.profiles import KeptProfiles
 from perfgate.flows.check.rerun import add_to
@@ -35,7 +37,10 @@ COUNTING_STEP = 4
 
 
 class Job(NamedTuple):
-    """The inputs of a check, known before it measures. ``head_config`` is the head's own, before the base's rules."""
+    """The inputs of a check, known before it measures.
+
+    ``code`` watches the changed code in trials. ``head_config`` is the head's own, before the base's rules.
+    """
 
     config: Config
     base_config: BaseConfig
@@ -46,6 +51,7 @@ class Job(NamedTuple):
     environments: Environments
     deadline: float
     seals: Seals
+    code: CodeWatch
     head_config: Config | None = None
 
     @property
@@ -56,8 +62,8 @@ class Job(NamedTuple):
 @dataclass
 class Measured:
     """The measurements so far; the lists grow workload by workload. ``notes`` are added to each side's document,
-    ``added_to`` is the earlier job that this one continues, ``loaded`` the packages that each side's workloads loaded, and
-    ``kept`` the profiles of jobs.
+    ``added_to`` is the earlier job that this one continues, ``loaded`` the packages that each side's workloads loaded,
+    ``kept`` the profiles of jobs, and ``coverage`` what the workloads run of the changed code.
     """
 
     testbeds: tuple[Testbed, Testbed]
@@ -71,6 +77,7 @@ class Measured:
     notes: dict[Side, list[Message]] = field(default_factory=lambda: {"base": [], "head": []})
     kept: KeptProfiles = field(default_factory=KeptProfiles)
     loaded: tuple[list[str] | None, list[str] | None] = (None, None)
+    coverage: Coverage | None = None
 
 
 def documents_of(job: Job, measured: Measured) -> tuple[RunDocument, RunDocument]:
@@ -150,6 +157,7 @@ def _without_profiles(job: Job, measured: Measured) -> tuple[RunDocument, RunDoc
             turns=[turn for one in measured.jobs for turn in one.head],
             environment=environments[1],
             harness=measured.harnesses[1],
+            coverage=measured.coverage,
             warnings=[*job.environments.notes, *of_rates, *head.warnings],
         ),
     )

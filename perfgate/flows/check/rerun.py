@@ -26,6 +26,7 @@ from perfgate.errors import EXIT_MEASURING, DocumentError, UsageError
 from perfgate.flows.check.sides import Sides
 from perfgate.flows.shared.options import exit_code
 from perfgate.flows.shared.session import log_artifacts
+from perfgate.judging.gate.unmeasured import measured_nothing
 from perfgate.locale import sentence
 from perfgate.version import __version__
 
@@ -72,7 +73,10 @@ def find_attempt(
 
 def _read(folder: Path) -> CheckDocuments | None:
     paths = [folder / side / "run.json" for side in ("base", "head")]
-    return CheckDocuments(read_run(paths[0]), read_run(paths[1])) if all(path.exists() for path in paths) else None
+    if not all(path.exists() for path in paths):
+        return None
+    documents = CheckDocuments(read_run(paths[0]), read_run(paths[1]))
+    return None if measured_nothing(documents.head) else documents
 
 
 def _attempt(folder: Path) -> tuple[int, str]:

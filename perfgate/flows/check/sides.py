@@ -9,31 +9,28 @@ from typing import NamedTuple
 
 import msgspec
 
-from perfgate.conductor.sides.code_changes import code_changes, touched_functions
+from perfgate.conductor.sides.code_changes import code_changes
 from perfgate.config import CONFIG_NAME, Config, PathSettings, load_config, parse_config
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.message import Message
 from perfgate.document.run import Source
 from perfgate.errors import ConfigError, RepositoryError, UsageError
+from perfgate.flows.check.coverage import ChangedFiles, changed_files
 from perfgate.flows.check.elsewhere import only_elsewhere
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.reads import files_that_may_be_read
 from perfgate.flows.trust.commits import BaseConfig, same_code_between
 from perfgate.git.repository import MAIN_NAMES, BaseChoice, Repository
-from perfgate.judging.gate.paths import always_relevant, skipped, skipped_because
+from perfgate.judging.gate.paths import always_relevant, excluded_files, skipped, skipped_because
 
 
 class Sides(NamedTuple):
-    """The two commits, and their sources for the run documents.
-
-    ``touched`` maps the start of each function that the head changed or added to the function's name.
-    """
+    """The two commits, and their sources for the run documents."""
 
     base: BaseChoice
     base_source: Source
     head: str
     head_source: Source
-    touched: Mapping[str, str] = {}
 
 
 def configuration_of(repository: Repository, directory: Path, prefix: str, options: CheckOptions) -> Config:
@@ -117,7 +114,7 @@ def skipped_decision(
             paths,
             always=always,
             read=lambda files: files_that_may_be_read(
-                files, repository, rules, (sides.base.commit, sides.head), os.environ
+                files, repository, rules, (sides.base.commit, sides.head), os.environ, in_clone=options.work_tree
             ),
             same_code=lambda files: same_code_between(repository.root, sides.base.commit, sides.head, files),
         )
@@ -138,7 +135,23 @@ def with_code_changes(sides: Sides, repository: Repository, prefix: str, base: P
     """The sides with the lines that the head changed; they only name causes and do not affect the verdict."""
     files = repository.changed_files(sides.base.commit, sides.head, prefix=prefix, added=True)
     source = msgspec.structs.replace(sides.head_source, changes=code_changes(base, head, files))
-    return sides._replace(head_source=source, touched=touched_functions(base, head, files))
+    return sides._replace(head_source=source)
+
+
+def changes_to_try(
+    sides: Sides,
+    repository: Repository,
+    prefix: str,
+    configs: tuple[Config, Config],
+    trees: Mapping[str, Path],
+    options: CheckOptions,
+) -> ChangedFiles:
+    """The changed files, sorted; ``configs`` are the rules that judge, and the head's settings. An upgrade changes no code."""
+    rules, config = configs
+    changed = repository.files_between(sides.base.commit, sides.head) if options.comparing == "code" else []
+    always = always_relevant(config, prefix) | always_relevant(rules, prefix)
+    excluded = excluded_files(changed, rules.paths)
+    return changed_files(trees["base"], trees["head"], changed, always=always, excluded=excluded)
 
 
 def _inside(prefix: str, name: str) -> str:

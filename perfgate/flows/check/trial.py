@@ -9,6 +9,7 @@ from perfgate.conductor.sides.plan import SURE_SECONDS, seconds_of_slow_pairs, s
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.environment import in_ci
 from perfgate.config import WorkloadReference
+from perfgate.document.coverage import Coverage
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import TOO_SLOW, ErrorDetail, FailedPair
 from perfgate.flows.check.measured import Job
@@ -18,39 +19,34 @@ from perfgate.locale import sentence
 
 # Margin on the estimate in the suggested budget, so that a busy moment does not end the pairs too soon.
 ROOM = 1.2
-_NAMED_FUNCTIONS = 5
 
 
-def try_head(
+def try_sides(
     bench: Bench, base: Checkout, head: Checkout, job: Job, options: CheckOptions
-) -> tuple[list[Message], dict[str, float | None]]:
-    """Try the workloads on the head: notes for its document, and by workload an upper bound of the seconds per call.
-
-    The notes name functions that the change touches and no workload runs.
+) -> tuple[Coverage | None, dict[str, float | None]]:
+    """Try the workloads: what they run of the changed code, and by workload an upper bound of the seconds per call.
 
     Raises SetUpError if the head's workload is set up wrong; in CI the documents and the comment report that instead. The
     sides of ``perfgate upgrade`` are not tried: errors of the new stack are its result. If the workload's check rejects only
     the head's output, measuring goes on, because that is a finding about the change.
     """
     if job.session.command == "upgrade":
-        return [], {}
+        return None, {}
+    references = job.config.selected(options.workloads)
     seconds: dict[str, float | None] = {}
-    unseen = set(job.sides.touched)
-    for reference in job.config.selected(options.workloads):
+    for reference in references:
         bench.say(sentence("testing workload {name}", name=reference.name))
-        trial = bench.try_workload(head, reference, seek=sorted(unseen))
-        unseen &= set(trial.unseen)
+        trial = job.code.try_workload(bench, head, reference, "head")
         seconds[reference.name] = trial.seconds
         if in_ci(os.environ):
             continue
         if trial.failed != "check" or bench.try_workload(base, reference).failed == "check":
             refuse_failed(reference, trial)
-    if job.config.selected_jobs(options.workloads):  # the functions that jobs run are unknown
-        return [], seconds
-    names = [f"{job.sides.touched[place]} ({place})" for place in sorted(unseen)]
-    more = [f"… ({len(names) - _NAMED_FUNCTIONS})"] if len(names) > _NAMED_FUNCTIONS else []
-    shown = [*names[:_NAMED_FUNCTIONS], *more]
-    return [Message("notes.not-run", {"names": shown, "count": len(names)})] if names else [], seconds
+    if job.code.needs_base():
+        for reference in references:
+            bench.say(sentence("testing workload {name} on the base", name=reference.name))
+            job.code.try_workload(bench, base, reference, "base")
+    return job.code.result(references), seconds
 
 
 def loaded_packages(

@@ -171,7 +171,7 @@ def _decide(
     history = history_of(config, head, doors.environ, warn=missing.append)
     for words in missing:
         doors.say(words)  # names the store's location, which belongs in the log only
-    required = required_of(config, base, doors.environ, only=request.only)
+    required = required_of(config, base, doors.environ, only=request.only, changed=grounds.changed)
     notes = list(grounds.notes)
     if missing:
         notes.append(Message("publish.store-unreadable"))

@@ -43,17 +43,48 @@ def together(first: list[str] | None, second: list[str] | None) -> list[str] | N
 
 
 def files_that_may_be_read(
-    files: Sequence[str], repository: Repository, config: Config, commits: Iterable[str], environ: Mapping[str, str]
+    files: Sequence[str],
+    repository: Repository,
+    config: Config,
+    commits: Iterable[str],
+    environ: Mapping[str, str],
+    *,
+    in_clone: bool,
 ) -> set[str]:
-    """The subset of files that code of the commits names, or else that resemble one that was read here or on main."""
+    """The subset of files that code of the commits names, or that no run is known to have left unread.
+
+    ``in_clone`` is whether measurements in this clone count too; a job that publishes knows only those of main.
+    """
     if named := files_named_in_code(files, repository, commits):
         return named
-    return files_read_here(files, repository) or like_those(files, files_read_on_main(config, environ))
+    here = _read_here_by_all(repository, config) if in_clone else None
+    return not_known_as_unread(files, here, files_read_on_main(config, environ))
+
+
+def not_known_as_unread(files: Iterable[str], *records: frozenset[str] | None) -> set[str]:
+    """The subset of files that may be read: those like one that was read, or all if there is no record of all workloads."""
+    known = [record for record in records if record is not None]
+    if not known:
+        return set(files)
+    return like_those(files, {file for record in known for file in record})
 
 
 def files_read_here(files: Iterable[str], repository: Repository) -> set[str]:
     """The subset of files in the folder, and with the suffix, of one that a measurement in this clone read."""
-    return like_those(files, {file for read in _kept(repository) for file in read})
+    return like_those(files, {file for record in _kept(repository) for file in record.files})
+
+
+def _read_here_by_all(repository: Repository, config: Config) -> frozenset[str] | None:
+    """The files read by measurements in this clone; None unless these were of all workloads."""
+    records = _kept(repository)
+    measured = {name for record in records for name in record.workloads}
+    if not measured.issuperset(_names_of(config)):
+        return None
+    return frozenset(file for record in records for file in record.files)
+
+
+def _names_of(config: Config) -> set[str]:
+    return {entry.name for entry in config.references} | {entry.name for entry in config.jobs}
 
 
 def like_those(files: Iterable[str], read: Iterable[str]) -> set[str]:
@@ -96,8 +127,11 @@ def _path_parts(line: str) -> Iterator[str]:
             yield from parts if is_open else parts[-1:]
 
 
-def files_read_on_main(config: Config, environ: Mapping[str, str]) -> frozenset[str]:
-    """The files read by the newest stored run of each set of workloads; empty if the store cannot be read."""
+def files_read_on_main(config: Config, environ: Mapping[str, str]) -> frozenset[str] | None:
+    """The files read by the newest stored run of each set of workloads.
+
+    None if the store cannot be read, or if these runs are not of all workloads or could not follow what was read.
+    """
     newest: dict[tuple[str, ...], str] = {}
     try:
         store = open_project_store(config, environ)
@@ -105,20 +139,41 @@ def files_read_on_main(config: Config, environ: Mapping[str, str]) -> frozenset[
             newest.setdefault(tuple(run.workloads), run.id)
         documents = [store.show(run_id) for run_id in newest.values()]
     except StoreError:
-        return frozenset()
-    return frozenset(file for document in documents for file in document.files_read or ())
+        return None
+    followed = [document for document in documents if document.files_read is not None]
+    measured = {name for document in followed for name in _measured_by(document)}
+    if not measured.issuperset(_names_of(config)):
+        return None
+    return frozenset(file for document in followed for file in document.files_read or ())
 
 
-def remember_reads(repository: Repository, runs: Iterable[RunDocument]) -> None:
+def _measured_by(run: RunDocument) -> set[str]:
+    return {workload.name for workload in run.workloads} | {job.name for job in run.jobs}
+
+
+class _Reads(msgspec.Struct, frozen=True):
+    """The files that a measurement in this clone read, and its workloads."""
+
+    files: list[str]
+    workloads: list[str]
+
+
+def remember_reads(repository: Repository, runs: Sequence[RunDocument]) -> None:
     """Remember the files read in the clone. A failure to write only costs the next check this information."""
-    files = sorted({file for run in runs for file in run.files_read or ()})
-    kept = [files, *(earlier for earlier in _kept(repository) if earlier != files)][:_MOST]
+    followed = [run for run in runs if run.files_read is not None]
+    if len(followed) < len(runs):
+        return
+    record = _Reads(
+        files=sorted({file for run in followed for file in run.files_read or ()}),
+        workloads=sorted({name for run in followed for name in _measured_by(run)}),
+    )
+    kept = [record, *(earlier for earlier in _kept(repository) if earlier != record)][:_MOST]
     with suppress(OSError, PerfgateError):
         write_text_atomically(repository.common_folder() / KEPT, msgspec.json.encode(kept).decode())
 
 
-def _kept(repository: Repository) -> list[list[str]]:
+def _kept(repository: Repository) -> list[_Reads]:
     try:
-        return msgspec.json.decode((repository.common_folder() / KEPT).read_bytes(), type=list[list[str]])
+        return msgspec.json.decode((repository.common_folder() / KEPT).read_bytes(), type=list[_Reads])
     except (OSError, PerfgateError, msgspec.DecodeError, UnicodeDecodeError):
         return []

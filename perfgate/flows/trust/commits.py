@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import re
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from perfgate.conductor.sides.code_changes import MAX_BYTES, same_code
+from perfgate.conductor.sides.code_changes import (
+    MAX_BYTES,
+    PACKAGE_FOLDERS,
+    PLATFORM,
+    READERS,
+    imported_packages,
+    reads_code,
+    same_code,
+)
 from perfgate.config import CONFIG_NAME, Config, parse_config
 from perfgate.errors import ConfigError, RepositoryError
 from perfgate.git.commands import contents_of, exchange_with_git
@@ -22,8 +31,10 @@ FETCH_SECONDS = 300.0
 
 
 @contextmanager
-def fetched(commits: Sequence[str], access: GitAccess) -> Iterator[tuple[Path, Mapping[str, str]]]:
-    """Fetch commits without their history; file contents stay on the server until they are read.
+def fetched(
+    commits: Sequence[str], access: GitAccess, *, with_contents: bool = False
+) -> Iterator[tuple[Path, Mapping[str, str]]]:
+    """Fetch commits without their history; file contents stay on the server until they are read, unless all are needed.
 
     Yields the scratch repository and the environment that git needs there. Raises RepositoryError if a commit is not
     available.
@@ -33,7 +44,8 @@ def fetched(commits: Sequence[str], access: GitAccess) -> Iterator[tuple[Path, M
         environ = {**_settings(access), **alone_in(scratch)}
         git_output(scratch, ["init", "--quiet", "--bare", "--template=", "."], environ)
         git_output(scratch, ["remote", "add", "origin", access.repository], environ)
-        fetch = ["fetch", "--quiet", "--no-tags", "--depth=1", "--filter=blob:none", "origin", *commits]
+        contents = [] if with_contents else ["--filter=blob:none"]
+        fetch = ["fetch", "--quiet", "--no-tags", "--depth=1", *contents, "origin", *commits]
         try:
             git_output(scratch, fetch, environ)
         except RepositoryError as error:
@@ -124,6 +136,8 @@ _REGULAR = (b"100644", b"100755")
 def same_code_between(root: Path, base: str, head: str, files: Sequence[str], access: GitAccess | None = None) -> bool:
     """Whether these files have the same code in both commits; False if their contents are not available.
 
+    Docstrings and comments are code too if anything in the repository, or a package that it imports, may read them.
+
     The commits come from the clone around ``root``, or else, with ``access``, from the forge.
     """
     if len(files) > MOST_FILES or not all(file.endswith(".py") for file in files):
@@ -132,7 +146,7 @@ def same_code_between(root: Path, base: str, head: str, files: Sequence[str], ac
         if has_commits(root, base, head):
             return _same_code(root, base, head, files, {})
         if access is not None:
-            with fetched([base, head], access) as (scratch, environ):
+            with fetched([base, head], access, with_contents=True) as (scratch, environ):
                 return _same_code(scratch, base, head, files, environ)
     except RepositoryError:
         pass
@@ -147,10 +161,36 @@ def _same_code(repository: Path, base: str, head: str, files: Sequence[str], env
     objects = sorted({name for pair in pairs for name in pair})
     listing = _batch(repository, objects, environ, "--batch-check=%(objectname) %(objectsize)") if objects else b""
     sizes = {name: int(size) for name, size in (line.split() for line in listing.splitlines())}
-    return max(sizes.values(), default=0) <= MAX_BYTES and all(
-        same_code(*(content for _, content in contents_of(_batch(repository, pair, environ, "--batch"))))
-        for pair in pairs
-    )
+    if max(sizes.values(), default=0) > MAX_BYTES:
+        return False
+    for pair in pairs:
+        before, after = (content for _, content in contents_of(_batch(repository, pair, environ, "--batch")))
+        if not same_code(before, after):
+            return False
+    return not any(_text_of_code_is_read(repository, commit, environ) for commit in (base, head))
+
+
+def _text_of_code_is_read(repository: Path, commit: str, environ: Mapping[str, str]) -> bool:
+    """Whether Python code of a commit may read docstrings or source, or imports a package that may."""
+    texts = [part for text in (*READERS, "import") for part in ("-e", text)]
+    search = ["grep", "-h", "-I", "--no-color", "--fixed-strings", *texts, commit, "--", "*.py"]
+    found = exchange_with_git(repository, search, environ, limit_seconds=FETCH_SECONDS)
+    if found.code > 1:  # 1: there is none
+        return True
+    lines = found.data.decode(errors="replace").splitlines()
+    if any(reads_code(line) for line in lines):
+        return True
+    listing = git_bytes(repository, ["ls-tree", "-r", "--name-only", "-z", "--full-tree", commit], environ)
+    own = {_importable_name(name) for name in listing.decode(errors="replace").split("\0")}
+    known = own | sys.stdlib_module_names | set(PLATFORM)
+    return any(imported_packages(line) - known for line in lines)
+
+
+def _importable_name(file: str) -> str:
+    """The top-level name by which a file of the project is imported from its root, or from a folder for packages."""
+    parts = file.split("/")
+    first = parts[1] if parts[0] in PACKAGE_FOLDERS and len(parts) > 1 else parts[0]
+    return first.removesuffix(".py")
 
 
 def _batch(repository: Path, objects: Sequence[bytes], environ: Mapping[str, str], option: str) -> bytes:

@@ -13,7 +13,7 @@ from perfgate.document.history import History
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 from perfgate.errors import DocumentError, ForgeGoneError, StoreError
-from perfgate.flows.shared.reads import files_read_on_main, like_those
+from perfgate.flows.shared.reads import files_read_on_main, not_known_as_unread
 from perfgate.flows.shared.store import open_project_store, stored_history
 from perfgate.flows.trust.commits import config_at, same_code_between
 from perfgate.flows.trust.provenance import common_ancestor
@@ -43,11 +43,15 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class Grounds:
-    """The base's configuration, if it has one; notes for the decision; and the reason if nothing had to be measured."""
+    """The base's configuration, if it has one; notes for the decision; and the reason if nothing had to be measured.
+
+    ``changed`` are the files of the change, None if they are unknown.
+    """
 
     config: Config | None = None
     notes: tuple[Message, ...] = ()
     skipped: Message | None = None
+    changed: frozenset[str] | None = None
 
     @property
     def policy(self) -> Policy:
@@ -93,16 +97,16 @@ def grounds_of_base(
         files = Message("publish.files-and-more", {"files": edited[:_NAMED], "more": hidden}) if hidden > 0 else edited
         notes.append(Message("publish.judge-edited", {"files": files}))
     if base_config.config is None or measured:
-        return Grounds(base_config.config, tuple(notes))
+        return Grounds(base_config.config, tuple(notes), changed=frozenset(changed))
     rules = base_config.config
     skipped = skipped_because(
         changed,
         rules.paths,
         always=always,
-        read=lambda files: like_those(files, files_read_on_main(rules, environ)),
+        read=lambda files: not_known_as_unread(files, files_read_on_main(rules, environ)),
         same_code=lambda files: _same_code(root, change, base, files, forge, access),
     )
-    return Grounds(base_config.config, tuple(notes), skipped)
+    return Grounds(base_config.config, tuple(notes), skipped, frozenset(changed))
 
 
 def _same_code(
@@ -143,15 +147,20 @@ _NEWEST = 50
 
 
 def required_of(
-    config: Config | None, base: RunDocument, environ: Mapping[str, str], *, only: Collection[str] = ()
+    config: Config | None,
+    base: RunDocument,
+    environ: Mapping[str, str],
+    *,
+    only: Collection[str] = (),
+    changed: frozenset[str] | None = None,
 ) -> Required:
     """The evidence required by the base's configuration and main's stored runs; without a configuration only intact seals.
 
-    ``only`` are the ordered workloads, if not all were. An unreadable store requires nothing here; reading main's history
-    reports it.
+    ``only`` are the ordered workloads, if not all were, and ``changed`` the files of the change, if they are known. An
+    unreadable store requires nothing here; reading main's history reports it.
     """
     if config is None:
-        return Required(sealed=True)
+        return Required(sealed=True, changed=changed)
     names = tuple(entry.name for entry in config.references if not only or entry.name in only)
     jobs = [entry for entry in config.jobs if not only or entry.name in only]
     stored: tuple[RunDocument, ...] = ()
@@ -170,6 +179,7 @@ def required_of(
         stored=stored,
         sealed=True,
         stretches=True,
+        changed=changed,
     )
 
 

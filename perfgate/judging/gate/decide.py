@@ -73,6 +73,7 @@ from perfgate.judging.gate.time import compare_time, noise_floors
 from perfgate.judging.gate.turn_evidence import invalid_turns, missing_turns
 from perfgate.judging.gate.turns import compare_quantiles, compare_turns
 from perfgate.judging.gate.unknown import unknown_note
+from perfgate.judging.gate.unmeasured import unmeasured
 from perfgate.judging.gate.validity import invalid_times
 from perfgate.judging.gate.verdict import verdict_of, verdict_rules
 from perfgate.version import __version__
@@ -80,6 +81,8 @@ from perfgate.version import __version__
 PROCEDURE = "sequential-signed-rank"
 PROCEDURE_VERSION = 1
 PROCEDURE_ALONE = "rules"
+# Of decisions without a measurement.
+NO_PROCEDURE = "none"
 NOTHING_REQUIRED = Required()
 
 
@@ -120,6 +123,10 @@ def decide(
             base=base.session.id,
             head=head.session.id,
         )
+    not_measured = unmeasured(head, required.changed, policy)
+    if not_measured is not None:
+        verdict, reason = not_measured
+        return _unmeasured(base, head, policy, verdict, reason, chosen_because)
     evidence, comparing = Evidence(base, head), _comparing(base, head)
     differences = _testbed_differences(base, head)
     incomparable = bool(differences) and comparing == "code"
@@ -220,6 +227,23 @@ def decide(
     return with_findings(with_regressions(with_causes(decision, base, head)), base, head)
 
 
+def _unmeasured(
+    base: RunDocument,
+    head: RunDocument,
+    policy: Policy,
+    verdict: Verdict,
+    reason: Message,
+    chosen_because: Message | None,
+) -> DecisionDocument:
+    """The decision on a change of which nothing was measured."""
+    return msgspec.structs.replace(
+        _document(head, policy, "code", verdict, [reason], [], []),
+        base=side_of(base.source, chosen_because, sha256=content_sha256(base)),
+        procedure=Procedure(name=NO_PROCEDURE, version=1, seed=head.session.seed, quantiles=[]),
+        warnings=_warnings(base, head),
+    )
+
+
 def decide_alone(head: RunDocument, *, policy: Policy) -> DecisionDocument:
     """Judge one run, measured or recorded, by the rules without a base: its check, budgets, limits, expected kernels."""
     comparisons = compare_rules(None, RunIndex(head), policy)
@@ -255,6 +279,7 @@ def _document(
         comparisons=comparisons,
         steps=summarize_steps(head),
         failures=failures,
+        coverage=head.coverage,
         links=_links(head, "head"),
         warnings=head.warnings,
         recorded=head.session.command == FROM_PROFILE,

@@ -16,6 +16,8 @@ from perfgate.version import __version__
 _IRRELEVANT = "[paths] relevant"
 _SAME_CODE = "same syntax tree"
 _WILDCARDS = frozenset("*?[")
+# The group in pathspec's expressions that matches the slash after a folder.
+_FOLDER_MARK = "ps_d"
 
 
 def skipped_because(
@@ -33,19 +35,10 @@ def skipped_because(
     something, ``same_code`` is asked whether these files differ in nothing that runs; then ``read`` is asked which of the files
     that a pattern excludes may be read by a measured process.
     """
-    relevant, ignored = (GitIgnoreSpec.from_lines(patterns) for patterns in (paths.relevant, paths.ignore))
-    excluded: dict[str, str] = {}
-    counted = []
-    for file in changed:
-        match = ignored.check_file(file)
-        if file in always:
-            return None
-        if match.include and match.index is not None:
-            excluded[file] = paths.ignore[match.index]
-        elif not relevant.match_file(file):
-            excluded[file] = _IRRELEVANT
-        else:
-            counted.append(file)
+    if any(file in always for file in changed):
+        return None
+    excluded = excluded_files(changed, paths)
+    counted = [file for file in changed if file not in excluded]
     if counted and not same_code(counted):
         return None
     # A pattern that names a file itself means only that file.
@@ -54,6 +47,37 @@ def skipped_because(
         return None
     rules = dict.fromkeys([*excluded.values(), *([_SAME_CODE] if counted else [])])
     return _worded(rules, len(changed)) if rules else None
+
+
+def excluded_files(changed: Sequence[str], paths: PathSettings) -> dict[str, str]:
+    """The files that the path filter leaves out, each with the pattern that does."""
+    relevant = GitIgnoreSpec.from_lines(paths.relevant)
+    ignored = GitIgnoreSpec.from_lines(paths.ignore)
+    excluded: dict[str, str] = {}
+    for file in changed:
+        pattern = _pattern_of(file, paths.ignore, ignored)
+        if pattern is not None:
+            excluded[file] = pattern
+        elif not relevant.match_file(file):
+            excluded[file] = _IRRELEVANT
+    return excluded
+
+
+def _pattern_of(file: str, written: Sequence[str], compiled: GitIgnoreSpec) -> str | None:
+    """The pattern that ignores a file, None if the last that matches takes it in.
+
+    A pattern means files: it ignores the files of a folder only if it says so by its end, ``/`` or ``**``.
+    """
+    for pattern, text in reversed(list(zip(compiled.patterns, written))):
+        matched = pattern.match_file(file)
+        if matched is None or pattern.include is None:
+            continue
+        if not pattern.include:
+            return None
+        is_of_folder = matched.match.groupdict().get(_FOLDER_MARK) is not None
+        if not is_of_folder or text.rstrip().endswith(("/", "**")):
+            return text
+    return None
 
 
 def _worded(rules: Iterable[str], count: int) -> Message:

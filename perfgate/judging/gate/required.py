@@ -63,6 +63,7 @@ class Required:
     ``workloads`` and ``jobs`` are those of the base's configuration, and ``aa_pairs`` its pairs of base against base.
     ``stored`` are the newest stored runs of main that measured a workload file of the base; a workload uses the one that
     measured the same file. ``sealed`` is whether both sides must prove that their code and environment stayed unchanged.
+    ``changed`` are the files of the change, None if only the documents name them.
     """
 
     workloads: tuple[str, ...] = ()
@@ -71,6 +72,7 @@ class Required:
     stored: tuple[RunDocument, ...] = ()
     sealed: bool = False
     stretches: bool = False
+    changed: frozenset[str] | None = None
 
 
 def missing_evidence(

@@ -18,7 +18,7 @@ from perfgate.measuring.timing.calls import CallBudget, measure_throughput, time
 from perfgate.measuring.workload.bound import BoundWorkload
 
 # Sizes of a sweep: powers of two up to the first bound, and on to the second while a doubling still gains throughput.
-_LARGEST, _LARGEST_OF_ALL = 64, 4096
+_LARGEST, LARGEST_OF_ALL = 64, 4096
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def probe(context: StepContext, shape: str, effort: SweepEffort, sweep: Sweep) -
 def _powers_of_two(seconds: dict[int, float], gain: float) -> Iterator[int]:
     """1, 2, 4 … up to ``_LARGEST``, and beyond it while the last doubling gained; ``seconds`` grows by their calls."""
     size = 1
-    while size <= _LARGEST_OF_ALL:
+    while size <= LARGEST_OF_ALL:
         yield size
         half = size // 2
         if size >= _LARGEST and not (size in seconds and half in seconds and 2 * seconds[half] > gain * seconds[size]):

@@ -6,18 +6,65 @@ import csv
 import importlib.metadata
 import json
 import os
+import re
 import sys
-from collections.abc import Iterable, Iterator
+import sysconfig
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import Distribution
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+# What a project computes with, and what measures it: neither computes anything from the text of the project.
+_PLATFORM = ("torch", "torch_npu", "numpy", "perfgate")
+# This module is loaded before any that perfgate.toml names.
+_AT_START = frozenset(name.partition(".")[0] for name in sys.modules)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 MAPS = Path("/proc/self/maps")
 
 
 def loaded_distributions() -> list[str]:
     """The names of the distributions that this process has loaded a file of, as their metadata write them."""
     return distributions_of(loaded_files(), importlib.metadata.distributions())
+
+
+def loaded_sources() -> list[str]:
+    """The Python files that modules came from, but for those of Python and its start, of torch and of perfgate."""
+    known = {*sys.stdlib_module_names, *_modules_of(_PLATFORM), *_AT_START}
+    origins = {
+        vars(module).get("__file__")
+        for name, module in list(sys.modules.items())
+        if hasattr(module, "__dict__") and name.partition(".")[0] not in known
+    }
+    files = (origin for origin in origins if isinstance(origin, str) and origin.endswith(".py"))
+    return sorted(file for file in files if not _is_of_python(file))
+
+
+def _is_of_python(file: str) -> bool:
+    return file.startswith(f"{sysconfig.get_path('stdlib')}/") and "site-packages" not in file
+
+
+def _modules_of(distributions: Sequence[str]) -> set[str]:
+    """The top-level modules of distributions and of those that they require, extras aside."""
+    modules: set[str] = set()
+    waiting = list(distributions)
+    for name in waiting:  # grows
+        try:
+            distribution = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        modules.update(_top_level(distribution, name))
+        for requirement in distribution.requires or ():
+            required = _NAME.match(requirement)
+            if required is not None and "extra ==" not in requirement and required[0] not in waiting:
+                waiting.append(required[0])
+    return modules
+
+
+def _top_level(distribution: Distribution, name: str) -> list[str]:
+    if listed := distribution.read_text("top_level.txt"):
+        return listed.split()
+    first = {file.parts[0].removesuffix(".py") for file in distribution.files or ()}
+    return sorted(part for part in first if part.isidentifier()) or [name.replace("-", "_")]
 
 
 def distributions_of(files: Iterable[str], distributions: Iterable[Distribution]) -> list[str]:

@@ -1,58 +1,31 @@
 """One call of every shape and its check, before anything is measured: the point of failure of a misconfigured workload.
 
-And which functions of the project run from loading to checking, so that a comment can name those a change touches in vain.
+And many calls that are not timed, to see which changed lines run.
 """
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import resource
 import sys
-import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from types import CodeType, FrameType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from perfgate.document.message import Message, WorkloadError, quote
+from perfgate.measuring.checklist.batch_sweep import LARGEST_OF_ALL, QUICK
 from perfgate.measuring.counting.compiled import has_compiled
-from perfgate.measuring.counting.tally import SourceLines
 from perfgate.measuring.devices.device import Device
-from perfgate.measuring.worker.correctness import nothing_computed
-from perfgate.measuring.workload.bound import POOL_SIZE, BoundWorkload, answered_no, line_of
+from perfgate.measuring.worker.correctness import check_outputs, nothing_computed
+from perfgate.measuring.worker.executed import LineRecorder
+from perfgate.measuring.workload.bound import BoundWorkload, answered_no, line_of
 from perfgate.measuring.workload.output import UnreadOutputError
+from perfgate.system.processes import children
 
-# How long calls on more inputs may take, for functions that only some inputs reach.
-_SEEKING_SECONDS = 1.0
-
-
-class Seeker:
-    """Which of some functions of the project ran, in the threads of Python, since it began."""
-
-    def __init__(self, functions: Iterable[str], root: Path) -> None:
-        self._missing = set(functions)
-        self._codes: set[CodeType] = set()
-        self._lines = SourceLines(root)
-        self._faults_of_children = _faults_of_children()
-        if self._missing:
-            threading.setprofile(self._enter)
-            sys.setprofile(self._enter)
-
-    def missing(self) -> list[str]:
-        """Those that did not run so far."""
-        codes, self._codes = self._codes, set()
-        self._missing -= {str(self._lines.at(code.co_filename, code.co_firstlineno)) for code in codes}
-        return sorted(self._missing)
-
-    def saw_children(self) -> bool:
-        """Whether other processes were started since, which may have run functions."""
-        return bool(multiprocessing.active_children()) or _faults_of_children() != self._faults_of_children
-
-    def _enter(self, frame: FrameType, event: str, _argument: Any) -> None:
-        if event == "call":
-            self._codes.add(frame.f_code)
-
+_POWERS_OF_TWO = [1 << power for power in range(LARGEST_OF_ALL.bit_length())]
 
 TrialPart = Literal["call", "check"]
 
@@ -77,30 +50,82 @@ def try_calls(workload: BoundWorkload, device: Device, root: Path) -> tuple[Tria
     return None
 
 
-def unseen_functions(workload: BoundWorkload, device: Device, seeker: Seeker) -> list[str]:
-    """The functions that do not run on other inputs either; none if functions may run unseen."""
-    ends = time.monotonic() + _SEEKING_SECONDS
-    for index in range(1, POOL_SIZE):
-        for shape in workload.shapes:
-            if not seeker.missing() or time.monotonic() > ends:
-                break
-            workload.invoke(device.to_device(workload.host_inputs(shape, index=index)))
+class Exercise(NamedTuple):
+    """How much of a workload a trial has run: its calls, and whether each of its batch sizes was among them."""
+
+    calls: int
+    has_all_sizes: bool
+
+
+def exercise(
+    workload: BoundWorkload, device: Device, is_done: Callable[[], bool], *, seconds: float, most: int
+) -> Exercise:
+    """Call the workload as measuring does: its check, its inputs, its batch sizes, and many calls in a row.
+
+    Ends early once ``is_done``, after ``seconds``, or after ``most`` calls.
+    """
+    ends = time.monotonic() + seconds
+    calls = 0
+
+    def is_over() -> bool:
+        return is_done() or time.monotonic() > ends
+
+    for shape in itertools.cycle(workload.shapes):
+        # Half of the time is left for what measuring does beside calls.
+        if is_over() or calls >= most or time.monotonic() > ends - seconds / 2:
+            break
+        workload.caller(shape)()
+        calls += 1
+    has_all_sizes = _call_sizes(workload, device, is_over)
+    if not is_over():
+        check_outputs(workload, device)
     device.synchronize()
-    return [] if seeker.saw_children() or _may_run_unseen(workload) else seeker.missing()
+    return Exercise(calls, has_all_sizes)
 
 
-def _faults_of_children() -> int:
-    """The page faults of all child processes that have ended: every process has some."""
-    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
+def _call_sizes(workload: BoundWorkload, device: Device, is_over: Callable[[], bool]) -> bool:
+    """Call every shape with each batch size that the sweep may try; False if there was no time for all of them."""
+    for size in sorted(workload.workload.batch_sizes) or _POWERS_OF_TWO:
+        if is_over():
+            return False
+        began = time.monotonic()
+        # User code may refuse a size in any way; then so it does in the sweep.
+        with suppress(Exception):
+            for shape in workload.shapes:
+                workload.invoke(device.to_device(workload.host_inputs(shape, batch=size)))
+            device.synchronize()
+        if time.monotonic() - began > QUICK.call_seconds * len(workload.shapes):
+            break
+    return True
 
 
-def _may_run_unseen(workload: BoundWorkload) -> bool:
-    """Whether a compiler runs functions in its own way, or a step of the checklist alone does."""
+def runs_unseen(workload: BoundWorkload, device: Device, recorder: LineRecorder) -> list[str]:
+    """Why code of the project may run without its lines being seen, by the codes of ``catalogue/messages/coverage.toml``."""
+    reasons = set(recorder.doubts)
     torch = sys.modules.get("torch")
     model = workload.model
-    scripted = (
-        torch is not None
-        and isinstance(model, torch.nn.Module)
-        and any(isinstance(module, torch.jit.ScriptModule) for module in model.modules())
-    )
-    return scripted or has_compiled() or workload.workload.preprocess_on_device is not None
+    if has_compiled() or (torch is not None and _is_scripted(torch, model)):
+        reasons.add("coverage.compiled")
+    described = workload.workload
+    if described.preprocess_on_device is not None or described.reference is not None or described.ranks:
+        reasons.add("coverage.checklist")
+    trains = described.train_step is not None or described.grad
+    if recorder.traces_threads_of_python_alone and trains and device.kind != "cpu":
+        reasons.add("coverage.thread")
+    return sorted(reasons)
+
+
+def _is_scripted(torch: Any, model: object) -> bool:
+    if not isinstance(model, torch.nn.Module):
+        return isinstance(model, torch.jit.ScriptFunction)
+    return any(isinstance(module, torch.jit.ScriptModule) for module in model.modules())
+
+
+def children_ran(faults_before: int) -> bool:
+    """Whether other processes ran since, some of which may still do."""
+    return bool(multiprocessing.active_children() or children()) or faults_of_children() != faults_before
+
+
+def faults_of_children() -> int:
+    """The page faults of all child processes that have ended: every process has some."""
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt

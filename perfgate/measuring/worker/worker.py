@@ -45,15 +45,19 @@ from perfgate.measuring.timing.stalls import locate_stalls
 from perfgate.measuring.timing.testbed import describe_testbed
 from perfgate.measuring.timing.versus import compare
 from perfgate.measuring.worker.correctness import check_outputs
-from perfgate.measuring.worker.packages import loaded_distributions
+from perfgate.measuring.worker.executed import LineRecorder
+from perfgate.measuring.worker.packages import loaded_distributions, loaded_sources
 from perfgate.measuring.worker.spawn import Holdings, is_forkable, open_files, write_stacks_to
-from perfgate.measuring.worker.trial import Seeker, try_calls, unseen_functions
+from perfgate.measuring.worker.trial import children_ran, exercise, faults_of_children, runs_unseen, try_calls
 from perfgate.measuring.workload.bound import BoundWorkload
 from perfgate.measuring.workload.layout import Layout, scatter_memory
 from perfgate.measuring.workload.load import describe_functions, describe_shapes, load_workload
 from perfgate.system.garbage import collector_off
 from perfgate.system.processes import adopt_orphans, die_with_parent
 from perfgate.trace.model.communication import add_communication
+
+# How long a trial looks for more changed lines once the change is known to need measuring.
+_MORE_SECONDS = 1.0
 
 
 class WorkerLoop:
@@ -76,7 +80,9 @@ class WorkerLoop:
         self.load: protocol.LoadRequest | None = None
         self.began = time.time()
         self.project: ProjectCode | None = None
-        self.seeker: Seeker | None = None
+        self.reports: socket.socket | None = None
+        self.line_recorder: LineRecorder | None = None
+        self._faults_of_children = 0
         self.pad: object = None
         self.compiled_call: Compiled | None = None
         # Open until the process ends: its home, where they lie, is removed then.
@@ -120,8 +126,10 @@ class WorkerLoop:
             request = protocol.request_decoder.decode(payload)
             if isinstance(request, protocol.SpawnRequest) and descriptor is not None:
                 self._spawn(request, socket.socket(fileno=descriptor))
-            else:
-                protocol.send(self.connection, self._answer(request))
+                continue
+            if descriptor is not None:
+                self.reports = socket.socket(fileno=descriptor)
+            protocol.send(self.connection, self._answer(request))
 
     def _spawn(self, request: protocol.SpawnRequest, connection: socket.socket) -> None:
         """Fork: the new process stays warm in our place, and we go on as a worker at the other ``connection``.
@@ -188,8 +196,8 @@ class WorkerLoop:
         os.chdir(self.root)
         if request.layout_seed is not None:
             scatter_memory(request.layout_seed)
-        if request.seek:
-            self.seeker = Seeker(request.seek, self.root)
+        if request.watch is not None and self.reports is not None:
+            self.line_recorder = self._record_lines(request.watch, self.reports)
         workload = load_workload(Path(request.file), request.attribute, root=self.root, python_path=request.python_path)
         self._say(Activity("building {name}", name=request.name))
         self.workload = BoundWorkload(request.name, workload, device, seed=request.seed)
@@ -215,11 +223,54 @@ class WorkerLoop:
         seconds = time.monotonic() - began
         packages = loaded_distributions() if request.packages else None
         if failed is None:
-            unseen = unseen_functions(self._loaded, self._opened, self.seeker) if self.seeker else []
-            return protocol.Tried(unseen=unseen, seconds=seconds, packages=packages)
+            watching = self._watch(self.line_recorder, request.seconds) if self.line_recorder else None
+            return protocol.Tried(seconds=seconds, packages=packages, watching=watching)
         part, shape, raised = failed
         error = self._describe_error(raised)
         return protocol.Tried(failed=part, shape=shape, error=error, packages=packages)
+
+    def _record_lines(self, watch: protocol.Watched, reports: socket.socket) -> LineRecorder:
+        """Begin to record lines, before any module of the project is imported."""
+        assert self.load is not None
+        roots = [self.load.root, str(Path(self.load.file).parent), *watch.roots]
+        self._faults_of_children = faults_of_children()
+        recorder = LineRecorder(watch.files, watch.folders, roots, reports)
+        recorder.start()
+        return recorder
+
+    def _watch(self, recorder: LineRecorder, seconds: float) -> protocol.Watching:
+        """Run the workload for longer, and report all that the recorder saw."""
+        assert self.load is not None
+        assert self.load.watch is not None
+        watch = self.load.watch
+        groups = [{tuple(place) for place in group} for group in watch.groups]
+
+        def is_done() -> bool:
+            return bool(groups) and all(not group.isdisjoint(recorder.lines) for group in groups)
+
+        began_with_a_hit = any(not group.isdisjoint(recorder.lines) for group in groups)
+        exercised = exercise(
+            self._loaded,
+            self._opened,
+            is_done,
+            seconds=min(seconds, _MORE_SECONDS) if began_with_a_hit else seconds,
+            most=protocol.MANY_CALLS,
+        )
+        recorder.finish()
+        doubts = runs_unseen(self._loaded, self._opened, recorder)
+        if recorder.elsewhere(watch.tails):
+            doubts.append("coverage.elsewhere")
+        return protocol.Watching(
+            doubts=doubts,
+            began_processes=recorder.began_processes or children_ran(self._faults_of_children),
+            read_files=sorted(recorder.read_files),
+            read_code=sorted(recorder.read_code),
+            names=recorder.names(),
+            entered=recorder.entered_functions(watch.roots),
+            sources=loaded_sources(),
+            calls=exercised.calls,
+            has_all_sizes=exercised.has_all_sizes,
+        )
 
     def _time_call(self, _: protocol.TimeCallRequest) -> protocol.CallTimed:
         workload, device, total_ns = self._loaded, self._opened, 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.sides.code_changes import code_changes, same_code, touched_functions
+from perfgate.conductor.sides.code_changes import code_changes, imported_packages, reads_code, same_code
 from tests.each import each
 
 MODEL = '''"""A model."""
@@ -87,9 +87,6 @@ def test_code_changes__code_too_deep_to_compare__nothing(tmp_path: Path) -> None
         ("x = 1\n", "x = True\n", False),
         ("x = 0.0\n", "x = -0.0\n", False),
         ("x = 1\n", "x = 1\nx\n", False),
-        # What reads its docstring runs it, as docopt does.
-        ('"""One."""\nparse(__doc__)\n', '"""Two."""\nparse(__doc__)\n', False),
-        ('"""One."""\nparse(sys.modules[name].__doc__)\n', '"""Two."""\nparse(sys.modules[name].__doc__)\n', False),
         # torch.jit takes types from comments.
         (
             "def f(x):\n    # type: (int) -> int\n    return x\n",
@@ -110,31 +107,32 @@ def test_same_code__larger_than_a_person_writes__not_compared() -> None:
     assert not same_code(large, large)
 
 
-HEAD = MODEL.replace("return raw / 255", "return raw / 254").replace("x = x + 1", "x = x + 2")
-
-
-@pytest.mark.parametrize(
-    ("file", "head", "touched"),
+@each(
+    "line, reads",
     [
-        ("model.py", HEAD, {"model.py:6": "Model.forward", "model.py:14": "prepare"}),
-        ("model.py", MODEL.replace("import torch", "import torch\nWIDTH = 8  # of no function"), {}),
-        ("model.py", HEAD.replace("torch.no_grad", "torch.jit.script"), {"model.py:6": "Model.forward"}),
-        ("model.py", MODEL.replace("def forward", "def backward"), {}),
-        ("model.py", MODEL + "\n\ndef added(x):\n    return x\n", {"model.py:19": "added"}),
-        ("test_model.py", HEAD, {}),
-        ("tests/model.py", HEAD, {}),
+        ("    return cls.__doc__ or ''", True),
+        ("text = inspect.getsource(tool)", True),
+        ("for name, value in vars(module).items():", True),
+        ("class Signature(metaclass=Meta):", True),
+        ("class Model(torch.nn.Module):", False),
+        ("    return Model().eval()", False),
+        ("astronomy = inspected(directory)", False),
     ],
 )
-def test_touched_functions__code_that_base_lacks__where_each_begins_and_its_name(
-    tmp_path: Path, file: str, head: str, touched: dict[str, str]
-) -> None:
-    for folder, text in (("base", MODEL), ("head", head)):
-        (tmp_path / folder / file).parent.mkdir(parents=True)
-        (tmp_path / folder / file).write_text(text)
-    assert touched_functions(tmp_path / "base", tmp_path / "head", [file]) == touched
+def test_reads_code__line_of_code__told(line: str, reads: bool) -> None:
+    assert reads_code(line) is reads
 
 
-def test_touched_functions__new_file__all_of_it(tmp_path: Path) -> None:
-    (tmp_path / "model.py").write_text(MODEL)
-    touched = touched_functions(tmp_path / "base", tmp_path, ["model.py"])
-    assert touched == {"model.py:6": "Model.forward", "model.py:14": "prepare"}
+@each(
+    "line, packages",
+    [
+        ("import torch", {"torch"}),
+        ("import torch.nn as nn, dspy", {"torch", "dspy"}),
+        ("    from langchain.tools import tool", {"langchain"}),
+        ("import os; import pydantic  # later", {"os", "pydantic"}),
+        ("from . import ops", set()),
+        ("important = 1", set()),
+    ],
+)
+def test_imported_packages__line_of_code__their_top_level_names(line: str, packages: set[str]) -> None:
+    assert imported_packages(line) == packages

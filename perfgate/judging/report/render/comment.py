@@ -23,6 +23,7 @@ __all__ = ["CommentContext", "render_comment", "render_double", "render_section"
 # In the order of the comment.
 SECTIONS = (
     verdicts.title,
+    verdicts.coverage,
     verdicts.notes,
     verdicts.remedy,
     changes.causes,

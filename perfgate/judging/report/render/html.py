@@ -15,6 +15,7 @@ from perfgate.judging.report.text.words import Words, translated
 from perfgate.judging.report.view.blocks import blocks_with_more
 from perfgate.judging.report.view.card import card_lines
 from perfgate.judging.report.view.checklist import quantile_rows, step_numbers, worded_steps
+from perfgate.judging.report.view.coverage import coverage_line
 from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, worded_failures
 from perfgate.judging.report.view.findings import changed_findings
 from perfgate.judging.report.view.headline import headline
@@ -63,7 +64,8 @@ def _top(summary: Summary) -> Mapping[str, object]:
         "subject": decision.head.subject,
         "branch": decision.head.branch,
         "busy": busy_line(summary, "html"),
-        "counts": counts_line(summary, "html"),
+        "counts": counts_line(summary, "html") if summary.is_measured else Words(""),
+        "coverage": coverage_line(summary, "html"),
         "base_line": base_line(summary, "html"),
         "warnings": decision.warnings[:_MAX_ROWS],
         "recorded": decision.recorded,

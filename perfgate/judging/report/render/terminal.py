@@ -24,6 +24,7 @@ from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.blocks import blocks_with_more
 from perfgate.judging.report.view.card import card_lines
 from perfgate.judging.report.view.checklist import job_lines, recorded_lines, run_title, step_rows, terminal_notes
+from perfgate.judging.report.view.coverage import coverage_line
 from perfgate.judging.report.view.facts import base_line, counts_line, worded_failures
 from perfgate.judging.report.view.findings import changed_findings
 from perfgate.judging.report.view.headline import headline
@@ -105,6 +106,8 @@ def _print_decision(decision: DecisionDocument, console: Console, folder: str | 
     console.print(title)
     if summary.is_measured:
         console.print(Text(counts_line(summary, "plain")))
+    if (covered := coverage_line(summary, "plain")) is not None:
+        console.print(Text(covered))
     console.print(Text(base_line(summary, "plain"), "dim"))
     for card in card_lines(summary)[:_SHOWN]:
         console.print(Text(line("shared/card.j2", "plain", {"card": card})))

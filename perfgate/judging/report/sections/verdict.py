@@ -6,6 +6,7 @@ from perfgate.judging.report.sections.section import Section, section
 from perfgate.judging.report.text.templates import Values
 from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.checklist import other_notes
+from perfgate.judging.report.view.coverage import coverage_line
 from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, worded_failures
 from perfgate.judging.report.view.headline import headline, missing_values
 from perfgate.judging.report.view.remedy import remedy as worded_remedy
@@ -32,6 +33,13 @@ def title_values(summary: Summary) -> Values:
 
 
 title = Section("title", "title", title_values)
+
+
+@section("changed functions")
+def coverage(summary: Summary) -> Values | None:
+    """How many of the changed functions were measured, and the others."""
+    line = coverage_line(summary, "markdown")
+    return None if line is None else {"coverage": line}
 
 
 @section("notes")

@@ -1,0 +1,345 @@
+"""Find out whether the workloads run the changed code, and read the changed text, in calls that are not timed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from perfgate.conductor.sides.changed_statements import (
+    ChangedStatement,
+    UncomparableError,
+    changed_statements,
+    names_of_functions,
+)
+from perfgate.conductor.sides.code_changes import PACKAGE_FOLDERS, reads_code
+from perfgate.conductor.sides.watched import collected_lines
+from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.config import WorkloadReference
+from perfgate.document.coverage import ChangedFunction, Coverage, Executed
+from perfgate.document.message import Message
+from perfgate.document.run import Side
+from perfgate.flows.check.nearest import nearest_users
+from perfgate.protocol import MANY_CALLS, Tried, Watched, Watching
+
+# Text for people, wherever it lies. Other files may be data, settings or packages: a change of one is measured.
+_PROSE = frozenset({".md", ".rst", ".adoc"})
+# They run before lines can be seen, or say what is installed.
+_UNSEEN_FILES = frozenset({"setup.py", "sitecustomize.py", "usercustomize.py"})
+_MOST_FILES = 400
+# Methods that a library calls by itself on an object that it is given.
+_CALLED_BY_LIBRARIES = frozenset({"forward", "backward"})
+
+ListReads = Callable[[], list[str]]
+
+
+class ChangedFiles(NamedTuple):
+    """What changed: ``statements`` by side and file, ``documents`` for people, and ``others``, which are always measured."""
+
+    every: list[str]
+    statements: Mapping[Side, Mapping[str, list[ChangedStatement]]]
+    documents: list[str]
+    others: list[str]
+    one_sided: list[str]
+
+    @property
+    def can_be_seen(self) -> bool:
+        """Whether a trial can show that nothing of it is run or read."""
+        return bool(self.every) and not self.others and len(self.every) <= _MOST_FILES
+
+    @property
+    def has_code(self) -> bool:
+        return any(places for files in self.statements.values() for places in files.values())
+
+
+NOTHING_CHANGED = ChangedFiles([], {"base": {}, "head": {}}, [], [], [])
+
+
+def changed_files(
+    base_tree: Path, head_tree: Path, changed: Sequence[str], *, always: Collection[str], excluded: Collection[str]
+) -> ChangedFiles:
+    """Sort the files that two checkouts do not share.
+
+    Those in ``always`` define the measurement, and a filter of perfgate.toml leaves out those in ``excluded``.
+    """
+    statements: dict[Side, dict[str, list[ChangedStatement]]] = {"base": {}, "head": {}}
+    documents: list[str] = []
+    others: list[str] = []
+    one_sided: list[str] = []
+    for file in changed:
+        base, head = base_tree / file, head_tree / file
+        if (base.is_file() or base.is_symlink()) != (head.is_file() or head.is_symlink()):
+            one_sided.append(file)
+        path = PurePosixPath(file)
+        if file in always or not file.isprintable() or not _is_plain(base, head) or path.name in _UNSEEN_FILES:
+            others.append(file)
+        elif path.suffix == ".py":
+            try:
+                removed, added = changed_statements(_content(base), _content(head))
+            except (UncomparableError, OSError):
+                others.append(file)
+                continue
+            statements["base"][file] = removed
+            statements["head"][file] = added
+        elif file in excluded or path.suffix.lower() in _PROSE:
+            documents.append(file)
+        else:
+            others.append(file)
+    return ChangedFiles(list(changed), statements, documents, others, one_sided)
+
+
+def _is_plain(*versions: Path) -> bool:
+    there = [path for path in versions if path.is_symlink() or path.exists()]
+    return bool(there) and all(path.is_file() and not path.is_symlink() for path in there)
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
+@dataclass
+class CodeWatch:
+    """Watches the changed files in the trials of both sides. ``trees`` are the checkouts by name, that of the harness too."""
+
+    changed: ChangedFiles
+    trees: Mapping[str, Path]
+    reading: Mapping[str, ListReads | None]
+    python_path: Sequence[str]
+    has_jobs: bool
+    _hits: dict[tuple[Side, str], dict[str, set[int]]] = field(default_factory=dict)
+    _seen: dict[Side, list[Watching]] = field(default_factory=lambda: {"base": [], "head": []})
+    _read_code: dict[tuple[Side, str], list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    _unseen: set[str] = field(default_factory=set)
+    _read: set[str] = field(default_factory=set)
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self.changed.every) and (self.changed.has_code or self.changed.can_be_seen)
+
+    def needs_base(self) -> bool:
+        """Whether the base's own lines are open: it lost code, or nothing of head has run so far."""
+        return any(self.changed.statements["base"].values()) or not self._has_hit()
+
+    def try_workload(self, bench: Bench, checkout: Checkout, reference: WorkloadReference, side: Side) -> Tried:
+        """Try a workload of a side, and note the lines that it runs."""
+        if not self.is_on:
+            return bench.try_workload(checkout, reference)
+        watched = self._watched_files(side)
+        request = Watched(
+            files=[str(self.trees[tree] / file) for tree, _, file in watched],
+            roots=[str(self.trees[tree]) for tree, _ in _trees_of(side)],
+            tails=sorted({tail for _, _, file in watched for tail in self._tails(file)}),
+            folders=sorted(
+                {str(self.trees[side] / PurePosixPath(file).parent) for file in self._one_sided_documents()}
+            ),
+            groups=[
+                [(index, line) for line in statement.lines]
+                for index, (_, of_side, file) in enumerate(watched)
+                for statement in self.changed.statements[of_side].get(file, [])
+                if statement.lines
+            ],
+        )
+        with collected_lines() as (reports, lines):
+            tried = bench.try_workload(checkout, reference, watch=request, reports=reports)
+        for index, line in lines:
+            if index < len(watched):
+                _, of_side, file = watched[index]
+                self._hits.setdefault((of_side, file), {}).setdefault(reference.name, set()).add(line)
+        self._note(side, watched, tried.watching)
+        return tried
+
+    def result(self, references: Sequence[WorkloadReference]) -> Coverage | None:
+        """What the trials have shown; None if nothing was watched."""
+        if not self.is_on:
+            return None
+        doubts = self._doubts()
+        functions = self._functions(is_seen=not self._unseen)
+        missed = [(function.line.rpartition(":")[0], function.function) for function in functions]
+        runs_nothing = not doubts and all(function.executed == "no" for function in functions)
+        return Coverage(
+            files=self.changed.every,
+            functions=functions,
+            doubts=doubts,
+            calls=min((seen.calls for side in self._seen.values() for seen in side), default=0),
+            nearest=nearest_users(self.trees["head"], missed, references) if runs_nothing else [],
+        )
+
+    # --- one trial
+
+    def _watched_files(self, side: Side) -> list[tuple[str, Side, str]]:
+        """Tree, side of the content, and file. Base runs the workload file of head, from a checkout of its own."""
+        files = [*self.changed.statements["head"], *self.changed.documents]
+        return [
+            (tree, content, file)
+            for tree, content in _trees_of(side)
+            for file in files
+            if (self.trees[tree] / file).is_file()
+        ]
+
+    def _one_sided_documents(self) -> list[str]:
+        return [file for file in self.changed.documents if file in self.changed.one_sided]
+
+    def _tails(self, file: str) -> Iterable[str]:
+        """The paths below a folder of the import path by which an installed copy of a Python file would be known."""
+        if not file.endswith(".py"):
+            return
+        parts = PurePosixPath(file).parts
+        if parts[0] in PACKAGE_FOLDERS:
+            parts = parts[1:]
+        for folder in self.python_path:
+            inside = PurePosixPath(folder).parts
+            if inside and PurePosixPath(file).parts[: len(inside)] == inside:
+                parts = PurePosixPath(file).parts[len(inside) :]
+        # A single module has no folder that tells it from another one.
+        yield "/".join(parts) if len(parts) > 1 else f"site-packages/{parts[0]}"
+
+    def _note(self, side: Side, watched: Sequence[tuple[str, Side, str]], seen: Watching | None) -> None:
+        if seen is None:
+            self._unseen.add("coverage.trial")
+            return
+        self._seen[side].append(seen)
+        self._unseen.update(seen.doubts)
+        self._read.update(watched[index][2] for index in seen.read_files)
+        for index, first, last in seen.read_code:
+            _, of_side, file = watched[index]
+            self._read_code[of_side, file].append((first, last))
+        reads = self._reads_so_far(side)
+        for _, of_side, file in watched:
+            is_document = file in self.changed.documents
+            if reads is None:
+                # Without access times neither a library nor another process shows what it reads.
+                if is_document:
+                    self._unseen.add("coverage.no-access-times")
+                elif seen.began_processes:
+                    self._unseen.add("coverage.processes")
+            elif file in reads:
+                is_loaded = bool(self._hits.get((of_side, file)))
+                if is_document or not is_loaded:
+                    self._read.add(file)
+                elif seen.began_processes:
+                    self._unseen.add("coverage.processes")
+
+    def _reads_so_far(self, side: Side) -> set[str] | None:
+        trees = [tree for tree, _ in _trees_of(side)]
+        lists = [list_reads for tree in trees if (list_reads := self.reading.get(tree)) is not None]
+        if len(lists) < len(trees):
+            return None
+        return {file for list_reads in lists for file in list_reads()}
+
+    def _has_hit(self) -> bool:
+        return any(
+            not statement.lines.isdisjoint(lines)
+            for (side, file), workloads in self._hits.items()
+            for lines in workloads.values()
+            for statement in self.changed.statements[side].get(file, [])
+        )
+
+    # --- both sides
+
+    def _doubts(self) -> list[Message]:
+        doubts = [Message("coverage.changed", {"file": file}) for file in self.changed.others[:1]]
+        doubts += [Message("coverage.read", {"file": file}) for file in sorted(self._read)[:1]]
+        doubts += [Message(reason) for reason in sorted(self._unseen)]
+        if self.has_jobs:
+            doubts.append(Message("coverage.jobs"))
+        if not doubts and len(self._seen["base"]) == len(self._seen["head"]) and self._ways_differ():
+            doubts.append(Message("coverage.ways"))
+        return doubts
+
+    def _ways_differ(self) -> bool:
+        """Whether unchanged files ran other functions on the two sides: something that was not seen has told them apart."""
+        changed = self.changed.statements["head"].keys()
+        ways = []
+        for side in self._seen.values():
+            entered = {place for seen in side for place in seen.entered}
+            ways.append({place for place in entered if place.rpartition(":")[0] not in changed})
+        return ways[0] != ways[1]
+
+    def _functions(self, *, is_seen: bool) -> list[ChangedFunction]:
+        reads_definitions = self._reads_definitions()
+        reachable = {side: self._reachable(self._seen[side]) for side in self._seen}
+        grouped: dict[tuple[str, str], list[tuple[Side, ChangedStatement]]] = {}
+        sides: tuple[Side, Side] = ("head", "base")
+        for side in sides:
+            for file, statements in self.changed.statements[side].items():
+                for statement in statements:
+                    grouped.setdefault((file, statement.function), []).append((side, statement))
+        functions: list[ChangedFunction] = []
+        for (file, name), places in grouped.items():
+            states: set[Executed] = set()
+            workloads: set[str] = set()
+            for side, statement in places:
+                hits = self._hits.get((side, file), {})
+                ran = {workload for workload, lines in hits.items() if not statement.lines.isdisjoint(lines)}
+                workloads |= ran
+                if ran:
+                    states.add("yes")
+                    continue
+                every = {line for lines in hits.values() for line in lines}
+                if not statement.definition.isdisjoint(every) and reads_definitions:
+                    states.add("definition")
+                is_open = not is_seen or self.has_jobs or self._is_open(side, file, statement, every, reachable[side])
+                states.add("unknown" if is_open else "no")
+            order: tuple[Executed, ...] = ("yes", "unknown", "definition", "no")
+            side, first = places[0]
+            functions.append(
+                ChangedFunction(
+                    line=f"{file}:{first.line}",
+                    function=name,
+                    side=side,
+                    executed=next(state for state in order if state in states),
+                    workloads=sorted(workloads),
+                )
+            )
+        return functions
+
+    def _is_open(
+        self, side: Side, file: str, statement: ChangedStatement, hits: set[int], reachable: set[str] | None
+    ) -> bool:
+        """Whether a statement that was not seen running may run all the same: its code was read, or in one of more calls."""
+        if any(first <= statement.line <= last for first, last in self._read_code[side, file]):
+            return True
+        if reachable is None:
+            return False
+        if not statement.around.isdisjoint(hits):
+            return True
+        if not hits:
+            return PurePosixPath(file).stem in reachable
+        owner, _, name = statement.function.rpartition(".")
+        called_alone = name in _CALLED_BY_LIBRARIES or name.startswith("__")
+        return name in reachable or (called_alone and owner.rpartition(".")[2] in reachable)
+
+    def _reachable(self, seen: Sequence[Watching]) -> set[str] | None:
+        """The names that executed functions use, directly or through others; None if many calls have shown their ways."""
+        if all(one.calls >= MANY_CALLS and one.has_all_sizes for one in seen):
+            return None
+        used: dict[str, set[str]] = {}
+        for source in {source for one in seen for source in one.sources}:
+            if any(Path(source).is_relative_to(tree) for tree in self.trees.values()):
+                for name, names in names_of_functions(_bytes_of(source)).items():
+                    used.setdefault(name, set()).update(names)
+        waiting = sorted({part for one in seen for name in one.names for part in (name, *name.split("."))})
+        reached = set(waiting)
+        while waiting:
+            fresh = used.get(waiting.pop(), set()) - reached
+            reached |= fresh
+            waiting += fresh
+        return reached
+
+    def _reads_definitions(self) -> bool:
+        sources = {source for side in self._seen.values() for seen in side for source in seen.sources}
+        return any(reads_code(_bytes_of(source).decode(errors="replace")) for source in sources)
+
+
+def _trees_of(side: Side) -> list[tuple[str, Side]]:
+    """The checkouts that a side runs code of, each with the side of its content: base has the head's workload file."""
+    return [("base", "base"), ("harness", "head")] if side == "base" else [("head", "head")]
+
+
+def _bytes_of(source: str) -> bytes:
+    try:
+        return Path(source).read_bytes()
+    except OSError:
+        return b""
