@@ -288,8 +288,8 @@ class VirtualGate:
         """Return the run documents of base and head."""
         return documents_of(self.measure()[0])
 
-    def measure(self, *, round_number: int = 0) -> tuple[PairedMeasurement, Machine]:
-        """Run the conductor's loop, and return what it measured and the machine it ran on."""
+    def measure(self, *, round_number: int = 0, first: int = 0) -> tuple[PairedMeasurement, Machine]:
+        """Run the conductor's loop, and return what it measured and the machine it ran on; ``first`` pairs were run before."""
         machine = Machine(self, self.start_up)
         measured = PairedMeasurement()
         config = self._config()
@@ -306,6 +306,7 @@ class VirtualGate:
                 pairs_needed=self.pairs_needed,
                 needs_names=self.needs_names,
                 deadline=self.deadline,
+                first=first,
                 observer=machine.observer(),
             )
         assert not machine.alive, "workers are left running"

@@ -103,6 +103,14 @@ def test_measure_pairs__sides__every_replicate_holds_the_calls_of_its_own_side()
     assert machine.workers.count("base") == 12 + 2 * 3
 
 
+def test_measure_pairs__pairs_run_before__the_plan_goes_on_where_they_ended() -> None:
+    whole, _ = VirtualGate(works(MS), works(MS), aa_pairs=2, policy=FOUR_LOOKS, all_looks=True).measure()
+    rest, _ = VirtualGate(works(MS), works(MS), aa_pairs=2, policy=FOUR_LOOKS, all_looks=True).measure(first=5)
+    assert [one.pair for one in whole.head if one.pair >= 5] == [one.pair for one in rest.head]
+    assert whole.begun == rest.begun == 10
+    assert 0 < rest.seconds < whole.seconds
+
+
 def test_measure_pairs__order__abba_or_baab_and_who_starts_as_the_lot_says() -> None:
     gate = VirtualGate(works(MS), works(MS), aa_pairs=2, quads=4)
     _, machine = gate.measure()

@@ -28,6 +28,13 @@ def named(decision: DecisionDocument) -> list[tuple[list[str], list[str]]]:
     ]
 
 
+def test_regressions__times_of_one_call__the_one_that_decides_leads_not_the_largest() -> None:
+    others = [make_comparison(name, outcome="regressed", delta=0.3) for name in ("latency.p50", "latency.p99")]
+    decision = with_regressions(make_decision("FAIL", comparisons=[*others, SLOWER]))
+    assert [comparison.metric for comparison in decision.comparisons] == ["latency.low", "latency.p50", "latency.p99"]
+    assert named(decision) == [([], ["latency.low", "latency.p50", "latency.p99"])]
+
+
 def test_regressions__time_and_counts_of_two_lines__the_one_that_explains_the_time_leads() -> None:
     unexplained = make_comparison("latency.low", shape="short", outcome="regressed", delta=0.02, interval=(0.01, 0.03))
     decision = make_decision("FAIL", comparisons=[COPIES, unexplained, ADDED], suggestions=suggestions())

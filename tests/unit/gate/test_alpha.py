@@ -1,0 +1,27 @@
+"""The gate's alpha: everything that could give a false alarm has a part of it, and the parts add up to it."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfgate.catalogue.lookup import FAMILIES
+from perfgate.document.decision import Policy
+from perfgate.judging.gate.alpha import AlphaShares
+
+NAMING = Policy(alpha=0.02, tolerances={"op.aten::mm": 0.05, "throughput.median": 0.1})
+
+
+def parts_of_a_workload(shares: AlphaShares) -> float:
+    return sum(shares.of_family(family) for family in FAMILIES.values() if family.gating)
+
+
+def test_shares__times_operators_and_numbers_of_two_workloads_and_a_job__are_alpha_together() -> None:
+    shares = AlphaShares.of(NAMING, subjects=3, repeats=True)
+    of_a_workload = parts_of_a_workload(shares) + shares.of_operators + shares.of_repeated
+    assert 2 * of_a_workload + shares.subject == pytest.approx(0.02)
+
+
+def test_shares__no_tolerance_names_anything__the_times_have_all_of_it() -> None:
+    shares = AlphaShares.of(Policy(), subjects=5, repeats=False)
+    assert 5 * parts_of_a_workload(shares) == pytest.approx(0.01)
+    assert AlphaShares.of(Policy(), subjects=0, repeats=False).subject == pytest.approx(0.01)
