@@ -35,7 +35,7 @@ cache.mkdir(parents=True, exist_ok=True)
 # What head tries while base's worker lives, each with what it says if it succeeds. It knows perfgate.
 REACHES = """
 import ctypes, glob, mmap, signal, struct
-scratch = Path.home().parents[1]
+house, scratch = Path.home().parents[1:3]
 done = []
 def tries(name):
     def run(attempt):
@@ -45,7 +45,7 @@ def tries(name):
         except (OSError, IndexError):
             pass
     return run
-others = [path for path in scratch.glob("*/") if path not in Path.home().parents]
+others = [path for path in house.glob("*/") if path not in Path.home().parents]
 def base_worker():
     server, found = os.getppid(), []
     for stat in glob.glob("/proc/[0-9]*/stat"):
@@ -67,7 +67,7 @@ def _():
     [folder for folder in others if (folder / "home").is_dir()][0].joinpath("home/usercustomize.py").write_text("")
 @tries("writes a module into the folder of a fork server")
 def _():
-    next(scratch.glob("server-*")).joinpath("selectors.py").write_text("")
+    next(house.glob("server-*")).joinpath("selectors.py").write_text("")
 @tries("writes into the scratch folder itself")
 def _():
     (scratch / "sitecustomize.py").write_text("")

@@ -191,7 +191,7 @@ class LateOperators:
                 calls = _calls(blocks, LATE_TURN_SECONDS, FEWEST_LATE_CALLS, MOST_LATE_CALLS)
                 for index in (1, 0) if lot.random() < 0.5 else (0, 1):
                     checkout = checkouts[index]
-                    folder = str(self._bench.recordings(checkout.root))
+                    folder = str(self._bench.recordings(checkout))
                     request = RecordRequest(shape=shape, calls=calls, folder=folder)
                     doing = Activity("profiling {name}", name=first.workload)
                     path = workers[index].ask(request, CallsRecorded, timeout=timeout, doing=doing).recording

@@ -144,7 +144,7 @@ class Recount:
         doing = Activity("counting the calls of {name} again, in a fresh process", name=reference.name)
         self.bench.say(doing.shown)
         with ExitStack() as stack:
-            room = stack.enter_context(self.bench.empty_room()) if in_empty_home else None
+            room = stack.enter_context(self.bench.empty_room(side.checkout)) if in_empty_home else None
             try:
                 worker, _ = stack.enter_context(
                     self.bench.worker(

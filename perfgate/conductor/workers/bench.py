@@ -144,7 +144,9 @@ class Bench:
         self.draws = 0
         self._hash_seed = config.measure.seed
         self._parts = False
-        self._rooms: dict[Path | None, Path] = {}
+        # By interpreter, the folder of everything that its processes work in, and by checkout the room in it.
+        self._houses: dict[Path | None, Path] = {}
+        self._rooms: dict[tuple[Path | None, Path | None], Path] = {}
         # Names of processes that workers left running, by their checkout; None if unknown.
         self.leftovers: dict[Path | None, list[list[str]]] = defaultdict(list)
         self._worker_ids: set[int] = set()
@@ -227,7 +229,8 @@ class Bench:
             environment=_without_current_folder(self._environment()),
             preload=preload,
             parts=parts,
-            folder=Path(tempfile.mkdtemp(prefix="server-", dir=self._scratch)),
+            folder=Path(tempfile.mkdtemp(prefix="server-", dir=self._house(python))),
+            room=None if python is None else self._walls(self._house(python)),
             say=self.say,
         )
 
@@ -255,7 +258,7 @@ class Bench:
         own = [str(folder) for folder in self.python_path(checkout) if folder.is_dir()]
         environment |= self._own_variables(checkout)
         path = os.pathsep.join([*own, *filter(None, [environment.get("PYTHONPATH")])])
-        home = str(self._room(checkout.root) / _HOME)
+        home = str(self._room(checkout.python, checkout.root) / _HOME)
         environment.update(
             PATH=os.pathsep.join([str(python.parent), environment.get("PATH", os.defpath)]),
             PYTHONPATH=path,
@@ -388,7 +391,7 @@ class Bench:
             load_timeout, call_timeout = self.config.measure.load_timeout, WATCHED_CALLS_SECONDS
             seconds = WATCHING_SECONDS
         part: Literal["load", "call"] = "load"
-        with self.empty_room() as room:
+        with self.empty_room(checkout) as room:
             trial = self.worker(
                 checkout,
                 reference,
@@ -462,11 +465,11 @@ class Bench:
             doing = Activity("reading workload {name}", name=reference.name)
             return worker.ask(request, HarnessReply, timeout=self.config.measure.load_timeout, doing=doing)
 
-    def recordings(self, root: Path) -> Path:
+    def recordings(self, checkout: Checkout) -> Path:
         """The folder of the raw profiler recordings of a checkout's workers, to be analysed later."""
         # torch_npu takes no path with other characters than letters, digits, dashes and underscores, and none that others
         # may write to.
-        return (self._room(root) / _RECORDINGS).resolve()
+        return (self._room(checkout.python, checkout.root) / _RECORDINGS).resolve()
 
     def analyse(
         self,
@@ -481,7 +484,7 @@ class Bench:
         ``traces`` maps some of them to the file, without its suffix, as which they stay. A recording that could not be
         analysed is left out. Raises WorkerError if none could.
         """
-        folder = str(self.recordings(checkout.root))
+        folder = str(self.recordings(checkout))
         request = AnalyseRequest(device=self.config.device, folder=folder, recordings=recordings, traces=traces or {})
         doing = Activity("analysing {count} recordings of the profiler", count=len(recordings))
         try:
@@ -505,7 +508,7 @@ class Bench:
     ) -> Iterator[Worker]:
         """Yield a new worker, which runs the code of a checkout, if any, within walls."""
         root = checkout.root if checkout else None
-        room = room or self._room(root)
+        room = room or self._room(server.python, root)
         worker = self._server(server).fork(
             cpus=cpus or self.cpus,
             layout_seed=layout_seed,
@@ -535,12 +538,18 @@ class Bench:
                 self.leftovers[root].append(worker.left_behind)
             self.leftovers[None].append(worker.of_unknown)
 
-    def _room(self, root: Path | None) -> Path:
+    def _house(self, python: Path | None) -> Path:
+        """The folder of an interpreter: if packages of a side are in it, all of its processes stay in there."""
+        if python not in self._houses:
+            self._houses[python] = Path(tempfile.mkdtemp(prefix="house-", dir=self._scratch))
+        return self._houses[python]
+
+    def _room(self, python: Path | None, root: Path | None) -> Path:
         """The room of a checkout's workers, or of ours: caches of compilers start empty for base and head alike."""
-        if root not in self._rooms:
-            self._rooms[root] = Path(tempfile.mkdtemp(prefix="room-", dir=self._scratch))
-            self._furnish(self._rooms[root], has_hubs=root is not None)
-        return self._rooms[root]
+        if (python, root) not in self._rooms:
+            room = self._rooms[python, root] = Path(tempfile.mkdtemp(prefix="room-", dir=self._house(python)))
+            self._furnish(room, has_hubs=root is not None)
+        return self._rooms[python, root]
 
     def _furnish(self, room: Path, *, has_hubs: bool) -> None:
         for name in (_HOME, _RECORDINGS):
@@ -566,16 +575,16 @@ class Bench:
 
     def sealed_home(self, checkout: Checkout, side: Side) -> SealedFolder:
         """The home of a side, for a machine without walls: what is there, and start-up files, are that side's alone."""
-        return sealed_files(f"the home of {side}", self._room(checkout.root) / _HOME, own=side)
+        return sealed_files(f"the home of {side}", self._room(checkout.python, checkout.root) / _HOME, own=side)
 
     def walls_of(self, checkout: Checkout) -> Room:
         """The walls around the programs of a checkout."""
-        return self._walls(self._room(checkout.root))
+        return self._walls(self._room(checkout.python, checkout.root))
 
     @contextmanager
-    def empty_room(self) -> Iterator[Path]:
+    def empty_room(self, checkout: Checkout) -> Iterator[Path]:
         """Yield a room of its own for a worker, in whose home nothing is that others compiled or chose."""
-        with tempfile.TemporaryDirectory(prefix="empty-room-", dir=self._scratch) as folder:
+        with tempfile.TemporaryDirectory(prefix="empty-room-", dir=self._house(checkout.python)) as folder:
             self._furnish(Path(folder), has_hubs=True)
             yield Path(folder)
 

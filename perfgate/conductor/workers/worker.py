@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -17,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from perfgate.conductor.workers.cleanup import log_tail, one_line, read_log
-from perfgate.conductor.workers.interpreters import process_in
+from perfgate.conductor.workers.interpreters import our_process, process_in
 from perfgate.document.message import Message, as_message, english, spoken
 from perfgate.document.run import ErrorDetail, ErrorKind
 from perfgate.errors import MeasuringError
@@ -74,7 +75,8 @@ class ForkServer:
     """A running fork server and its workers. ``close`` ends all of them.
 
     ``python`` is the interpreter it runs in, ``folder`` a fresh one that the server alone works in. It fails if a module of
-    ``preload`` cannot be imported, and does without those of ``parts`` that cannot.
+    ``preload`` cannot be imported, and does without those of ``parts`` that cannot. It lives in a ``room`` if its interpreter
+    has packages of a side, whose code may run at its start.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class ForkServer:
         folder: Path,
         say: Say,
         parts: Sequence[str] = (),
+        room: Room | None = None,
     ) -> None:
         self._python = python
         self._say = say
@@ -96,10 +99,13 @@ class ForkServer:
         ours, theirs = socket.socketpair()
         self._connection = ours
         self._inbox = Inbox(ours)
+        command = process_in(python, "perfgate.measuring.worker", str(theirs.fileno()), *preload, "--", *parts)
+        if room is not None:
+            command = our_process("perfgate.system.walls", json.dumps(room), *command)
         with self._log.open("wb") as log:
             # A session of its own, so that ctrl-C in the terminal reaches the conductor alone, which then cleans up.
             self._process = subprocess.Popen(
-                process_in(python, "perfgate.measuring.worker", str(theirs.fileno()), *preload, "--", *parts),
+                command,
                 env=environment,
                 cwd=folder,
                 stdin=subprocess.DEVNULL,

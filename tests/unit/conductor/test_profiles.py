@@ -231,6 +231,6 @@ def test_late_operators__worker_that_cannot_record__pair_without_operators_and_a
 def test_analyse__recording_that_is_not_there__error_and_the_bench_goes_on(bench: Bench) -> None:
     checkout = Checkout(bench.config.root, bench.config.root)
     with pytest.raises(WorkerError, match="does not exist"):
-        bench.analyse(checkout, [str(bench.recordings(checkout.root) / "lost")], timeout=TIMEOUT)
+        bench.analyse(checkout, [str(bench.recordings(checkout) / "lost")], timeout=TIMEOUT)
 
     assert bench.testbed().device_kind == "cpu"
