@@ -16,7 +16,7 @@ import pytest
 
 from perfgate.conductor.workers.environment import worker_environment
 from perfgate.conductor.workers.sealed_code import sealed_code
-from perfgate.conductor.workers.seals import SealedFolder, Seals, sealed_tree
+from perfgate.conductor.workers.seals import SealedFolder, Seals, sealed_files, sealed_tree
 from perfgate.document.run import Side
 from perfgate.system.stamps import Stamps, folders_of_code, stamps_below, stamps_of_code
 
@@ -463,3 +463,21 @@ def test_stamps_of_code__folder_where_programs_work__only_what_can_be_imported(t
         (tmp_path / name).touch()
     assert stamps_of_code(tmp_path, most=10) is not None
     assert set(stamps_of_code(tmp_path, most=10) or ()) == {"model.py"}
+
+
+def test_sealed_files__cache_of_a_hub__new_files_are_welcome_but_for_those_that_python_starts_with(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "model.bin").write_text("weights")
+    seals = Seals()
+    seals.add([sealed_files("hub", tmp_path)], "base", "head")
+    seals.begin("base", "head")
+    (tmp_path / "downloaded.bin").write_text("more weights")
+    (tmp_path / "downloaded.lock").write_text("")
+    seals.check()
+    assert not seals.seal_of("base").changed
+    time.sleep(0.02)
+    (tmp_path / "model.bin").write_text("others")
+    (tmp_path / "usercustomize.py").write_text("")
+    seals.check()
+    assert sorted(seals.seal_of("base").changed) == ["hub/model.bin", "hub/usercustomize.py"]

@@ -398,6 +398,19 @@ def test_worktrees__called_from_a_git_hook__the_callers_repository_and_index_sta
     assert (clone / ".git" / "index").read_bytes() == index
 
 
+def test_worktrees__links_of_each_side__each_has_its_own_and_no_file_of_a_commit(clone: Path) -> None:
+    for name in ("weights", "data"):
+        (clone / name).mkdir()
+        (clone / name / "file").write_text("1")
+    commits = {"base": "main", "head": "feature"}
+    tracked = Repository(clone).files("feature")[0]
+    links = {"base": ["weights", tracked], "head": ["data", tracked]}
+    with Repository(clone).worktrees(commits, link=links) as trees:
+        found = {side: {name for name in ("weights", "data") if (tree / name).exists()} for side, tree in trees.items()}
+        assert found == {"base": {"weights"}, "head": {"data"}}
+        assert not any((tree / tracked).is_symlink() for tree in trees.values())
+
+
 def test_worktrees__linked_weights__shared_and_still_there_afterwards(clone: Path) -> None:
     (clone / "weights").mkdir()
     (clone / "weights" / "w.bin").write_text("large")
