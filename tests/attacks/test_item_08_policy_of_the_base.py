@@ -178,18 +178,24 @@ def test_item_8__store_that_cannot_be_read__is_said_and_its_place_is_not(job: Jo
 
 
 def test_item_8__nothing_relevant_changed_and_nothing_measured__skipped_by_the_bases_filter(job: Job) -> None:
-    _change(job, files=("docs/guide.md", "README.md"))
+    _change(job, files=("azure-pipelines.yml", ".travis.yml"))
     done = job.publish()
     assert done.returncode == 0, done.stderr
     assert " perfgate: SKIPPED" in job.comment()
     assert job.statuses() == job.marked("success")
 
 
+def test_item_8__documentation_changed_that_no_stored_run_left_unread__not_skipped(job: Job) -> None:
+    _change(job, files=("docs/guide.md", "README.md"))
+    assert job.publish().returncode == 3
+    assert " perfgate: INCONCLUSIVE" in job.comment()
+
+
 @pytest.mark.parametrize("shown", [{"head_sha": "d" * 40}, {"target": "moved"}], ids=["head", "target"])
 def test_item_8__harmless_change_shown_while_the_files_are_asked_for__not_skipped(
     job: Job, shown: dict[str, str]
 ) -> None:
-    _change(job, files=("docs/guide.md",))
+    _change(job, files=("azure-pipelines.yml",))
     usual = job.fake.dialect.answer
 
     def answer(forge: FakeForge, call: Call, path: str, account: Account) -> Reply:

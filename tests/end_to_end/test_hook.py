@@ -17,19 +17,18 @@ def pushing(clone: Clone, perfgate: Perfgate, tmp_path: Path) -> Pushing:
     return Pushing(clone, perfgate, tmp_path / "remote.git")
 
 
-def test_hook__only_prose_changed__skipped_with_the_rule_on_one_line_and_pushed(
+def test_hook__only_a_comment_changed__skipped_with_the_rule_on_one_line_and_pushed(
     pushing: Pushing, tmp_path: Path
 ) -> None:
     pushing.hook()
-    (pushing.clone.root / "docs").mkdir()
-    (pushing.clone.root / "docs" / "guide.txt").write_text("words")
-    (pushing.clone.root / "README.md").write_text("more words")
+    model = pushing.clone.root / "model.py"
+    model.write_text(model.read_text() + "# words\n")
     pushing.clone.commit("words")
     done = pushing.push()
     assert not (tmp_path / "lock").exists()  # the machine was not even asked for
     assert done.returncode == 0, done.stderr
     lines = [line for line in (done.stdout + done.stderr).splitlines() if "perfgate" in line]
-    assert lines == ["perfgate: SKIPPED – only documentation changed (2 files)"]
+    assert lines == ["perfgate: SKIPPED – only comments or formatting changed (1 file)"]
     assert pushing.there() == {"main", "feature"}
 
 

@@ -19,11 +19,12 @@ def test_local__brief_and_against_a_revision__one_line_where_it_passes_and_every
 ) -> None:
     broken = clone.commit("broken", model=BROKEN)
     clone.git("tag", "broken")
-    (clone.root / "README.md").write_text("words")
+    model = clone.root / "model.py"
+    model.write_text(model.read_text() + "# words\n")
 
     brief = perfgate("local", "--brief", "--against", "broken", cwd=clone.root)
     assert brief.returncode == 0, brief.stderr
-    assert brief.stdout == "perfgate: SKIPPED – only documentation changed (1 file)\n"
+    assert brief.stdout == "perfgate: SKIPPED – only comments or formatting changed (1 file)\n"
     assert decision_in(clone)["base"]["commit"] == broken
 
     whole = perfgate("local", "--brief", "--steps", "4", cwd=clone.root, CI="true")
@@ -40,10 +41,11 @@ def test_local__revision_went_on_after_the_branch__compared_with_where_they_part
     clone.git("checkout", "-q", "main")
     clone.commit("main goes on", model=BROKEN)
     clone.git("checkout", "-q", "feature")
-    (clone.root / "README.md").write_text("words")
+    model = clone.root / "model.py"
+    model.write_text(model.read_text() + "# words\n")
     done = perfgate("local", "--against", "main", cwd=clone.root)
     assert done.returncode == 0, done.stderr
-    assert "SKIPPED – only documentation changed (1 file)" in done.stdout
+    assert "SKIPPED – only comments or formatting changed (1 file)" in done.stdout
     assert decision_in(clone)["base"]["commit"] == parted
 
 

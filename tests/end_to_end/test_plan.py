@@ -41,14 +41,14 @@ def test_plan__code_of_the_model_changed__names_the_workloads_and_the_device(clo
     assert planned(clone.root, device="npu:1").accelerator
 
 
-def test_plan__only_documentation_changed__takes_no_device(clone: Clone, tmp_path: Path) -> None:
-    (clone.root / "README.md").write_text("words")
+def test_plan__only_a_file_of_another_host_changed__takes_no_device(clone: Clone, tmp_path: Path) -> None:
+    (clone.root / ".travis.yml").write_text("words")
     clone.commit("words")
     output = tmp_path / "output"
     plan = planned(clone.root, {"GITHUB_OUTPUT": str(output)}, device="npu", outputs=True)
     assert plan.reason is not None
     assert (plan.measure, plan.accelerator, plan.workloads) == (False, False, [])
-    assert plan.reason.code == "gate.only-documentation"
+    assert plan.reason.code == "gate.only-unread"
     assert outputs_of(output.read_text()) == {
         "measure": "false",
         "accelerator": "false",

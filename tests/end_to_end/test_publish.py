@@ -381,8 +381,8 @@ def test_publish__merge_queue_and_another_base_than_the_events__is_not_believed(
     assert github.statuses() == [(queued, "error")]
 
 
-def test_publish__merge_queue_with_prose_alone__is_skipped(github: Job) -> None:
-    prose = github.project.commit(github.project.base, README__md="words\n")
+def test_publish__merge_queue_with_a_file_of_another_host_alone__is_skipped(github: Job) -> None:
+    prose = github.project.commit(github.project.base, **{"azure-pipelines__yml": "words\n"})
     queue(github, base=github.project.base, head=prose)
     done = github.download()
     assert done.returncode == 0, done.stderr
