@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from statistics import median
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
@@ -120,6 +120,10 @@ class TurnResult(msgspec.Struct, frozen=True, kw_only=True):
     resent: int = 0
 
 
+# All numbers up to the largest are looked for, and no job takes so many turns.
+TurnNumber = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
+
+
 class Turn(TurnResult, frozen=True, kw_only=True):
     """One turn of one side.
 
@@ -129,9 +133,9 @@ class Turn(TurnResult, frozen=True, kw_only=True):
     """
 
     workload: str
-    start: int
-    quad: int
-    place: int
+    start: TurnNumber
+    quad: TurnNumber
+    place: TurnNumber
     seconds: float
 
 

@@ -55,6 +55,16 @@ def test_command__damaged_documents__exit_code_of_a_verdict_or_of_bad_input(
     assert not wrong, "\n".join(wrong)
 
 
+def test_judging__turns_of_a_quad_that_no_job_reaches__refused_at_once(damaged: DamagedChecks) -> None:
+    name = "ranks by time"
+    documents: dict[str, Any] = json.loads(json.dumps(damaged.documents[name]))
+    documents["head"]["turns"][-1]["quad"] = 2**40
+    texts = {document: json.dumps(value).encode() for document, value in documents.items()}
+    damage = Mutation(texts, [], is_removal=False)
+    assert damaged.judge("gate", name, damage) == "refused"
+    assert damaged.judge("publish", name, damage) == "INCONCLUSIVE"
+
+
 @pytest.mark.parametrize("offset", [1000, 1])
 @pytest.mark.parametrize("command", ["gate", "publish"])
 def test_judging__sides_share_no_quad_or_some__inconclusive(tmp_path: Path, command: str, offset: int) -> None:
