@@ -34,6 +34,7 @@ from perfgate.measuring.counting.again import count_again
 from perfgate.measuring.counting.collect import keep_recording
 from perfgate.measuring.counting.counters import WARM_UP_CALLS
 from perfgate.measuring.counting.profile import OperatorProfile, SubroutineTimes, recorded_times
+from perfgate.measuring.counting.slow_lines import locate_stalls
 from perfgate.measuring.counting.tally import SourceLines
 from perfgate.measuring.devices.card import watch_device
 from perfgate.measuring.devices.device import Device
@@ -41,7 +42,6 @@ from perfgate.measuring.devices.registry import open_device
 from perfgate.measuring.timing.blocks import BlockRecorder, warm_up
 from perfgate.measuring.timing.calls import timed_call
 from perfgate.measuring.timing.hardware import HardwareCounters
-from perfgate.measuring.timing.stalls import locate_stalls
 from perfgate.measuring.timing.testbed import describe_testbed
 from perfgate.measuring.timing.versus import compare
 from perfgate.measuring.worker.correctness import check_outputs
