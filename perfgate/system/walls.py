@@ -62,6 +62,11 @@ def can_build_walls() -> bool:
     return _version() >= _FIRST_WITH_REFER
 
 
+def refuses_signals() -> bool:
+    """Whether the walls let no signal pass to processes outside, from ABI 6 on."""
+    return _version() >= _FIRST_WITH_SCOPES
+
+
 def enter_room(room: Room) -> bool:
     """Put walls around this process and everything that it starts. False if the kernel has none.
 

@@ -23,6 +23,7 @@ from perfgate.errors import UsageError
 from perfgate.flows.check.environments import REUSED, choose_environments
 from perfgate.flows.shared.session import job_notes, log_artifacts, prepare_out, remove_results
 from perfgate.judging.report.text.messages import word
+from perfgate.system.walls import refuses_signals
 from tests.attacks.measuring import project_for_all, run_job
 from tests.fakes.wording import worded
 from tests.shared_bench import SharedBench
@@ -176,6 +177,11 @@ def test_run__daemons_of_a_worker__killed_and_named_even_where_the_fork_server_w
     asleep = f"4321.5{os.getpid()}"  # seconds, as nobody else sleeps on this machine
     with project_for_all("leaves", LEAVES.replace("DEADLY", str(kill)).replace("ASLEEP", asleep)) as project:
         done = run_job(project)
+        if kill and refuses_signals():
+            assert done.returncode == 2
+            assert "PermissionError" in done.stderr
+            assert left_in_the_end(lambda: _running(f"sleep {asleep}")) == []
+            return
         document = json.loads((project / "out" / "run.json").read_text())
     assert done.returncode == (4 if kill else 0), done.stderr
     (workload,) = document["workloads"]

@@ -108,7 +108,7 @@ def test_run__tokens_in_the_job__no_worker_and_no_fork_server_has_them(perfgate:
     assert (environment["MALLOC_MMAP_MAX_"], environment["MALLOC_TRIM_THRESHOLD_"]) == ("0", "4294967296")
     # A home of its own, gone afterwards.
     assert seen["home_is_folder"]
-    assert Path(environment["HOME"]).parent.parent == perfgate.folder
+    assert perfgate.folder in Path(environment["HOME"]).parents
     assert environment["TMPDIR"] == environment["HOME"]
     assert seen["cwd"] == str(root)
     assert not Path(environment["HOME"]).exists()

@@ -185,6 +185,7 @@ class _WorkerHandle:
         timeout: float,
         doing: str,
         sent: Callable[[], None] = lambda: None,
+        descriptor: int | None = None,
     ) -> Any:
         sent()
         if isinstance(request, BlockRequest) and request.sequence % 4 == 0:

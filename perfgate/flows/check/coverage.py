@@ -22,7 +22,7 @@ from perfgate.document.coverage import ChangedFunction, Coverage, Executed
 from perfgate.document.message import Message
 from perfgate.document.run import Side
 from perfgate.flows.check.nearest import nearest_users
-from perfgate.protocol import MANY_CALLS, Tried, Watched, Watching
+from perfgate.protocol import LOADED, MANY_CALLS, Tried, Watched, Watching
 
 # Text for people, wherever it lies. Other files may be data, settings or packages: a change of one is measured.
 _PROSE = frozenset({".md", ".rst", ".adoc"})
@@ -284,6 +284,9 @@ class CodeWatch:
                 states.add("unknown" if is_open else "no")
             order: tuple[Executed, ...] = ("yes", "unknown", "definition", "no")
             side, first = places[0]
+            is_only_there = all(statement.lines == {LOADED} for _, statement in places)
+            if is_only_there and states == {"no"} and any(other == file and inner for other, inner in grouped):
+                continue  # its functions say so
             functions.append(
                 ChangedFunction(
                     line=f"{file}:{first.line}",

@@ -151,5 +151,5 @@ def test_batch_step__no_pair_was_measured__unavailable(sized_bench: Bench) -> No
 def test_sizes_in_time__long_calls_of_large_sizes__largest_left_out_and_the_configured_one_kept() -> None:
     short = {1: 1e-4, 8: 1e-4, 64: 1e-4}
     assert sizes_in_time(short, 8) == short
-    assert list(sizes_in_time({1: 0.1, 2: 0.2, 4: 0.4, 8: 0.3}, 8)) == [1, 2, 8]
+    assert list(sizes_in_time({1: 0.05, 2: 0.1, 4: 0.2, 8: 0.15}, 8)) == [1, 2, 8]
     assert FEWEST_ROUNDS < MOST_ROUNDS

@@ -172,10 +172,9 @@ def broken_commit(number: int) -> dict[str, str]:
 
 
 def test_bisect__irrelevant_and_broken_commits__the_slow_one_found_in_log2_gates(tmp_path: Path) -> None:
-    docs = {number: {"README.md": f"{number}\n"} for number in range(5, 25)}
-    comments = {number: {"model.py": f"# {number}\nCOST = 1.0\nNUMBER = 4\n"} for number in range(25, 30)}
+    comments = {number: {"model.py": f"# {number}\nCOST = 1.0\nNUMBER = 4\n"} for number in range(5, 30)}
     broken = {number: broken_commit(number) for number in (31, 36, 37, 38)}
-    history = make_history(tmp_path / "clone", 60, 43, {**docs, **comments, **broken})
+    history = make_history(tmp_path / "clone", 60, 43, {**comments, **broken})
     gate = SimulatedGate(history)
     document = search(gate, tmp_path / "out")
     assert [document.changes[at].commit for at in document.culprits[0]] == [history.commits[43]]
@@ -264,8 +263,8 @@ def test_bisect__bad_is_not_slower__one_gate_and_no_culprit(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("good", "complaint"), [(8, "is not before"), (3, "none of the 5 commits")])
 def test_bisect__nothing_to_search__says_what_to_do(tmp_path: Path, good: int, complaint: str) -> None:
-    docs = {number: {"README.md": f"{number}\n"} for number in range(4, 9)}
-    history = make_history(tmp_path / "clone", 9, 99, docs)
+    comments = {number: {"model.py": f"# {number}\nCOST = 1.0\nNUMBER = 3\n"} for number in range(4, 9)}
+    history = make_history(tmp_path / "clone", 9, 99, comments)
     with pytest.raises(UsageError, match=complaint):
         search(SimulatedGate(history), tmp_path / "out", good=good)
 

@@ -180,7 +180,7 @@ CASES: dict[str, tuple[Mistake, str]] = {
     "typo in a key": (
         toml('workload = "perf/workload.py:net"\n[gate]\nbudgte = 5\n'),
         "perfgate.toml: [gate] unknown key 'budgte'; did you mean 'budget'?; known keys: looks, budget, checklist_budget,"
-        " aa_pairs, quads, block_seconds, cpus, alpha, alpha_ok, ok_margin, strict, tolerance",
+        " unmeasured, aa_pairs, quads, block_seconds, cpus, alpha, alpha_ok, ok_margin, strict, tolerance",
     ),
     "weights by a relative path": (
         workload('torch.load("weights/w.pt")'),
