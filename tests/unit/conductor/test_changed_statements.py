@@ -308,6 +308,7 @@ def _ran(statements: list[ChangedStatement], lines: set[int]) -> bool:
     return any(not (statement.lines | statement.definition).isdisjoint(lines) for statement in statements)
 
 
+@pytest.mark.slow
 def test_changed_statements__500_mutants_of_executed_lines__none_is_called_not_executed(tmp_path: Path) -> None:
     source = ast.unparse(ast.parse(EXECUTED))
     (base_lines,) = _record(tmp_path, [source])
