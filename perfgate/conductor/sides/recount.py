@@ -11,8 +11,9 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 
@@ -59,11 +60,21 @@ def count_again(bench: Bench, checkout: Checkout, reference: WorkloadReference) 
 
 
 def _count(
-    bench: Bench, checkout: Checkout, reference: WorkloadReference, parts: tuple[CountedPart, ...], doing: Activity
+    bench: Bench,
+    checkout: Checkout,
+    reference: WorkloadReference,
+    parts: tuple[CountedPart, ...],
+    doing: Activity,
+    *,
+    layout_seed: int = 1,
+    room: Path | None = None,
 ) -> list[CounterSet]:
     bench.say(doing.shown)
+    process = bench.worker(
+        checkout, reference, cpus=bench.cpus, layout_seed=layout_seed, log_name=reference.name, room=room
+    )
     try:
-        with bench.worker(checkout, reference, cpus=bench.cpus, layout_seed=1, log_name=reference.name) as (worker, _):
+        with process as (worker, _):
             timeout = bench.config.measure.step_timeout
             return worker.ask(RecountRequest(parts=parts), Recounted, timeout=timeout, doing=doing).counters
     except WorkerError as error:
@@ -142,27 +153,11 @@ class Recount:
         """Add the counts of another process to those of a side; False if it fails, and nothing is added then."""
         reference = self.turns.reference
         doing = Activity("counting the calls of {name} again, in a fresh process", name=reference.name)
-        self.bench.say(doing.shown)
-        with ExitStack() as stack:
-            room = stack.enter_context(self.bench.empty_room(side.checkout)) if in_empty_home else None
-            try:
-                worker, _ = stack.enter_context(
-                    self.bench.worker(
-                        side.checkout,
-                        reference,
-                        cpus=self.bench.cpus,
-                        layout_seed=self._lot.randrange(1, 2**16),
-                        log_name=reference.name,
-                        room=room,
-                    )
-                )
-                timeout = self.bench.config.measure.step_timeout
-                reply = worker.ask(RecountRequest(parts=parts), Recounted, timeout=timeout, doing=doing)
-            except WorkerError as error:
-                self.bench.say(f"{doing.shown}: {error}")
-                return False
-        side.found.counters = confirmed(side.found.counters, reply.counters)
-        return True
+        layout_seed = self._lot.randrange(1, 2**16)
+        with self.bench.empty_room(side.checkout) if in_empty_home else nullcontext() as room:
+            counted = _count(self.bench, side.checkout, reference, parts, doing, layout_seed=layout_seed, room=room)
+        side.found.counters = confirmed(side.found.counters, counted)
+        return bool(counted)
 
 
 def confirmed(first: Sequence[CounterSet], second: Iterable[CounterSet]) -> list[CounterSet]:
