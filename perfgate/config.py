@@ -181,7 +181,7 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             "Seconds for each workload in which base and head measure the steps of the checklist again in turns, beside the "
             "pairs and the first turn. Steps that need more are named, and shown without a difference. 0: none are compared."
         ),
-    ] = 10.0
+    ] = 8.0
     unmeasured: Annotated[
         Unmeasured,
         doc("The verdict on a change whose code no workload runs: `skip`, `warn` or `fail`. Nothing is measured then."),

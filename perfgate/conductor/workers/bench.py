@@ -67,8 +67,6 @@ DEVICE_SECONDS = 120.0
 # A model that takes longer to load, or to answer, is not tried before it is measured.
 TRIAL_LOAD_SECONDS = 15.0
 TRIAL_SECONDS = 3.0
-# Calls for this long show which lines a workload runs; the first ones, and the last, may take longer on a busy machine.
-WATCHING_SECONDS = 5.0
 WATCHED_CALLS_SECONDS = 60.0
 # Some readings of npu-smi, each of a second or two.
 LOAD_SECONDS = 10.0
@@ -375,21 +373,21 @@ class Bench:
         *,
         packages: bool = False,
         watch: Watched | None = None,
+        watching_seconds: float = 0.0,
         reports: socket.socket | None = None,
     ) -> Tried:
         """Load a workload, make one call of every shape and run its check, in a separate home.
 
         So nothing that is compiled lies ready for the first call that counts. A trial that takes too long, or ends the
-        worker, is left to the measuring. If it is to ``watch`` files, it makes many calls and sends the executed lines to
-        ``reports``.
+        worker, is left to the measuring. If it is to ``watch`` files, it makes many calls, for ``watching_seconds`` at most,
+        and sends the executed lines to ``reports``.
         """
         doing = Activity("testing {name}", name=reference.name)
         load_timeout = min(self.config.measure.load_timeout, TRIAL_LOAD_SECONDS)
-        call_timeout, seconds = TRIAL_SECONDS, 0.0
+        call_timeout = TRIAL_SECONDS
         if watch is not None:
             # To measure a change that nothing runs costs more than to wait for a model that loads slowly.
             load_timeout, call_timeout = self.config.measure.load_timeout, WATCHED_CALLS_SECONDS
-            seconds = WATCHING_SECONDS
         part: Literal["load", "call"] = "load"
         with self.empty_room(checkout) as room:
             trial = self.worker(
@@ -406,7 +404,7 @@ class Bench:
             try:
                 with trial as (worker, _):
                     part = "call"
-                    request = TryRequest(seconds=seconds, packages=packages)
+                    request = TryRequest(seconds=watching_seconds, packages=packages)
                     tried = worker.ask(request, Tried, timeout=call_timeout, doing=doing)
             except WorkerError as error:
                 tried = Tried(failed=part, error=error.detail) if error.alive else Tried()

@@ -29,6 +29,8 @@ _PROSE = frozenset({".md", ".rst", ".adoc"})
 # They run before lines can be seen, or say what is installed.
 _UNSEEN_FILES = frozenset({"setup.py", "sitecustomize.py", "usercustomize.py"})
 _MOST_FILES = 400
+# Calls for so long show which lines a workload runs. The first calls, and the last, may take longer on a busy machine.
+WATCHING_SECONDS, GLANCE_SECONDS = 5.0, 1.0
 # Methods that a library calls by itself on an object that it is given.
 _CALLED_BY_LIBRARIES = frozenset({"forward", "backward"})
 
@@ -108,6 +110,7 @@ class CodeWatch:
     reading: Mapping[str, ListReads | None]
     python_path: Sequence[str]
     has_jobs: bool
+    is_measured_anyway: bool = False
     _hits: dict[tuple[Side, str], dict[str, set[int]]] = field(default_factory=dict)
     _seen: dict[Side, list[Watching]] = field(default_factory=lambda: {"base": [], "head": []})
     _read_code: dict[tuple[Side, str], list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
@@ -118,9 +121,19 @@ class CodeWatch:
     def is_on(self) -> bool:
         return bool(self.changed.every) and (self.changed.has_code or self.changed.can_be_seen)
 
+    @property
+    def seconds(self) -> float:
+        """How long a trial looks for lines that run: longer if what it sees settles whether anything is measured."""
+        return WATCHING_SECONDS if self._settles else GLANCE_SECONDS
+
     def needs_base(self) -> bool:
-        """Whether the base's own lines are open: it lost code, or nothing of head has run so far."""
-        return any(self.changed.statements["base"].values()) or not self._has_hit()
+        """Whether the base's own lines are open: it lost code, or nothing of head has run so far and that may settle it."""
+        return any(self.changed.statements["base"].values()) or (self._settles and not self._has_hit())
+
+    @property
+    def _settles(self) -> bool:
+        """Whether a trial in which nothing of the change runs is the end of the check."""
+        return self.changed.can_be_seen and not self.has_jobs and not self.is_measured_anyway
 
     def try_workload(self, bench: Bench, checkout: Checkout, reference: WorkloadReference, side: Side) -> Tried:
         """Try a workload of a side, and note the lines that it runs."""
@@ -142,7 +155,9 @@ class CodeWatch:
             ],
         )
         with collected_lines() as (reports, lines):
-            tried = bench.try_workload(checkout, reference, watch=request, reports=reports)
+            tried = bench.try_workload(
+                checkout, reference, watch=request, watching_seconds=self.seconds, reports=reports
+            )
         for index, line in lines:
             if index < len(watched):
                 _, of_side, file = watched[index]

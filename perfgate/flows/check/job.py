@@ -160,7 +160,7 @@ def _code_watch(
 ) -> CodeWatch:
     python_path = [os.path.normpath(f"{prefix or '.'}/{folder}") for folder in config.measure.python_path]
     has_jobs = bool(config.selected_jobs(options.workloads))
-    return CodeWatch(changed, trees, reading, python_path, has_jobs)
+    return CodeWatch(changed, trees, reading, python_path, has_jobs, is_measured_anyway=options.always)
 
 
 def _results(config: Config, prefix: str) -> list[str]:

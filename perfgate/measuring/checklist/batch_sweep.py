@@ -134,13 +134,11 @@ def _measure_once(context: StepContext, shape: str, size: int, effort: SweepEffo
 def measure_size(
     workload: BoundWorkload, device: Device, shape: str, size: int, *, seconds: float
 ) -> tuple[float, list[float]]:
-    """The items per second of calls with one batch size over about so many seconds, after one unrecorded call.
+    """The items per second of calls with one batch size over about so many seconds, after an unrecorded call.
 
     With them come the seconds of a few single calls if the workload promises a P99.
     """
     call = workload.caller(shape, batch=size)
-    call()
-    device.synchronize()
     (rate,), _ = measure_throughput(call, device, items=size, window_seconds=seconds, windows=1)
     if workload.workload.sla.p99 is None:
         return float(rate), []

@@ -101,7 +101,7 @@ class StepContext:
         call = self.workload.caller(shape)
         if self.quick and shape in self.warm_shapes:
             return call_again(call, self.device)
-        state = find_steady_state(call, self.device, cap_seconds=quick if self.quick else full)
+        state = find_steady_state(call, self.device, cap_seconds=self.seconds(quick=quick, full=full))
         if state.steady:
             self.warm_shapes.add(shape)
         return state
