@@ -54,5 +54,9 @@ def collector_off() -> Iterator[None]:
 
 
 def thaw() -> None:
-    """Show the collector all live objects again, as in a service: frozen ones cost a collection nothing."""
-    unfreeze()
+    """Show the collector all live objects again, as in a service: frozen ones cost a collection nothing.
+
+    Within a ``quiet`` context they stay frozen, as it promises.
+    """
+    if not _depth:
+        unfreeze()

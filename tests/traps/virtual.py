@@ -316,10 +316,10 @@ class VirtualGate:
     def measure_stretches(
         self, measured: PairedMeasurement | None = None, *, quads: int = 0, round_number: int = 0
     ) -> tuple[PairedMeasurement, Machine]:
-        """Run the conductor's loop over long stretches, after pairs that were ``measured``."""
+        """Run the conductor's loop over long stretches, after pairs that were ``measured``: a hundred blocks of the usual length."""
         machine = Machine(self, self.start_up)
         measured = measured or PairedMeasurement()
-        config = self._config()
+        config = self._config(GateSettings().block_seconds)
         with _bench(config, machine) as (bench, root):
             measure_stretches(
                 bench,
@@ -343,7 +343,7 @@ class VirtualGate:
     def _look(self, measured: PairedMeasurement) -> Look:
         return Look(*documents_of(measured), self.policy, workload=WORKLOAD)
 
-    def _config(self) -> Config:
+    def _config(self, block_seconds: float | None = None) -> Config:
         return Config(
             root=Path(),
             project="virtual",
@@ -355,7 +355,7 @@ class VirtualGate:
                 budget=self.budget,
                 aa_pairs=self.aa_pairs,
                 quads=self.quads,
-                block_seconds=self.block_seconds,
+                block_seconds=block_seconds or self.block_seconds,
                 cpus=0,
             ),
             store=StoreSettings(),

@@ -40,12 +40,12 @@ from perfgate.protocol import (
 )
 from perfgate.system.interrupts import safe_point
 
-# A side's calls in one process: 1,000, or those of a second, but no more than fit into 5 s for all shapes together.
+# A side's calls in one process: 1,000, or those of a second, but no more than fit into a hundred blocks (5 s by default) for all
+# shapes together.
 STRETCH_CALLS, MOST_CALLS = 1000, 4000
-SHORT_SECONDS, STRETCH_SECONDS = 1.0, 5.0
-# Quads of a start. A stretch of more than half of the 5 s has as many as two shorter ones: another start would take too long.
+SHORT_SECONDS, MOST_BLOCKS = 1.0, 100
+# Quads of a start. A stretch of more than half of the longest has as many as two shorter ones: another start would take too long.
 QUADS, QUADS_OF_LONG = 8, 16
-LONG_SECONDS = STRETCH_SECONDS / 2
 _TURNS_OF_A_SIDE = 2  # in a quad
 _FEWEST_CALLS_OF_TURN = 1
 # Lines are sampled if head stalls at least so often in a start, and so many times as often as base, until enough calls stalled.
@@ -61,15 +61,16 @@ class StretchPlan(NamedTuple):
     calls: dict[str, int]
 
     @classmethod
-    def of(cls, call_seconds: Mapping[str, float]) -> StretchPlan:
+    def of(cls, call_seconds: Mapping[str, float], *, block_seconds: float) -> StretchPlan:
         """The plan for shapes with calls of so many seconds."""
-        seconds = STRETCH_SECONDS / len(call_seconds)
+        most_seconds = MOST_BLOCKS * block_seconds
+        seconds = most_seconds / len(call_seconds)
         wanted = {
             shape: min(MOST_CALLS, max(STRETCH_CALLS, SHORT_SECONDS / call), seconds / call)
             for shape, call in call_seconds.items()
         }
         planned = sum(calls * call_seconds[shape] for shape, calls in wanted.items())
-        quads = QUADS_OF_LONG if planned > LONG_SECONDS else QUADS
+        quads = QUADS_OF_LONG if planned > most_seconds / 2 else QUADS
         turns = quads * _TURNS_OF_A_SIDE
         return cls(
             quads, {shape: max(_FEWEST_CALLS_OF_TURN, math.ceil(calls / turns)) for shape, calls in wanted.items()}
@@ -195,7 +196,7 @@ class _Stretches:
         if min(member.call_seconds for member in members.values()) >= SLOW_CALL_SECONDS:
             return 0
         if self.plan is None:
-            self.plan = _plan_of(*seconds)
+            self.plan = _plan_of(*seconds, block_seconds=block_seconds)
         self._run_quads(self.plan, members)
         of_base, of_head = members[0].replicate(pair, 0, self.cpus), members[1].replicate(pair, 1, self.cpus)
         self.measured.base.append(of_base)
@@ -245,10 +246,11 @@ class _Stalled(NamedTuple):
         return cls(int(np.count_nonzero(wall > limit)), int(wall.size), limit)
 
 
-def _plan_of(first: Mapping[str, float], second: Mapping[str, float]) -> StretchPlan:
+def _plan_of(first: Mapping[str, float], second: Mapping[str, float], *, block_seconds: float) -> StretchPlan:
     """The plan for the seconds of a call on both sides: by those of the slower one, within reason."""
     planned: dict[str, float] = {}
     for shape in first.keys() & second.keys():
         faster, slower = sorted((first[shape], second[shape]))
         planned[shape] = min(slower, MOST_LONGER * faster)
-    return StretchPlan.of({shape: planned[shape] for shape in first if shape in planned})
+    shared = {shape: planned[shape] for shape in first if shape in planned}
+    return StretchPlan.of(shared, block_seconds=block_seconds)

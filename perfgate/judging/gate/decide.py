@@ -423,8 +423,11 @@ class Look:
         return max(known) if known and len(known) == len(open_ones) else None
 
     def more_calls_would_help(self) -> bool:
-        """Whether the mean of calls, or their stalls, look worse and further stretches may show it."""
-        return more_calls_would_help(self._evidence, self.comparisons)
+        """Whether the mean of calls, or their stalls, look worse and further stretches may show it.
+
+        No stretch is worth its time for a gate that fails already.
+        """
+        return not self._regressed() and more_calls_would_help(self._evidence, self.comparisons)
 
     def repetitions_would_help(self) -> bool:
         """Whether a number of the checklist that a tolerance names is measured in turns and not yet decided."""

@@ -120,11 +120,15 @@ def test_measure_stretches__an_earlier_job_measured_all__none() -> None:
     [(5e-5, 8, 250), (1e-3, 8, 63), (2e-3, 8, 63), (5e-3, 16, 32), (1e-2, 16, 16), (0.2, 16, 1)],
 )
 def test_plan__by_the_seconds_of_a_call(seconds: float, quads: int, calls: int) -> None:
-    assert StretchPlan.of({"a": seconds}) == (quads, {"a": calls})
+    assert StretchPlan.of({"a": seconds}, block_seconds=0.05) == (quads, {"a": calls})
+
+
+def test_plan__shorter_blocks__fewer_calls() -> None:
+    assert StretchPlan.of({"a": 1e-3}, block_seconds=0.005) == (16, {"a": 16})
 
 
 def test_plan__two_shapes__share_the_seconds() -> None:
-    plan = StretchPlan.of({"short": 1e-3, "long": 1e-2})
+    plan = StretchPlan.of({"short": 1e-3, "long": 1e-2}, block_seconds=0.05)
     assert plan == (16, {"short": 32, "long": 8})
 
 
