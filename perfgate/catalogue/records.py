@@ -102,6 +102,11 @@ class Metric(Entry, frozen=True):
         return self.whole or (self.kind == "exact" and is_number)
 
     @property
+    def depends_on_load(self) -> bool:
+        """Whether its values differ on a busy machine, as times do; exact counts and bytes are the same there."""
+        return self.kind == "noisy" and self.unit != "B"
+
+    @property
     def number_sort(self) -> Literal["share"] | Sort:
         """The sort of a number of unit 1."""
         return "share" if self.share else self.sort or ("count" if self.is_whole else "ratio")

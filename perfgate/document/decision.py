@@ -270,7 +270,8 @@ class StoredComparison(ShapeEntry, frozen=True, kw_only=True):
     median of ``runs`` values, None without any, and ``delta`` is head/typical - 1; ``interval`` is the range in which one more
     run of the same code falls, at level ``confidence``, None if the runs are too few. ``left_out`` runs do not compare:
     measured by another procedure, or on a busy machine if there are enough others; ``busy`` of the compared ones were measured
-    on a busy machine. ``values`` are those of the newest runs, oldest first, and ``labels`` those beside the shape.
+    on a busy machine. If ``head_is_busy``, the head's number was measured on a busy machine and depends on that, so that no
+    range applies to it. ``values`` are those of the newest runs, oldest first, and ``labels`` those beside the shape.
     """
 
     metric: str
@@ -280,6 +281,7 @@ class StoredComparison(ShapeEntry, frozen=True, kw_only=True):
     runs: int
     left_out: int = 0
     busy: int = 0
+    head_is_busy: bool = False
     typical: float | None = None
     delta: float | None = None
     interval: tuple[float, float] | None = None
@@ -289,7 +291,7 @@ class StoredComparison(ShapeEntry, frozen=True, kw_only=True):
     @property
     def outside(self) -> Literal["above", "below"] | None:
         """The end of the interval that the head lies beyond."""
-        if self.interval is None or self.interval[0] <= self.head <= self.interval[1]:
+        if self.interval is None or self.head_is_busy or self.interval[0] <= self.head <= self.interval[1]:
             return None
         return "above" if self.head > self.interval[1] else "below"
 

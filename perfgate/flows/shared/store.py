@@ -153,16 +153,15 @@ class _Comparable:
         self._standings: dict[tuple[tuple[str, int], bool], list[_Standing]] = {}
 
     def sessions(self, number: ChecklistNumber) -> _Sessions:
-        """The sessions with a value of a number. Exact counts and bytes are the same on a busy machine.
+        """The sessions with a value of a number.
 
         Times of a busy machine make main's range wider, so they count only where there are too few others for a range.
         """
         entry = metric(number.metric)
-        depends_on_load = entry.kind == "noisy" and entry.unit != "B"
         standings = self._standings_of((number.workload, number.step), of_young_process=entry.of_young_process)
         values = [(standings[at], self._runs[at].commit, value) for at, value in self._values[number]]
         compared, busy = [one for one in values if one[0] != "other"], 0
-        if depends_on_load:
+        if entry.depends_on_load:
             undisturbed = [one for one in compared if one[0] == "undisturbed"]
             if len(undisturbed) >= MIN_RUNS:
                 compared = undisturbed

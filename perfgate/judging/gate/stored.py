@@ -24,6 +24,7 @@ from scipy.special import stdtrit
 
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import LATENCY, P50, P90, P99
+from perfgate.document.conditions import conditions_of
 from perfgate.document.decision import StoredComparison
 from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument
@@ -40,16 +41,19 @@ _OF_A_CALL = (LATENCY, P50, P90, P99)
 
 
 def compare_stored(head: RunDocument, history: History) -> list[StoredComparison]:
+    """The head's leading numbers beside the series of main that have a comparable run, or some that are not comparable."""
+    busy_steps = {(step.workload, step.step) for step in conditions_of(head) if step.is_busy}
     numbers = {
-        (number.workload, number.shape, number.metric, number.labels): value.value
+        (number.workload, number.shape, number.metric, number.labels): (number.step, value.value)
         for number, value in leading_numbers(head).items()
     }
     rows = []
     for series in history.series:
         labels = tuple(sorted(series.labels.items()))
-        value = numbers.get((series.workload, series.shape, series.metric, labels))
+        step, value = numbers.get((series.workload, series.shape, series.metric, labels), (0, None))
         if value is not None and (series.values or series.left_out):
-            rows.append(_compare(series, value))
+            is_busy = (series.workload, step) in busy_steps and metric(series.metric).depends_on_load
+            rows.append(_compare(series, value, head_is_busy=is_busy))
     return rows
 
 
@@ -191,7 +195,7 @@ def accepts(acceptance: Acceptance, metric: str, workload: str, shape: str) -> b
     return any(key_matches(acceptance.metric, name, workload, shape) for name in names)
 
 
-def _compare(series: HistorySeries, value: float) -> StoredComparison:
+def _compare(series: HistorySeries, value: float, *, head_is_busy: bool) -> StoredComparison:
     bounds = prediction_interval(series.values, series.metric)
     interval = (rounded(bounds[0]), rounded(bounds[1])) if bounds else None
     typical = median(series.values, series.metric) if series.values else None
@@ -206,6 +210,7 @@ def _compare(series: HistorySeries, value: float) -> StoredComparison:
         runs=len(series.values),
         left_out=series.left_out,
         busy=series.busy,
+        head_is_busy=head_is_busy,
         typical=None if typical is None else rounded(typical),
         delta=None if typical is None else relative_change(zero + typical, zero + value),
         interval=interval,

@@ -190,6 +190,23 @@ def test_compare_stored__batch_knee__main_had_a_knee_of_its_level_and_whole_ends
     assert beside.outside == (None if interval is None or interval[1] >= 32 else "above")
 
 
+@pytest.mark.parametrize(
+    ("waited", "name", "unit_is_time"),
+    [(0.5, "latency.p50", True), (0.5, "memory.allocated", False), (0.01, "latency.p50", True)],
+)
+def test_compare_stored__head_on_a_busy_machine__its_times_are_in_no_range(
+    waited: float, name: str, unit_is_time: bool
+) -> None:
+    stored = History(series=[HistorySeries(workload=WORKLOAD, shape=SHAPE, metric=name, values=[1.0, 1.01, 1.02])])
+    _, head = measured(NO_CHANGE, 0.01)
+    value = Value(metric=name, value=2.0, labels={"shape": SHAPE})
+    number = 1 if unit_is_time else 17
+    step = StepResult(number=number, slug="step", workload=WORKLOAD, status="ok", values=[value], waited=waited)
+    (beside,) = compare_stored(msgspec.structs.replace(head, steps=[step]), stored)
+    assert beside.head_is_busy == (unit_is_time and waited > 0.1)
+    assert beside.outside == (None if beside.head_is_busy else "above")
+
+
 def test_prediction_interval__one_more_run_of_the_same_code__inside_in_98_of_100() -> None:
     lot = np.random.default_rng(5)
     inside = []

@@ -229,13 +229,22 @@ def stored_row(comparison: StoredComparison, beside: Sequence[float | None] = ()
         "head": values[0],
         "typical": values[1],
         "range": reach,
-        "standing": say("too few runs") if comparison.interval is None else say(_STANDINGS[comparison.outside]),
+        "standing": _standing(comparison),
         "runs": numbers.counted(comparison.runs or comparison.left_out, "run"),
         "busy": numbers.whole(comparison.busy) if comparison.busy else None,
+        "head_is_busy": comparison.head_is_busy,
         "difference": _from_main(comparison),
         "outside": say(outside, head=values[0], range=reach) if outside else None,
         "is_known": comparison.typical is not None,
     }
+
+
+def _standing(comparison: StoredComparison) -> Words:
+    if comparison.interval is None:
+        return say("too few runs")
+    if comparison.head_is_busy:
+        return say("busy machine")
+    return say(_STANDINGS[comparison.outside])
 
 
 def _reach(low: Words, high: Words) -> Words:
