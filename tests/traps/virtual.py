@@ -316,7 +316,7 @@ class VirtualGate:
     def measure_stretches(
         self, measured: PairedMeasurement | None = None, *, quads: int = 0, round_number: int = 0
     ) -> tuple[PairedMeasurement, Machine]:
-        """Run the conductor's loop over long stretches, after pairs that were ``measured``: a hundred blocks of the usual length."""
+        """Run the conductor's loop over long stretches, of blocks of the usual length, after pairs that were ``measured``."""
         machine = Machine(self, self.start_up)
         measured = measured or PairedMeasurement()
         config = self._config(GateSettings().block_seconds)

@@ -40,11 +40,11 @@ from perfgate.protocol import (
 )
 from perfgate.system.interrupts import safe_point
 
-# A side's calls in one process: 1,000, or those of a second, but no more than fit into a hundred blocks (5 s by default) for all
-# shapes together.
+# A side's calls in one process: 1,000, or those of a second, but no more than fit into a hundred blocks (5 s by default), which
+# all shapes share.
 STRETCH_CALLS, MOST_CALLS = 1000, 4000
 SHORT_SECONDS, MOST_BLOCKS = 1.0, 100
-# Quads of a start. A stretch of more than half of the longest has as many as two shorter ones: another start would take too long.
+# Quads of a start. A stretch of more than half of that has as many as two shorter ones: another start would take too long.
 QUADS, QUADS_OF_LONG = 8, 16
 _TURNS_OF_A_SIDE = 2  # in a quad
 _FEWEST_CALLS_OF_TURN = 1

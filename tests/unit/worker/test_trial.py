@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,51 +65,79 @@ def inputs(batch, seed):
 {more}
 small = Workload(build=build, inputs=inputs, batch=1{fields})
 """
-# One worker that loads and tries the workload, as the conductor asks it to.
+# Forks a worker for every folder that it reads, as a fork server does; the worker loads and tries the workload there, as the
+# conductor asks it to.
 RUNNER = """
-import json, socket, sys
+import json, os, socket, sys, traceback
 import msgspec
+import torch
 from perfgate import protocol
 from perfgate.conductor.sides.watched import collected_lines
 from perfgate.measuring.worker.worker import WorkerLoop
-root, seconds = sys.argv[1], float(sys.argv[2])
-ours, theirs = socket.socketpair()
-worker = WorkerLoop(theirs, cpus=[0])
-with collected_lines() as (reports, lines):
-    worker.reports = reports
-    watch = protocol.Watched(files=[root + "/model.py", root + "/notes.md"], roots=[root], groups=[[(0, 34)]])
-    worker._load(protocol.LoadRequest(
-        name="small", file=root + "/perf/workload.py", attribute="small", root=root, python_path=["."], device="cpu",
-        seed=0, threads=1, watch=watch,
-    ))
-    tried = worker._try(protocol.TryRequest(seconds=seconds))
-    assert tried.error is None, tried
-print(json.dumps([sorted(lines), msgspec.to_builtins(tried.watching)]))
+
+def work(root, seconds):
+    ours, theirs = socket.socketpair()
+    worker = WorkerLoop(theirs, cpus=[0])
+    with collected_lines() as (reports, lines):
+        worker.reports = reports
+        watch = protocol.Watched(files=[root + "/model.py", root + "/notes.md"], roots=[root], groups=[[(0, 34)]])
+        worker._load(protocol.LoadRequest(
+            name="small", file=root + "/perf/workload.py", attribute="small", root=root, python_path=["."], device="cpu",
+            seed=0, threads=1, watch=watch,
+        ))
+        tried = worker._try(protocol.TryRequest(seconds=seconds))
+        assert tried.error is None, tried
+    with open(root + "/seen.json", "w") as file:
+        json.dump([sorted(lines), msgspec.to_builtins(tried.watching)], file)
+
+for order in sys.stdin:
+    if (child := os.fork()) == 0:
+        try:
+            work(*json.loads(order))
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
+Trial = Callable[..., tuple[set[int], Any]]
 
 
-def _try(
-    folder: Path, *, extra: str = "", more: str = "", fields: str = "", seconds: float = 20.0
-) -> tuple[set[int], Any]:
-    """The executed lines of the model, and what else was seen."""
-    (folder / "perf").mkdir()
-    (folder / "model.py").write_text(MODEL)
-    (folder / "notes.md").write_text("words")
-    (folder / "perf" / "workload.py").write_text(WORKLOAD.format(extra=extra, more=more, fields=fields))
-    ran = subprocess.run(
-        [sys.executable, "-c", RUNNER, str(folder), str(seconds)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert ran.returncode == 0, ran.stderr
-    lines, watching = json.loads(ran.stdout)
-    return {line for index, line in lines if index == 0}, watching
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    log = tmp_path_factory.mktemp("runner") / "stderr"
+    with (
+        log.open("w") as stderr,
+        subprocess.Popen(
+            [sys.executable, "-c", RUNNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
+        ) as process,
+    ):
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
 
 
-def test_try__a_thread_a_rare_call_and_a_large_batch__all_but_what_never_runs(tmp_path: Path) -> None:
-    lines, watching = _try(tmp_path)
+@pytest.fixture
+def try_workload(runner: subprocess.Popen[str], tmp_path: Path) -> Trial:
+    """Return a function that tries the workload; it returns the executed lines of the model, and what else was seen."""
+
+    def try_it(*, extra: str = "", more: str = "", fields: str = "", seconds: float = 20.0) -> tuple[set[int], Any]:
+        (tmp_path / "perf").mkdir()
+        (tmp_path / "model.py").write_text(MODEL)
+        (tmp_path / "notes.md").write_text("words")
+        (tmp_path / "perf" / "workload.py").write_text(WORKLOAD.format(extra=extra, more=more, fields=fields))
+        assert runner.stdin is not None
+        assert runner.stdout is not None
+        print(json.dumps([str(tmp_path), seconds]), file=runner.stdin, flush=True)
+        assert runner.stdout.readline() == "0\n"
+        lines, watching = json.loads((tmp_path / "seen.json").read_text())
+        return {line for index, line in lines if index == 0}, watching
+
+    return try_it
+
+
+def test_try__a_thread_a_rare_call_and_a_large_batch__all_but_what_never_runs(try_workload: Trial) -> None:
+    lines, watching = try_workload()
     statements = {number for number, line in enumerate(MODEL.splitlines(), 1) if line.strip()}
     assert statements - lines == {NEVER + 1}
     assert watching["doubts"] == []
@@ -128,13 +157,13 @@ def test_try__a_thread_a_rare_call_and_a_large_batch__all_but_what_never_runs(tm
         ("", "import sys\nsys.settrace(None)\n", "coverage.tracer-replaced"),
     ],
 )
-def test_try__code_may_run_unseen__doubted(tmp_path: Path, fields: str, more: str, doubt: str) -> None:
+def test_try__code_may_run_unseen__doubted(try_workload: Trial, fields: str, more: str, doubt: str) -> None:
     if doubt == "coverage.tracer-replaced" and hasattr(sys, "monitoring"):
         more = (
             "import sys\nfor tool in range(6):\n"
             "    if sys.monitoring.get_tool(tool):\n        sys.monitoring.free_tool_id(tool)\n"
         )
-    _, watching = _try(tmp_path, more=more, fields=fields, seconds=1.0)
+    _, watching = try_workload(more=more, fields=fields, seconds=1.0)
     assert doubt in watching["doubts"]
 
 
@@ -150,13 +179,15 @@ def test_try__code_may_run_unseen__doubted(tmp_path: Path, fields: str, more: st
         ("import inspect, model\ninspect.isgeneratorfunction(model.never)\n", ("read_code", [])),
     ],
 )
-def test_try__processes_texts_and_code_that_is_read__told(tmp_path: Path, more: str, seen: tuple[str, object]) -> None:
-    _, watching = _try(tmp_path, more=more, seconds=1.0)
+def test_try__processes_texts_and_code_that_is_read__told(
+    try_workload: Trial, more: str, seen: tuple[str, object]
+) -> None:
+    _, watching = try_workload(more=more, seconds=1.0)
     name, value = seen
     assert watching[name] == value
 
 
-def test_try__code_in_a_forked_child__its_lines_are_seen(tmp_path: Path) -> None:
+def test_try__code_in_a_forked_child__its_lines_are_seen(try_workload: Trial) -> None:
     child = "import os, model\nif os.fork() == 0:\n    model.never(1)\n    os._exit(0)\nos.wait()\n"
-    lines, _ = _try(tmp_path, more=child, seconds=1.0)
+    lines, _ = try_workload(more=child, seconds=1.0)
     assert NEVER + 1 in lines
