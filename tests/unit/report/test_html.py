@@ -20,6 +20,7 @@ from perfgate.judging.report.view.page_tables import paired_samples
 from tests.fakes.documents import (
     kept_file,
     make_comparison,
+    make_counter,
     make_decision,
     make_difference,
     make_failure,
@@ -59,6 +60,13 @@ def test_render_html__regression__verdict_rows_plots_operators_and_testbed_are_t
     assert page.count('<circle class="noise"') == 7
     assert "<code>aten::native_layer_norm</code>" in page
     assert "AMD EPYC 7B13" in page
+
+
+def test_render_html__another_count_within_the_limit__allowed_and_not_the_same() -> None:
+    more = replace(make_counter("counters.python_calls", 14, 15), outcome="unchanged", tolerance=20.0)
+    page = render_html(make_decision("PASS", comparisons=[more]), make_run("base"), make_run("head"))
+    assert ">allowed</span>" in page
+    assert ">same</span>" not in page
 
 
 def test_render_html__workers_waited_for_cpus__the_page_says_so_above_its_counts() -> None:
