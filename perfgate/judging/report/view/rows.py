@@ -99,7 +99,7 @@ def label(comparison: Comparison, summary: Summary) -> Words:
         return say("met")
     if is_one_sided(comparison):
         return say("not slower") if comparison.unit == "s" else say("not worse")
-    if comparison.outcome == "unchanged" and comparison.method == "exact" and comparison.delta:
+    if comparison.outcome == "unchanged" and comparison.method == "exact" and comparison.base != comparison.head:
         return say("allowed")  # another count, within the limit or for a reason that is no regression
     if comparison.outcome != "regressed":
         return say(_OUTCOME_LABELS[comparison.outcome])
