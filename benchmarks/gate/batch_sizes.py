@@ -96,7 +96,7 @@ def sizes_of(decision: dict[str, Any]) -> dict[str, Any]:
     rows = [row for row in decision["checklist"] if row["step"] == 5]
     best: dict[str, Any] = next((row for row in rows if row["metric"] == "batch.best"), {})
     sizes = {row["labels"]["batch"]: row.get("interval") for row in rows if row["metric"] == "batch.throughput"}
-    return {"best": [best.get("base"), best.get("head")], "compared": best.get("method") == "repeated", "sizes": sizes}
+    return {"best": [best.get("base"), best.get("head")], "compared": best.get("evidence") == "turn", "sizes": sizes}
 
 
 def print_table(records: Iterable[dict[str, Any]]) -> int:

@@ -238,7 +238,7 @@ def row_of(effect: Effect, decision: dict[str, Any], seconds: float) -> dict[str
     listed: list[dict[str, Any]] = [*decision["checklist"], *decision["comparisons"]]
     row = next((row for row in listed if row["metric"] == effect.metric), {})
     interval = row.get("interval")
-    if row.get("method") == "exact":
+    if row.get("kind") == "exact" or row.get("evidence") == "count":
         resolved = row["head"] > row["base"] if effect.rises else row["head"] < row["base"]
     else:
         resolved = interval is not None and (interval[0] > 0 if effect.rises else interval[1] < 0)
@@ -247,7 +247,7 @@ def row_of(effect: Effect, decision: dict[str, Any], seconds: float) -> dict[str
         "verdict": decision["verdict"],
         "seconds": round(seconds, 1),
         "resolved": resolved,
-        **{key: row.get(key) for key in ("metric", "method", "base", "head", "delta", "interval", "pairs", "clock")},
+        **{key: row.get(key) for key in ("metric", "evidence", "base", "head", "delta", "interval", "pairs", "clock")},
     }
 
 

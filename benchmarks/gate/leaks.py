@@ -24,7 +24,8 @@ from perfgate.catalogue.lookup import METRICS
 from perfgate.conductor.sides.recount import confirmed, count_again
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.config import load_config
-from perfgate.document.decision import Comparison, Policy
+from perfgate.document.comparison import Comparison
+from perfgate.document.decision import Policy
 from perfgate.document.run import CounterSet
 from perfgate.judging.gate.counters import compare_counters
 from perfgate.judging.gate.evidence import Evidence

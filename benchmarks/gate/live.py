@@ -134,7 +134,7 @@ def _gate(case: Case, number: int, scratch: Path, options: argparse.Namespace) -
     found: dict[str, Any] = (
         json.loads(decision.read_text()) if decision.exists() else {"verdict": "none", "reasons": [done.stderr[-500:]]}
     )
-    times = [one for one in found.get("comparisons", []) if one["method"] == "paired"]
+    times = [one for one in found.get("comparisons", []) if one["kind"] == "paired" and one["evidence"] == "pair"]
     return {
         "case": case.name,
         "expected": case.expected,

@@ -31,7 +31,9 @@ from perfgate.conductor.sides.pairs import PairedMeasurement
 from perfgate.conductor.sides.stretches import measure_stretches
 from perfgate.conductor.workers.bench import Checkout, open_bench
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
-from perfgate.document.decision import Comparison, Policy
+from perfgate.document.comparison import Comparison
+from perfgate.document.decision import Policy
+from perfgate.judging.gate.alpha import AlphaShares
 from perfgate.judging.gate.clean import waited_share
 from perfgate.judging.gate.comparison import ShapePlace
 from perfgate.judging.gate.stretches import LOOKS, compare_stretches, more_calls_would_help
@@ -208,7 +210,8 @@ def judge_stretches(name: str) -> dict[str, Any]:
 
     def compared() -> list[Comparison]:
         pairs = list(zip(measured.base, measured.head))
-        return compare_stretches(SimpleNamespace(stretches={"service": pairs}, places=[place]), Policy())
+        shares = AlphaShares.of(Policy(), subjects=1, repeats=False)
+        return compare_stretches(SimpleNamespace(stretches={"service": pairs}, places=[place]), Policy(), shares)
 
     def is_decided() -> bool:
         pairs = list(zip(measured.base, measured.head))

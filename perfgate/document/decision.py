@@ -8,12 +8,12 @@ import msgspec
 
 from perfgate.catalogue.terms import GainOf
 from perfgate.document.budget import OK_MARGIN, Budget
+from perfgate.document.comparison import Clock, Comparison, Paired
 from perfgate.document.coverage import Coverage
 from perfgate.document.explanation import (
     Cause,
     Explanation,
     OperatorDelta,
-    Part,
     Replacement,
 )
 from perfgate.document.message import Message
@@ -27,7 +27,6 @@ DECISION_SCHEMA_VERSION = 1
 DEFAULT_LOOKS = (8, 16, 32, 64, 128)
 MOST_LOOKS = 12
 
-Outcome = Literal["regressed", "improved", "unchanged", "inconclusive", "not_comparable", "informs"]
 Verdict = Literal["PASS", "WARN", "FAIL", "INCONCLUSIVE", "SKIPPED"]
 InvalidKind = Literal[
     "aa_differs",
@@ -45,18 +44,13 @@ InvalidKind = Literal[
 ]
 MissingSide = Literal["base", "head", "both"]
 NamedBy = Literal["configuration", "store", "document"]
-# The clock of a call's time: wall clock, CPU time of its thread, the device's clock, or wall time minus waiting for CPUs.
-Clock = Literal["wall", "cpu", "device", "awake"]
-Method = Literal["exact", "paired", "repeated", "turns", "check", "budget", "limit", "expect", "profiled", "recorded"]
 # Why a time of a job that stays undecided on a busy host cannot change the verdict.
 CPU_DECIDES = "gate.cpu-decides"
-# The methods that hold the head alone to a rule of perfgate.toml.
-RULE_METHODS = frozenset({"budget", "limit", "expect"})
-# Both sides measured in turns: a difference of these means nothing without its interval.
-SIDE_BY_SIDE = frozenset({"paired", "repeated", "turns"})
 # The verdict on a change whose code no workload runs.
 Unmeasured = Literal["skip", "warn", "fail"]
 Comparing = Literal["code", "stack", "rules"]
+# How a number of the checklist was compared.
+StepEvidence = Literal["count", "pair", "turn"]
 Standing = Literal["new", "unchanged", "as_measured"]
 
 
@@ -114,84 +108,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(f"no limit {name!r} is known that could gate")
 
 
-class Comparison(ShapeEntry, frozen=True, kw_only=True):
-    """One metric on both sides.
-
-    ``delta`` is head/base - 1, None if base is 0; ``interval`` its confidence interval at level ``confidence`` (None for
-    exact metrics). Only a ``gating`` comparison can fail the gate. ``pairs`` is the number of process pairs behind it,
-    ``pairs_needed`` an estimate of how many would decide an inconclusive one, and ``detectable`` the smallest slowdown that
-    these pairs would have shown with 95 % power, None if they are too few to show any. ``p_adjusted`` is corrected for
-    all looks, reruns and other metrics.
-    ``accepted`` gives the author and reason of an accepted regression, which then does not gate. ``costless`` marks a count
-    that grew although calls are shown not to be slower: it then warns.
-    With method ``repeated`` a pair is a number of the checklist, measured by one process per side in turns. With method
-    ``turns`` it is a quad of turns of a job, from ``starts`` pairs of fresh processes.
-    With method ``profiled`` it is a time of kernels on the device in two recordings, each with the steps it has.
-    With method ``budget`` or ``limit`` the head is held against an absolute bound, which is stored as ``base``; ``limit`` is
-    the limit's name. With method ``expect`` ``base`` is the number of expected kernels, ``head`` how many of them ran, and
-    ``parts`` are those that did not.
-    ``excluded`` is the slowdown that "unchanged" excludes. ``effects`` are the judge's values of the pairs, head/base - 1 in
-    measuring order, of the fast paths alone.
-    ``clock`` is the clock of a time: times of two clocks are not comparable with each other.
-    ``cause`` is the number of the cause among the decision's causes, None if nothing explains it.
-    The outcome ``informs`` is that of numbers which no test compares.
-    """
-
-    metric: str
-    unit: str
-    better: Literal["lower", "higher", "neutral"]
-    method: Method
-    outcome: Outcome
-    gating: bool
-    base: float | None = None
-    head: float | None = None
-    delta: float | None = None
-    interval: tuple[float, float] | None = None
-    confidence: float | None = None
-    p: float | None = None
-    p_adjusted: float | None = None
-    tolerance: float | None = None
-    pairs: int | None = None
-    starts: int | None = None
-    pairs_needed: int | None = None
-    detectable: float | None = None
-    excluded: float | None = None
-    effects: list[float] = []
-    reason: Message | None = None
-    parts: list[Part] = []
-    accepted: str | None = None
-    costless: bool = False
-    limit: str | None = None
-    clock: Clock = "wall"
-    cause: int | None = None
-
-    @property
-    def is_of_operator(self) -> bool:
-        """Whether it is of one operator (``ops.count:aten::clone``)."""
-        return self.metric.startswith("ops.") and ":" in self.metric
-
-    @property
-    def excludes_no_change(self) -> bool:
-        """Whether the whole interval lies on one side of no change, though it may be too few pairs for an alarm."""
-        return self.interval is not None and not self.interval[0] <= 0.0 <= self.interval[1]
-
-    @property
-    def is_better(self) -> bool:
-        """Whether the whole interval lies on the better side of no change, though it may be too few pairs to show it."""
-        if not self.excludes_no_change or self.delta is None or self.better == "neutral":
-            return False
-        return (self.delta > 0) == (self.better == "higher")
-
-    @property
-    def must_decide(self) -> bool:
-        """Whether there is no verdict while this is undecided; other times only have to show no regression."""
-        from perfgate.catalogue.lookup import MUST_DECIDE
-
-        if self.method in {"check", *RULE_METHODS} or not self.gating:
-            return False
-        return self.method != "paired" or self.metric in MUST_DECIDE
-
-
 class Regression(msgspec.Struct, frozen=True, kw_only=True):
     """All that got worse by one cause: reports list, number and link it as one regression, and it is accepted as one.
 
@@ -215,14 +131,14 @@ class Regression(msgspec.Struct, frozen=True, kw_only=True):
 class StepComparison(ShapeEntry, frozen=True, kw_only=True):
     """A key number of a checklist step on both sides of a check. Informational: it is not judged.
 
-    ``method`` is how it was compared: ``exact`` counts, and numbers that all turns of both sides agree on; ``paired`` samples;
-    or ``repeated`` in turns, ``pairs`` of them. It is None if each side measured it once, which shows no difference.
-    ``interval`` bounds the relative difference ``delta`` at level ``confidence``; too few turns give neither. ``pairs_needed``
-    is about how many would show a difference of the measured size, None if the interval already excludes no change, or if no
-    planned number would. A batch size has ``base_range`` and ``head_range``, the sizes that the turns leave open. ``leads``
-    marks the number that stands for its step and workload: the catalogue names it, whatever the differences are; of operators,
-    the three that take most time. ``labels`` are those beside the shape. ``bound`` is the budget or limit on the number,
-    ``tolerance`` the allowed relative worsening.
+    ``evidence`` is how it was compared: as a ``count``, like numbers that all turns of both sides agree on; by samples of
+    process pairs; or by turns of the step, ``pairs`` of them. It is None if each side measured it once, which shows no
+    difference. ``interval`` bounds the relative difference ``delta`` at level ``confidence``; too few turns give neither.
+    ``pairs_needed`` is about how many would show a difference of the measured size, None if the interval already excludes no
+    change, or if no planned number would. A batch size has ``base_range`` and ``head_range``, the sizes that the turns leave
+    open. ``leads`` marks the number that stands for its step and workload: the catalogue names it, whatever the differences
+    are; of operators, the three that take most time. ``labels`` are those beside the shape. ``bound`` is the budget or limit
+    on the number, ``tolerance`` the allowed relative worsening.
     """
 
     step: int
@@ -236,7 +152,7 @@ class StepComparison(ShapeEntry, frozen=True, kw_only=True):
     delta: float | None = None
     interval: tuple[float, float] | None = None
     confidence: float | None = None
-    method: Method | None = None
+    evidence: StepEvidence | None = None
     pairs: int | None = None
     pairs_needed: int | None = None
     leads: bool = False
@@ -246,9 +162,14 @@ class StepComparison(ShapeEntry, frozen=True, kw_only=True):
     tolerance: float | None = None
 
     @property
+    def is_side_by_side(self) -> bool:
+        """Whether both sides measured it in turns, so that its difference has an interval."""
+        return self.evidence in ("pair", "turn")
+
+    @property
     def is_resolved(self) -> bool:
         """Whether a difference is shown: exact counts differ, or the interval excludes no change."""
-        if self.method == "exact":
+        if self.evidence == "count":
             return self.base is not None and self.head is not None and self.base != self.head
         return self.interval is not None and not self.interval[0] <= 0.0 <= self.interval[1]
 
@@ -481,7 +402,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     ``unmoved`` are the workloads with weights and inputs in one place in all quads of a pair.
     ``waited`` is the share of the measured time in which workers, or else threads of jobs, waited for a CPU; None if the
     kernel does not count it. ``recorded`` is set if both sides were made from a profiler's recording: times of kernels are
-    compared (method ``profiled``), the others are shown (method ``recorded``) without a comparison. ``in_ci`` is set
+    compared, and the others are shown without a comparison. ``in_ci`` is set
     if a CI job measured: a rerun adds to its earlier measurements.
     """
 
@@ -531,6 +452,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
         """The slowdown that every unchanged time of a call excludes, up to the tolerance of that time."""
         from perfgate.catalogue.lookup import FAST_PATHS
 
-        calls = [c.excluded for c in self.comparisons if c.metric in FAST_PATHS and c.excluded is not None]
+        paired = [comparison for comparison in self.comparisons if isinstance(comparison, Paired)]
+        calls = [c.excluded for c in paired if c.metric in FAST_PATHS and c.excluded is not None]
         by_default = OK_MARGIN if self.policy.ok_margin is None else self.policy.ok_margin
         return max(calls, default=by_default)

@@ -63,7 +63,7 @@ class OperatorDelta(ShapeEntry, frozen=True, kw_only=True):
     below zero if it saves time: that of the explanation, else of its own test, else the paired estimate (Hodges-Lehmann).
     It is the only estimate of the operator's change; ``head`` is ``base`` plus ``seconds``.
 
-    Its own test informs and never fails the gate. ``delta``, ``interval`` and ``confidence`` are as in Comparison; ``p`` is
+    Its own test informs and never fails the gate. ``delta``, ``interval`` and ``confidence`` are as in Paired; ``p`` is
     one-sided, in the direction of ``delta``; ``q`` is it adjusted for false discoveries among all operators of the decision
     (Benjamini-Hochberg); ``share`` is its part of the self time of all operators of the base's call, ``pairs`` how many pairs
     were tested. ``alone`` is an operator that its test found slower, and that neither a count nor an explanation names.

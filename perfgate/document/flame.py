@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from perfgate.document.decision import Comparison
+from perfgate.document.comparison import Paired
 from perfgate.document.message import Message
 
 FlameKind = Literal[
@@ -84,7 +84,7 @@ class FlameTree(msgspec.Struct, frozen=True, kw_only=True):
     base: FlameCosts | None = None
     head: FlameCosts | None = None
     folded: int = 0
-    call: Comparison | None = None
+    call: Paired | None = None
     by_counts: WhyCounts | None = None
     marks: list[FlameMark] = []
     folded_names: list[str] = []

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from perfgate.document.decision import Outcome
+from perfgate.document.comparison import Outcome
 from perfgate.document.files import write_atomically
 from perfgate.document.shape import ShapeEntry
 from perfgate.document.strict_json import parse_json

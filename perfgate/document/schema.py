@@ -151,12 +151,27 @@ def check_schema(value: Any, schema: str, *, name: str, remedy: str) -> None:
 
 
 def _innermost(error: ValidationError) -> ValidationError:
-    """The error that says what is wrong: of alternatives, that of the one that fits the deepest, and not by its type alone."""
+    """The error that says what is wrong.
+
+    Of alternatives with a tag it is that of the tagged one, else of the one that fits the deepest, and not by its type alone.
+    """
+    tagged = _tagged_alternative(error)
+    if tagged is not None:
+        return _innermost(next(inner for inner in error.context or () if inner.schema_path[0] == tagged))
     firsts: dict[Any, ValidationError] = {}
     for inner in error.context or ():
         firsts.setdefault(inner.schema_path[0], inner)
     found = [_innermost(first) for first in firsts.values()]
     return max(found, key=lambda inner: (len(inner.absolute_path), inner.validator != "type"), default=error)
+
+
+def _tagged_alternative(error: ValidationError) -> int | None:
+    """The index of the alternative that a record's tag names; None without a known tag."""
+    tag = error.schema.get("discriminator") if isinstance(error.schema, dict) else None
+    if tag is None or not isinstance(error.instance, dict):
+        return None
+    kinds, kind = list(tag["mapping"]), error.instance.get(tag["propertyName"])
+    return kinds.index(kind) if kind in kinds else None
 
 
 @cache

@@ -147,6 +147,19 @@ def _prefix_items(validator: Draft202012Validator, schemas: list[Any], instance:
                 yield from validator.descend(value, schema, path=index, schema_path=index)
 
 
+def _any_of(
+    validator: Draft202012Validator, alternatives: list[Any], instance: Any, schema: Mapping[str, Any]
+) -> Errors:
+    """The errors of an instance of no alternative; of records with a tag, the tagged alternative alone is tried first."""
+    tag = schema.get("discriminator")
+    if tag is not None and isinstance(instance, dict):
+        kinds = dict(zip(tag["mapping"], alternatives))
+        tagged = kinds.get(str(instance.get(tag["propertyName"])))
+        if tagged is not None and validator.evolve(schema=tagged).is_valid(instance):
+            return
+    yield from _DRAFT["anyOf"](validator, alternatives, instance, schema)
+
+
 _DRAFT = Draft202012Validator.VALIDATORS
 _quick_validator = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator,
@@ -156,5 +169,6 @@ _quick_validator = extend(  # type: ignore[no-untyped-call]
         "propertyNames": _property_names,
         "items": _items,
         "prefixItems": _prefix_items,
+        "anyOf": _any_of,
     },
 )

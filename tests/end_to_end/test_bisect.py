@@ -61,7 +61,7 @@ def test_bisect__slow_commit_after_a_broken_one__both_named_with_the_comment(
     assert [trial["answered_by"] for trial in document["tried"]].count("gate") == 2
     assert document["tried"][0]["answered_by"] == deciding["answered_by"] == "gate"
     decision = json.loads((clone.root / "out" / deciding["folder"] / "decision.json").read_text())
-    assert any(compared["method"] == "paired" for compared in decision["comparisons"])
+    assert any(compared["kind"] == "paired" for compared in decision["comparisons"])
     first = json.loads((clone.root / "out" / "gates" / "01" / "decision.json").read_text())
     assert (first["verdict"], first["pairs"]) == ("FAIL", 0)
 

@@ -246,7 +246,7 @@ def test_check__named_interpreter_of_another_testbed__not_comparable_and_no_pair
     decision = decision_in(clone.root / "out")
     assert list(map(worded, decision["reasons"])) == ["testbed: env.TORCH_CPP_LOG_LEVEL"]
     assert decision["pairs"] == 0
-    assert {c["outcome"] for c in decision["comparisons"] if c["method"] == "exact"} == {"not_comparable"}
+    assert {c["outcome"] for c in decision["comparisons"] if c["kind"] == "exact"} == {"not_comparable"}
     environments = [
         json.loads((clone.root / "out" / side / "run.json").read_text())["environment"] for side in ("base", "head")
     ]

@@ -94,7 +94,7 @@ def test_command__its_number_by_name(perfgate: Perfgate, clone: Clone, seconds: 
         assert "perfgate baseline accept 1 --from " in comment
         assert [one["accepts"] for one in decision(clone)["regressions"]] == [["number.step"]]
     (row,) = [one for one in decision(clone)["comparisons"] if one["metric"] == "number.step"]
-    assert (row["method"], row["unit"]) == ("turns", "s")
+    assert (row["kind"], row["evidence"], row["unit"]) == ("paired", "quad", "s")
     assert perfgate.processes() == []
 
 

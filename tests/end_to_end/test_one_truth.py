@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from perfgate.document.comparison import Paired
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import read_decision, read_run
 from perfgate.document.flame import FlameTree, node_totals
@@ -72,7 +73,7 @@ def test_check__slower_call_while_others_use_the_machine__flame_graph_and_operat
     decision = read_decision(out / "decision.json")
     flame = _flame(out)
     (tree,) = (msgspec.convert(tree, FlameTree) for tree in flame["trees"])
-    slower = [c for c in decision.comparisons if c.method == "paired" and c.outcome == "regressed"]
+    slower = [c for c in decision.comparisons if isinstance(c, Paired) and c.outcome == "regressed"]
 
     # What the page shows of the call is a comparison of the decision.
     page = (out / "head" / "flame.html").read_text(encoding="utf-8")

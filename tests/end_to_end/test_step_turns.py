@@ -25,7 +25,7 @@ def test_check__time_for_turns__differences_have_intervals_of_six_turns_and_no_o
     done = perfgate("check", "--base", "main", "--out", "out", "--steps", "1,4,12,17", cwd=clone.root)
     assert done.returncode in (0, 3, 4), done.stderr
     decision = read_decision(clone.root / "out" / "decision.json")
-    rows = {(row.metric, row.method) for row in decision.checklist}
+    rows = {(row.metric, row.evidence) for row in decision.checklist}
     assert ("memory.resident", "repeated") in rows
     of_calls = SAMPLED - {HOST_UTILIZATION}
     assert {metric for metric, _ in rows} >= of_calls
@@ -36,10 +36,10 @@ def test_check__time_for_turns__differences_have_intervals_of_six_turns_and_no_o
     for row in [row for row in decision.checklist if row.metric in of_calls]:
         clock = clocks.get(TimedLane(ShapePlace(row.workload, row.shape), preprocess=False), "wall")
         is_fair = clock is not None and clock != "awake" and row.workload not in set_aside
-        assert row.method == ("paired" if is_fair else None), (row, clock)
+        assert row.evidence == ("pair" if is_fair else None), (row, clock)
     for row in decision.checklist:
-        assert row.method == "exact" or (row.delta is None) == (row.interval is None), row
-        if row.method == "repeated":
+        assert row.evidence == "count" or (row.delta is None) == (row.interval is None), row
+        if row.evidence == "turn":
             assert row.pairs == 6, row
     for side in sides:
         turns = {value.labels.get("repeat") for step in side.steps for value in step.values}

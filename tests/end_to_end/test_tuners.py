@@ -16,9 +16,10 @@ from perfgate.conductor.sides.checklist_turns import ChecklistSide, ChecklistTur
 from perfgate.conductor.sides.recount import Recount
 from perfgate.conductor.workers.bench import Checkout, open_bench
 from perfgate.config import load_config
-from perfgate.document.decision import Comparison, Policy
+from perfgate.document.comparison import Comparison, Exact
+from perfgate.document.decision import Policy
 from perfgate.document.run import CounterSet
-from perfgate.judging.gate.decide import Look
+from perfgate.judging.gate.look import Look
 from tests.end_to_end.tuners import MODELS, added_line, make_project
 from tests.fakes.documents import make_run
 
@@ -38,7 +39,7 @@ class Counted(NamedTuple):
         return [
             (found.metric, found.outcome, found.parts[0].line if found.parts else None)
             for found in self.comparisons
-            if found.outcome in ("regressed", "improved") and found.method == "exact"
+            if found.outcome in ("regressed", "improved") and isinstance(found, Exact)
         ]
 
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from perfgate.document.comparison import Bound, Checked, Comparison, Exact, Paired
 from perfgate.document.decision import (
-    Comparison,
     DecisionDocument,
     Failure,
     Gain,
@@ -25,7 +25,7 @@ from perfgate.document.decision import (
     Verdict,
 )
 from perfgate.document.explanation import OperatorDelta, Part
-from perfgate.document.message import quote
+from perfgate.document.message import Message, quote
 from perfgate.document.run import (
     Artifact,
     CodeChange,
@@ -61,14 +61,13 @@ TESTBED = {
 }
 
 
-def make_comparison(metric: str = "latency.low", **fields: Any) -> Comparison:
+def make_comparison(metric: str = "latency.low", **fields: Any) -> Paired:
     """Return a comparison of ``encoder``/``long``; a paired, unchanged, gating time metric unless said otherwise."""
     values: dict[str, Any] = {
         "workload": "encoder",
         "shape": "long",
         "unit": "s",
         "better": "lower",
-        "method": "paired",
         "outcome": "unchanged",
         "gating": True,
         "base": 0.0361,
@@ -79,24 +78,53 @@ def make_comparison(metric: str = "latency.low", **fields: Any) -> Comparison:
         "tolerance": 0.01,
         "pairs": 14,
     }
-    return Comparison(metric=metric, **{**values, **fields})
+    return Paired(metric=metric, **{**values, **fields})
 
 
-def make_counter(metric: str, base: float, head: float, **fields: Any) -> Comparison:
-    """Return an exact comparison; its outcome follows from the counts unless said otherwise."""
+def make_counter(metric: str, base: float, head: float, **fields: Any) -> Exact:
+    """Return an exact comparison of ``encoder``/``long``; its outcome follows from the counts unless said otherwise."""
     values: dict[str, Any] = {
+        "workload": "encoder",
+        "shape": "long",
         "unit": "B" if metric in {"counters.copy_bytes", "memory.peak"} else "1",
-        "method": "exact",
+        "better": "lower",
         "outcome": "regressed" if head > base else "improved" if head < base else "unchanged",
+        "gating": True,
         "base": base,
         "head": head,
         "delta": None if base == 0 else head / base - 1,
-        "interval": None,
-        "confidence": None,
         "tolerance": 0.0,
-        "pairs": None,
     }
-    return make_comparison(metric, **{**values, **fields})
+    return Exact(metric=metric, **{**values, **fields})
+
+
+def make_bound(metric: str, bound: float, head: float | None, **fields: Any) -> Bound:
+    """Return the bound of a time of ``encoder``/``long``, which is met unless said otherwise."""
+    values: dict[str, Any] = {
+        "workload": "encoder",
+        "shape": "long",
+        "unit": "s",
+        "better": "lower",
+        "outcome": "unchanged",
+        "gating": True,
+    }
+    return Bound(metric=metric, bound=bound, head=head, **{**values, **fields})
+
+
+def make_failed_check(reason: Message | None, metric: str = "correctness") -> Checked:
+    """Return a check of the output of ``encoder``/``long`` that fails on head alone."""
+    return Checked(
+        workload="encoder",
+        shape="long",
+        metric=metric,
+        unit="1",
+        better="neutral",
+        outcome="regressed",
+        gating=True,
+        base=1.0,
+        head=0.0,
+        reason=reason,
+    )
 
 
 def make_decision(verdict: Verdict = "PASS", **fields: Any) -> DecisionDocument:

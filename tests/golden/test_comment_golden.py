@@ -28,6 +28,7 @@ from tests.fakes.documents import (
     make_counter,
     make_decision,
     make_difference,
+    make_failed_check,
     make_failure,
     make_harness_change,
     make_package,
@@ -59,15 +60,15 @@ def numbers_of_steps() -> list[StepComparison]:
     """Return numbers that pairs decide, of their samples, of turns under a limit, that the head lacks, and of one side each."""
     latency = StepComparison(
         step=1, workload="encoder", shape="long", metric="latency.p50", unit="s", base=0.0371, head=0.0391, delta=0.054,
-        interval=(0.041, 0.066), confidence=0.99, method="paired", pairs=24, tolerance=0.01, leads=True,
+        interval=(0.041, 0.066), confidence=0.99, evidence="pair", pairs=24, tolerance=0.01, leads=True,
     )  # fmt: skip
     throughput = StepComparison(
         step=1, workload="encoder", shape="long", metric="throughput.median", unit="1/s", base=26.9, head=25.6,
-        delta=-0.048, interval=(-0.061, -0.035), confidence=0.95, method="paired", pairs=24,
+        delta=-0.048, interval=(-0.061, -0.035), confidence=0.95, evidence="pair", pairs=24,
     )  # fmt: skip
     busy = StepComparison(
         step=2, workload="encoder", shape="long", metric="utilization.busy", unit="1", base=0.91, head=0.88,
-        delta=-0.033, interval=(-0.08, 0.02), confidence=0.95, method="repeated", pairs=6, bound=0.8, at_most=False,
+        delta=-0.033, interval=(-0.08, 0.02), confidence=0.95, evidence="turn", pairs=6, bound=0.8, at_most=False,
         pairs_needed=31, leads=True,
     )  # fmt: skip
     best = StepComparison(step=5, workload="encoder", shape="", metric="batch.best", unit="1", base=16.0)
@@ -79,7 +80,7 @@ def numbers_of_steps() -> list[StepComparison]:
         unit="1",
         base=16.0,
         head=8.0,
-        method="repeated",
+        evidence="turn",
         leads=True,
     )
     shares = [
@@ -105,10 +106,7 @@ def decisions() -> dict[str, DecisionDocument]:
     better = make_counter("memory.peak", 3_328_599_654, 2_909_798_400)
     noisy = make_comparison(outcome="inconclusive", interval=(-0.012, 0.041), delta=0.013, pairs_needed=44)
     killed = ErrorDetail(kind="signal", message="the worker was killed", signal="SIGKILL", log_tail="loading\nepoch 0")
-    wrong = make_comparison(
-        "correctness", unit="1", better="neutral", method="check", outcome="regressed", base=1.0, head=0.0, delta=None,
-        interval=None, tolerance=None, reason=quote("cosine similarity 0.31 is below 0.99"),
-    )  # fmt: skip
+    wrong = make_failed_check(quote("cosine similarity 0.31 is below 0.99"))
     hostile_parts = [make_counter("counters.copies", 1, 9, workload=HOSTILE, shape=HOSTILE, reason=quote(HOSTILE))]
     return {
         "pass": make_decision(),

@@ -15,6 +15,7 @@ from typing import NamedTuple, get_args
 import numpy as np
 import pytest
 
+from perfgate.document.comparison import Paired
 from perfgate.document.decision import DecisionDocument, Policy, Verdict
 from perfgate.document.files import read_run, write_document
 from perfgate.document.history import Acceptance, History
@@ -108,8 +109,8 @@ def test_comment__measured_on_the_fake_device__is_the_golden_text(
     assert decision.verdict == situation.verdict
     # Of time comparisons alone where the counts are equal: a verdict that rests on the clock.
     if name in ("fail-by-the-clock", "pass-faster"):
-        moved = {c.method for c in decision.comparisons if c.gating and c.outcome in ("regressed", "improved")}
-        assert moved == {"paired"}
+        moved = {type(c) for c in decision.comparisons if c.gating and c.outcome in ("regressed", "improved")}
+        assert moved == {Paired}
     compare(_of_any_run(render_comment(decision, CONTEXT)), DATA / f"measured-{name}.md")
 
 

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from perfgate.document.comparison import Recorded
 from perfgate.document.decision import DecisionDocument, Missing, QuantileComparison
 from perfgate.judging.report.render.ci import status_line
 from perfgate.judging.report.render.comment import CommentContext, render_comment
@@ -125,7 +126,15 @@ def test_folds__all_that_there_can_be__are_few_and_hold_each_section_once() -> N
             make_counter("memory.peak", 2, 1),
             make_comparison("latency.p90"),
             make_comparison("latency.p99", outcome="inconclusive", gating=False),
-            make_comparison("latency.std", method="recorded"),
+            Recorded(
+                workload="encoder",
+                shape="long",
+                metric="latency.std",
+                unit="s",
+                better="lower",
+                outcome="informs",
+                gating=False,
+            ),
         ],
         operator_changes=operator_changes(),
         operator_tests=operator_tests(),

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.document.budget import PlacePattern
-from perfgate.document.decision import RULE_METHODS, Comparison, DecisionDocument
+from perfgate.document.comparison import Bound, Comparison, Exact, NumberComparison, Paired
+from perfgate.document.decision import DecisionDocument
 from perfgate.errors import MeasuringError
 from perfgate.judging.gate.rule import SHAPE
 from perfgate.stats.culprits import Answer
@@ -67,7 +68,7 @@ def regressed(decision: DecisionDocument, pattern: PlacePattern | None = None) -
 def signal_of(decision: DecisionDocument, pattern: PlacePattern | None = None) -> Signal:
     """The signal in the gate of all changes together; empty if nothing regressed."""
     found = regressed(decision, pattern)
-    if counters := frozenset(place_of(one) for one in found if one.method == "exact"):
+    if counters := frozenset(place_of(one) for one in found if isinstance(one, Exact)):
         return Signal(counters)
     sizes = [(size, spread, one) for one in found if (size := _size(one)) and (spread := _standard_error(one))]
     if not sizes:
@@ -130,7 +131,8 @@ def read_time(
         return None
     beyond_half = (size - signal.size / 2) / spread * math.copysign(1.0, signal.size)
     once = _NORMAL.cdf(-abs(beyond_half))
-    error = sequential_p(once, looks, compared.pairs, shape=SHAPE) if compared.pairs else once
+    pairs = compared.pairs if isinstance(compared, Paired) else None
+    error = sequential_p(once, looks, pairs, shape=SHAPE) if pairs else once
     if error > allowed:
         return TrialReading("undecided", 1.0)
     return TrialReading("slow" if beyond_half > 0 else "fast", error)
@@ -150,13 +152,13 @@ def place_of(comparison: Comparison) -> PlacePattern:
 
 def _measured(comparisons: Iterable[Comparison]) -> dict[PlacePattern, Comparison]:
     """The comparisons by their places, without those with a bound: a broken budget is no comparison with the old state."""
-    return {place_of(one): one for one in comparisons if one.method not in RULE_METHODS}
+    return {place_of(one): one for one in comparisons if not isinstance(one, Bound)}
 
 
 def _matches(comparison: Comparison, pattern: PlacePattern) -> bool:
     """Whether a comparison is of a metric that the pattern names, or of the one in which a change of it shows."""
     is_named = fnmatchcase(comparison.metric, pattern.metric) or comparison.metric in _shown_by(pattern.metric)
-    return is_named and comparison.method not in RULE_METHODS and pattern.covers(comparison.workload, comparison.shape)
+    return is_named and not isinstance(comparison, Bound) and pattern.covers(comparison.workload, comparison.shape)
 
 
 @cache
@@ -181,19 +183,23 @@ def _unanswered(decision: DecisionDocument) -> TrialReading:
 
 def _chance(comparison: Comparison, decision: DecisionDocument) -> float:
     """The probability that a regression is noise; without one of its own, that of any false alarm of the gate."""
-    if comparison.method == "exact":
+    if isinstance(comparison, Exact):
         return 0.0
-    return decision.policy.alpha if comparison.p_adjusted is None else comparison.p_adjusted
+    if not isinstance(comparison, Paired) or comparison.p_adjusted is None:
+        return decision.policy.alpha
+    return comparison.p_adjusted
 
 
 def _size(comparison: Comparison) -> float | None:
-    delta = comparison.delta
+    delta = comparison.delta if isinstance(comparison, NumberComparison) else None
     return math.log1p(delta) if delta is not None and delta > -1 else None
 
 
 def _standard_error(comparison: Comparison) -> float | None:
     """The standard error of the ratio's logarithm, from the interval; None without one."""
-    if comparison.interval is None or comparison.confidence is None or comparison.interval[0] <= -1:
+    if not isinstance(comparison, Paired) or comparison.interval is None or comparison.confidence is None:
+        return None
+    if comparison.interval[0] <= -1:
         return None
     low, high = map(math.log1p, comparison.interval)
     width = (high - low) / 2 / _NORMAL.inv_cdf((1 + comparison.confidence) / 2)

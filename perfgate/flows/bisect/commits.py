@@ -11,6 +11,7 @@ import msgspec
 
 from perfgate.config import Config
 from perfgate.document.bisection import CommitChange
+from perfgate.document.comparison import Exact
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import read_run
 from perfgate.errors import StoreError, UsageError
@@ -76,7 +77,8 @@ class StoredCounters:
         fingerprint: str,
         environ: Mapping[str, str],
     ) -> None:
-        compared = {place_of(one): one for one in decision.comparisons}
+        counts = [comparison for comparison in decision.comparisons if isinstance(comparison, Exact)]
+        compared = {place_of(count): count for count in counts}
         self._followed = [compared[place] for place in signal.counters]
         self._values: list[dict[str, float]] = []
         try:

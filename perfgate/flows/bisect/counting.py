@@ -17,7 +17,7 @@ from perfgate.conductor.sides.checklist import run_checklist
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.virtualenv import differing_files, read_requirements
 from perfgate.config import Config, WorkloadReference, load_config
-from perfgate.document.decision import Comparison
+from perfgate.document.comparison import Comparison
 from perfgate.document.message import as_message, english
 from perfgate.document.run import RunDocument, Side, Source
 from perfgate.document.testbed import Testbed

@@ -13,7 +13,8 @@ import msgspec
 from perfgate.catalogue.lookup import METRICS, measuring_step
 from perfgate.document.bisection import BisectionTrial, CommitChange, EnvironmentChange, PackageChange
 from perfgate.document.budget import PlacePattern
-from perfgate.document.decision import Comparing, Comparison, DecisionDocument
+from perfgate.document.comparison import Comparison, Exact, Paired
+from perfgate.document.decision import Comparing, DecisionDocument
 from perfgate.document.message import as_message, english
 from perfgate.errors import ConfigError, MachineBusyError, MeasuringError, RepositoryError, SetUpError
 from perfgate.flows.bisect.answers import (
@@ -40,7 +41,6 @@ _BUDGET_OF_A_TIME = 1.0 + MORE_BUDGET
 # The share of the allowed error that the gate of all changes together may use, because it costs the most to repeat.
 _SHARE_OF_FIRST = 0.5
 # The methods of comparing times; a gate that counters decide has none of them.
-_TIMED = frozenset({"paired", "turns"})
 _WORDS = {"slow": "slower", "fast": "not slower", "undecided": "undecided", "impossible": "cannot be tried"}
 
 
@@ -82,7 +82,7 @@ class StoredStates(States, Protocol):
 class Counting(Protocol):
     """Counts states without a gate."""
 
-    def compare(self, sides: TrialSides, workloads: Collection[str]) -> list[Comparison] | None:
+    def compare(self, sides: TrialSides, workloads: Collection[str]) -> Sequence[Comparison] | None:
         """The exact counters of these workloads on both sides; None if only a gate can tell.
 
         Raises ImpossibleStateError if the code of the new state does not load.
@@ -141,7 +141,7 @@ class Search:
         position = min(slow, key=lambda at: len(self.tried[at].changes))
         trial = self.tried[position]
         decision = self.decisions.get(trial.folder or "")
-        if decision is None or not any(one.method in _TIMED for one in decision.comparisons):
+        if decision is None or not any(_is_timed(one) for one in decision.comparisons):
             sides = self.states.sides(frozenset(trial.changes), number=position + 1)
             gated = self.gate(sides, trial, _folder(position + 1))
             self.tried[position] = gated if gated.answer == "slow" else trial
@@ -163,11 +163,12 @@ class Search:
 
     def _is_counted_alike(self, compared: Sequence[Comparison]) -> bool:
         """Whether the old state has the followed counts that the first gate found."""
-        found, gated = (
-            {place_of(one): one.base for one in comparisons if place_of(one) in self.signal.counters}
-            for comparisons in (compared, self._together)
-        )
-        return found == gated
+        return self._base_counts(compared) == self._base_counts(self._together)
+
+    def _base_counts(self, comparisons: Sequence[Comparison]) -> dict[PlacePattern, float | None]:
+        """The old state's value of each followed count."""
+        counts = [comparison for comparison in comparisons if isinstance(comparison, Exact)]
+        return {place_of(count): count.base for count in counts if place_of(count) in self.signal.counters}
 
     def _gate_of_trial(self, sides: TrialSides, trial: BisectionTrial, folder: str) -> BisectionTrial:
         """Answer a trial by a gate that measures only what the search needs, and stops once it knows that."""
@@ -176,7 +177,7 @@ class Search:
         if self.signal.places:
             # The steps of the checklist that measure what is followed; the pairs measure everything else.
             followed = [one for one in self._together if place_of(one) in self.signal.places]
-            found = {measuring_step(one.metric) for one in followed if one.method != "paired"}
+            found = {measuring_step(one.metric) for one in followed if not (isinstance(one, Paired) and one.is_of_call)}
             steps = tuple(number for number in self.options.steps or () if number in found)
             options = replace(options, steps=steps, workloads=tuple(sorted(self.signal.workloads)))
         if self.signal.time:
@@ -187,7 +188,8 @@ class Search:
         """Whether pairs may end: the answer is known, or two looks found no clock that times both sides fairly."""
         reading = read_time(comparisons, self.signal, looks, self._share())
         if reading is None:
-            pairs = [one.pairs or 0 for one in comparisons if place_of(one) == self.signal.time]
+            times = [one for one in comparisons if isinstance(one, Paired) and place_of(one) == self.signal.time]
+            pairs = [time.pairs or 0 for time in times]
             return max(pairs, default=0) >= looks[min(1, len(looks) - 1)]
         return reading.answer != "undecided"
 
@@ -253,6 +255,10 @@ class Search:
 def may_be_counted(pattern: PlacePattern | None) -> bool:
     """Whether regressed counters can answer a search for these metrics, so that no times are needed beside them."""
     return pattern is None or (pattern.metric in METRICS and METRICS[pattern.metric].counted)
+
+
+def _is_timed(comparison: Comparison) -> bool:
+    return isinstance(comparison, Paired) and comparison.evidence != "turn"
 
 
 def _answered(

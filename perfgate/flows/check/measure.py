@@ -56,8 +56,8 @@ from perfgate.flows.shared.decision import decide_with_advice
 from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.options import AVAILABLE_STEPS, CheckOptions
 from perfgate.flows.shared.session import job_notes, now, remove_traces
-from perfgate.judging.gate.decide import Look
 from perfgate.judging.gate.evidence import of_workload
+from perfgate.judging.gate.look import Look
 from perfgate.judging.gate.numbers import PairedNumbers, leading_numbers
 from perfgate.judging.gate.repeated import metrics_in_turns
 from perfgate.judging.gate.rule import looks_left

@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 
 from perfgate.config import CONFIG_NAME, GateSettings
-from perfgate.document.decision import Comparison, DecisionDocument, Verdict
+from perfgate.document.comparison import Comparison, Paired
+from perfgate.document.decision import DecisionDocument, Verdict
 from perfgate.document.doctor import PlantedOutcome, PlantedResult
 from perfgate.document.files import read_decision
 from perfgate.flows.shared.scratch import ScratchRepository
@@ -205,7 +206,7 @@ def _why_inconclusive(decision: DecisionDocument) -> str:
     floors = [floor.floor for floor in decision.noise_floors if floor.metric == "latency.low"]
     noise = f", noise floor ±{max(floors) * 100:.1f} %" if floors else ""
     hanging = [c for c in decision.comparisons if f"{c.workload}/{c.shape} {c.metric}" in reasons]
-    needed = max((c.pairs_needed or 0 for c in hanging), default=0)
+    needed = max((c.pairs_needed or 0 for c in hanging if isinstance(c, Paired)), default=0)
     remedy = f"about {needed} pairs would decide: raise [gate] budget, or " if needed else ""
     return f"{reasons} after {decision.pairs} pairs in {decision.duration:.0f} s{noise}; {remedy}use a quieter machine"
 

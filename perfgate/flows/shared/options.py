@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfgate.catalogue.lookup import CARDS
-from perfgate.document.decision import Comparing, Comparison
+from perfgate.document.comparison import Comparison
+from perfgate.document.decision import Comparing
 from perfgate.document.run import RunDocument
 from perfgate.errors import EXIT_FAIL, EXIT_MEASURING, EXIT_PASS, UsageError
 from perfgate.locale import Language

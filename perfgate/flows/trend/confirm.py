@@ -14,7 +14,8 @@ import msgspec
 
 from perfgate.catalogue.lookup import metric
 from perfgate.config import Config
-from perfgate.document.decision import RULE_METHODS, DecisionDocument
+from perfgate.document.comparison import Bound, Paired
+from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import read_run
 from perfgate.document.history import Confirmation, moment
 from perfgate.document.strict_json import parse_json
@@ -220,12 +221,12 @@ def confirmation_of(
     by_metric = {
         comparison.metric: comparison
         for comparison in decision.comparisons
-        if comparison.place == series.place and comparison.method not in RULE_METHODS
+        if comparison.place == series.place and not isinstance(comparison, Bound)
     }
     compared = by_metric.get(series.metric) or by_metric.get(metric(series.metric).follows)
     if compared is None:
         return None
-    interval = compared.interval
+    interval = compared.interval if isinstance(compared, Paired) else None
     if interval is not None and not all(map(math.isfinite, interval)):
         interval = None
     if interval is not None and compared.better != metric(series.metric).better:

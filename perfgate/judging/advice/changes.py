@@ -12,12 +12,12 @@ from perfgate.catalogue.names import (
     COPIES,
     FRAMEWORK_OPS,
     LATENCY_STALLS,
-    LOW_PRECISION_OPS,
     PREPROCESSING,
     PREPROCESSING_STAGES,
     SYNCS,
 )
-from perfgate.document.decision import Comparison, DecisionDocument, Gain, Suggestion
+from perfgate.document.comparison import Comparison, Exact, NumberComparison, Paired
+from perfgate.document.decision import DecisionDocument, Gain, Suggestion
 from perfgate.document.explanation import Explanation, OperatorDelta, Part
 from perfgate.document.message import Message, message_from
 from perfgate.document.run import Evidence
@@ -55,10 +55,9 @@ def on_changes(decision: DecisionDocument) -> list[Suggestion]:
 
 def _on_comparisons(comparisons: Sequence[Comparison]) -> Iterator[_Advised]:
     for comparison in comparisons:
-        if comparison.outcome != "regressed":
+        if comparison.outcome != "regressed" or not isinstance(comparison, NumberComparison):
             continue
-        # Operators that left low precision are counted too; their comparison also depends on the check of the output.
-        if comparison.method == "exact" or comparison.metric == LOW_PRECISION_OPS:
+        if isinstance(comparison, Exact):
             yield from _on_counter(comparison)
         elif comparison.metric == LATENCY_STALLS:
             yield _of(comparison, _rule_of_stalls(comparison), _line_of_stalls(comparison))
@@ -66,18 +65,18 @@ def _on_comparisons(comparisons: Sequence[Comparison]) -> Iterator[_Advised]:
             yield _of(comparison, "slower-stage", max(rises, key=_rise))
 
 
-def _rule_of_stalls(stalls: Comparison) -> str:
+def _rule_of_stalls(stalls: NumberComparison) -> str:
     how = None if stalls.reason is None else stalls.reason.values.get("how")
     waits = isinstance(how, Message) and how.code == "gate.stall-waiting"
     return OF_STALLS["waiting" if waits else "computing"]
 
 
-def _line_of_stalls(stalls: Comparison) -> Part | None:
+def _line_of_stalls(stalls: NumberComparison) -> Part | None:
     line = None if stalls.reason is None else stalls.reason.values.get("line")
     return Part(line=line, base=stalls.base or 0.0, head=stalls.head or 0.0) if isinstance(line, str) else None
 
 
-def _on_counter(comparison: Comparison) -> Iterator[_Advised]:
+def _on_counter(comparison: Exact) -> Iterator[_Advised]:
     rule = metric(comparison.metric).advice
     if comparison.metric == FRAMEWORK_OPS:
         yield from _small_ops(comparison)
@@ -100,7 +99,7 @@ def _cast(rises: Sequence[Part]) -> Part | None:
     return next((part for part in rises if part.name == _CAST), None)
 
 
-def _small_ops(comparison: Comparison) -> Iterator[_Advised]:
+def _small_ops(comparison: Exact) -> Iterator[_Advised]:
     """Decomposed attention, or else the operator with the largest increase in calls."""
     # torch_npu's own cast only changes a format (``npu::npu_format_cast`` and its in-place form).
     rises = {part.name: part for part in _rises(comparison) if "format_cast" not in part.name}
@@ -153,7 +152,7 @@ def _rule_of_wait(op: str) -> str:
     return "copy-that-waits" if "copy" in op else "value-for-python"
 
 
-def _rises(comparison: Comparison) -> list[Part]:
+def _rises(comparison: NumberComparison) -> list[Part]:
     return [part for part in comparison.parts if part.head > part.base]
 
 
@@ -165,7 +164,7 @@ def _located(rises: Sequence[Part]) -> Part | None:
     return next((part for part in rises if part.line), None) or next(iter(rises), None)
 
 
-def _of(comparison: Comparison, rule: str, part: Part | None) -> _Advised:
+def _of(comparison: NumberComparison, rule: str, part: Part | None) -> _Advised:
     # Of an unknown operator the counts are those of the whole call.
     counted = part or Part(base=comparison.base or 0.0, head=comparison.head or 0.0)
     return rule, OperatorDelta(
@@ -211,9 +210,9 @@ def _share_of_call(advised: OperatorDelta, decision: DecisionDocument) -> tuple[
     for explained in decision.explanations:
         if explained.place != advised.place or not explained.metric:
             continue
-        key = (explained.workload, explained.shape, explained.metric, "paired")
-        paired = (c for c in decision.comparisons if (c.workload, c.shape, c.metric, c.method) == key)
-        if (call := next(paired, None)) and call.head:
+        times = [c for c in decision.comparisons if isinstance(c, Paired) and c.is_of_call]
+        explained_times = (c for c in times if c.place == explained.place and c.metric == explained.metric)
+        if (call := next(explained_times, None)) and call.head:
             seconds = _seconds(advised, explained.contributions)
             return seconds, at_most(seconds / call.head)
     return 0.0, None

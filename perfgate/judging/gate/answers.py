@@ -16,10 +16,10 @@ import msgspec
 from scipy.special import betainc, betaincinv
 
 from perfgate.catalogue.names import JOB_OUTPUT, SAME_TEXT
-from perfgate.document.decision import Comparison
+from perfgate.document.comparison import Comparison
 from perfgate.document.job import Turn
 from perfgate.document.message import Message
-from perfgate.judging.gate.comparison import ShapePlace, comparison, relative_change, rounded
+from perfgate.judging.gate.comparison import ShapePlace, differing_output, informing, relative_change, rounded
 
 _CONFIDENCE = 0.95
 
@@ -58,9 +58,9 @@ class ComparedAnswers(NamedTuple):
             side = getattr(self, steadier)
             counts = {"answers": answers, "differ": answers - side.other, "side": steadier, "own": answers - side.own}
             reason = Message("gate.other-answers", counts)
-            yield comparison(place, JOB_OUTPUT, "check", "regressed", gating=True, base=1.0, head=0.0, reason=reason)
+            yield differing_output(place, JOB_OUTPUT, reason)
         base, head = (rounded(count / answers) for count in (self.base.own, self.base.other))
-        row = comparison(place, SAME_TEXT, "turns", "informs", gating=False, base=base, head=head)
+        row = informing(place, SAME_TEXT, base, head)
         if base:
             # The shares differ by the answers that agree on one side only; their exact binomial bounds bound the difference.
             (low_head, high_head), (low_base, high_base) = (

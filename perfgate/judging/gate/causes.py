@@ -14,7 +14,8 @@ import msgspec
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import PREPROCESSING, PYTHON_TIMES, SIGNATURE
 from perfgate.catalogue.terms import Amount
-from perfgate.document.decision import RULE_METHODS, SIDE_BY_SIDE, Comparison, DecisionDocument
+from perfgate.document.comparison import Bound, Comparison, Exact, NumberComparison, Paired, Recorded
+from perfgate.document.decision import DecisionDocument
 from perfgate.document.explanation import MODES, Aspect, Cause, Compiling, Explanation, OperatorDelta, Part
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.changed_code import ChangedCode
@@ -72,9 +73,9 @@ def _with_calls(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """The comparisons; timings without a cause of their own, such as instructions and throughput, take that of the call."""
 
     def is_timed(comparison: Comparison) -> bool:
-        is_time = comparison.unit == "s" and comparison.method not in {"check", *RULE_METHODS}
+        is_time = isinstance(comparison, NumberComparison) and comparison.unit == "s"
         is_of_call = comparison.metric != PREPROCESSING
-        return is_of_call and comparison.outcome == "regressed" and (is_time or comparison.method in SIDE_BY_SIDE)
+        return is_of_call and comparison.outcome == "regressed" and (is_time or isinstance(comparison, Paired))
 
     of_call = {c.place: c.cause for c in reversed(comparisons) if c.cause is not None and is_timed(c)}
     return [replace(c, cause=of_call.get(c.place)) if c.cause is None and is_timed(c) else c for c in comparisons]
@@ -83,7 +84,8 @@ def _with_calls(comparisons: Sequence[Comparison]) -> list[Comparison]:
 def _is_worse(comparison: Comparison) -> bool:
     if comparison.outcome != "inconclusive":
         return comparison.outcome == "regressed"
-    base, head = comparison.base, comparison.head
+    base = comparison.bound if isinstance(comparison, Bound) else comparison.base
+    head = comparison.head
     if base is None or head is None:
         return False
     return head < base if comparison.better == "higher" else head > base
@@ -139,13 +141,13 @@ class _Causes:
 
     def _called_by_ranks(self, comparison: Comparison, at_place: Iterable[Cause]) -> Cause | None:
         """The calls that ranks make more often: an exact count, so it precedes any evidence from noisy times."""
-        if comparison.method != "turns":
+        if not (isinstance(comparison, Paired) and comparison.is_of_job):
             return None
         place = comparison.place
         more = {
             (part.name, part.ranks)
             for other in self._decision.comparisons
-            if other.method == "exact" and other.outcome == "regressed" and other.place == place
+            if isinstance(other, Exact) and other.outcome == "regressed" and other.place == place
             for part in other.parts
             if part.ranks and part.head > part.base and metric(other.metric).fails_alone
         }
@@ -337,7 +339,7 @@ def _on_other_inputs(decision: DecisionDocument, listed: Iterable[Cause]) -> lis
     unexplained = {
         c.place
         for c in decision.comparisons
-        if c.outcome == "regressed" and c.method == "exact" and not any(part.head > part.base for part in c.parts)
+        if c.outcome == "regressed" and isinstance(c, Exact) and not any(part.head > part.base for part in c.parts)
     }
     slower = {
         (test.workload, test.shape, test.op): test.seconds for test in decision.operators if test.outcome == "regressed"
@@ -433,7 +435,7 @@ def _cause_of(comparison: Comparison, at_place: Sequence[Cause]) -> Cause | None
             c for c in at_place if (c.op, c.aspect, c.ranks) in parts or (c.also and (c.op, c.also, c.ranks) in parts)
         ]
         return next((cause for cause in matches if cause.amount == amount), next(iter(matches), None))
-    if comparison.method == "exact":
+    if isinstance(comparison, Exact):
         return next((cause for cause in at_place if cause.inputs_change), None)
     if comparison.metric == SIGNATURE:
         # What the change does to its counts is what made the output another one.
@@ -449,7 +451,9 @@ def _cause_of(comparison: Comparison, at_place: Sequence[Cause]) -> Cause | None
 
 def _tested(comparison: Comparison, at_place: Iterable[OperatorDelta]) -> Cause | None:
     """The operator that lost most time in the pairs, if that explains a good part of a slower call."""
-    if comparison.method != "paired" or comparison.unit != "s" or comparison.outcome != "regressed":
+    if not (isinstance(comparison, Paired) and comparison.is_of_call):
+        return None
+    if comparison.unit != "s" or comparison.outcome != "regressed":
         return None
     slower = [test for test in at_place if test.outcome == "regressed"]
     most = max(slower, key=lambda test: test.seconds, default=None)
@@ -472,14 +476,14 @@ def _tested(comparison: Comparison, at_place: Iterable[OperatorDelta]) -> Cause 
 
 def _from_comparisons(comparisons: Iterable[Comparison]) -> Iterator[Cause]:
     for comparison in comparisons:
-        if comparison.outcome != "regressed" or comparison.method in {"check", *RULE_METHODS}:
+        if comparison.outcome != "regressed" or not isinstance(comparison, NumberComparison):
             continue
         where = comparison.place
         base, head = comparison.base, comparison.head
         if comparison.metric.startswith(OPERATOR_COUNT) and base is not None and head is not None:
             name = comparison.metric.removeprefix(OPERATOR_COUNT)
             yield Cause(workload=where[0], shape=where[1], op=name, base_count=base, head_count=head, counted=True)
-        if comparison.method == "profiled":
+        if isinstance(comparison, Recorded):
             yield from (_of_kernels(where, part) for part in comparison.parts)
         elif comparison.unit == "s":
             inclusive = comparison.metric.startswith(PYTHON_TIMES)
@@ -490,7 +494,7 @@ def _from_comparisons(comparisons: Iterable[Comparison]) -> Iterator[Cause]:
             yield from (_of_count(where, part, amount) for part in comparison.parts)
 
 
-def slower_stages(comparison: Comparison) -> list[Part]:
+def slower_stages(comparison: NumberComparison) -> list[Part]:
     """The stages of the preprocessing that explain a good part of its slowdown, the slowest first."""
     loss = (comparison.head or 0.0) - (comparison.base or 0.0)
     slower = [part for part in comparison.parts if part.head - part.base >= max(EXPLAINS * loss, 1e-9)]

@@ -12,7 +12,8 @@ import msgspec
 from perfgate.catalogue.lookup import CARDS, LIMITS, METRICS, judged_by
 from perfgate.catalogue.names import BATCH_BEST, BATCH_KNEE, OPERATOR_SHARE
 from perfgate.catalogue.records import JudgedValue
-from perfgate.document.decision import Comparison, Invalid, Policy, StepComparison
+from perfgate.document.comparison import Bound, Comparison, EvidenceUnit, Paired
+from perfgate.document.decision import Invalid, Policy, StepComparison, StepEvidence
 from perfgate.document.message import Message
 from perfgate.document.run import Value
 from perfgate.judging.gate.comparison import change_of, relative_change, rounded, zero_of
@@ -40,9 +41,11 @@ def compare_checklist(
     """
     set_aside = {place for entry in invalid for place in (entry.place, (entry.workload, ""))}
     decided = list(comparisons)
-    paired = {(c.workload, c.shape, c.metric): c for c in decided if c.method in ("paired", "repeated")}
+    measured = [c for c in decided if isinstance(c, Paired) and not c.is_of_job]
+    paired = {(c.workload, c.shape, c.metric): c for c in measured}
     before, after = evidence.base.leading, evidence.head.leading
-    budgets = {(c.metric, c.workload, c.shape): c for c in decided if c.method == "budget" and c.base is not None}
+    bounds = [c for c in decided if isinstance(c, Bound) and c.is_budget]
+    budgets = {(c.metric, c.workload, c.shape): c for c in bounds}
     limits = _limits(policy)
     rows = []
     for number in sorted({**before, **after}, key=lambda number: number.step):
@@ -52,14 +55,14 @@ def compare_checklist(
             row = _from_comparison(row, pairs)
         elif METRICS[number.metric].kind == "exact":
             if row.base is not None and row.head is not None:
-                row = msgspec.structs.replace(row, method="exact", delta=relative_change(row.base, row.head))
+                row = msgspec.structs.replace(row, evidence="count", delta=relative_change(row.base, row.head))
         elif (number.workload, number.shape) in set_aside:
             pass
         elif number.metric in (BATCH_KNEE, BATCH_BEST):
             row = _from_sizes(row, number, evidence, policy)
         elif (constant := evidence.numbers.constant(number)) is not None:
             row = msgspec.structs.replace(
-                row, method="exact", base=rounded(constant), head=rounded(constant), delta=0.0
+                row, evidence="count", base=rounded(constant), head=rounded(constant), delta=0.0
             )
         elif not isinstance(found := evidence.numbers.get(number), Message) and found.differences.size > 1:
             row = _from_turns(row, found, policy)
@@ -138,7 +141,7 @@ def _range_of(value: Value | None) -> tuple[float, float] | None:
 def _from_turns(row: StepComparison, number: PairedEffect, policy: Policy) -> StepComparison:
     zero, head = zero_of(row.metric), number.head
     delta = 0.0 if number.base == head else relative_change(zero + number.base, zero + head)
-    if number.method == "paired":
+    if number.evidence == "pair":
         bounds = interval(number.differences, Errors(policy.alpha, policy.alpha_ok, tuple(policy.looks)))
     else:
         bounds = single_interval(number.differences)
@@ -146,7 +149,7 @@ def _from_turns(row: StepComparison, number: PairedEffect, policy: Policy) -> St
     needed = None if is_resolved else pairs_to_decide(number.differences, excluded=0.0)
     return msgspec.structs.replace(
         row,
-        method=number.method,
+        evidence=_of_step(number.evidence),
         base=rounded(number.base),
         head=rounded(head),
         delta=delta if bounds else None,
@@ -174,7 +177,7 @@ def _from_sizes(row: StepComparison, number: ChecklistNumber, evidence: Evidence
     before, after = sizes
     return msgspec.structs.replace(
         row,
-        method="repeated",
+        evidence="turn",
         base=float(before.size),
         head=float(after.size),
         base_range=(float(before.earliest), float(before.shown)),
@@ -192,10 +195,14 @@ def _has_promise(evidence: Evidence, number: ChecklistNumber) -> bool:
     return promises.get(number.workload) is not None
 
 
-def _from_comparison(row: StepComparison, pairs: Comparison) -> StepComparison:
+def _of_step(unit: EvidenceUnit) -> StepEvidence:
+    return "pair" if unit == "pair" else "turn"
+
+
+def _from_comparison(row: StepComparison, pairs: Paired) -> StepComparison:
     return msgspec.structs.replace(
         row,
-        method=pairs.method,
+        evidence=_of_step(pairs.evidence),
         base=pairs.base,
         head=pairs.head,
         delta=pairs.delta if pairs.interval else None,
@@ -218,11 +225,9 @@ def _limits(policy: Policy) -> dict[str, tuple[float, JudgedValue]]:
     return limits
 
 
-def _with_bound(
-    row: StepComparison, budget: Comparison | None, limit: tuple[float, JudgedValue] | None
-) -> StepComparison:
+def _with_bound(row: StepComparison, budget: Bound | None, limit: tuple[float, JudgedValue] | None) -> StepComparison:
     if budget is not None:
-        return msgspec.structs.replace(row, bound=budget.base, at_most=budget.better == "lower")
+        return msgspec.structs.replace(row, bound=budget.bound, at_most=budget.better == "lower")
     if limit is None or not limit[1].labels.items() <= row.labels.items():
         return row
     return msgspec.structs.replace(row, bound=limit[0], at_most=limit[1].at_most)

@@ -15,7 +15,8 @@ import msgspec
 
 from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.document.budget import OK_MARGIN, SOUGHT_OK_MARGIN, parse_place
-from perfgate.document.decision import Comparison, Method, Outcome, Policy
+from perfgate.document.comparison import Checked, Comparison, Exact, Outcome, Paired
+from perfgate.document.decision import Policy
 from perfgate.document.explanation import Part
 from perfgate.document.history import Acceptance
 from perfgate.document.message import Message
@@ -50,48 +51,73 @@ def relative_change(base: float | None, head: float | None) -> float | None:
     return rounded(head / base - 1) if base and head is not None else None
 
 
-def worsening(comparison: Comparison) -> float:
-    """The share by which the head is estimated to be worse; below 0 if it is better."""
-    delta = comparison.delta or 0.0
-    return -delta if comparison.better == "higher" else delta
-
-
 def zero_of(name: str) -> float:
     """The offset added to a number before its ratio is taken: for a relative change, 0 is as good as any other value."""
     return 1.0 if name in METRICS and METRICS[name].change else 0.0
 
 
-def comparison(  # noqa: PLR0913 - the fields of a record
+def exact(
     place: ShapePlace,
     name: str,
-    method: Method,
     outcome: Outcome,
     *,
     gating: bool,
     base: float | None = None,
     head: float | None = None,
-    delta: float | None = None,
-    tolerance: float | None = None,
+    allowed: float | None = None,
     reason: Message | None = None,
     parts: Sequence[Part] = (),
-) -> Comparison:
-    """The comparison of a metric, with the unit and the better direction that its catalogue entry has."""
+) -> Exact:
+    """The comparison of a count, of which a growth by the share ``allowed`` is tolerated."""
     entry = metric(name)
-    return Comparison(
+    return Exact(
         workload=place.workload,
         shape=place.shape,
         metric=name,
         unit=entry.unit,
         better=entry.better,
-        method=method,
         outcome=outcome,
         gating=gating,
         base=base,
         head=head,
-        delta=delta,
-        tolerance=tolerance,
+        delta=relative_change(base, head),
+        tolerance=allowed,
         reason=reason,
         parts=list(parts),
+    )
+
+
+def informing(place: ShapePlace, name: str, base: float, head: float) -> Paired:
+    """A number of a job on both sides that no test compares."""
+    entry = metric(name)
+    return Paired(
+        workload=place.workload,
+        shape=place.shape,
+        metric=name,
+        unit=entry.unit,
+        better=entry.better,
+        evidence="quad",
+        outcome="informs",
+        gating=False,
+        base=rounded(base),
+        head=rounded(head),
+    )
+
+
+def differing_output(place: ShapePlace, name: str, reason: Message) -> Checked:
+    """A check that fails because the output, or the work, of head is not that of base."""
+    entry = metric(name)
+    return Checked(
+        workload=place.workload,
+        shape=place.shape,
+        metric=name,
+        unit=entry.unit,
+        better=entry.better,
+        outcome="regressed",
+        gating=True,
+        base=1.0,
+        head=0.0,
+        reason=reason,
     )
 
 
@@ -152,11 +178,15 @@ def with_accepted(
 
 
 def _accepted(comparison: Comparison, acceptances: Iterable[Acceptance]) -> Comparison:
-    judged = comparison.gating or comparison.costless
-    if not judged or comparison.outcome != "regressed" or comparison.method == "check":
+    is_costless = isinstance(comparison, Exact) and comparison.costless
+    judged = comparison.gating or is_costless
+    if not judged or comparison.outcome != "regressed" or isinstance(comparison, Checked):
         return comparison
     for acceptance in acceptances:
-        if key_matches(acceptance.metric, comparison.metric, comparison.workload, comparison.shape):
-            accepted = f"{acceptance.accepted_by}: {acceptance.reason}"
+        if not key_matches(acceptance.metric, comparison.metric, comparison.workload, comparison.shape):
+            continue
+        accepted = f"{acceptance.accepted_by}: {acceptance.reason}"
+        if isinstance(comparison, Exact):
             return msgspec.structs.replace(comparison, gating=False, costless=False, accepted=accepted)
+        return msgspec.structs.replace(comparison, gating=False, accepted=accepted)
     return comparison

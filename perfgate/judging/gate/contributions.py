@@ -21,7 +21,8 @@ import numpy as np
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import LOW_PRECISION_OPS, SYNCS
 from perfgate.document.alignment import AlignedRow, TimedRow, align
-from perfgate.document.decision import Comparison, Invalid
+from perfgate.document.comparison import Comparison, Exact, Paired
+from perfgate.document.decision import Invalid
 from perfgate.document.explanation import Explanation, InputsChange, OperatorDelta, Part, PartKind
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow
 from perfgate.judging.gate.bottleneck import better_roof, bottleneck
@@ -68,15 +69,16 @@ def explanations(
     for place in sorted(before.keys() & after.keys()):
         times = [] if place in spoiled else call_times(comparisons, *place)
         moved = next((time for time in times if time.outcome in _MOVED), None)
-        exact = [c for c in comparisons if (c.workload, c.shape, c.method) == (*place, "exact")]
+        exact = [c for c in comparisons if isinstance(c, Exact) and c.place == place]
         tested = {test.op: test.seconds for test in tests if test.place == place}
         explained.append(_Shape(evidence, before[place], after[place], moved, exact, tested).explanation())
     return explained
 
 
-def call_times(comparisons: Sequence[Comparison], workload: str, shape: str) -> list[Comparison]:
+def call_times(comparisons: Sequence[Comparison], workload: str, shape: str) -> list[Paired]:
     """The call times of the pairs: regressions and improvements first, then in the order in which they are explained."""
-    paired = {c.metric: c for c in comparisons if (c.workload, c.shape, c.method) == (workload, shape, "paired")}
+    of_place = [c for c in comparisons if isinstance(c, Paired) and c.place == (workload, shape)]
+    paired = {c.metric: c for c in of_place if c.is_of_call}
     times = [paired[metric] for metric in _EXPLAINED_METRICS if metric in paired]
     comparable = [time for time in times if time.outcome != "not_comparable"]
     return sorted(comparable, key=lambda time: time.outcome not in _MOVED)
@@ -89,8 +91,8 @@ class _Shape:
     evidence: Evidence
     before: CallAccount
     after: CallAccount
-    moved: Comparison | None
-    exact: Sequence[Comparison]
+    moved: Paired | None
+    exact: Sequence[Exact]
     tested: Mapping[str, float]
 
     @cached_property

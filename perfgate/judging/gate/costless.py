@@ -6,16 +6,17 @@ from collections.abc import Iterable
 
 import msgspec
 
-from perfgate.catalogue.lookup import METRICS, MUST_DECIDE
+from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import LOW_PRECISION_OPS
-from perfgate.document.decision import Comparison, Policy
+from perfgate.document.comparison import Comparison, Exact, Paired
+from perfgate.document.decision import Policy
 from perfgate.judging.gate.comparison import ShapePlace, configured_tolerance
 
 
 def fails_alone(comparison: Comparison, policy: Policy) -> bool:
     """Whether a regression fails the gate regardless of all other results: no time can excuse it."""
     return (
-        comparison.method != "exact"
+        not isinstance(comparison, Exact)
         or policy.strict
         or comparison.metric not in METRICS
         or METRICS[comparison.metric].fails_alone
@@ -30,9 +31,7 @@ def with_costless(comparisons: Iterable[Comparison], policy: Policy) -> list[Com
     better.
     """
     listed = list(comparisons)
-    times = [
-        c for c in listed if c.gating and (c.method == "turns" or (c.method == "paired" and c.metric in MUST_DECIDE))
-    ]
+    times = [c for c in listed if isinstance(c, Paired) and c.must_decide and c.evidence != "turn"]
     faster = {_place(c) for c in times if c.outcome == "improved"}
     not_slower = {_place(c) for c in times} - {_place(c) for c in times if c.outcome not in ("unchanged", "improved")}
 
@@ -41,7 +40,8 @@ def with_costless(comparisons: Iterable[Comparison], policy: Policy) -> list[Com
             return comparison
         if comparison.metric == LOW_PRECISION_OPS and _place(comparison) in faster:
             return msgspec.structs.replace(comparison, gating=False)
-        if _place(comparison) in not_slower and not fails_alone(comparison, policy):
+        excusable = isinstance(comparison, Exact) and not fails_alone(comparison, policy)
+        if excusable and _place(comparison) in not_slower:
             return msgspec.structs.replace(comparison, gating=False, costless=True)
         return comparison
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-
-import msgspec
 
 from perfgate.catalogue.lookup import is_known, metric
 from perfgate.catalogue.names import (
@@ -24,12 +22,13 @@ from perfgate.catalogue.names import (
     UNBLOCKED_TRANSFERS,
 )
 from perfgate.document.alignment import AlignedRow, TimedRow, align
-from perfgate.document.decision import Comparison, Outcome, Policy
+from perfgate.document.comparison import Checked, Comparison, Exact, Outcome
+from perfgate.document.decision import Policy
 from perfgate.document.explanation import Aspect, OperatorDelta, Part, Replacement
 from perfgate.document.lines import split_line
 from perfgate.document.message import Message
 from perfgate.document.run import CallRow, CounterSet, CounterSite, OpCount, OperatorRow
-from perfgate.judging.gate.comparison import ShapePlace, comparison, relative_change, rounded, tolerance
+from perfgate.judging.gate.comparison import ShapePlace, exact, rounded, tolerance
 from perfgate.judging.gate.evidence import Evidence, count_of
 
 MAX_PARTS = 12
@@ -110,7 +109,7 @@ class _Counters:
                 yield self._compare_exact(name)
         yield from self._compare_ops()
 
-    def _compare_exact(self, name: str) -> Comparison:
+    def _compare_exact(self, name: str) -> Exact:
         before, after = self.base.values[name], self.head.values[name]
         allowed, allowed_more = tolerance(self.policy, name, *self.place), metric(name).allowed_more
         outcome = _outcome(before, after, allowed, allowed_more)
@@ -135,15 +134,17 @@ class _Counters:
         outcome = _outcome(before, after, allowed, allowed_more)
         if outcome == "unchanged":
             return None
-        compared = self._comparison(
+        return exact(
+            self.place,
             name,
             outcome,
             gating=True,
+            base=before,
+            head=after,
             allowed=max(allowed, allowed_more / max(before, 1)),
             reason=Message("gate.outside-varying"),
-            parts=self._parts(name),
+            parts=self._parts(name)[:MAX_PARTS],
         )
-        return msgspec.structs.replace(compared, base=before, head=after, delta=relative_change(before, after))
 
     def _is_located(self, side: CounterSet, name: str) -> bool:
         """Whether the places of a count add up to it, and some of them vary if it does."""
@@ -196,16 +197,17 @@ class _Counters:
             ends = before[0], after[1]
         else:
             return overlap
-        reason = Message("gate.ranges-apart")
-        apart = self._comparison(
+        return exact(
+            self.place,
             name,
             outcome,
             gating=True,
+            base=ends[0],
+            head=ends[1],
             allowed=max(allowed, allowed_more / max(before[1], 1)),
-            reason=reason,
-            parts=self._parts(name, varying=True),
+            reason=Message("gate.ranges-apart"),
+            parts=self._parts(name, varying=True)[:MAX_PARTS],
         )
-        return msgspec.structs.replace(apart, base=ends[0], head=ends[1], delta=relative_change(*ends))
 
     def _overlap(self, name: str) -> Message:
         """A message for a count whose ranges on base and head are too close, with the ranges if they are known."""
@@ -225,11 +227,10 @@ class _Counters:
         Uncounted sources, such as a captured graph or a custom kernel, may also produce the output. The workload's check
         decides between the two: if it accepts the output, the loss warns; otherwise the gate cannot pass.
         """
-        reason = Message("gate.nothing-left-checked" if self.checked else "gate.nothing-left")
         parts = self._parts(name)
-        return self._comparison(
-            name, "inconclusive", gating=not self.checked, reason=reason, parts=parts, by_check=self.checked
-        )
+        if self.checked:
+            return self._checked(name, "inconclusive", reason=Message("gate.nothing-left-checked"), parts=parts)
+        return self._comparison(name, "inconclusive", gating=True, reason=Message("gate.nothing-left"), parts=parts)
 
     def _single_step(self) -> Message | None:
         """A message for a recording of a single step: its counts are compared, and nothing shows that they repeat."""
@@ -253,12 +254,12 @@ class _Counters:
             return self._comparison(LOW_PRECISION_OPS, "not_comparable", reason=self._overlap(LOW_PRECISION_OPS))
         more = least[0] - most[1]
         if more <= 0:
-            return self._comparison(LOW_PRECISION_OPS, "unchanged", by_check=True)
+            return self._checked(LOW_PRECISION_OPS, "unchanged")
         parts = self._parts(LOW_PRECISION_OPS)
         computed = _with_first_line("gate.low-precision", parts, more)
         reason = Message("gate.check-accepts" if self.checked else "gate.check-absent", {"computed": computed})
         outcome: Outcome = "unchanged" if self.checked else "inconclusive"
-        return self._comparison(LOW_PRECISION_OPS, outcome, reason=reason, parts=parts, by_check=True)
+        return self._checked(LOW_PRECISION_OPS, outcome, reason=reason, parts=parts)
 
     def _dropped_precision(self) -> list[Part]:
         """The operators that ran in low precision on the base and run in full on the head, as after a dropped autocast.
@@ -329,16 +330,14 @@ class _Counters:
             old, new = before.get(op, _ABSENT), after.get(op, _ABSENT)
             name = f"ops.count:{op}"
             if old.count != new.count and not (old.view or new.view or name in left_out):
-                yield comparison(
+                yield exact(
                     self.place,
                     name,
-                    "exact",
                     _outcome(old.count, new.count, 0.0),
                     gating=False,
                     base=old.count,
                     head=new.count,
-                    delta=relative_change(old.count, new.count),
-                    tolerance=0.0,
+                    allowed=0.0,
                     parts=[parts[op]] if op in parts else [],
                 )
 
@@ -372,22 +371,37 @@ class _Counters:
         gating: bool = False,
         allowed: float | None = None,
         reason: Message | None = None,
-        parts: list[Part] | None = None,
-        by_check: bool = False,
-    ) -> Comparison:
-        before, after = self.base.values.get(name), self.head.values.get(name)
-        return comparison(
+        parts: Sequence[Part] = (),
+    ) -> Exact:
+        return exact(
             self.place,
             name,
-            "check" if by_check else "exact",
             outcome,
             gating=gating,
-            base=before,
-            head=after,
-            delta=relative_change(before, after),
-            tolerance=allowed,
+            base=self.base.values.get(name),
+            head=self.head.values.get(name),
+            allowed=allowed,
             reason=reason,
-            parts=(parts or [])[:MAX_PARTS],
+            parts=parts[:MAX_PARTS],
+        )
+
+    def _checked(
+        self, name: str, outcome: Outcome, *, reason: Message | None = None, parts: Sequence[Part] = ()
+    ) -> Checked:
+        """A count that the workload's check of the output excuses, or would excuse."""
+        entry = metric(name)
+        return Checked(
+            workload=self.place.workload,
+            shape=self.place.shape,
+            metric=name,
+            unit=entry.unit,
+            better=entry.better,
+            outcome=outcome,
+            gating=False,
+            base=self.base.values[name],
+            head=self.head.values[name],
+            reason=reason,
+            parts=list(parts[:MAX_PARTS]),
         )
 
 
@@ -396,7 +410,7 @@ def is_differing_count(compared: Comparison) -> bool:
     if not compared.metric.startswith(_COUNTED):
         return False
     wavers = compared.reason is not None and compared.reason.code == "gate.unstable-in-head"
-    return wavers or (compared.method == "exact" and compared.outcome in ("regressed", "improved"))
+    return wavers or (isinstance(compared, Exact) and compared.outcome in ("regressed", "improved"))
 
 
 def notes_on_varying(evidence: Evidence) -> list[Message]:

@@ -22,10 +22,11 @@ from perfgate.catalogue.names import (
     TPOT,
     TTFT,
 )
-from perfgate.document.decision import CPU_DECIDES, Comparison
+from perfgate.document.comparison import Paired
+from perfgate.document.decision import CPU_DECIDES
 from perfgate.document.job import Turn
 from perfgate.document.message import Message
-from perfgate.judging.gate.comparison import rounded, worsening
+from perfgate.judging.gate.comparison import rounded
 from perfgate.judging.gate.evidence import Evidence
 from perfgate.judging.gate.pairs import ALIKE, COMPUTES, WAITED
 
@@ -35,21 +36,21 @@ _OF_THE_WALL = {TTFT, TPOT, E2E, SERVING_THROUGHPUT, RANKS_STEP}
 _OF_THE_CPU = (SERVING_CPU, REQUEST_CPU, RANKS_CPU)
 
 
-def with_covered(rows: Sequence[Comparison], base: Iterable[Turn], head: Iterable[Turn]) -> list[Comparison]:
+def with_covered(rows: Sequence[Paired], base: Iterable[Turn], head: Iterable[Turn]) -> list[Paired]:
     """The comparisons of one job; those that follow from others no longer gate if they are left open."""
     gating = {row.metric for row in rows if row.gating}
     decided = {row.metric for row in rows if row.gating and row.outcome in ("unchanged", "improved")}
     cpu = next((name for name in _OF_THE_CPU if name in decided), None)
     waited = waited_where_cpu_is_fair(list(base), list(head)) if cpu else None
 
-    def covered(row: Comparison) -> Comparison:
+    def covered(row: Paired) -> Paired:
         if not row.gating or row.outcome != "inconclusive":
             return row
         reason = None
         finer = next((names for names in _FINER.get(row.metric, ()) if names <= gating), None)
         if finer is not None:
             reason = Message("gate.covered", {"by": sorted(finer)})
-        elif cpu and waited is not None and row.metric in _OF_THE_WALL and worsening(row) <= (row.tolerance or 0.0):
+        elif cpu and waited is not None and row.metric in _OF_THE_WALL and not row.looks_worse:
             reason = Message(CPU_DECIDES, {"waited": rounded(waited), "by": cpu})
         return row if reason is None else msgspec.structs.replace(row, gating=False, reason=reason, pairs_needed=None)
 

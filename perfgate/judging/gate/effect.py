@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from perfgate.document.decision import Clock, Method
+from perfgate.document.comparison import Clock, EvidenceUnit
 from perfgate.judging.gate.rule import Differences
 
 
@@ -20,15 +20,15 @@ class PairedEffect(NamedTuple):
     differences: Differences
     base: float
     head: float
-    method: Method
+    evidence: EvidenceUnit
     pairs: int | None = None
     clock: Clock = "wall"
     fair: bool = True
 
     @classmethod
-    def of(cls, differences: Differences, base: float, method: Method, *, zero: float = 0.0) -> PairedEffect:
+    def of(cls, differences: Differences, base: float, evidence: EvidenceUnit, *, zero: float = 0.0) -> PairedEffect:
         """The effect on a number that is compared by its distance from ``zero``."""
-        return cls(differences, base, (zero + base) * math.exp(differences.estimate) - zero, method)
+        return cls(differences, base, (zero + base) * math.exp(differences.estimate) - zero, evidence)
 
     @property
     def size(self) -> int:

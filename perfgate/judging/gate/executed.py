@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from perfgate.catalogue.names import COMMAND_LINES
-from perfgate.document.decision import Comparison, Outcome, Policy
+from perfgate.document.comparison import Comparison, Outcome
+from perfgate.document.decision import Policy
 from perfgate.document.job import PYTHON_LINES, Turn
 from perfgate.document.message import Message
-from perfgate.judging.gate.comparison import ShapePlace, comparison, relative_change, rounded, tolerance
+from perfgate.judging.gate.comparison import ShapePlace, exact, relative_change, rounded, tolerance
 
 # The fewest runs of a side that show whether the count repeats.
 FEWEST_COUNTED = 2
@@ -28,7 +29,7 @@ def compare_lines(
         return
     if min(*before, *after) <= 0:
         reason = Message("gate.lines-of-one-side")
-        yield comparison(place, COMMAND_LINES, "exact", "inconclusive", gating=True, reason=reason)
+        yield exact(place, COMMAND_LINES, "inconclusive", gating=True, reason=reason)
         return
     allowed = tolerance(policy, COMMAND_LINES, *place)
     spread = max(max(side) / min(side) - 1 for side in (before, after))
@@ -40,16 +41,14 @@ def compare_lines(
     outcome: Outcome = "unchanged" if informs is None else "informs"
     if informs is None and abs(change) > allowed:
         outcome = "regressed" if change > 0 else "improved"
-    yield comparison(
+    yield exact(
         place,
         COMMAND_LINES,
-        "exact",
         outcome,
         gating=informs is None,
         base=rounded(closest[0]),
         head=rounded(closest[1]),
-        delta=change,
-        tolerance=allowed,
+        allowed=allowed,
         reason=informs,
     )
 

@@ -15,7 +15,8 @@ from itertools import chain
 import msgspec
 
 from perfgate.catalogue.lookup import METRICS, RULES, metric
-from perfgate.document.decision import SIDE_BY_SIDE, DecisionDocument, StepComparison, StepSummary
+from perfgate.document.comparison import Exact, Paired
+from perfgate.document.decision import DecisionDocument, StepComparison, StepSummary
 from perfgate.document.explanation import Cause
 from perfgate.document.lines import split_line
 from perfgate.document.message import Message
@@ -35,7 +36,7 @@ def with_findings(decision: DecisionDocument, base: RunDocument, head: RunDocume
     moves = _Moves(decision, base, head)
     steps = []
     for step in decision.steps:
-        numbers = [row for row in decision.checklist if row.workload == step.workload and row.method in SIDE_BY_SIDE]
+        numbers = [row for row in decision.checklist if row.workload == step.workload and row.is_side_by_side]
         steps.append(
             _judged(_checked(step, numbers), before.get((step.workload, step.number)), numbers, moves, decision.causes)
         )
@@ -156,29 +157,32 @@ class _Moves:
         self._comparable = not (decision.testbed_differences and decision.comparing == "code")
         self._moved: dict[tuple[str, str, str], set[int]] = {}
         for row in decision.checklist:
-            if row.method is not None:
-                self._add((row.workload, row.shape, row.metric), row.method, row.base, row.head, row.interval)
-        for one in decision.comparisons:
-            if one.outcome != "not_comparable" and one.method in ("exact", "paired", "repeated"):
-                self._add((one.workload, one.shape, one.metric), one.method, one.base, one.head, one.interval)
+            key = row.workload, row.shape, row.metric
+            if row.evidence == "count":
+                self._add_counts(key, row.base, row.head)
+            elif row.is_side_by_side:
+                self._add_interval(key, row.interval)
+        for comparison in decision.comparisons:
+            key = comparison.workload, comparison.shape, comparison.metric
+            if comparison.outcome == "not_comparable":
+                continue
+            if isinstance(comparison, Exact):
+                self._add_counts(key, comparison.base, comparison.head)
+            elif isinstance(comparison, Paired) and not comparison.is_of_job:
+                self._add_interval(key, comparison.interval)
         self._operators = _changed_operators(base, head)
         before, after = _exact_values(base), _exact_values(head)
         for key in before.keys() & after.keys():
-            self._add(key, "exact", before[key], after[key], None)
+            self._add_counts(key, before[key], after[key])
 
-    def _add(
-        self,
-        key: tuple[str, str, str],
-        method: str,
-        base: float | None,
-        head: float | None,
-        interval: tuple[float, float] | None,
-    ) -> None:
+    def _add_counts(self, key: tuple[str, str, str], base: float | None, head: float | None) -> None:
         signs = self._moved.setdefault(key, set())
-        if method == "exact":
-            if base is not None and head is not None and base != head:
-                signs.add(1 if head > base else -1)
-        elif interval is not None and not interval[0] <= 0.0 <= interval[1]:
+        if base is not None and head is not None and base != head:
+            signs.add(1 if head > base else -1)
+
+    def _add_interval(self, key: tuple[str, str, str], interval: tuple[float, float] | None) -> None:
+        signs = self._moved.setdefault(key, set())
+        if interval is not None and not interval[0] <= 0.0 <= interval[1]:
             signs.add(1 if interval[0] > 0 else -1)
 
     def shown(self, finding: Finding, workload: str, *, gone: bool) -> bool:

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from perfgate.document.decision import Comparison, DecisionDocument
+from perfgate.document.comparison import Paired
+from perfgate.document.decision import DecisionDocument
 from perfgate.document.explanation import Cause, Explanation, OperatorDelta
 from perfgate.document.flame import FLAME_KINDS, NONE, FlameCosts, FlameMark, FlameTree, WhyCounts, node_totals
 from perfgate.document.run import OUTSIDE_OPERATORS
@@ -25,7 +26,8 @@ _ON_DEVICE = frozenset(FLAME_KINDS.index(kind) for kind in ("compute", "copy", "
 
 def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape: str) -> FlameTree:
     """The tree of both sides of a workload's shape with the pairs' times and their result for the call."""
-    is_job = any(c.method == "turns" and c.workload == workload for c in decision.comparisons)
+    paired = [c for c in decision.comparisons if isinstance(c, Paired) and c.workload == workload]
+    is_job = any(c.is_of_job for c in paired)
     if is_job or tree.base is None or tree.head is None:
         return tree
     rows = [row for row in decision.operators if row.place == (workload, shape)]
@@ -57,7 +59,7 @@ def _marks(tree: FlameTree, decision: DecisionDocument, workload: str, shape: st
     ]
 
 
-def why_counts(tree: FlameTree, call: Comparison | None) -> WhyCounts | None:
+def why_counts(tree: FlameTree, call: Paired | None) -> WhyCounts | None:
     """Why the times of a tree do not show the change, None if they agree with the pairs.
 
     The times of the host's threads add up to the call, so their difference must lie in the pairs' interval. The time on a

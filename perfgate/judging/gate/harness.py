@@ -7,11 +7,12 @@ from typing import Literal
 
 import msgspec
 
+from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import LATENCY
-from perfgate.document.decision import Comparison, Failure, HarnessChange
+from perfgate.document.comparison import Comparison, Paired
+from perfgate.document.decision import Failure, HarnessChange
 from perfgate.document.message import Message
 from perfgate.document.run import Harness, RunDocument
-from perfgate.judging.gate.comparison import ShapePlace, comparison
 
 MAX_LINES = 12
 _Kind = Literal["removed", "changed", "added", "unknown"]
@@ -46,11 +47,13 @@ def not_compared(head: RunDocument, changes: list[HarnessChange]) -> list[Compar
     """A comparison for every shape that has none because the base does not run under the head's file."""
     reasons = {change.workload: change.message for change in changes if change.kind == "not_comparable"}
     return [
-        comparison(
-            ShapePlace(workload.name, shape),
-            LATENCY,
-            "paired",
-            "not_comparable",
+        Paired(
+            workload=workload.name,
+            shape=shape,
+            metric=LATENCY,
+            unit=metric(LATENCY).unit,
+            better=metric(LATENCY).better,
+            outcome="not_comparable",
             gating=False,
             reason=reasons[workload.name],
         )

@@ -10,7 +10,8 @@ import msgspec
 
 from perfgate.catalogue.lookup import FAST_PATHS, metric
 from perfgate.catalogue.terms import Better
-from perfgate.document.decision import Comparison, NoiseFloor
+from perfgate.document.comparison import Paired
+from perfgate.document.decision import NoiseFloor
 from perfgate.document.message import Message
 from perfgate.judging.gate.comparison import ShapePlace, change_of, rounded
 from perfgate.judging.gate.effect import PairedEffect
@@ -59,7 +60,7 @@ class Tested(NamedTuple):
         return -differences if self.better == "higher" else differences
 
 
-def judge_together(members: Sequence[Tested], errors: Errors, *, interim: bool = False) -> list[Comparison]:
+def judge_together(members: Sequence[Tested], errors: Errors, *, interim: bool = False) -> list[Paired]:
     """Judge numbers that share ``errors``. At an ``interim`` look an alarm needs more evidence than at the end."""
     adjusted = holm([_p_of_alarm(member, errors, interim=interim) for member in members])
     return [
@@ -75,17 +76,17 @@ def _p_of_alarm(tested: Tested, errors: Errors, *, interim: bool) -> float:
     return p_slower(tested.worse, 0.0, errors.alarm_looks, alike_margin=alike_margin)
 
 
-def judge(tested: Tested, errors: Errors, *, p_adjusted: float | None, tests: int) -> Comparison:
+def judge(tested: Tested, errors: Errors, *, p_adjusted: float | None, tests: int) -> Paired:
     """Judge one of ``tests`` numbers, with its corrected p-value; without ``p_adjusted`` it is tested alone."""
     worse, effect = tested.worse, tested.effect
     pairs = effect.size
-    compared = Comparison(
+    compared = Paired(
         workload=tested.place.workload,
         shape=tested.place.shape,
         metric=tested.metric,
         unit=metric(tested.metric).unit,
         better=tested.better,
-        method=effect.method,
+        evidence=effect.evidence,
         outcome="inconclusive",
         gating=tested.gating,
         base=rounded(effect.base),
@@ -124,7 +125,7 @@ def judge(tested: Tested, errors: Errors, *, p_adjusted: float | None, tests: in
         delta=rounded(change_of(effect.differences.estimate)),
         interval=(ends[0], ends[1]) if ends else None,
         confidence=rounded(bounds.confidence) if bounds else None,
-        p=rounded(p_above(worse.values, 0.0, worse.weights)) if effect.method == "paired" else None,
+        p=rounded(p_above(worse.values, 0.0, worse.weights)) if effect.evidence == "pair" else None,
         p_adjusted=None if p_adjusted is None else rounded(p_adjusted),
         pairs_needed=needed,
         detectable=None if visible is None else rounded(visible),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.catalogue.names import BATCH_THROUGHPUT
-from perfgate.document.decision import Clock
+from perfgate.document.comparison import Clock
 from perfgate.document.message import Message
 from perfgate.document.run import LEFT_TO_TURNS, REPEAT, RunDocument, Value
 from perfgate.judging.gate.comparison import ShapePlace, zero_of
@@ -221,7 +221,7 @@ def _from_turns(name: str, before: _Turns, after: _Turns, clock: Clock) -> Paire
     if max(map(abs, ratios)) > LARGEST_RATIO:
         return Message("gate.no-ratio")
     base, head = (median([side[index] for side in pairs], name) - zero for index in (0, 1))
-    effect = PairedEffect.of(Differences.of(ratios), base, "repeated", zero=zero)._replace(clock=clock)
+    effect = PairedEffect.of(Differences.of(ratios), base, "turn", zero=zero)._replace(clock=clock)
     # A whole number keeps the head's median: no batch size is 5.6.
     return effect._replace(head=head) if metric(name).is_whole else effect
 

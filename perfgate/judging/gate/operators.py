@@ -18,7 +18,8 @@ import numpy.typing as npt
 from perfgate.catalogue.lookup import metric
 from perfgate.catalogue.names import OPERATOR_TIME, PYTHON_TIMES
 from perfgate.document.budget import judges_subroutines
-from perfgate.document.decision import Comparison, DecisionDocument, Invalid, Outcome, Policy
+from perfgate.document.comparison import Outcome, Paired
+from perfgate.document.decision import DecisionDocument, Invalid, Policy
 from perfgate.document.explanation import Explanation, OperatorDelta, Part
 from perfgate.document.run import OUTSIDE_OPERATORS, Side
 from perfgate.judging.gate.comparison import ShapePlace, configured_tolerance, rounded
@@ -75,7 +76,7 @@ def compare_operators(evidence: Evidence, *, invalid: Iterable[Invalid] = ()) ->
 
 def judge_subroutines(
     evidence: Evidence, policy: Policy, alpha: float, *, invalid: Iterable[Invalid] = ()
-) -> list[Comparison]:
+) -> list[Paired]:
     """Judge the operators, modules and functions that ``[gate.tolerance]`` names by their paired times, whatever the call does.
 
     One regressed if its change is estimated beyond its tolerance and shown beyond chance: the false-discovery rate of a
@@ -86,7 +87,7 @@ def judge_subroutines(
     cells = [*_cells(evidence, invalid, "operators"), *_cells(evidence, invalid, "subroutines")]
     tolerances = [configured_tolerance(policy, cell.metric, *cell.place) for cell in cells]
     judged = [(cell, allowed) for cell, allowed in zip(cells, tolerances) if allowed is not None]
-    comparisons: list[Comparison] = []
+    comparisons: list[Paired] = []
     for workload in dict.fromkeys(cell.place.workload for cell, _ in judged):
         of_workload = [(cell, allowed) for cell, allowed in judged if cell.place.workload == workload]
         tests = _tests([cell for cell, _ in of_workload], evidence)
@@ -161,7 +162,7 @@ def _test(cell: _Cell, p: float, q: float, evidence: Evidence) -> OperatorDelta:
     )
 
 
-def _judge(cell: _Cell, allowed: float, test: OperatorDelta, policy: Policy, alpha: float) -> Comparison:
+def _judge(cell: _Cell, allowed: float, test: OperatorDelta, policy: Policy, alpha: float) -> Paired:
     assert test.pairs is not None
     assert test.delta is not None
     assert test.q is not None
@@ -172,13 +173,12 @@ def _judge(cell: _Cell, allowed: float, test: OperatorDelta, policy: Policy, alp
     elif test.interval is not None and test.interval[1] < max(allowed, EXCLUDED_CHANGE):
         outcome = "unchanged"
     entry = metric(cell.metric)
-    return Comparison(
+    return Paired(
         workload=test.workload,
         shape=test.shape,
         metric=entry.name,
         unit=entry.unit,
         better=entry.better,
-        method="paired",
         outcome=outcome,
         gating=True,
         base=test.base,

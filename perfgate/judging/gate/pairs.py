@@ -38,7 +38,7 @@ from perfgate.catalogue.names import (
     TURNAROUND,
     WALL_TIME,
 )
-from perfgate.document.decision import Clock
+from perfgate.document.comparison import Clock
 from perfgate.document.explanation import Part
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import Arm, BlockColumns, PackedArray, Replicate, unpack
@@ -501,12 +501,12 @@ def _log_p99(seconds: Floats) -> float:
 def _fast_path_effects(pairs: Sequence[tuple[ProcessFastPath, ProcessFastPath]], clock: Clock) -> PairedEffect:
     effects, weights = np.array([compare_fast_paths(first, second) for first, second in pairs]).T
     base = float(np.exp(median([first.p10 for first, _ in pairs])))
-    return PairedEffect.of(Differences(effects, weights), base, "paired")._replace(pairs=len(pairs), clock=clock)
+    return PairedEffect.of(Differences(effects, weights), base, "pair")._replace(pairs=len(pairs), clock=clock)
 
 
 def _log_ratios(levels: list[tuple[float, float]], *, pairs: int, clock: Clock = "wall") -> PairedEffect:
     table = np.array(levels)
-    effect = PairedEffect.of(Differences.of(table[:, 1] - table[:, 0]), float(np.exp(median(table[:, 0]))), "paired")
+    effect = PairedEffect.of(Differences.of(table[:, 1] - table[:, 0]), float(np.exp(median(table[:, 0]))), "pair")
     return effect._replace(pairs=pairs, clock=clock)
 
 
@@ -519,7 +519,7 @@ def _gap_effects(pairs: Sequence[_StatisticsPair]) -> PairedEffect:
     differences = [np.log1p(max(-0.99, (b.gap - a.gap) / turn)) for (a, b), turn in zip(pairs, turns)]
     effect, base = Differences.of(differences), median([a.gap for a, _ in pairs])
     head = base + math.expm1(effect.estimate) * median(turns)
-    return PairedEffect(effect, base, head, "paired", pairs=len(pairs))
+    return PairedEffect(effect, base, head, "pair", pairs=len(pairs))
 
 
 # --- stages of the preprocessing

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from perfgate.document.decision import SIDE_BY_SIDE, Comparison
+from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.explanation import Explanation, OperatorDelta
 from perfgate.document.lines import split_line
 from perfgate.document.message import Message
@@ -71,7 +71,7 @@ def explain_jobs(evidence: Evidence, comparisons: Sequence[Comparison]) -> list[
 
 def slower_jobs(head: RunDocument, comparisons: Iterable[Comparison]) -> list[str]:
     """The jobs with a number that got worse."""
-    worse = {c.workload for c in comparisons if c.outcome == "regressed" and c.method in SIDE_BY_SIDE}
+    worse = {c.workload for c in comparisons if c.outcome == "regressed" and isinstance(c, Paired)}
     return [job.name for job in head.jobs if job.name in worse]
 
 

@@ -22,13 +22,14 @@ from perfgate.catalogue.names import (
     RANKS_SKEW,
     RANKS_SYNCS,
 )
-from perfgate.document.decision import Comparison, Policy
+from perfgate.document.comparison import Comparison
+from perfgate.document.decision import Policy
 from perfgate.document.explanation import Part
 from perfgate.document.job import CollectiveCount, RankCounts, Turn
 from perfgate.document.lines import number_in
 from perfgate.document.message import Message
 from perfgate.document.samples import unpack
-from perfgate.judging.gate.comparison import ShapePlace, comparison, configured_tolerance, relative_change, rounded
+from perfgate.judging.gate.comparison import ShapePlace, configured_tolerance, exact, informing, rounded
 from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.judge import Tested, judge
 from perfgate.judging.gate.numbers import LARGEST_RATIO
@@ -129,16 +130,14 @@ def compare_counts(
             parts = _operator_parts(sides)
         elif name in (RANKS_COLLECTIVES, RANKS_SYNCS):  # for elements the sum is enough
             parts = _differing(before[0], after[0])
-        yield comparison(
+        yield exact(
             place,
             name,
-            "exact",
             "regressed" if has_grown else "improved" if total[1] < total[0] else "unchanged",
             gating=True,
             base=rounded(total[0]),
             head=rounded(total[1]),
-            delta=relative_change(total[0], total[1]),
-            tolerance=tolerated,
+            allowed=tolerated,
             parts=[
                 msgspec.structs.replace(part, line=lines.get(part.name) if part.head > part.base else None)
                 for part in parts
@@ -153,15 +152,13 @@ def _unsteady(
 ) -> Iterator[Comparison]:
     usual = [statistics.median(sum(start.values()) for start in side) for side in (before, after)]
     if usual[0] != usual[1]:
-        yield comparison(
+        yield exact(
             place,
             name,
-            "exact",
             "inconclusive",
             gating=True,
             base=rounded(usual[0]),
             head=rounded(usual[1]),
-            delta=relative_change(*usual),
             reason=Message("gate.starts-disagree"),
         )
 
@@ -234,12 +231,12 @@ def _profiled_time(
     positive = min(min(pair) for pair in pairs) > 0
     ratios = [math.log(after) - math.log(before) for before, after in pairs] if positive else []
     if len(ratios) < _STARTS_TO_TEST or max(map(abs, ratios)) > LARGEST_RATIO:
-        return comparison(place, name, "turns", "informs", gating=False, base=rounded(old), head=rounded(new))
+        return informing(place, name, old, new)
     errors = Errors(alarm=policy.alpha, unchanged=policy.alpha_ok, looks=(len(pairs),))
     tested = Tested(
         place,
         name,
-        PairedEffect.of(Differences.of(ratios), old, "turns"),
+        PairedEffect.of(Differences.of(ratios), old, "quad"),
         tolerance=_PROFILED_MARGIN,
         margins=[_PROFILED_MARGIN],
         gating=False,

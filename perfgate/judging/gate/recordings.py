@@ -13,12 +13,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from perfgate.catalogue.lookup import METRICS
-from perfgate.document.decision import Comparison, Outcome, Policy
+from perfgate.catalogue.lookup import METRICS, metric
+from perfgate.document.comparison import Comparison, Outcome, Recorded
+from perfgate.document.decision import Policy
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message
 from perfgate.document.run import KernelTimes, RunDocument
-from perfgate.judging.gate.comparison import ShapePlace, comparison, places, relative_change, rounded, tolerance
+from perfgate.judging.gate.comparison import ShapePlace, places, relative_change, rounded, tolerance
 from perfgate.judging.gate.evidence import Evidence
 
 FEWEST_STEPS = 3
@@ -39,10 +40,10 @@ _SHOWN = {name for name, entry in METRICS.items() if entry.recorded}
 # --- times of kernels, which are compared
 
 
-def compare_kernel_times(evidence: Evidence, policy: Policy) -> list[Comparison]:
+def compare_kernel_times(evidence: Evidence, policy: Policy) -> list[Recorded]:
     """Compare the times of kernels of every place that either side has; a place that one side lacks is undecided."""
     before, after = evidence.base.kernel_times, evidence.head.kernel_times
-    comparisons: list[Comparison] = []
+    comparisons: list[Recorded] = []
     for place in dict.fromkeys([*before, *after]):
         old, new = before.get(place), after.get(place)
         if old is None or new is None:
@@ -60,13 +61,14 @@ def compare_kernel_times(evidence: Evidence, policy: Policy) -> list[Comparison]
 
 def untimed_places(evidence: Evidence, comparisons: Sequence[Comparison]) -> list[str]:
     """The places of two recordings without a comparable time, if none of them has one."""
-    if any(comparison.method == "profiled" for comparison in comparisons):
+    kernel_times = [row for row in comparisons if isinstance(row, Recorded) and row.outcome != "informs"]
+    if kernel_times:
         return []
     listed = dict.fromkeys(place for run in evidence.runs for place in places(run))
     return [f"{workload}/{shape} {KERNELS_TIME}" for workload, shape in listed]
 
 
-def _compare_sum(place: ShapePlace, base: KernelTimes, head: KernelTimes, policy: Policy) -> Comparison:
+def _compare_sum(place: ShapePlace, base: KernelTimes, head: KernelTimes, policy: Policy) -> Recorded:
     """Compare the sums of all kernels: the median steps give the change, and the middle halves whether it is beyond doubt."""
     if any(times.steps != len(times.seconds) for times in (base, head)):
         return _undecided(place, KERNELS_TIME, base, head, Message("gate.steps-missing"))
@@ -109,7 +111,7 @@ def _row_name(op: str, inputs: str | None) -> str:
     return f"{op} [{inputs}]" if inputs else op
 
 
-def _compare_unit(place: ShapePlace, base: KernelTimes, head: KernelTimes, unit: _Unit, policy: Policy) -> Comparison:
+def _compare_unit(place: ShapePlace, base: KernelTimes, head: KernelTimes, unit: _Unit, policy: Policy) -> Recorded:
     """Compare the counts of the cores' units, operator by operator and shape by shape.
 
     Operators that run on one side alone are compared as a sum: one may have been replaced, or got other inputs.
@@ -143,7 +145,7 @@ def _compare_unit(place: ShapePlace, base: KernelTimes, head: KernelTimes, unit:
 
 def _undecided(
     place: ShapePlace, name: str, base: KernelTimes | None, head: KernelTimes | None, reason: Message
-) -> Comparison:
+) -> Recorded:
     before, after = (statistics.median(times.seconds) if times and times.seconds else None for times in (base, head))
     return _profiled(place, name, "inconclusive", base=before, head=after, reason=reason)
 
@@ -158,18 +160,21 @@ def _profiled(
     allowed: float | None = None,
     parts: Sequence[Part] = (),
     reason: Message | None = None,
-) -> Comparison:
-    return comparison(
-        place,
-        name,
-        "profiled",
-        outcome,
+) -> Recorded:
+    entry = metric(name)
+    return Recorded(
+        workload=place.workload,
+        shape=place.shape,
+        metric=name,
+        unit=entry.unit,
+        better=entry.better,
+        outcome=outcome,
         gating=True,
         base=None if base is None else rounded(base),
         head=None if head is None else rounded(head),
         delta=relative_change(base, head),
         tolerance=allowed,
-        parts=parts,
+        parts=list(parts),
         reason=reason,
     )
 
@@ -177,7 +182,7 @@ def _profiled(
 # --- times of steps and operators, which are only shown
 
 
-def recorded_times(evidence: Evidence) -> list[Comparison]:
+def recorded_times(evidence: Evidence) -> list[Recorded]:
     """Times of both sides for display only: of the whole step, then of its heaviest operators."""
     before, after = map(_step_values, evidence.runs)
     shown = [_shown(*step, before[step], seconds) for step, seconds in after.items() if step in before]
@@ -199,12 +204,15 @@ def _step_values(run: RunDocument) -> dict[tuple[ShapePlace, str], float]:
     }
 
 
-def _shown(place: ShapePlace, name: str, base: float | None, head: float | None) -> Comparison:
-    return comparison(
-        place,
-        name,
-        "recorded",
-        "not_comparable",
+def _shown(place: ShapePlace, name: str, base: float | None, head: float | None) -> Recorded:
+    entry = metric(name)
+    return Recorded(
+        workload=place.workload,
+        shape=place.shape,
+        metric=name,
+        unit=entry.unit,
+        better=entry.better,
+        outcome="informs",
         gating=False,
         base=None if base is None else rounded(base),
         head=None if head is None else rounded(head),

@@ -15,13 +15,23 @@ import msgspec
 
 from perfgate.catalogue.lookup import FAST_PATHS, METRICS
 from perfgate.catalogue.names import LATENCY
-from perfgate.document.decision import RULE_METHODS, SIDE_BY_SIDE, Comparison, DecisionDocument, Regression
+from perfgate.document.comparison import (
+    Bound,
+    Checked,
+    Comparison,
+    EvidenceUnit,
+    Exact,
+    NumberComparison,
+    Paired,
+    Recorded,
+)
+from perfgate.document.decision import DecisionDocument, Regression
 from perfgate.document.explanation import Cause
 from perfgate.judging.gate.operators import mark_alone
 
 replace = msgspec.structs.replace
 _OUTCOMES = ("regressed", "improved", "inconclusive")
-_METHODS = ("check", "expect", "budget", "limit", "paired", "repeated", "turns", "exact", "profiled", "recorded")
+_EVIDENCE: tuple[EvidenceUnit, ...] = ("pair", "turn", "quad")
 # They move with other metrics: with all the other times, or with the times of operators.
 _LISTED_LAST = {name for name, metric in METRICS.items() if metric.listed_last}
 # They explain more than the metrics that move with them.
@@ -56,21 +66,33 @@ def _reading_order(c: Comparison) -> tuple[float, ...]:
         return (len(_OUTCOMES),)
     outcome = _OUTCOMES.index(c.outcome)
     if c.outcome == "inconclusive":
-        worse = -(c.delta or 0.0) if c.better == "higher" else c.delta or 0.0
-        return outcome, not c.must_decide, not c.gating, -max(0.0, worse - (c.tolerance or 0.0))
-    return (
-        outcome,
-        # An accepted one keeps its place, so the causes keep their numbers.
-        not (c.gating or c.accepted),
-        _METHODS.index(c.method),
-        c.method != "exact" and c.metric in _LISTED_LAST,
-        c.method == "exact" and not any(part.line and part.head > part.base for part in c.parts),
-        c.metric not in _LISTED_FIRST,
-        c.metric in _LISTED_LAST,
-        c.method == "paired" and c.metric not in FAST_PATHS,
-        math.inf if c.cause is None or c.method != "exact" else c.cause,
-        -math.inf if c.delta is None else -abs(c.delta),
-    )
+        excess = c.worsening - (c.tolerance or 0.0) if isinstance(c, NumberComparison) else 0.0
+        return outcome, not c.must_decide, not c.gating, -max(0.0, excess)
+    # An accepted one keeps its place, so the causes keep their numbers.
+    return outcome, not (c.gating or c.accepted), *_order_of_kind(c)
+
+
+def _order_of_kind(c: Comparison) -> tuple[float, ...]:
+    """Checks, bounds, times, counts and recordings, each kind by an order of its own."""
+    is_last, is_not_first = c.metric in _LISTED_LAST, c.metric not in _LISTED_FIRST
+    match c:
+        case Checked():
+            return (0,)
+        case Bound():
+            return 1, not c.is_of_kernels, c.limit is not None, is_last, is_not_first
+        case Paired():
+            follows_call = c.is_of_call and c.metric not in FAST_PATHS
+            return 2, _EVIDENCE.index(c.evidence), is_last, is_not_first, follows_call, _largest_first(c)
+        case Exact():
+            has_line = any(part.line and part.head > part.base for part in c.parts)
+            cause = math.inf if c.cause is None else c.cause
+            return 3, not has_line, is_not_first, is_last, cause, _largest_first(c)
+        case Recorded():
+            return 4, is_last, is_not_first, _largest_first(c)
+
+
+def _largest_first(c: NumberComparison) -> float:
+    return -math.inf if c.delta is None else -abs(c.delta)
 
 
 class _Group:
@@ -96,7 +118,7 @@ class _Group:
     @cached_property
     def counts_nothing(self) -> bool:
         """Whether times and rules alone got worse."""
-        return all(_is_timed(c) or c.method in {"check", *RULE_METHODS} for c in self.comparisons)
+        return all(_is_timed(c) or isinstance(c, (Bound, Checked)) for c in self.comparisons)
 
 
 class _Regressions:
@@ -105,7 +127,8 @@ class _Regressions:
     def __init__(self, decision: DecisionDocument, regressed: Sequence[Comparison]) -> None:
         self._decision = decision
         self._numbers = {id(c): number for number, c in enumerate(decision.comparisons)}
-        self._fast_paths = [c for c in decision.comparisons if c.metric == LATENCY and c.method == "paired"]
+        paired = [c for c in decision.comparisons if isinstance(c, Paired)]
+        self._fast_paths = [c for c in paired if c.metric == LATENCY and c.is_of_call]
         members: dict[tuple[object, ...], list[Comparison]] = {}
         for comparison in regressed:
             members.setdefault(self._key(comparison), []).append(comparison)
@@ -127,7 +150,7 @@ class _Regressions:
             return "cause", comparison.cause if group is None else group
         if _is_timed(comparison):
             return "time", comparison.workload, comparison.shape
-        return comparison.method, comparison.metric, comparison.limit
+        return type(comparison), comparison.metric, comparison.name
 
     def _order(self, group: _Group) -> tuple[float, ...]:
         return (
@@ -138,7 +161,7 @@ class _Regressions:
         )
 
     def _regression(self, group: _Group) -> Regression:
-        slower = group.slower or self._costs(group)
+        slower: Sequence[Comparison] = group.slower or self._costs(group)
         elsewhere_slower = any(self._slower[place] for place in group.places)
         shares_a_call = any(self._timed[place] > 1 for place in group.places)
         return Regression(
@@ -150,7 +173,7 @@ class _Regressions:
             accepts=self._accepts(group),
         )
 
-    def _costs(self, group: _Group) -> list[Comparison]:
+    def _costs(self, group: _Group) -> list[Paired]:
         """The fast paths of its places that certainly slowed down, in too few pairs for an alarm, the worst first."""
         found = [c for c in self._fast_paths_of(group) if c.outcome == "inconclusive"]
         slower = [c for c in found if c.excludes_no_change and (c.delta or 0.0) > 0.0]
@@ -164,13 +187,13 @@ class _Regressions:
         ends = [c.interval[1] for c in timed if c.interval]
         return max(0.0, *ends) if ends else None
 
-    def _fast_paths_of(self, group: _Group) -> list[Comparison]:
+    def _fast_paths_of(self, group: _Group) -> list[Paired]:
         return [c for c in self._fast_paths if c.place in group.places]
 
     def _accepts(self, group: _Group) -> list[str]:
         """The metrics to accept exactly this, with places if others would be accepted too; empty if nothing can be accepted."""
         decision = self._decision
-        meant = [c for c in group.comparisons if c.gating and c.method != "check"]
+        meant = [c for c in group.comparisons if c.gating and not isinstance(c, Checked)]
         if decision.verdict != "FAIL" or decision.head.dirty or decision.comparing != "code":
             return []
         here = Counter(c.metric for c in meant)
@@ -185,5 +208,5 @@ class _Regressions:
 
 
 def _is_timed(comparison: Comparison) -> bool:
-    timed = comparison.unit == "s" and comparison.method not in RULE_METHODS
-    return timed or comparison.method in SIDE_BY_SIDE
+    """Whether it is a time, or another number that both sides measured in turns."""
+    return isinstance(comparison, Paired) or (isinstance(comparison, NumberComparison) and comparison.unit == "s")

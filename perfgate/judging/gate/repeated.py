@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.document.budget import parse_place
-from perfgate.document.decision import Comparison, Policy
+from perfgate.document.comparison import Paired
+from perfgate.document.decision import Policy
 from perfgate.document.message import Message
 from perfgate.judging.gate.alpha import AlphaShares
 from perfgate.judging.gate.comparison import (
     ShapePlace,
-    comparison,
     configured_tolerance,
     margins_for_unchanged,
 )
@@ -38,20 +38,18 @@ def repeated_metrics(policy: Policy) -> tuple[str, ...]:
 _REPEATABLE = {name for name, entry in METRICS.items() if entry.repeatable}
 
 
-def compare_repeated(
-    evidence: Evidence, policy: Policy, shares: AlphaShares, *, interim: bool = False
-) -> list[Comparison]:
+def compare_repeated(evidence: Evidence, policy: Policy, shares: AlphaShares, *, interim: bool = False) -> list[Paired]:
     """Compare every number that a tolerance names; one that a side lacks, or has less often, is undecided with a reason."""
     rows = [row for name in repeated_metrics(policy) for row in _rows(evidence, policy, name)]
     errors = Errors(alarm=shares.of_repeated, unchanged=policy.alpha_ok, looks=tuple(policy.looks))
-    judged: dict[str, Iterator[Comparison]] = {}
+    judged: dict[str, Iterator[Paired]] = {}
     for workload in {row.place.workload for row in rows if isinstance(row, Tested)}:
         tested = [row for row in rows if isinstance(row, Tested) and row.place.workload == workload]
         judged[workload] = iter(judge_together(tested, errors, interim=interim))
     return [next(judged[row.place.workload]) if isinstance(row, Tested) else row for row in rows]
 
 
-def _rows(evidence: Evidence, policy: Policy, name: str) -> Iterator[Tested | Comparison]:
+def _rows(evidence: Evidence, policy: Policy, name: str) -> Iterator[Tested | Paired]:
     """Yield each workload's rows of a metric; some steps measure the first shape alone."""
     step, numbers = metric(name).step, evidence.numbers
     for workload in evidence.head.run.workloads:
@@ -63,11 +61,27 @@ def _rows(evidence: Evidence, policy: Policy, name: str) -> Iterator[Tested | Co
         for number, allowed in [one for one in named if numbers.has(one[0])] or named[:1]:
             place, found = ShapePlace(number.workload, number.shape), numbers.get(number)
             if isinstance(found, Message):
-                yield comparison(place, name, "repeated", "inconclusive", gating=True, tolerance=allowed, reason=found)
+                yield _undecided(place, name, allowed, found)
             else:
-                moved = found.method == "repeated" or place.workload not in evidence.kept_layout
+                moved = found.evidence == "turn" or place.workload not in evidence.kept_layout
                 margins = margins_for_unchanged(policy, name, *place, moved=moved)
                 yield Tested(place, name, found, allowed, margins, better=metric(name).better)
+
+
+def _undecided(place: ShapePlace, name: str, allowed: float, reason: Message) -> Paired:
+    entry = metric(name)
+    return Paired(
+        workload=place.workload,
+        shape=place.shape,
+        metric=name,
+        unit=entry.unit,
+        better=entry.better,
+        evidence="turn",
+        outcome="inconclusive",
+        gating=True,
+        tolerance=allowed,
+        reason=reason,
+    )
 
 
 def _allowed(policy: Policy, name: str, workload: str, shape: str) -> float | None:

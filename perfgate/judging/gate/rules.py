@@ -11,17 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from perfgate.catalogue.lookup import judged_by, measuring_step, metric
-from perfgate.catalogue.names import P99, SIGNATURE, SLA
+from perfgate.catalogue.names import EXPECTED_KERNELS, P99, SIGNATURE, SLA
 from perfgate.document.budget import Budget, missing_kernels
-from perfgate.document.decision import Comparison, Method, Outcome, Policy
+from perfgate.document.comparison import Bound, Checked, Comparison, Outcome
+from perfgate.document.decision import Policy
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message, quote
 from perfgate.document.run import CORRECTNESS, REPEAT, RunDocument, Value, WorkloadRecord
-from perfgate.judging.gate.comparison import ShapePlace, comparison, rounded
+from perfgate.judging.gate.comparison import ShapePlace, differing_output, rounded
 from perfgate.judging.gate.evidence import Evidence, RunIndex, of_workload
 from perfgate.judging.gate.repeated import repeated_metrics
 
-EXPECTED_KERNELS = "ops.expected_kernels"
 # The steps that a gate rests on, regardless of perfgate.toml.
 DECIDING_STEPS = frozenset({1, 2, 3, 4})
 
@@ -41,18 +41,17 @@ def compare_rules(base: RunIndex | None, head: RunIndex, policy: Policy) -> list
 _CORRECT = {"passed": 1.0, "failed": 0.0}
 
 
-def compare_correctness(base: RunIndex | None, head: RunIndex) -> Iterator[Comparison]:
+def compare_correctness(base: RunIndex | None, head: RunIndex) -> Iterator[Checked]:
     """Compare every correctness check of the head that has a result; the base's is shown beside it."""
     for check in head.run.correctness:
         if check.status in _CORRECT:
             before = base.checks.get(ShapePlace(check.workload, check.shape)) if base else None
-            yield Comparison(
+            yield Checked(
                 workload=check.workload,
                 shape=check.shape,
                 metric=CORRECTNESS,
                 unit="1",
                 better="neutral",
-                method="check",
                 outcome="regressed" if check.status == "failed" else "unchanged",
                 gating=True,
                 base=_CORRECT.get(before.status) if before else None,
@@ -61,14 +60,14 @@ def compare_correctness(base: RunIndex | None, head: RunIndex) -> Iterator[Compa
             )
 
 
-def compare_signatures(base: RunIndex | None, head: RunIndex) -> Iterator[Comparison]:
+def compare_signatures(base: RunIndex | None, head: RunIndex) -> Iterator[Checked]:
     """Compare the output signatures that changed: an equal one is no evidence that would make a gate pass."""
     for check in head.run.correctness:
         place = ShapePlace(check.workload, check.shape)
         before = base.checks.get(place) if base else None
         if before and before.signature and check.signature and check.signature != before.signature:
             reason = Message("gate.output-changed", {"old": before.signature, "new": check.signature})
-            yield comparison(place, SIGNATURE, "check", "regressed", gating=True, base=1.0, head=0.0, reason=reason)
+            yield differing_output(place, SIGNATURE, reason)
 
 
 # --- budgets, SLAs and gating limits
@@ -82,7 +81,6 @@ class _Bound(NamedTuple):
 
     budget: Budget
     name: str
-    method: Method = "budget"
     limit: str | None = None
     labels: Mapping[str, str] = {}
 
@@ -116,8 +114,8 @@ class _Bound(NamedTuple):
         return -math.inf if end is None else end if self.budget.at_most else -end
 
 
-def compare_bounds(base: RunIndex | None, head: RunIndex, policy: Policy) -> list[Comparison]:
-    """Compare the head with every bound of each workload and shape; ``base`` of a comparison is the bound.
+def compare_bounds(base: RunIndex | None, head: RunIndex, policy: Policy) -> list[Bound]:
+    """Compare the head with every bound of each workload and shape.
 
     A bound is broken if the whole interval lies beyond it; then the gate fails, unless there is a base that breaks it too. A
     value with the bound inside its interval shows neither and warns; without a measurement, nothing can pass. With several
@@ -142,10 +140,10 @@ def _bounds(workload: WorkloadRecord, policy: Policy) -> Iterator[_Bound]:
     for name, bound in policy.limits.items():
         if (judged := judged_by(name)) is not None:
             budget = Budget(metric=judged.metric, bound=bound, at_most=judged.at_most)
-            yield _Bound(budget, judged.metric, "limit", name, judged.labels)
+            yield _Bound(budget, judged.metric, name, judged.labels)
 
 
-def _compare_bound(base: RunIndex | None, head: RunIndex, bound: _Bound, place: ShapePlace) -> Comparison:
+def _compare_bound(base: RunIndex | None, head: RunIndex, bound: _Bound, place: ShapePlace) -> Bound:
     budget = bound.budget
     # A turn may have several values, for example of several batch sizes: the worst counts.
     worst = [max(values, key=bound.badness) for values in _by_turn(bound.values(head, place)).values()]
@@ -176,16 +174,15 @@ def _compare_bound(base: RunIndex | None, head: RunIndex, bound: _Bound, place: 
         rate = budget.rate
         because = Message("gate.at-rate-because", {"rate": rate, "reason": reason}) if reason else None
         reason = because or Message("gate.at-rate", {"rate": rate})
-    return Comparison(
+    return Bound(
         workload=place.workload,
         shape=place.shape,
         metric=bound.name,
         unit=metric(bound.name).unit,
         better="lower" if budget.at_most else "higher",
-        method=bound.method,
         outcome=outcome,
         gating=gating,
-        base=budget.bound,
+        bound=budget.bound,
         head=None if number is None else rounded(number),
         reason=reason,
         limit=bound.limit,
@@ -259,7 +256,7 @@ def _labels_by_turn(run: RunIndex, bound: _Bound, place: ShapePlace) -> dict[str
 # --- [expect] kernels
 
 
-def compare_expected_kernels(head: RunIndex, policy: Policy) -> Iterator[Comparison]:
+def compare_expected_kernels(head: RunIndex, policy: Policy) -> Iterator[Bound]:
     """Compare, workload by workload, the names of kernels that ran in any shape with the patterns that are expected.
 
     The head alone is judged, for a base that runs none of them is no excuse. Without recorded names, nothing is shown.
@@ -282,13 +279,15 @@ def compare_expected_kernels(head: RunIndex, policy: Policy) -> Iterator[Compari
                 for pattern, nearest in missing.items()
             ]
             reason = Message("gate.kernels-missing", {"kernels": named})
-        yield comparison(
-            ShapePlace(workload.name, ""),
-            EXPECTED_KERNELS,
-            "expect",
-            outcome,
+        yield Bound(
+            workload=workload.name,
+            shape="",
+            metric=EXPECTED_KERNELS,
+            unit=metric(EXPECTED_KERNELS).unit,
+            better=metric(EXPECTED_KERNELS).better,
+            outcome=outcome,
             gating=True,
-            base=len(policy.kernels),
+            bound=len(policy.kernels),
             head=None if outcome == "inconclusive" else sum(pattern not in missing for pattern in policy.kernels),
             reason=reason,
             parts=[Part(name=pattern, base=1, head=0) for pattern in missing] if outcome == "regressed" else [],

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from perfgate.document.decision import Comparison
+from perfgate.document.comparison import Comparison
 from perfgate.document.job import Turn
 from perfgate.document.message import Message
-from perfgate.judging.gate.comparison import ShapePlace, comparison, rounded
+from perfgate.judging.gate.comparison import ShapePlace, informing, rounded
 from perfgate.judging.gate.evidence import Evidence
 
 # Keeping connections alive, among the names of HTTP features that requests go without.
@@ -31,15 +31,7 @@ def compare_counters_of_servers(place: ShapePlace, base: Iterable[Turn], head: I
     for name, pairs in _RATIOS.items():
         if known := next((pair for pair in pairs if all(_is_known(side, *pair) for side in sides)), None):
             ratios = [side[known[0]] / side[known[1]] for side in sides]
-            yield comparison(
-                place,
-                name,
-                "turns",
-                "informs",
-                gating=False,
-                base=rounded(ratios[0]),
-                head=rounded(ratios[1]),
-            )
+            yield informing(place, name, *ratios)
 
 
 def notes_on_requests(evidence: Evidence) -> list[Message]:

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from perfgate.catalogue.names import SETTINGS
-from perfgate.document.decision import Comparison, Verdict
+from perfgate.document.comparison import Comparison
+from perfgate.document.decision import Verdict
 from perfgate.document.message import Message
 from perfgate.document.run import CodeChange
 from perfgate.judging.gate.changed_code import MOST_ELSEWHERE
-from perfgate.judging.gate.comparison import ShapePlace, comparison
+from perfgate.judging.gate.comparison import ShapePlace, exact
 from perfgate.judging.gate.evidence import Evidence
 
 
@@ -22,7 +23,7 @@ def compare_settings(evidence: Evidence) -> Iterator[Comparison]:
         if base is None or not base.settings:
             continue
         if not head.settings:
-            yield comparison(place, SETTINGS, "exact", "inconclusive", gating=False, reason=Message("gate.no-settings"))
+            yield exact(place, SETTINGS, "inconclusive", gating=False, reason=Message("gate.no-settings"))
             continue
         for name in sorted(base.settings.keys() | head.settings.keys()):
             before, after = base.settings.get(name), head.settings.get(name)
@@ -46,7 +47,7 @@ def _differs(
     reason = (
         Message("gate.other-setting-at", {**values, "line": line}) if line else Message("gate.other-setting", values)
     )
-    return comparison(place, SETTINGS, "exact", "inconclusive", gating=False, reason=reason)
+    return exact(place, SETTINGS, "inconclusive", gating=False, reason=reason)
 
 
 def _line_that_names(setting: str, changes: Sequence[CodeChange]) -> str | None:

@@ -18,16 +18,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from perfgate.catalogue.lookup import FAMILIES
+from perfgate.catalogue.lookup import FAMILIES, metric
 from perfgate.catalogue.names import LATENCY_STALLS, MEAN
-from perfgate.document.decision import Comparison, Policy
+from perfgate.document.comparison import Comparison, Paired
+from perfgate.document.decision import Policy
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.samples import BlockColumns, unpack
 from perfgate.judging.gate.alpha import AlphaShares
 from perfgate.judging.gate.clean import clean_pair
 from perfgate.judging.gate.comparison import (
     ShapePlace,
-    comparison,
     margins_for_unchanged,
     relative_change,
     rounded,
@@ -258,9 +258,9 @@ class Tail(NamedTuple):
     starts: int
 
 
-def compare_stretches(evidence: Evidence, policy: Policy, shares: AlphaShares) -> list[Comparison]:
+def compare_stretches(evidence: Evidence, policy: Policy, shares: AlphaShares) -> list[Paired]:
     """Compare mean and stalls of every shape with stretches on both sides."""
-    comparisons: list[Comparison] = []
+    comparisons: list[Paired] = []
     for workload in dict.fromkeys(place.workload for place in evidence.places):
         places = [place for place in evidence.places if place.workload == workload]
         samples = {place: sample for place in places if (sample := stretches_of(evidence, place))}
@@ -268,7 +268,7 @@ def compare_stretches(evidence: Evidence, policy: Policy, shares: AlphaShares) -
     return comparisons
 
 
-def compare_samples(samples: Mapping[ShapePlace, StretchSample], policy: Policy, *, alpha: float) -> list[Comparison]:
+def compare_samples(samples: Mapping[ShapePlace, StretchSample], policy: Policy, *, alpha: float) -> list[Paired]:
     """Compare mean and stalls of every place; all share ``alpha``."""
     tails = [tail for place, sample in samples.items() for tail in _tails(place, sample, policy)]
     adjusted = holm([tail.p_worse for tail in tails])
@@ -357,23 +357,23 @@ def _over_looks(p: float, quads: int) -> float:
     return sequential_p(p, LOOKS, quads, shape=SHAPE)
 
 
-def _judge(tail: Tail, p_adjusted: float, policy: Policy, sample: StretchSample, alpha: float) -> Comparison:
+def _judge(tail: Tail, p_adjusted: float, policy: Policy, sample: StretchSample, alpha: float) -> Paired:
     allowed = tolerance(policy, tail.name, *tail.place)
     is_worse = tail.effect > allowed and p_adjusted <= alpha
     is_better = tail.effect < -allowed and tail.p_better <= alpha
     matters = tail.name == MEAN or sample.effect > STALLS_MATTER
-    compared = msgspec.structs.replace(
-        comparison(
-            tail.place,
-            tail.name,
-            "paired",
-            "inconclusive",
-            gating=True,
-            base=rounded(tail.base),
-            head=rounded(tail.head),
-            delta=relative_change(rounded(tail.base), rounded(tail.head)),
-            tolerance=allowed,
-        ),
+    compared = Paired(
+        workload=tail.place.workload,
+        shape=tail.place.shape,
+        metric=tail.name,
+        unit=metric(tail.name).unit,
+        better=metric(tail.name).better,
+        outcome="inconclusive",
+        gating=True,
+        base=rounded(tail.base),
+        head=rounded(tail.head),
+        delta=relative_change(rounded(tail.base), rounded(tail.head)),
+        tolerance=allowed,
         p_adjusted=rounded(p_adjusted),
         pairs=tail.quads,
         starts=tail.starts,
@@ -388,7 +388,7 @@ def _judge(tail: Tail, p_adjusted: float, policy: Policy, sample: StretchSample,
     return msgspec.structs.replace(compared, outcome=outcome, gating=False)
 
 
-def _judge_mean(compared: Comparison, tail: Tail, policy: Policy, *, is_worse: bool, is_better: bool) -> Comparison:
+def _judge_mean(compared: Paired, tail: Tail, policy: Policy, *, is_worse: bool, is_better: bool) -> Paired:
     level = nominal_level(policy.alpha_ok * (1 - RERUN_SHARE), LOOKS, tail.quads, shape=SHAPE)
     low, high = tail.low, tail.high
     if low is not None and high is not None:
@@ -444,7 +444,8 @@ def leans_slower(sample: StretchSample, comparisons: Sequence[Comparison]) -> bo
     if sample.quads >= LOOKS[-1] or any(c.outcome == "regressed" for c in comparisons):
         return False
     base, head = sample.means
-    allowed = max((c.tolerance or 0.0 for c in comparisons if c.metric == MEAN), default=0.0)
+    means = [c for c in comparisons if isinstance(c, Paired) and c.metric == MEAN]
+    allowed = max((mean.tolerance or 0.0 for mean in means), default=0.0)
     if sample.effect > LEANING_SHARE * allowed and p_positive(head - base) <= LEANING_P:
         return True
     return sample.effect > STALLS_MATTER and p_more_stalls(sample) <= LEANING_STALLS_P

@@ -58,7 +58,7 @@ def stalls_of(place: ShapePlace, quads: Mapping[int, Quad], policy: Policy) -> T
     return Tested(
         place,
         STALLS,
-        PairedEffect(Differences.of(logs, [start for start, _, _ in counted]), base, head, "turns"),
+        PairedEffect(Differences.of(logs, [start for start, _, _ in counted]), base, head, "quad"),
         tolerance=allowed,
         margins=[allowed],
     )

@@ -9,7 +9,8 @@ import msgspec
 
 from perfgate.catalogue.lookup import FAMILIES, metric
 from perfgate.catalogue.names import INSTRUCTIONS, LATENCY, PREPROCESSING
-from perfgate.document.decision import Comparison, DecisionDocument, NoiseFloor, Policy
+from perfgate.document.comparison import Paired
+from perfgate.document.decision import DecisionDocument, NoiseFloor, Policy
 from perfgate.document.doctor import Resolution
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
@@ -33,7 +34,7 @@ def compare_time(
     shares: AlphaShares,
     *,
     interim: bool = False,
-) -> list[Comparison]:
+) -> list[Paired]:
     """Compare every time metric that the pairs give; ``floors`` are the results of base against base.
 
     The metrics of a family are corrected for together, over all shapes of a workload. At an ``interim`` look an alarm is surer
@@ -45,7 +46,7 @@ def compare_time(
         for place in evidence.places
         for name, effects in evidence.effects(place).items()
     ]
-    comparisons: list[Comparison] = []
+    comparisons: list[Paired] = []
     for family in FAMILIES.values():
         errors = Errors(alarm=shares.of_family(family), unchanged=policy.alpha_ok, looks=tuple(policy.looks))
         for workload in dict.fromkeys(place.workload for place in evidence.places):
@@ -54,7 +55,7 @@ def compare_time(
     return [_with_context(comparison, comparisons, evidence) for comparison in comparisons]
 
 
-def _with_context(comparison: Comparison, comparisons: Sequence[Comparison], evidence: Evidence) -> Comparison:
+def _with_context(comparison: Paired, comparisons: Sequence[Paired], evidence: Evidence) -> Paired:
     workload, shape = comparison.place
     if comparison.metric == PREPROCESSING:
         changed = ChangedCode(evidence.head.run.source.changes)
@@ -70,9 +71,7 @@ def _with_context(comparison: Comparison, comparisons: Sequence[Comparison], evi
     return comparison
 
 
-def _why_instructions_inform(
-    comparison: Comparison, comparisons: Sequence[Comparison], evidence: Evidence
-) -> Message | None:
+def _why_instructions_inform(comparison: Paired, comparisons: Sequence[Paired], evidence: Evidence) -> Message | None:
     """The reason that more instructions need be no loss; None if they gate."""
     workload, shape = comparison.place
     # The slower the device, the longer the host polls it, and every poll takes instructions.
@@ -149,7 +148,9 @@ def resolutions(base: RunDocument, head: RunDocument, decision: DecisionDocument
     rows, evidence = [], Evidence(base, head)
     for compared in decision.comparisons:
         place, name = ShapePlace(compared.workload, compared.shape), compared.metric
-        effects = evidence.effects(place).get(name) if compared.method == "paired" else None
+        if not (isinstance(compared, Paired) and compared.is_of_call):
+            continue
+        effects = evidence.effects(place).get(name)
         if effects is None:
             continue
         differences = effects.differences

@@ -25,13 +25,14 @@ from perfgate.catalogue.names import (
     RANKS_STEP,
     TTFT_P99,
 )
-from perfgate.document.decision import Comparison, Policy, QuantileComparison
+from perfgate.document.comparison import Checked, Comparison, Paired
+from perfgate.document.decision import Policy, QuantileComparison
 from perfgate.document.explanation import Part
 from perfgate.document.job import Fits, JobKind, JobNumber, JobRecord, Turn, sample_quantiles
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.answers import ComparedAnswers, compare_answers
-from perfgate.judging.gate.comparison import ShapePlace, comparison, configured_tolerance, rounded
+from perfgate.judging.gate.comparison import ShapePlace, configured_tolerance, differing_output, rounded
 from perfgate.judging.gate.covering import with_covered
 from perfgate.judging.gate.effect import PairedEffect
 from perfgate.judging.gate.evidence import Evidence
@@ -168,7 +169,7 @@ def _cells(job: JobRecord, number: JobNumber, measured: Mapping[int, Quad], poli
     tested = Tested(
         place,
         number.metric,
-        PairedEffect.of(differences, math.exp(median(table[:, 0])), "turns"),
+        PairedEffect.of(differences, math.exp(median(table[:, 0])), "quad"),
         tolerance=allowed,
         margins=[max(allowed, margin)],
         better=number.better,
@@ -203,7 +204,7 @@ def _halves(job: JobRecord, measured: Mapping[int, Quad]) -> Iterator[_Cell]:
         tested = Tested(
             ShapePlace(job.name, ""),
             JOB_HALVES,
-            PairedEffect.of(differences, 1.0, "turns"),
+            PairedEffect.of(differences, 1.0, "quad"),
             tolerance=1.0,
             margins=[1.0],
             gating=False,
@@ -225,7 +226,7 @@ def _mean_log(turns: Iterable[Turn], name: str) -> float:
     return float(np.mean([math.log(value) if value > 0 else -math.inf for value in values]))
 
 
-def _other_work(place: ShapePlace, measured: Mapping[int, Quad]) -> list[Comparison]:
+def _other_work(place: ShapePlace, measured: Mapping[int, Quad]) -> list[Checked]:
     """A comparison that fails if the two sides did not do the same work, whatever their times."""
     for quad in measured.values():
         before, after = (_work_of(turns) for turns in (quad.base, quad.head))
@@ -233,11 +234,11 @@ def _other_work(place: ShapePlace, measured: Mapping[int, Quad]) -> list[Compari
             name = min(name for name in {**before, **after} if before.get(name) != after.get(name))
             values: dict[str, MessageValue] = {"what": name, "before": before.get(name, 0), "after": after.get(name, 0)}
             reason = Message("gate.other-work", values)
-            return [comparison(place, JOB_WORK, "check", "regressed", gating=True, base=1.0, head=0.0, reason=reason)]
+            return [differing_output(place, JOB_WORK, reason)]
     return []
 
 
-def _other_output(place: ShapePlace, measured: Mapping[int, Quad], policy: Policy) -> list[Comparison]:
+def _other_output(place: ShapePlace, measured: Mapping[int, Quad], policy: Policy) -> list[Checked]:
     """A comparison that fails if equal work gave different output."""
     tolerated = configured_tolerance(policy, RANKS_LOSS, *place) or 0.0
     # If a program checks a server's answers, only the first turns of a start have an output.
@@ -254,7 +255,7 @@ def _other_output(place: ShapePlace, measured: Mapping[int, Quad], policy: Polic
     if not differing:
         return []
     reason = Message("gate.other-output", {"count": differing, "quads": len(compared)})
-    return [comparison(place, JOB_OUTPUT, "check", "regressed", gating=True, base=1.0, head=0.0, reason=reason)]
+    return [differing_output(place, JOB_OUTPUT, reason)]
 
 
 def _work_of(turns: Iterable[Turn]) -> dict[str, int]:
@@ -265,7 +266,7 @@ def _work_of(turns: Iterable[Turn]) -> dict[str, int]:
     return total
 
 
-def _judge(cell: _Cell, errors: Errors, p_adjusted: float | None, *, tests: int) -> Comparison:
+def _judge(cell: _Cell, errors: Errors, p_adjusted: float | None, *, tests: int) -> Paired:
     errors = errors._replace(looks=cell.looks)
     tested, starts = cell.tested, cell.tested.effect.differences.starts
     compared = judge(tested, errors, p_adjusted=p_adjusted, tests=max(1, tests))
@@ -286,7 +287,7 @@ def _judge(cell: _Cell, errors: Errors, p_adjusted: float | None, *, tests: int)
     return compared
 
 
-def _undecided(compared: Comparison, reason: Message) -> Comparison:
+def _undecided(compared: Paired, reason: Message) -> Paired:
     return msgspec.structs.replace(compared, outcome="inconclusive", reason=reason, pairs_needed=None, excluded=None)
 
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from perfgate.catalogue.names import SETTINGS
+from perfgate.document.comparison import Bound, Checked, Comparison, Exact
 from perfgate.document.decision import (
-    RULE_METHODS,
     Comparing,
-    Comparison,
     DecisionDocument,
     Failure,
     HarnessChange,
@@ -60,15 +59,13 @@ def verdict_rules(
     """
     gating = [c for c in comparisons if c.gating]
     inconclusive = [c for c in comparisons if c.outcome == "inconclusive"]
-    open_rules = [c for c in inconclusive if c.method in RULE_METHODS]
-    open_rest = [c for c in inconclusive if c.method not in RULE_METHODS]
-    undecided = [c for c in open_rest if c.must_decide]
-    doubtful = [c for c in inconclusive if not c.gating and c.method in {"check", *RULE_METHODS}]
+    open_bounds = [c for c in inconclusive if isinstance(c, Bound) and c.gating]
+    undecided = [c for c in inconclusive if c.must_decide]
+    doubtful = [c for c in inconclusive if isinstance(c, (Bound, Checked)) and not c.gating]
+    open_counts = [c for c in inconclusive if isinstance(c, Exact) and not c.gating]
     # A count that differs between the head's own calls cannot be compared with the base's: it must not hide behind that.
-    unsteady = [
-        _about(_name(c), c.reason) for c in open_rest if c.method == "exact" and not c.gating and c.metric != SETTINGS
-    ]
-    other_settings = [_about(c.workload, c.reason) for c in open_rest if c.metric == SETTINGS]
+    unsteady = [_about(_name(c), c.reason) for c in open_counts if c.metric != SETTINGS]
+    other_settings = [_about(c.workload, c.reason) for c in open_counts if c.metric == SETTINGS]
     failed = {f"{f.side} {f.workload} {f.what}" for f in failures if _is_error(f, changes)}
     counted_only = [_about(f.workload, f.error.message) for f in failures if f.error.is_of_slow_calls]
     not_comparable = [_about(c.workload, c.message) for c in changes if c.kind == "not_comparable"]
@@ -78,6 +75,7 @@ def verdict_rules(
     accepted = [
         Message("verdict.accepted-by", {"place": _name(c), "by": c.accepted}) for c in comparisons if c.accepted
     ]
+    costless = [_name(c) for c in comparisons if isinstance(c, Exact) and c.costless]
     nothing_compared = not gating and not accepted
     regressed = [_name(c) for c in gating if c.outcome == "regressed"]
     slower = VerdictRule("WARN" if comparing == "stack" else "FAIL", "regressed", regressed)
@@ -91,7 +89,7 @@ def verdict_rules(
         VerdictRule("INCONCLUSIVE", "uncounted", list(uncounted) if missing else []),
         # Missing evidence may be the very evidence of a regression, so nothing below counts without it.
         VerdictRule("INCONCLUSIVE", "missing", [_missing_name(entry) for entry in missing]),
-        VerdictRule("INCONCLUSIVE", "not-judged", [_name(c) for c in open_rules if c.gating]),
+        VerdictRule("INCONCLUSIVE", "not-judged", [_name(c) for c in open_bounds]),
         VerdictRule("INCONCLUSIVE", "counted-only", counted_only),
     ]
     return [
@@ -105,7 +103,7 @@ def verdict_rules(
         VerdictRule("WARN", "doubtful", [_name(c) for c in doubtful]),
         VerdictRule("WARN", "unsteady", unsteady),
         VerdictRule("WARN", "setting", other_settings),
-        VerdictRule("WARN", "costless", [_name(c) for c in comparisons if c.costless]),
+        VerdictRule("WARN", "costless", costless),
         VerdictRule("WARN", "accepted", accepted),
     ]
 
@@ -136,4 +134,4 @@ def _about(place: str, what: Message | str | None) -> Message:
 
 def _name(comparison: Comparison) -> str:
     place = f"{comparison.workload}/{comparison.shape}" if comparison.shape else comparison.workload
-    return f"{place} {comparison.limit or comparison.metric}"
+    return f"{place} {comparison.name}"

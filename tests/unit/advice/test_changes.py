@@ -6,20 +6,21 @@ from typing import Any
 
 import pytest
 
-from perfgate.document.decision import Comparison, Suggestion
+from perfgate.document.comparison import Comparison, Exact, Paired
+from perfgate.document.decision import Suggestion
 from perfgate.document.explanation import Explanation, OperatorDelta, Part
 from perfgate.judging.advice.changes import on_changes
 from perfgate.judging.report.text.messages import word
-from tests.fakes.documents import make_comparison, make_decision
+from tests.fakes.documents import make_comparison, make_counter, make_decision
 
 LINE = "model.py:9"
 
 
-def _regressed(metric: str, *parts: Part, **fields: Any) -> Comparison:
+def _regressed(metric: str, *parts: Part, kind: type[Exact | Paired] = Exact, **fields: Any) -> Comparison:
     values: dict[str, Any] = {
-        "workload": "encoder", "shape": "long", "unit": "1", "better": "lower", "method": "exact", "gating": True, **fields
+        "workload": "encoder", "shape": "long", "unit": "1", "better": "lower", "gating": True, **fields
     }  # fmt: skip
-    return Comparison(metric=metric, outcome="regressed", parts=list(parts), **values)
+    return kind(metric=metric, outcome="regressed", parts=list(parts), **values)
 
 
 def _advice(*comparisons: Comparison, explanations: tuple[Explanation, ...] = ()) -> list[Suggestion]:
@@ -94,7 +95,7 @@ def test_on_changes__host_waits_for_a_copy__the_copy_need_not_be_waited_for(copy
 
 def test_on_changes__counter_without_advice_or_not_regressed__nothing() -> None:
     part = Part(name="aten::add", base=1, head=7, line=LINE)
-    unchanged = make_comparison("counters.syncs", outcome="unchanged", method="exact", parts=[part])
+    unchanged = make_counter("counters.syncs", 1, 1, parts=[part])
     assert _advice(_regressed("counters.copy_bytes", part), unchanged) == []
 
 
@@ -103,7 +104,7 @@ def test_on_changes__slower_stage__the_one_that_got_slowest() -> None:
         Part(name="decode", base=0.001, head=0.002, line="data.py:3"),
         Part(name="resize", base=0.001, head=0.009),
     )
-    (found,) = _advice(_regressed("preprocess.low", *stages, unit="s", method="paired"))
+    (found,) = _advice(_regressed("preprocess.low", *stages, unit="s", kind=Paired))
     assert (found.rule, found.evidence["op"]) == ("slower-stage", "resize")
 
 
@@ -163,7 +164,7 @@ def test_on_changes__faster_call__no_advice_on_what_it_is_made_of() -> None:
 def test_on_changes__dropped_autocast_seen_in_counters_too__said_once() -> None:
     dtype = OperatorDelta(op="aten::mm", kind="other_inputs", inputs_change="dtype", seconds=0.004, line=LINE)
     part = Part(name="aten::mm", aspect="full precision", base=2, head=4, line=LINE)
-    found = _advice(_regressed("counters.low_precision_ops", part, method="check"), explanations=(_slower(dtype),))
+    found = _advice(_regressed("counters.low_precision_ops", part), explanations=(_slower(dtype),))
     assert _rules(found) == [("dropped-precision", LINE)]
 
 
@@ -175,6 +176,6 @@ def test_on_changes__two_recordings__no_command_as_nothing_can_be_run() -> None:
 
 
 def test_on_changes__counter_of_which_no_operator_is_known__none_is_made_up_and_the_counts_are_the_calls() -> None:
-    regressed = make_comparison("memory.peak", method="exact", outcome="regressed", base=1000.0, head=2000.0)
+    regressed = make_counter("memory.peak", 1000.0, 2000.0)
     (found,) = _advice(regressed)
     assert found.evidence == {"base": 1000, "head": 2000}

@@ -31,7 +31,7 @@ def test_row_of__interval__resolved_where_it_excludes_no_change_on_the_right_sid
 
 
 def test_row_of__exact_count__resolved_where_it_rose() -> None:
-    count = {"metric": "memory.kept", "method": "exact", "base": 0.0, "head": 64.0}
+    count = {"metric": "memory.kept", "kind": "exact", "base": 0.0, "head": 64.0}
     found = {"verdict": "FAIL", "checklist": [], "comparisons": [count]}
     assert effects.row_of(effects.EFFECTS["kept"], found, 60.0)["resolved"] is True
     found["comparisons"] = [{**count, "head": 0.0}]
@@ -67,7 +67,7 @@ def test_batch_sizes__gates__counted_by_best_size_intervals_and_resolved_mistake
 def test_sizes_of__decision__best_size_and_intervals_of_step_5() -> None:
     rows = [
         {"step": 4, "metric": "ops.coverage"},
-        {"step": 5, "metric": "batch.best", "base": 32.0, "head": 32.0, "method": "repeated"},
+        {"step": 5, "metric": "batch.best", "base": 32.0, "head": 32.0, "evidence": "turn"},
         {"step": 5, "metric": "batch.throughput", "labels": {"batch": "8"}, "interval": [-0.1, 0.1]},
     ]
     expected = {"best": [32.0, 32.0], "compared": True, "sizes": {"8": [-0.1, 0.1]}}

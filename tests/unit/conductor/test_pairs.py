@@ -13,6 +13,7 @@ import pytest
 from perfgate.conductor.sides.pairs import PairedMeasurement
 from perfgate.conductor.sides.plan import FEWEST_QUADS, MOST_QUADS, draw_plans, seconds_of_slow_pairs
 from perfgate.config import GateSettings
+from perfgate.document.comparison import Paired
 from perfgate.document.decision import Policy
 from perfgate.document.run import TIME_SPENT
 from perfgate.document.samples import BlockColumns, Replicate, pack, unpack
@@ -82,7 +83,7 @@ def test_measure_pairs__to_the_comment__the_verdict_rests_on_the_clock_alone(
 ) -> None:
     decision = VirtualGate(works(base_ns * 1000), works(head_ns * 1000)).decide()
 
-    assert {comparison.method for comparison in decision.comparisons} == {"paired"}
+    assert {type(comparison) for comparison in decision.comparisons} == {Paired}
     first_line = next(
         line
         for line in render_comment(decision, CommentContext(marker="<!-- perfgate -->")).splitlines()

@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 import torch
 
-from perfgate.document.decision import Comparison, Policy
+from perfgate.document.comparison import Comparison
+from perfgate.document.decision import Policy
 from perfgate.document.run import CounterSet
 from perfgate.judging.gate.counters import compare_counters
 from perfgate.judging.gate.evidence import Evidence

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from perfgate.document.decision import Comparison
+from perfgate.document.comparison import Comparison
 from tests.unit.counting.planted import BODY, FIRST_LINE, count, judged
 
 RECORDED, TRAINING = "counters.autograd_ops", "counters.training_modules"

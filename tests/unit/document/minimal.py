@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from perfgate.document.decision import Comparison, DecisionDocument, Policy, Procedure, SideSummary
+from perfgate.document.comparison import Paired
+from perfgate.document.decision import DecisionDocument, Policy, Procedure, SideSummary
 from perfgate.document.message import quote
 from perfgate.document.run import RunDocument, Session, Source, StepProcedure, StepResult, Value, WorkloadRecord
 from perfgate.document.testbed import Testbed
@@ -69,13 +70,12 @@ def minimal_decision() -> DecisionDocument:
         policy=Policy(tolerances={"latency.low": 0.01}),
         procedure=Procedure(name="signed-rank", version=1, seed=3, quantiles=[0.02, 0.04]),
         comparisons=[
-            Comparison(
+            Paired(
                 workload="encoder",
                 shape="short",
                 metric="latency.low",
                 unit="s",
                 better="lower",
-                method="paired",
                 outcome="regressed",
                 gating=True,
                 delta=0.05,

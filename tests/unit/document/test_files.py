@@ -12,6 +12,7 @@ from perfgate.document.files import (
     canonical_bytes,
     content_sha256,
     parse_canonical_run,
+    parse_decision,
     parse_run,
     read_decision,
     read_run,
@@ -254,3 +255,20 @@ def test_read_decision__policy_that_no_test_can_be_made_with__document_error(tmp
     path.write_text(json.dumps(document))
     with pytest.raises(DocumentError, match=next(iter(policy))):
         read_decision(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pairs": "x"}, "at $.comparisons[0].pairs: 'x' is not of type 'integer'"),
+        ({"costless": True}, "at $.comparisons[0]: Additional properties are not allowed ('costless' was unexpected)"),
+    ],
+)
+def test_parse_decision__comparison_with_a_wrong_field__error_of_its_own_kind(
+    changes: dict[str, object], message: str
+) -> None:
+    decision = msgspec.to_builtins(minimal_decision())
+    decision["comparisons"][0].update(changes)
+    with pytest.raises(DocumentError) as caught:
+        parse_decision(json.dumps(decision).encode(), name="decision.json")
+    assert message in str(caught.value)

@@ -9,7 +9,8 @@ import pytest
 
 from perfgate.config import load_config
 from perfgate.document.budget import PlacePattern, parse_place
-from perfgate.document.decision import Comparison, DecisionDocument
+from perfgate.document.comparison import Comparison
+from perfgate.document.decision import DecisionDocument
 from perfgate.document.message import Message
 from perfgate.errors import MeasuringError, UsageError
 from perfgate.flows.bisect.answers import (
@@ -31,7 +32,7 @@ from perfgate.flows.bisect.request import (
     parse_bisect,
 )
 from perfgate.flows.bisect.stacks import StackMaker, releases_between, versions_in
-from tests.fakes.documents import make_comparison, make_decision, make_failure
+from tests.fakes.documents import make_comparison, make_counter, make_decision, make_failure
 from tests.fakes.wheels import write_wheel
 
 
@@ -129,7 +130,7 @@ def test_releases_between__an_end_is_not_listed__names_what_there_is() -> None:
 
 
 UNDECIDED = [Message("verdict.undecided", {"name": "x"})]
-REGRESSED = [make_comparison("counters.framework_ops", outcome="regressed", method="exact")]
+REGRESSED = [make_counter("counters.framework_ops", 40, 65)]
 
 
 @pytest.mark.parametrize(
@@ -150,8 +151,8 @@ def test_read_first__gate__its_own_verdict_and_nothing_else(decision: DecisionDo
 
 OPS = PlacePattern("counters.framework_ops", "encoder", "long")
 SLOWER = make_comparison("latency.low", outcome="regressed")
-SAME_OPS = make_comparison("counters.framework_ops", outcome="unchanged", method="exact")
-OTHER_OPS = make_comparison("counters.framework_ops", outcome="not_comparable", method="exact", gating=False)
+SAME_OPS = make_counter("counters.framework_ops", 40, 40)
+OTHER_OPS = make_counter("counters.framework_ops", 40, 65, outcome="not_comparable", gating=False)
 
 
 def test_signal_of__gate_of_all_changes__its_counters_and_no_times() -> None:

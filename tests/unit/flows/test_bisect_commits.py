@@ -17,7 +17,8 @@ import pytest
 from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import load_config
 from perfgate.document.bisection import BisectionDocument
-from perfgate.document.decision import Comparison, DecisionDocument
+from perfgate.document.comparison import Comparison
+from perfgate.document.decision import DecisionDocument
 from perfgate.document.files import write_document
 from perfgate.document.message import Message
 from perfgate.document.run import CounterSet, Source

@@ -11,7 +11,8 @@ import pytest
 
 from perfgate.catalogue.lookup import metric
 from perfgate.config import CONFIG_NAME, GateSettings, parse_config
-from perfgate.document.decision import Comparison, Invalid, InvalidKind, Verdict
+from perfgate.document.comparison import Comparison
+from perfgate.document.decision import Invalid, InvalidKind, Verdict
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message, quote
 from perfgate.flows.doctor.planted import CHANGES, PROJECT, PlantedChange, gate_table, judge

@@ -37,7 +37,7 @@ from perfgate.judging.store.backends.gitbranch import GitBranchStore
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.store import StorePlace
 from tests.fakes.artifacts import artifact_set, file_server
-from tests.fakes.documents import make_comparison, make_decision
+from tests.fakes.documents import make_bound, make_comparison, make_decision
 from tests.fakes.forge import BOT_TOKEN, FakeForge, Reply
 from tests.fakes.forge_dialects import GitHubDialect, GitLabDialect
 from tests.fakes.history import commit_of, main_runs, stepped
@@ -587,7 +587,7 @@ def test_confirmation_of__comparison_that_answers__its_interval(metric: str, com
 
 
 def test_confirmation_of__nothing_that_answers__none() -> None:
-    elsewhere = [make_comparison("latency.p50", shape="short"), make_comparison("latency.p50", method="budget")]
+    elsewhere = [make_comparison("latency.p50", shape="short"), make_bound("latency.p50", 0.05, 0.04)]
     assert confirmation_of(make_decision(comparisons=elsewhere), "a", "b", make_series(), "f" * 64) is None
 
 

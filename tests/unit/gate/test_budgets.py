@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from perfgate.document.budget import Budget
-from perfgate.document.decision import Comparison, DecisionDocument, Policy
+from perfgate.document.comparison import Comparison
+from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.message import quote
 from perfgate.document.run import RunDocument, StepResult, Value
@@ -43,10 +44,10 @@ def judged(base: RunDocument, head: RunDocument, *budgets: Budget) -> DecisionDo
     return decide(base, head, policy=Policy(budgets=list(budgets)), history=History())
 
 
-def test_budget__kept__unchanged_and_the_bound_stands_as_base() -> None:
+def test_budget__kept__unchanged_beside_its_bound() -> None:
     base, head = sides(NO_CHANGE)
     found = compared(base, with_value(head, 0.015, interval=(0.014, 0.016)), P99)
-    assert (found.outcome, found.gating, found.base, found.head) == ("unchanged", True, 0.02, 0.015)
+    assert (found.outcome, found.gating, found.bound, found.head) == ("unchanged", True, 0.02, 0.015)
 
 
 def test_budget__broken_by_the_head_alone__fails_and_the_title_says_by_how_much() -> None:

@@ -65,7 +65,7 @@ def test_checklist__number_that_each_side_measured_once__no_difference_however_l
     after = value("cache.sensitivity", 4.0, interval=(3.9, 4.1), confidence=0.95)
     decision = judged([before], [after], number=15, slug="cache")
     row = row_of(decision, "cache.sensitivity")
-    assert (row.base, row.head, row.delta, row.interval, row.method) == (1.0, 4.0, None, None, None)
+    assert (row.base, row.head, row.delta, row.interval, row.evidence) == (1.0, 4.0, None, None, None)
     assert "| 1.00 → 4.00 | measured once per side |" in rendered(decision)
 
 
@@ -73,7 +73,7 @@ def test_checklist__six_turns__their_difference_and_interval() -> None:
     before = turns("cache.sensitivity", [1.0, 1.01, 0.99, 1.0, 1.02, 0.98])
     after = turns("cache.sensitivity", [1.5, 1.52, 1.49, 1.5, 1.51, 1.48])
     row = row_of(judged(before, after, number=15, slug="cache"), "cache.sensitivity")
-    assert (row.method, row.pairs, row.confidence) == ("repeated", 6, 0.95)
+    assert (row.evidence, row.pairs, row.confidence) == ("turn", 6, 0.95)
     assert row.delta == pytest.approx(0.5, abs=0.02)
     assert row.interval is not None
     assert 0.4 < row.interval[0] < row.delta < row.interval[1] < 0.6
@@ -148,7 +148,7 @@ ROUNDS = [100.0, 103.0, 97.0, 99.0, 102.0, 101.0]
 def test_checklist__batch_knee__from_the_rates_of_all_turns() -> None:
     row = row_of(judged(sweep(4.4, ROUNDS), sweep(0.6, ROUNDS)), "batch.knee")
     assert (row.base, row.head, row.delta, row.interval) == (32.0, 8.0, -0.75, (-0.75, -0.75))
-    assert (row.method, row.pairs, row.confidence, row.is_resolved) == ("repeated", 6, 0.9, True)
+    assert (row.evidence, row.pairs, row.confidence, row.is_resolved) == ("turn", 6, 0.9, True)
     unchanged = row_of(judged(sweep(4.4, ROUNDS), sweep(4.4, ROUNDS[::-1])), "batch.knee")
     assert (unchanged.interval, unchanged.is_resolved) == ((0.0, 0.0), False)
     assert (unchanged.base_range, unchanged.head_range) == ((32.0, 32.0), (32.0, 32.0))
@@ -262,7 +262,7 @@ def test_checklist__mistake_that_halves_the_gain_of_a_batch__best_size_and_throu
 def test_checklist__turn_that_a_side_lacks__no_difference(left_out: int) -> None:
     numbers = turns("cache.sensitivity", [1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
     row = row_of(judged(numbers, numbers[:-left_out], number=15, slug="cache"), "cache.sensitivity")
-    assert (row.delta, row.interval, row.method) == (None, None, None)
+    assert (row.delta, row.interval, row.evidence) == (None, None, None)
 
 
 @pytest.mark.parametrize("label", ["x", "-1", "1e3", "²", "9" * 5000])
@@ -298,7 +298,7 @@ def using(run: RunDocument, share: float, *findings: Finding) -> RunDocument:
 def test_checklist__host_utilization__from_the_blocks_of_the_pairs() -> None:
     base, head = sides(UNCHANGED)
     row = row_of(decide(using(base, 0.9), using(head, 0.72), policy=Policy(), history=History()), "utilization.host")
-    assert (row.method, row.base, row.delta, row.clock) == ("paired", 0.9, pytest.approx(-0.2), "awake")
+    assert (row.evidence, row.base, row.delta, row.clock) == ("pair", 0.9, pytest.approx(-0.2), "awake")
 
 
 @pytest.mark.parametrize(("share", "shown"), [(0.9, []), (0.72, ["utilization.host"])])
@@ -324,7 +324,7 @@ def test_checklist__numbers_of_the_samples__from_the_pairs_whatever_the_step_mea
     decision = decide(*runs, policy=Policy(), history=History())
     for metric, delta in (("throughput.median", -0.2), ("latency.p90", 0.25), ("latency.tail", 0.25)):
         row = row_of(decision, metric)
-        assert (row.method, row.pairs) == ("paired", 16)
+        assert (row.evidence, row.pairs) == ("pair", 16)
         assert row.delta == pytest.approx(delta, abs=0.001)
         assert row.interval is not None
         assert row.interval[0] < row.delta < row.interval[1]
@@ -370,7 +370,7 @@ def test_single_interval__fewer_than_six__none() -> None:
 def test_checklist__number_that_pairs_compare__theirs() -> None:
     slow = [value("latency.p50", 0.02)]
     row = row_of(judged([value("latency.p50", 0.01)], slow, number=1, slug="latency"), "latency.p50")
-    assert row.method == "paired"
+    assert row.evidence == "pair"
     assert row.delta == pytest.approx(0.0, abs=0.001)
     assert row.tolerance == 0.02
 

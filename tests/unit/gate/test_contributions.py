@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from perfgate.document.decision import Comparison, Policy
+from perfgate.document.comparison import Comparison
+from perfgate.document.decision import Policy
 from perfgate.document.explanation import Explanation, OperatorDelta, Part
 from perfgate.document.history import History
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow, CodeChange, Roof, RunDocument, Work

@@ -9,13 +9,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from perfgate.document.decision import Comparison, DecisionDocument, Policy
+from perfgate.document.comparison import Comparison
+from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.files import canonical_bytes, write_document
 from perfgate.document.history import History, HistorySeries, write_history
 from perfgate.document.message import Message, quote
 from perfgate.document.run import CorrectnessResult, ErrorDetail, FailedPair, RunDocument, StepResult, Value
 from perfgate.errors import DocumentError
-from perfgate.judging.gate.decide import Look, decide, judge_folder
+from perfgate.judging.gate.decide import decide, judge_folder
+from perfgate.judging.gate.look import Look
 from perfgate.judging.gate.verdict import exit_code
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 from tests.wording import text_of, worded

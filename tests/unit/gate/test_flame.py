@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from perfgate.document.decision import Comparison
+from perfgate.document.comparison import Comparison
 from perfgate.document.explanation import Cause, OperatorDelta
 from perfgate.document.flame import FLAME_KINDS, FlameCosts, FlameTree, merged, node_totals, side_by_side
 from perfgate.document.run import OUTSIDE_OPERATORS
@@ -84,7 +84,7 @@ def test_with_pairs__nothing_decided_and_traced_within_the_interval__times() -> 
     assert judged(one_side(1, 4, 0), one_side(1, 3.94, 0), unchanged).by_counts == "outside"
 
 
-@pytest.mark.parametrize("fields", [{"outcome": "not_comparable"}, {"workload": "other"}, {"method": "screen"}])
+@pytest.mark.parametrize("fields", [{"outcome": "not_comparable"}, {"workload": "other"}, {"evidence": "turn"}])
 def test_with_pairs__call_that_the_pairs_did_not_time__counts(fields: dict[str, Any]) -> None:
     other = make_comparison("latency.low", **{"base": 0.005, "head": 0.005, "interval": (-0.01, 0.01), **fields})
     tree = judged(one_side(1, 4, 0), one_side(1, 4, 0), other)

@@ -8,12 +8,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from perfgate.document.decision import Comparison, DecisionDocument, Policy
+from perfgate.document.comparison import Comparison
+from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.files import misfit
 from perfgate.document.history import History
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import Replicate
-from perfgate.judging.gate.decide import Look, decide
+from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.look import Look
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
 from tests.wording import text_of, worded

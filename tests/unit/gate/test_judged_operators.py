@@ -6,7 +6,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from perfgate.document.decision import Comparison, DecisionDocument, Policy
+from perfgate.document.comparison import Comparison
+from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.decide import decide
@@ -47,7 +48,7 @@ def test_judge_subroutines__tolerances_of_one_and_of_all__the_nearer_one() -> No
     found = judge_subroutines(Evidence(*measured(pairs=32, slower={"aten::copy_": 1.3, "aten::mm": 1.3})), POLICY, 0.01)
     assert outcomes(found, "regressed") == {"op.aten::mm"}
     (copied,) = [comparison for comparison in found if comparison.metric == "op.aten::copy_"]
-    assert (copied.tolerance, copied.gating, copied.unit, copied.method) == (0.5, True, "s", "paired")
+    assert (copied.tolerance, copied.gating, copied.unit, copied.evidence) == (0.5, True, "s", "pair")
 
 
 def decided(base: RunDocument, head: RunDocument, policy: Policy = POLICY) -> DecisionDocument:

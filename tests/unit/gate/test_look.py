@@ -13,8 +13,9 @@ from perfgate.document.history import History
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import PackedArray
 from perfgate.judging.gate.alpha import subjects_of
-from perfgate.judging.gate.decide import Look, decide
+from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence import of_workload
+from perfgate.judging.gate.look import Look
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 from tests.unit.gate.test_turns import NAME, TPOT, job
 from tests.unit.gate.test_turns import runs as runs_of_job

@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perfgate.document.decision import Comparison, DecisionDocument, Policy
+from perfgate.document.comparison import Comparison, Exact, Recorded
+from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import KernelTimes, KernelWork, RunDocument
 from perfgate.flows.run.from_profile import run_from_profile
@@ -44,7 +45,7 @@ def test_decide__three_times_as_slow__fail_that_names_the_operators(tmp_path: Pa
 
     assert (decision.verdict, worded(decision.reasons)) == ("FAIL", ["regressed: profile/rank 0 kernels.time"])
     assert exit_code(decision) == 1
-    (time,) = (c for c in decision.comparisons if c.method == "profiled")
+    (time,) = (c for c in decision.comparisons if isinstance(c, Recorded) and c.gating)
     # 400 us of kernels a step, those of the collective apart.
     assert (time.base, time.head, time.delta) == (pytest.approx(400e-6), pytest.approx(1200e-6), pytest.approx(2.0))
     assert [(part.name, part.head) for part in time.parts][:2] == [
@@ -55,8 +56,7 @@ def test_decide__three_times_as_slow__fail_that_names_the_operators(tmp_path: Pa
 def test_decide__slower__other_times_shown_and_judged_by_nobody(tmp_path: Path) -> None:
     decision = judge(recorded(tmp_path, "base"), recorded(tmp_path, "head", steps=(SLOWER,) * 3))
 
-    shown = {c.metric: c for c in decision.comparisons if c.method == "recorded"}
-    assert {c.outcome for c in shown.values()} == {"not_comparable"}
+    shown = {c.metric: c for c in decision.comparisons if isinstance(c, Recorded) and c.outcome == "informs"}
     assert all(c.reason == NOT_COMPARED for c in shown.values())
     assert not any(c.gating or c.delta is not None for c in shown.values())
     time = shown[f"ops.time:{ADD}"]
@@ -88,7 +88,7 @@ def test_decide__times_of_one_side_left_out__inconclusive_by_name(tmp_path: Path
         "INCONCLUSIVE",
         ["undecided: profile/rank 0 kernels.time"],
     )
-    (time,) = (c for c in decision.comparisons if c.method == "profiled")
+    (time,) = (c for c in decision.comparisons if isinstance(c, Recorded) and c.gating)
     assert text_of(time.reason) == f"the {side} has no kernel times"
 
 
@@ -124,7 +124,7 @@ def test_decide__two_steps_a_side__too_few_for_a_time(tmp_path: Path) -> None:
 
     assert decision.verdict == "INCONCLUSIVE"
     assert worded(decision.reasons) == ["undecided: profile/rank 0 kernels.time"]
-    (time,) = (c for c in decision.comparisons if c.method == "profiled")
+    (time,) = (c for c in decision.comparisons if isinstance(c, Recorded) and c.gating)
     assert text_of(time.reason) == "needs 3 steps per side, but there are 2 and 2"
 
 
@@ -142,7 +142,7 @@ def test_decide__a_recording_whose_copies_were_not_seen__not_comparable_and_neve
     decision = judge(msgspec.structs.replace(base, counters=[blind]), head)
 
     assert [c.metric for c in decision.comparisons if c.outcome == "regressed"] == []
-    assert [c.metric for c in decision.comparisons if c.metric.endswith(UPLOAD) and c.method == "exact"] == []
+    assert [c.metric for c in decision.comparisons if c.metric.endswith(UPLOAD) and isinstance(c, Exact)] == []
 
 
 def test_decide__a_conversion_more__fail_with_its_name(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_decide__other_ranks__not_comparable(tmp_path: Path) -> None:
     decision = judge(recorded(tmp_path, "base"), recorded(tmp_path, "head", rank=1))
 
     assert (decision.verdict, worded(decision.reasons)) == ("INCONCLUSIVE", ["testbed: profile.shapes"])
-    assert not any(c.method == "recorded" for c in decision.comparisons)
+    assert not any(c.outcome == "informs" for c in decision.comparisons)
 
 
 def test_decide__measured_against_recorded__not_comparable(tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from perfgate.document.decision import Comparison, DecisionDocument, Method, Policy
+from perfgate.document.comparison import EvidenceUnit, Paired
+from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import REPEAT, RunDocument, StepResult, Value
-from perfgate.judging.gate.decide import Look, decide
+from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.look import Look
 from perfgate.judging.gate.repeated import metrics_in_turns, repeated_metrics
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 
@@ -37,13 +39,14 @@ def judged(before: list[float | None], after: list[float | None], policy: Policy
     return decide(*documents(before, after), policy=policy, history=History())
 
 
-def repeated(decision: DecisionDocument) -> Comparison:
-    return named(decision, "repeated")
+def repeated(decision: DecisionDocument) -> Paired:
+    return named(decision, "turn")
 
 
-def named(decision: DecisionDocument, method: Method) -> Comparison:
+def named(decision: DecisionDocument, evidence: EvidenceUnit) -> Paired:
     (metric,) = repeated_metrics(decision.policy)
-    (comparison,) = [c for c in decision.comparisons if (c.metric, c.method) == (metric, method)]
+    paired = [c for c in decision.comparisons if isinstance(c, Paired)]
+    (comparison,) = [c for c in paired if (c.metric, c.evidence) == (metric, evidence)]
     return comparison
 
 
@@ -72,7 +75,7 @@ def test_compare_repeated__the_same__unchanged_and_passes() -> None:
 def test_compare_repeated__nobody_names_it__not_judged() -> None:
     decision = judged(around(1000.0), around(900.0), Policy(tolerances={"graph.*": 0.02}))
     assert decision.verdict == "PASS"
-    assert not any(c.method == "repeated" for c in decision.comparisons)
+    assert not any(isinstance(c, Paired) and c.evidence == "turn" for c in decision.comparisons)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +123,7 @@ def test_compare_repeated__named_number_of_the_samples__fails_by_the_pairs_witho
     base, head = sides([1.12 + 0.0005 * (-1) ** pair for pair in range(16)])
     runs = (msgspec.structs.replace(run, counters=[counters({"aten::add": 1})]) for run in (base, head))
     decision = decide(*runs, policy=Policy(tolerances={metric: 0.05, "latency.*": 0.5}), history=History())
-    comparison = named(decision, "paired")
+    comparison = named(decision, "pair")
     assert (decision.verdict, comparison.outcome, comparison.pairs) == ("FAIL", "regressed", 16)
     assert comparison.delta == pytest.approx(delta, abs=0.002)
 
@@ -133,7 +136,7 @@ def test_compare_repeated__throughput_by_noisy_pairs__decided_by_the_second_look
     found = []
     for _ in range(12):
         base, head = sides(np.exp(generator.normal(-np.log1p(-slowdown), 0.05, 16)).tolist())
-        found.append(named(decide(base, head, policy=policy, history=History()), "paired").outcome)
+        found.append(named(decide(base, head, policy=policy, history=History()), "pair").outcome)
     assert found.count(outcome) >= (12 if slowdown else 10)
     assert "improved" not in found
     assert "regressed" not in found or slowdown
@@ -147,7 +150,7 @@ def test_look__named_number_undecided__waited_for_where_it_comes_from(metric: st
     base, head = (msgspec.structs.replace(run, replicates=of.replicates) for run, of in zip((base, head), sides(noisy)))
     policy = Policy(tolerances={metric: 0.05, "latency.*": 0.5, "throughput.gap": 0.5})
     decision = decide(base, head, policy=policy, history=History())
-    assert named(decision, "paired" if pairs_help else "repeated").outcome == "inconclusive"
+    assert named(decision, "pair" if pairs_help else "turn").outcome == "inconclusive"
     assert decision.verdict == "INCONCLUSIVE"
     look = Look(base, head, policy, workload=WORKLOAD)
     assert (look.more_pairs_would_help(), look.repetitions_would_help()) == (pairs_help, not pairs_help)

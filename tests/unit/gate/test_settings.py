@@ -3,7 +3,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from perfgate.document.decision import Comparison, Verdict
+from perfgate.document.comparison import Comparison
+from perfgate.document.decision import Verdict
 from perfgate.document.run import CodeChange, CounterSet
 from perfgate.judging.gate.evidence import Evidence
 from perfgate.judging.gate.settings import compare_settings, notes_on_settings

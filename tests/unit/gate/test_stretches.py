@@ -4,14 +4,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from perfgate.document.decision import Comparison, DecisionDocument, Policy
+from perfgate.document.comparison import Comparison
+from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import Replicate, pack, unpack
 from perfgate.judging.advice.advise import advised
 from perfgate.judging.gate.comparison import ShapePlace
-from perfgate.judging.gate.decide import Look, decide
+from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.look import Look
 from perfgate.judging.gate.pairs import ALL_BY_WALL, sampled_effects
 from perfgate.judging.gate.required import Required
 from perfgate.judging.report.render.comment import CommentContext, render_comment

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from perfgate.document.comparison import Exact
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.job import CollectiveCount, CpuTime, JobKind, JobNumber, JobRecord, RankCounts, Turn
@@ -16,7 +17,8 @@ from perfgate.document.message import Message
 from perfgate.document.profile import JobProfile, ProfiledOperator
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import SampleSet, pack
-from perfgate.judging.gate.decide import Look, decide
+from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.look import Look
 from perfgate.judging.gate.turns import LOOKS, foreseen
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.csv_table import csv_table
@@ -103,7 +105,7 @@ def test_job__equal_code__passes_with_the_slowdown_that_is_excluded() -> None:
     decision = judged(*runs())
     assert decision.verdict == "PASS"
     (row,) = [c for c in decision.comparisons if c.metric == TPOT]
-    assert (row.method, row.pairs, row.starts, row.excluded) == ("turns", 64, 8, 0.03)
+    assert (row.evidence, row.pairs, row.starts, row.excluded) == ("quad", 64, 8, 0.03)
 
 
 def test_job__ten_percent_slower__fails() -> None:
@@ -473,7 +475,7 @@ def test_ranks__a_collective_twice__fails_by_name_whatever_the_times_say() -> No
     decision = judged(*counted(runs(record=job("ranks")), calls=(2, 4)))
     assert decision.verdict == "FAIL"
     (row,) = [c for c in decision.comparisons if c.metric == "ranks.collectives"]
-    assert (row.base, row.head, row.method, row.gating) == (4, 8, "exact", True)
+    assert (type(row), row.base, row.head, row.gating) == (Exact, 4, 8, True)
     assert [(part.name, part.ranks, part.base, part.head) for part in row.parts] == [("allreduce", "each", 2, 4)]
     comment = render_comment(decision, CommentContext(marker="<!-- perfgate -->"))
     assert "2 more `allreduce` in each rank (2 → 4)" in comment

@@ -5,10 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from perfgate.document.decision import Comparison, DecisionDocument, Policy
+from perfgate.document.comparison import Comparison
+from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import CounterSet, CounterSite, OpCount, RunDocument
-from perfgate.judging.gate.decide import Look, decide
+from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.look import Look
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
 from tests.wording import worded
 

@@ -15,7 +15,7 @@ from perfgate.document.run import TOO_SLOW, ErrorDetail, FailedPair
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.verdict import exit_code, verdict_of, verdict_rules
 from tests.each import each
-from tests.fakes.documents import make_comparison, make_counter, make_difference, make_failure
+from tests.fakes.documents import make_bound, make_comparison, make_counter, make_difference, make_failure
 from tests.unit.gate.builders import WORKLOAD, sides
 from tests.wording import worded
 
@@ -59,7 +59,7 @@ OF_CODE = [
     Row(
         "INCONCLUSIVE",
         "not-judged",
-        {"comparisons": [make_comparison("latency.p99", method="budget", outcome="inconclusive")]},
+        {"comparisons": [make_bound("latency.p99", 0.02, None, outcome="inconclusive")]},
     ),
     Row("INCONCLUSIVE", "counted-only", {"failures": [make_failure("pair", what="pair 0", error=SLOW_CALLS)]}),
     Row("INCONCLUSIVE", "nothing-compared", {}),
@@ -69,7 +69,7 @@ OF_CODE = [
     Row(
         "WARN",
         "doubtful",
-        {"comparisons": [make_comparison("latency.p99", method="budget", outcome="inconclusive", gating=False)]},
+        {"comparisons": [make_bound("latency.p99", 0.02, None, outcome="inconclusive", gating=False)]},
     ),
     Row(
         "WARN",
@@ -79,7 +79,7 @@ OF_CODE = [
     Row(
         "WARN",
         "setting",
-        {"comparisons": [make_comparison("counters.settings", method="exact", outcome="inconclusive", gating=False)]},
+        {"comparisons": [make_counter("counters.settings", 0, 0, outcome="inconclusive", gating=False)]},
     ),
     Row(
         "WARN",

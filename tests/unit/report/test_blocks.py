@@ -10,7 +10,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from perfgate.document.decision import Comparison, DecisionDocument, SideSummary
+from perfgate.document.comparison import Comparison
+from perfgate.document.decision import DecisionDocument, SideSummary
 from perfgate.document.explanation import OperatorDelta, Part
 from perfgate.document.message import Message
 from perfgate.document.run import CodeChange

@@ -20,6 +20,7 @@ from tests.fakes.documents import (
     make_counter,
     make_decision,
     make_difference,
+    make_failed_check,
     make_failure,
     operator_changes,
     regressed_counters,
@@ -73,10 +74,7 @@ def test_title__several_places__names_the_one_of_its_number() -> None:
 
 
 def test_title__faster_but_wrong_output__the_correctness_check_comes_first() -> None:
-    wrong = make_comparison(
-        "correctness", unit="1", better="neutral", method="check", outcome="regressed", base=1.0, head=0.0, delta=None,
-        interval=None, reason=quote("cosine 0.31 < 0.99"),
-    )  # fmt: skip
+    wrong = make_failed_check(quote("cosine 0.31 < 0.99"))
     faster = make_comparison("latency.low", outcome="improved", delta=-0.3, interval=(-0.32, -0.28))
     text = render_comment(make_decision("FAIL", comparisons=[faster, wrong]), CONTEXT)
     assert title(text) == "## ❌ perfgate: FAIL – the output of `encoder/long` is wrong: its correctness check failed"
@@ -215,7 +213,7 @@ def test_inconclusive__measured_by_a_ci_job__is_to_be_run_again() -> None:
 
 
 def test_inconclusive__turns_of_a_step__no_job_is_promised_to_add_to_them() -> None:
-    speedup = make_comparison(metric="graph.speedup", method="repeated", outcome="inconclusive", pairs_needed=30)
+    speedup = make_comparison(metric="graph.speedup", evidence="turn", outcome="inconclusive", pairs_needed=30)
     text = render_comment(make_decision("INCONCLUSIVE", comparisons=[speedup], in_ci=True), CONTEXT)
     assert (
         "about 30 turns would settle it; this job measured 14. To measure more in one job, raise `budget` under `[gate]`"

@@ -8,7 +8,7 @@ from perfgate.document.decision import StepComparison
 from perfgate.document.run import StepResult, Value
 from perfgate.judging.report.render.csv_table import csv_table
 from perfgate.judging.report.view.number_rows import rows_of_check, rows_of_run
-from tests.fakes.documents import make_comparison, make_decision, make_run
+from tests.fakes.documents import make_bound, make_comparison, make_decision, make_run
 
 COLUMNS = "step,metric,workload,shape,labels,side,value,unit,better,low,high,confidence,n"
 
@@ -78,7 +78,7 @@ def test_csv_of_run__counters_and_operators__with_the_step_that_explains_them() 
 
 def test_csv_of_check__comparison__base_head_and_difference() -> None:
     compared = make_comparison(base=0.04, head=0.05, delta=0.25, interval=(0.2, 0.3), confidence=0.99, pairs=16)
-    budget = make_comparison("latency.p99", method="budget", base=0.06, head=0.05, delta=-0.167, interval=None)
+    budget = make_bound("latency.p99", 0.06, 0.05)
     rows = rows_of(csv_table(rows_of_check(make_decision("FAIL", comparisons=[compared, budget]), None, None)))
     base, head, difference = [row for row in rows if row["metric"] == "latency.low"]
     assert [row["side"] for row in (base, head, difference)] == ["base", "head", "difference"]
@@ -90,7 +90,7 @@ def test_csv_of_check__comparison__base_head_and_difference() -> None:
         "0.99",
         "16",
     )
-    assert (base["step"], base["labels"]) == ("20", "method=paired")
+    assert (base["step"], base["labels"]) == ("20", "evidence=pair")
     assert [row["side"] for row in rows if row["metric"] == "latency.p99"] == ["bound", "head", "difference"]
 
 

@@ -9,7 +9,7 @@ from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.document.run import RunDocument
 from perfgate.flows.shared.decision import decide_with_advice
-from perfgate.judging.gate.decide import Look
+from perfgate.judging.gate.look import Look
 from perfgate.judging.report.render.early import early_lines
 from tests.unit.gate.builders import WORKLOAD, counters, sides
 

@@ -7,7 +7,7 @@ import pytest
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from tests.each import each
-from tests.fakes.documents import make_comparison, make_counter
+from tests.fakes.documents import make_bound, make_comparison, make_counter
 
 
 @each(
@@ -82,9 +82,7 @@ def test_change__exact_counter__says_how_many_more_or_fewer(metric: str, base: i
 
 
 def test_limit__counter_that_may_rise_by_an_amount__says_the_amount() -> None:
-    kept = make_comparison(
-        "memory.kept_native", unit="B", method="exact", base=208.0, head=208.0, tolerance=65536 / 208
-    )
+    kept = make_counter("memory.kept_native", 208.0, 208.0, unit="B", tolerance=65536 / 208)
     assert formats.limit(kept) == "64.0 KiB more"
 
 
@@ -96,7 +94,7 @@ def test_change__throughput__says_higher_or_lower() -> None:
 
 
 def test_change__sla__says_how_far_above_the_promise() -> None:
-    comparison = make_comparison("sla.p99", method="budget", outcome="regressed", base=0.010, head=0.012, interval=None)
+    comparison = make_bound("sla.p99", 0.010, 0.012, outcome="regressed")
     assert formats.change(comparison) == "20.0 % above the SLA"
     assert formats.sides(comparison) == ("–", "12.0 ms")
     assert formats.limit(comparison) == "10.0 ms"

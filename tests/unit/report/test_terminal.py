@@ -12,6 +12,7 @@ from perfgate.document.run import ErrorDetail, Finding, StepResult, WorkloadReco
 from perfgate.judging.report.render.terminal import render_run, render_terminal
 from perfgate.judging.report.view.checklist import step_row
 from tests.fakes.documents import (
+    make_bound,
     make_comparison,
     make_counter,
     make_decision,
@@ -134,10 +135,10 @@ def test_render_terminal__failure__failing_rows_with_both_sides_first_and_better
 
 
 def test_render_terminal__two_broken_limits__each_with_its_value_and_its_limit() -> None:
-    rule = {"method": "limit", "outcome": "regressed", "gating": True, "unit": "1", "base": 0.05, "interval": None}
+    rule = {"outcome": "regressed", "unit": "1"}
     broken = [
-        make_comparison("transfer.share", head=0.3, delta=5.0, limit="transfer.share.warning", **rule),
-        make_comparison("format.share", head=0.16, delta=2.2, limit="format.share.warning", **rule),
+        make_bound("transfer.share", 0.05, 0.3, limit="transfer.share.warning", **rule),
+        make_bound("format.share", 0.05, 0.16, limit="format.share.warning", **rule),
     ]
     text = " ".join(shown(render_terminal, make_decision("FAIL", comparisons=broken)).split())
     assert "is 30.0 %, 500 % above the limit of 5.00 % (transfer.share.warning)" in text

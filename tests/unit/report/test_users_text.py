@@ -9,14 +9,14 @@ import pytest
 from perfgate.document.message import quote
 from perfgate.judging.report.render.html import render_html
 from perfgate.judging.report.render.junit import junit
-from tests.fakes.documents import make_comparison, make_decision, make_run
+from tests.fakes.documents import make_decision, make_failed_check, make_run
 
 SAID = "got 3 rows and expected 4 more"
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_check__assertion_that_reads_like_a_sentence_of_ours__verbatim(language: str) -> None:
-    wrong = make_comparison("correctness", method="check", outcome="regressed", base=1, head=0, reason=quote(SAID))
+    wrong = make_failed_check(quote(SAID))
     decision = make_decision("FAIL", comparisons=[wrong])
     spoken = "zh" if language == "zh" else "en"
 

@@ -7,7 +7,8 @@ import re
 import msgspec
 import pytest
 
-from perfgate.document.decision import Comparison, DecisionDocument
+from perfgate.document.comparison import Comparison
+from perfgate.document.decision import DecisionDocument
 from perfgate.document.explanation import Explanation, OperatorDelta, Part
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.html import render_html

@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from perfgate.document.decision import Comparison, DecisionDocument
+from perfgate.document.comparison import Comparison
+from perfgate.document.decision import DecisionDocument
 from perfgate.document.explanation import Cause
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.text.escape import clean

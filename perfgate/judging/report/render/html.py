@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from perfgate.catalogue.lookup import CARDS
 from perfgate.catalogue.names import LATENCY
+from perfgate.document.comparison import Paired
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.text import numbers, svg
@@ -87,7 +88,8 @@ def _tables(summary: Summary, base: RunDocument | None, head: RunDocument) -> Ma
     quiet = [*summary.inconclusive, *summary.not_comparable, *summary.unchanged, *summary.informing]
     listed = [*summary.regressed, *summary.improved, *quiet][:_MAX_ROWS]
     tested = summary.tested_operators[:_MAX_ROWS]
-    scale = svg.scale_of([c.interval for c in listed if c.interval], [c.tolerance or 0 for c in listed if c.interval])
+    paired = [c for c in listed if isinstance(c, Paired) and c.interval]
+    scale = svg.scale_of([c.interval for c in paired if c.interval], [c.tolerance or 0 for c in paired])
     return {
         "rows": [(comparison, label(comparison, summary)) for comparison in listed],
         "scale": scale,
@@ -104,7 +106,8 @@ def _tables(summary: Summary, base: RunDocument | None, head: RunDocument) -> Ma
 def _plot(at: tuple[str, str], base: svg.Floats, head: svg.Floats, summary: Summary) -> Mapping[str, object]:
     """The calls of both sides of one workload and shape, drawn."""
     decision, of_calls = summary.decision, (*at, LATENCY)
-    call = next((c for c in decision.comparisons if (c.workload, c.shape, c.metric) == of_calls and c.effects), None)
+    paired = [c for c in decision.comparisons if isinstance(c, Paired) and c.effects]
+    call = next((c for c in paired if (c.workload, c.shape, c.metric) == of_calls), None)
     floor = next((f for f in decision.noise_floors if (f.workload, f.shape, f.metric) == of_calls), None)
     noise = floor.effects if floor else []
     return {

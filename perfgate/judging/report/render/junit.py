@@ -11,7 +11,8 @@ import itertools
 import re
 import xml.etree.ElementTree as ET
 
-from perfgate.document.decision import Comparison, DecisionDocument
+from perfgate.document.comparison import Comparison
+from perfgate.document.decision import DecisionDocument
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text.escape import MAX_PROSE, clean

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from perfgate.document.decision import RULE_METHODS, DecisionDocument, Verdict
+from perfgate.document.comparison import Bound
+from perfgate.document.decision import DecisionDocument, Verdict
 from perfgate.judging.report.render.comment import render_section, tidied
 from perfgate.judging.report.sections.verdict import SIGNS, title_values
 from perfgate.judging.report.text import format as formats
@@ -49,7 +50,7 @@ def render_column(name: str, decision: DecisionDocument, context: CommentContext
         decide = {id(comparison) for comparison in deciding_times(summary)}
         cells: dict[_Number, Values] = {}
         for one in reversed(summary.metrics):
-            cells[title_of(one), place(one.workload, one.shape), one.method in RULE_METHODS] = {
+            cells[title_of(one), place(one.workload, one.shape), isinstance(one, Bound)] = {
                 # None if the change says it all.
                 "label": None if one.outcome == "unchanged" else label(one, summary),
                 "change": formats.change(one),

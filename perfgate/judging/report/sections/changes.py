@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from perfgate.document.decision import Comparison
+from perfgate.document.comparison import Bound, Checked, Comparison, Exact
 from perfgate.judging.report.sections.section import section
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.numbers import to_two_digits
@@ -73,6 +73,7 @@ def improved(summary: Summary) -> Values | None:
         return None
     return {
         "better": better[:_MOST_IMPROVED],
+        "counts": [comparison for comparison in better if isinstance(comparison, Exact)],
         "more": max(0, len(better) - _MOST_IMPROVED),
         "budgets": list(_tighter_budgets(summary, better))[:_MOST_IMPROVED],
     }
@@ -81,13 +82,14 @@ def improved(summary: Summary) -> Values | None:
 def _tighter_budgets(summary: Summary, better: list[Comparison]) -> Iterator[str]:
     """Yield the lines of ``[budget]`` that would preserve an improvement, in base units as perfgate.toml takes them."""
     improved = {(comparison.metric, comparison.workload, comparison.shape) for comparison in better}
-    for budget in summary.decision.comparisons:
+    bounds = [one for one in summary.decision.comparisons if isinstance(one, Bound)]
+    for budget in bounds:
         key = (budget.metric, budget.workload, budget.shape)
-        if budget.method != "budget" or budget.outcome != "unchanged" or key not in improved or not budget.head:
+        if not budget.is_budget or budget.outcome != "unchanged" or key not in improved or not budget.head:
             continue
         tighter = budget.head * _ROOM if budget.better == "lower" else budget.head / _ROOM
         rounded = to_two_digits(tighter, up=budget.better == "lower")
-        if budget.base is not None and (rounded < budget.base if budget.better == "lower" else rounded > budget.base):
+        if rounded < budget.bound if budget.better == "lower" else rounded > budget.bound:
             yield f'"{budget.metric}@{budget.workload}/{budget.shape}" = {rounded:g}'
 
 
@@ -146,13 +148,15 @@ def intended(summary: Summary) -> Values | None:
         return None
     budgets, limits = [], []
     for comparison in failing:
+        if not isinstance(comparison, Bound):
+            continue
         # The line that accepts the measured value, rounded away from it to two digits.
         bound = to_two_digits(comparison.head or 0.0, up=comparison.better == "lower")
-        if comparison.method == "budget" and not comparison.metric.startswith("sla."):
+        if comparison.is_budget:
             budgets.append(f'"{comparison.metric}@{comparison.workload}/{comparison.shape}" = {bound:g}')
-        elif comparison.method == "limit":
+        elif comparison.limit is not None:
             limits.append(f'"{comparison.limit}" = {{ value = {bound:g}, gating = true }}')
-    wrong_output = any(c.method == "check" for c in failing)
+    wrong_output = any(isinstance(c, Checked) for c in failing)
     if not (budgets or limits or wrong_output):
         return None
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perfgate.document.comparison import Paired
 from perfgate.judging.report.sections.section import section
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.templates import Values
@@ -87,7 +88,7 @@ def unchanged(summary: Summary) -> Values | None:
         "more": len(comparisons) - len(listed),
         "margin": numbers.setting(summary.decision.excluded),
         "confidence": common_confidence(listed),
-        "timed": any(comparison.method == "paired" for comparison in comparisons),
+        "timed": any(isinstance(c, Paired) and c.is_of_call for c in comparisons),
     }
 
 

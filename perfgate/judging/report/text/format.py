@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 
 from perfgate.catalogue.lookup import METRICS
-from perfgate.catalogue.names import JOB_OUTPUT, JOB_WORK, LOW_PRECISION_OPS, SIGNATURE
-from perfgate.document.decision import RULE_METHODS, SIDE_BY_SIDE, Comparison
+from perfgate.catalogue.names import JOB_OUTPUT, JOB_WORK, SIGNATURE
+from perfgate.document.comparison import Bound, Checked, Comparison, Exact, NumberComparison, Paired, Recorded
 from perfgate.document.explanation import OperatorDelta
 from perfgate.judging.report.text.numbers import DASH, NO_CHANGE, amounts, counted, percent, percent_number, setting
 from perfgate.judging.report.text.words import Words, phrase, say
@@ -23,7 +23,6 @@ _DIRECTIONS = {
 }
 _HIGHER_LOWER = (phrase("{size} higher"), phrase("{size} lower"))
 _LARGER_SMALLER = (phrase("{size} larger"), phrase("{size} smaller"))
-_BOUNDS = {"budget": phrase("the budget"), "limit": phrase("the limit")}
 # Checks that compare both sides: a difference is not a failure of the head alone.
 _CHANGED = {
     SIGNATURE: phrase("output changed"),
@@ -37,30 +36,19 @@ def is_share(metric: str) -> bool:
     return metric in METRICS and METRICS[metric].share
 
 
-def is_budget(comparison: Comparison) -> bool:
-    """Whether a comparison holds the head against a bound, which then takes the place of the base."""
-    return comparison.method in ("budget", "limit")
-
-
-def is_count(comparison: Comparison) -> bool:
-    """Whether a comparison is between exact counts; that of low-precision operators also depends on a check."""
-    return comparison.method == "exact" or comparison.metric == LOW_PRECISION_OPS
-
-
 def is_leak(comparison: Comparison) -> bool:
     """Whether a comparison is of memory that every call leaves behind: that repeats, to the byte it does not."""
     return comparison.metric in METRICS and METRICS[comparison.metric].leak
 
 
-def time_of(operator: OperatorDelta) -> Comparison:
+def time_of(operator: OperatorDelta) -> Paired:
     """The time of an operator as its test compared it."""
-    return Comparison(
+    return Paired(
         workload=operator.workload,
         shape=operator.shape,
         metric=f"ops.time:{operator.op}",
         unit="s",
         better="lower",
-        method="paired",
         outcome="informs" if operator.outcome == "untested" else operator.outcome,
         gating=False,
         base=operator.base,
@@ -73,12 +61,12 @@ def time_of(operator: OperatorDelta) -> Comparison:
 
 
 def sides(comparison: Comparison) -> tuple[Words, Words]:
-    """Base and head of a comparison, in one unit; those of a check are words, and an SLA has no base."""
-    if comparison.method in RULE_METHODS:
+    """Base and head of a comparison, in one unit; those of a check are words, and a bound has no base."""
+    if isinstance(comparison, Bound):
         return DASH, quantity(comparison.head, comparison.unit, metric=comparison.metric)
-    if comparison.metric in _CHANGED:
-        return DASH, say("changed")
-    if comparison.method == "check" and not is_count(comparison):
+    if isinstance(comparison, Checked) and not comparison.is_count:
+        if comparison.metric in _CHANGED:
+            return DASH, say("changed")
         return _passed(comparison.base), _passed(comparison.head)
     base, head = quantities([comparison.base, comparison.head], comparison.unit, metric=comparison.metric)
     return base, head
@@ -96,42 +84,57 @@ def quantities(values: Sequence[float | None], unit: str, *, metric: str = "") -
 
 def change(comparison: Comparison) -> Words:
     """How far the head is from the base, in words and with its interval: ``6.8 % slower (5.9 to 7.7 %)``."""
-    if is_budget(comparison):
-        return _distance(comparison)
-    if comparison.method == "expect":
-        return _expectation(comparison)
-    if comparison.method == "check" and not is_count(comparison):
-        if comparison.metric in _CHANGED:
-            return say(_CHANGED[comparison.metric])
-        return say("check failed") if comparison.outcome == "regressed" else say("check passed")
-    if comparison.outcome == "not_comparable" or (comparison.delta is None and not is_count(comparison)):
-        return DASH
-    if is_count(comparison):
-        base, head = comparison.base, comparison.head
-        if base is None or head is None:
+    match comparison:
+        case Bound():
+            return _expectation(comparison) if comparison.is_of_kernels else _distance(comparison)
+        case Checked():
+            return _of_counts(comparison) if comparison.is_count else _of_check(comparison)
+        case _ if comparison.outcome == "not_comparable":
             return DASH
-        size = difference(base, head, comparison.unit, metric=comparison.metric)
-        if not is_leak(comparison):
-            return say("{change} (exact)", change=size)
-        return say("{change} (a leak)", change=size) if head > base else size
-    assert comparison.delta is not None
-    if comparison.interval is None and comparison.method in SIDE_BY_SIDE:
+        case Exact():
+            return _of_counts(comparison)
+        case Paired():
+            return _of_pairs(comparison)
+        case Recorded():
+            return percent_change(comparison) or DASH
+
+
+def _of_check(comparison: Checked) -> Words:
+    if comparison.metric in _CHANGED:
+        return say(_CHANGED[comparison.metric])
+    return say("check failed") if comparison.outcome == "regressed" else say("check passed")
+
+
+def _of_counts(comparison: Exact | Checked) -> Words:
+    base, head = comparison.base, comparison.head
+    if base is None or head is None:
+        return DASH
+    size = difference(base, head, comparison.unit, metric=comparison.metric)
+    if not is_leak(comparison):
+        return say("{change} (exact)", change=size)
+    return say("{change} (a leak)", change=size) if head > base else size
+
+
+def _of_pairs(comparison: Paired) -> Words:
+    words = percent_change(comparison)
+    if words is None:
+        return DASH
+    if comparison.interval is None:
         return say("not resolved")
-    words = directed_percent(comparison.delta, comparison.unit, metric=comparison.metric)
     span = interval(comparison)
-    return Words(f"{words} ({span})") if span and span != say("no change") else words
+    return words if span == say("no change") else Words(f"{words} ({span})")
 
 
 def percent_change(comparison: Comparison) -> Words | None:
     """The relative change alone, None if there is none."""
-    if comparison.delta is None:
+    if not isinstance(comparison, NumberComparison) or comparison.delta is None:
         return None
     return directed_percent(comparison.delta, comparison.unit, metric=comparison.metric)
 
 
 def interval(comparison: Comparison) -> Words:
     """The confidence interval of a change in words, empty without one."""
-    if comparison.interval is None:
+    if not isinstance(comparison, Paired) or comparison.interval is None:
         return Words("")
     return bounds(comparison.interval, comparison.unit, metric=comparison.metric)
 
@@ -174,36 +177,42 @@ def _directions(metric: str, unit: str) -> tuple[str, str]:
 
 def limit(comparison: Comparison) -> Words:
     """The allowed worsening of a metric, or the bound itself; a dash if neither applies."""
-    if comparison.method in RULE_METHODS:
-        return quantity(comparison.base, comparison.unit, metric=comparison.metric)
-    if comparison.tolerance is None or comparison.method == "check" or comparison.outcome == "improved":
+    if isinstance(comparison, Bound):
+        return quantity(comparison.bound, comparison.unit, metric=comparison.metric)
+    if isinstance(comparison, Checked) or comparison.tolerance is None or comparison.outcome == "improved":
         return DASH
     entry = METRICS.get(comparison.metric)
-    if comparison.method == "exact" and entry and entry.allowed_more and comparison.base is not None:
+    if isinstance(comparison, Exact) and entry and entry.allowed_more and comparison.base is not None:
         # The allowance is an amount, shown as such instead of as a share of the base.
         amount = round(comparison.tolerance * max(comparison.base, 1))
         return difference(0, amount, comparison.unit, metric=comparison.metric)
     return Words("0") if comparison.tolerance == 0 else setting(comparison.tolerance)
 
 
-def _distance(comparison: Comparison) -> Words:
+def _distance(comparison: Bound) -> Words:
     """How far a value is from its bound; for a bound of 0 this cannot be a share."""
-    bound = say("the SLA") if comparison.metric.startswith("sla.") else say(_BOUNDS[comparison.method])
+    name = _name_of(comparison)
     if comparison.head is None:
         return say("not shown to be met")
-    if comparison.head == comparison.base:
-        return say("at {bound}", bound=bound)
-    is_above = comparison.head > (comparison.base or 0.0)
-    if not comparison.base:
-        return say("above {bound}" if is_above else "below {bound}", bound=bound)
-    size = percent(comparison.head / comparison.base - 1)
-    return say("{size} above {bound}" if is_above else "{size} below {bound}", size=size, bound=bound)
+    if comparison.head == comparison.bound:
+        return say("at {bound}", bound=name)
+    is_above = comparison.head > comparison.bound
+    if not comparison.bound:
+        return say("above {bound}" if is_above else "below {bound}", bound=name)
+    size = percent(comparison.head / comparison.bound - 1)
+    return say("{size} above {bound}" if is_above else "{size} below {bound}", size=size, bound=name)
 
 
-def _expectation(comparison: Comparison) -> Words:
-    if comparison.base is None or comparison.head is None:
+def _name_of(bound: Bound) -> Words:
+    if bound.is_sla:
+        return say("the SLA")
+    return say("the budget") if bound.is_budget else say("the limit")
+
+
+def _expectation(comparison: Bound) -> Words:
+    if comparison.head is None:
         return say("not shown to be met")
-    missing = int(comparison.base - comparison.head)
+    missing = int(comparison.bound - comparison.head)
     return counted(missing, "missing", "missing") if missing else say("all ran")
 
 

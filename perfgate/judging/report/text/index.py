@@ -9,7 +9,7 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 from perfgate.catalogue.lookup import CARDS, GLOSSARY, LIMITS, METRICS, RULES
-from perfgate.document.decision import Clock
+from perfgate.document.comparison import Clock
 from perfgate.judging.report.text.words import phrase
 from perfgate.locale import LANGUAGES, filled, translate
 

@@ -6,7 +6,8 @@ from typing import Protocol
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import NUMBER, SUBROUTINE_TIMES
-from perfgate.document.decision import Clock, Comparison, Missing, NoiseFloor
+from perfgate.document.comparison import Clock, Comparison, Paired
+from perfgate.document.decision import Missing, NoiseFloor
 from perfgate.judging.report.text.index import CLOCK_TITLES
 from perfgate.judging.report.text.words import Words, phrase, say, translated
 from perfgate.locale import filled, translate
@@ -63,7 +64,8 @@ def metric_name(name: str, clock: Clock = "wall") -> str:
 
 
 def title_of(entry: Comparison | NoiseFloor) -> str:
-    return metric_name(entry.metric, entry.clock)
+    clock = entry.clock if isinstance(entry, (Paired, NoiseFloor)) else "wall"
+    return metric_name(entry.metric, clock)
 
 
 def part_of(entry: Missing) -> str:
@@ -71,10 +73,10 @@ def part_of(entry: Missing) -> str:
     return say(_PARTS[entry.metric]) if entry.metric in _PARTS else metric_name(entry.metric)
 
 
-def evidence_of(comparison: Comparison) -> str:
+def evidence_of(comparison: Paired) -> str:
     """The unit that ``pairs`` counts: pairs of processes, turns of a step, quads of a job, or its runs if each is a process."""
-    if comparison.method != "turns":
-        return "turn" if comparison.method == "repeated" else "pair"
+    if not comparison.is_of_job:
+        return comparison.evidence
     is_of_runs = comparison.starts == comparison.pairs and comparison.pairs != 1
     return "run" if is_of_runs else "quad"
 

@@ -19,7 +19,7 @@ from jinja2.bccache import Bucket
 from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
-from perfgate.document.decision import Comparison
+from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers, svg
@@ -148,12 +148,26 @@ def _sentence(medium: Medium, language: Language, english: str, /, **values: obj
 
 def _interval_bar(comparison: Comparison, scale: float) -> object:
     """A bar for the interval of a comparison; empty without one."""
-    if comparison.interval is None or comparison.outcome == "not_comparable":
+    if not isinstance(comparison, Paired) or comparison.interval is None or comparison.outcome == "not_comparable":
         return Words("")
     words = formats.interval(comparison)
     return svg.interval_bar(
         comparison.interval, comparison.delta, comparison.tolerance, scale, comparison.outcome, words
     )
+
+
+def _measured(comparison: Comparison) -> Words | None:
+    """The number of pairs, turns or quads behind a comparison; None without any."""
+    if not isinstance(comparison, Paired) or not comparison.pairs:
+        return None
+    return numbers.counted(comparison.pairs, evidence_of(comparison))
+
+
+def _needed(comparison: Comparison) -> Words | None:
+    """The number of pairs, turns or quads that would decide a comparison; None if it is not known."""
+    if not isinstance(comparison, Paired) or not comparison.pairs_needed:
+        return None
+    return numbers.counted(comparison.pairs_needed, evidence_of(comparison))
 
 
 def inlined(*sources: str, name: str = "style") -> dict[str, Words]:
@@ -286,7 +300,8 @@ _DOCUMENT_FILTERS: dict[str, Callable[..., object]] = {
     "place": place_of,
     "metric": title_of,
     "part": part_of,
-    "evidence": evidence_of,
+    "measured": _measured,
+    "needed": _needed,
     "base": lambda comparison: formats.sides(comparison)[0],
     "head": lambda comparison: formats.sides(comparison)[1],
     "is_leak": formats.is_leak,

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from perfgate.document.decision import RULE_METHODS, Comparison, Regression, Suggestion
+from perfgate.document.comparison import Bound, Checked, Comparison, NumberComparison, Paired
+from perfgate.document.decision import Regression, Suggestion
 from perfgate.document.explanation import Cause
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.text import format as formats
@@ -60,11 +61,16 @@ def _block(number: int, regression: Regression, summary: Summary) -> Values:
     The block does not repeat the title: with ``in_title`` the title is about this block, and ``counts`` are the other metrics.
     With ``names_cause`` the title of the comment names the cause and its line too.
     """
-    decision, worst = summary.decision, summary.worst
+    decision, title = summary.decision, summary.worst
     causes = [decision.causes[at] for at in regression.causes]
     comparisons = [decision.comparisons[at] for at in regression.comparisons]
     slower = [decision.comparisons[at] for at in regression.slower]
-    in_title = any(c is worst for c in comparisons)
+    in_title = any(c is title for c in comparisons)
+    worst = comparisons[0]
+    bounded = isinstance(worst, Bound)
+    exceeds = bounded and not in_title and worst.head is not None and not worst.is_of_kernels
+    told = _told(_worst_shapes(slower), title if in_title else None)
+    of_job = [c for c in comparisons if isinstance(c, Paired) and c.is_of_job]
     has_slower = bool(set(regression.slower) & set(regression.comparisons))
     tip = None if regression.suggestion is None else decision.suggestions[regression.suggestion]
     order, folder = summary.context.accept_order, summary.context.folder
@@ -74,21 +80,24 @@ def _block(number: int, regression: Regression, summary: Summary) -> Values:
         "cause": _short(causes[0], summary) if causes else None,
         "also": _elsewhere(causes, summary),
         "in_title": in_title,
-        "names_cause": bool(in_title and worst and causes and causes[0].line and summary.leading_cause is causes[0]),
-        "unexplained": has_slower and not causes and any(c.method != "turns" for c in slower),
-        "worst": comparisons[0],
+        "names_cause": bool(in_title and title and causes and causes[0].line and summary.leading_cause is causes[0]),
+        "unexplained": has_slower and not causes and not all(isinstance(c, Paired) and c.is_of_job for c in slower),
+        "worst": worst,
+        "exceeds": exceeds,
+        "tells_change": not (told or (in_title and bounded)),
+        "rule_reason": worst.reason if isinstance(worst, (Bound, Checked)) else None,
         "places": tuple(dict.fromkeys(place(c.workload, c.shape) for c in comparisons)),
-        "slower": _told(_worst_shapes(slower), worst if in_title else None),
+        "slower": told,
         "apart": None if regression.apart is None else formats.quantity(regression.apart, "s"),
-        "of_job": any(c.method == "turns" for c in comparisons),
+        "of_job": bool(of_job),
         "at_most": None if regression.at_most is None else numbers.percent(regression.at_most),
         "counts": [
             (c, _holding(c, summary))
             for c in _worst_shapes(_counts(regression, causes, comparisons))
-            if not (in_title and worst and c.metric == worst.metric)
+            if not (in_title and title and c.metric == title.metric)
         ],
         "suggestion": None if tip is None else _beside(causes, tip),
-        "accepted": comparisons[0].accepted,
+        "accepted": worst.accepted,
         "accept": _accept_command(regression.accepts, summary),
         "accept_here": _accept_command([str(number), *(["--from", folder] if folder else [])], summary)
         if accepts_here
@@ -101,9 +110,7 @@ def _counts(regression: Regression, causes: Sequence[Cause], comparisons: Iterab
     """The regressed metrics other than times and rules, those of the cause's own shape first, to match the text below them."""
     times = set(regression.slower)
     counts = [
-        c
-        for at, c in zip(regression.comparisons, comparisons)
-        if at not in times and c.method not in {"check", *RULE_METHODS}
+        c for at, c in zip(regression.comparisons, comparisons) if at not in times and isinstance(c, NumberComparison)
     ]
     return sorted(counts, key=lambda c: bool(causes) and c.place != causes[0].place)
 
@@ -138,7 +145,7 @@ def _told(slower: Sequence[Comparison], titled: Comparison | None) -> list[tuple
     for time in slower:
         if time != titled:
             told.append((time, None))
-        elif (interval := formats.interval(time)) and time.confidence is not None:
+        elif isinstance(time, Paired) and (interval := formats.interval(time)) and time.confidence is not None:
             level = numbers.confidence(time.confidence)
             told.append((time, say("{interval} ({confidence} CI)", interval=interval, confidence=level)))
     return told

@@ -183,7 +183,7 @@ def _part(
 
 def _number(row: StepComparison, main: StoredComparison | None) -> Words:
     """``P50 6.65 → 6.61 ms (main 6.60 ms)``, ``knee 16 = 16``."""
-    is_comparable = main is not None and main.typical is not None and (row.clock == "wall" or row.method == "repeated")
+    is_comparable = main is not None and main.typical is not None and (row.clock == "wall" or row.evidence == "turn")
     typical = main.typical if main is not None and is_comparable else None
     base, head = formats.quantities([row.base, row.head], row.unit, metric=row.metric)
     of_main = formats.quantity(typical, row.unit, metric=row.metric)
@@ -202,7 +202,7 @@ def _both(row: StepComparison, base: Words, head: Words) -> Words:
 
     Values that were not measured side by side show no difference, so only head's is shown.
     """
-    if row.method is None:
+    if row.evidence is None:
         return say("{head}, not compared", head=head) if row.head is not None else say("not compared")
     if base != head:
         return numbers.span(base, head)

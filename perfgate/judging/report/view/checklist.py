@@ -248,7 +248,7 @@ def _worded_number(row: StepComparison, main: StoredComparison | None) -> Values
         "difference": _difference(row),
         "main": stored_row(main, values) if main else None,
         # Main's runs are timed as turns are, and not by the clock that may decide about pairs.
-        "main_is_of_the_wall": row.unit == "s" and row.clock != "wall" and row.method != "repeated",
+        "main_is_of_the_wall": row.unit == "s" and row.clock != "wall" and row.evidence != "turn",
         "limit": limit,
         "plot": svg.small_line(main.values, say("main's stored runs"), {}) if main else Markup(""),
     }
@@ -274,12 +274,12 @@ def _difference(row: StepComparison) -> Words:
         return numbers.DASH
     # A ratio is higher or lower, a count more or fewer.
     unit = "" if row.unit == "1" and not float(row.base).is_integer() else row.unit
-    if row.method == "exact":
+    if row.evidence == "count":
         if row.delta is None:
             return formats.difference(row.base, row.head, row.unit, metric=row.metric)
         return formats.directed_percent(row.delta, unit, metric=row.metric)
     if row.interval is None or row.delta is None:
-        return say("measured once per side") if row.method is None else say("too few turns")
+        return say("measured once per side") if row.evidence is None else say("too few turns")
     if row.is_resolved:
         ends = formats.bounds(row.interval, unit, metric=row.metric)
         return Words(f"{formats.directed_percent(row.delta, unit, metric=row.metric)} ({ends})")
@@ -290,8 +290,7 @@ def _difference(row: StepComparison) -> Words:
         return say("no change")
     if row.pairs_needed is None:
         return say("not resolved ({width})", width=numbers.plus_minus(half))
-    is_paired = row.method == "paired"
-    needed = numbers.counted(row.pairs_needed, "pair") if is_paired else numbers.counted(row.pairs_needed, "turn")
+    needed = numbers.counted(row.pairs_needed, row.evidence or "turn")
     return say("not resolved ({width}; about {needed})", width=numbers.plus_minus(half), needed=needed)
 
 

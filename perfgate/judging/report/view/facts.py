@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from perfgate.catalogue.lookup import FAST_PATHS
+from perfgate.document.comparison import Paired
 from perfgate.document.conditions import BUSY
 from perfgate.document.decision import CPU_DECIDES, Failure
 from perfgate.document.message import Message
@@ -46,11 +47,8 @@ def base_line(summary: Summary, medium: Medium) -> Words:
 def busy_line(summary: Summary, medium: Medium) -> Words | None:
     """How long workers waited for CPUs, in one line; None if it was short and no clock but the wall's decided."""
     decision = summary.decision
-    clocks = {
-        comparison.clock
-        for comparison in decision.comparisons
-        if comparison.metric in FAST_PATHS and comparison.clock != "wall"
-    }
+    paired = [comparison for comparison in decision.comparisons if isinstance(comparison, Paired)]
+    clocks = {one.clock for one in paired if one.metric in FAST_PATHS and one.clock != "wall"}
     if any(isinstance(c.reason, Message) and c.reason.code == CPU_DECIDES for c in decision.comparisons):
         clocks.add("cpu")
     if not decision.waited or not (clocks or decision.waited >= BUSY):
@@ -62,6 +60,7 @@ def counts(summary: Summary) -> Values:
     """Counts of metrics by outcome, and the size of the measurement: pairs of functions, quads of jobs."""
     decision = summary.decision
     regressed = sum(comparison.outcome == "regressed" for comparison in summary.metrics)
+    paired = [comparison for comparison in decision.comparisons if isinstance(comparison, Paired)]
     return {
         "regressed": regressed,
         "improved": len(summary.improved),
@@ -73,7 +72,7 @@ def counts(summary: Summary) -> Values:
         "floor": None if summary.floor is None else numbers.plus_minus(summary.floor.floor),
         "aa_pairs": max((floor.pairs for floor in decision.noise_floors), default=0),
         "pairs": decision.pairs,
-        "quads": max((c.pairs or 0 for c in decision.comparisons if c.method == "turns"), default=0),
+        "quads": max((c.pairs or 0 for c in paired if c.is_of_job), default=0),
         "duration": numbers.duration(decision.duration),
         "untimed": _untimed(summary),
         "device": decision.device,

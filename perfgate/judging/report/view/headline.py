@@ -13,13 +13,8 @@ from perfgate.catalogue.names import (
     MEAN,
     SIGNATURE,
 )
-from perfgate.document.decision import (
-    RULE_METHODS,
-    Comparison,
-    DecisionDocument,
-    PackageDifference,
-    TestbedDifference,
-)
+from perfgate.document.comparison import Bound, Checked, Comparison, Exact, Paired
+from perfgate.document.decision import DecisionDocument, PackageDifference, TestbedDifference
 from perfgate.document.explanation import Replacement
 from perfgate.document.message import Message
 from perfgate.judging.report.text import numbers
@@ -39,7 +34,6 @@ _VERDICTS = {
     "INCONCLUSIVE": phrase("INCONCLUSIVE"),
     "SKIPPED": phrase("SKIPPED"),
 }
-_METHOD_KINDS = {"check": "correctness", "budget": "budget", "limit": "budget", "expect": "expect", "exact": "counter"}
 # Titles about one number.
 _NUMBERS = {"time", "counter", "undecided", "improved", "stalls"}
 # Times that a PASS did not bound, in its title.
@@ -64,18 +58,21 @@ def headline_values(summary: Summary) -> Values:
     """
     kind = _kind(summary)
     worst = _named(summary, kind)
+    best = next(iter(summary.improved), None)
     differences = stack_differences(summary.decision)
     return {
         "upgrade": summary.decision.comparing == "stack",
         "rules": summary.decision.comparing == "rules",
-        "kept": sum(comparison.method in RULE_METHODS for comparison in summary.unchanged),
+        "kept": sum(isinstance(comparison, Bound) for comparison in summary.unchanged),
         "difference": next(iter(differences), None),
         "more_differences": max(0, len(differences) - 1),
         "harness": next(iter(summary.telling_harness_changes), None),
         "verdict": say(_VERDICTS[summary.verdict]),
         "kind": kind,
         "worst": worst,
-        "best": next(iter(summary.improved), None),
+        "costless": isinstance(worst, Exact) and worst.costless,
+        "best": best,
+        "best_is_count": isinstance(best, Exact),
         "faster": _faster(summary),
         "placeless": kind in _NUMBERS and _is_only_place(summary),
         "failure": next(iter(summary.failures), None),
@@ -110,16 +107,13 @@ def _replaced(decision: DecisionDocument) -> list[Replacement]:
     return list(distinct.values())
 
 
-def deciding_times(summary: Summary) -> list[Comparison]:
+def deciding_times(summary: Summary) -> list[Paired]:
     """The fast paths of calls, and the numbers of jobs."""
-    return [
-        c
-        for c in summary.metrics
-        if c.gating and (c.method == "turns" or (c.metric == LATENCY and c.method == "paired"))
-    ]
+    gating = [c for c in summary.metrics if isinstance(c, Paired) and c.gating]
+    return [c for c in gating if c.is_of_job or (c.is_of_call and c.metric == LATENCY)]
 
 
-def _faster(summary: Summary) -> Comparison | None:
+def _faster(summary: Summary) -> Paired | None:
     """The deciding time with the largest improvement, for titles that lead with a count; None if no interval shows one."""
     better = [c for c in deciding_times(summary) if c.is_better and c.delta is not None]
     return max(better, key=lambda c: abs(c.delta or 0.0), default=None)
@@ -138,7 +132,7 @@ def _fast_path(summary: Summary) -> Values | None:
     if not timed:
         return None
     worst_end, delta, worst = max(timed, key=lambda entry: abs(entry[0]))
-    of_jobs = any(c.method == "turns" for _, _, c in timed)
+    of_jobs = any(c.is_of_job for _, _, c in timed)
     margins = [c.excluded for _, _, c in timed if c.excluded is not None]
     # The most frequent margin; of calls the largest, because they are one number in several places.
     margin = (min(multimode(margins)) if of_jobs else max(margins)) if margins else summary.decision.excluded
@@ -166,10 +160,12 @@ def _mean_beside(stalls: Comparison, summary: Summary) -> Comparison | None:
 
 def _not_excluded(summary: Summary) -> list[Values]:
     """The gating times that may be slower by more than their margin, farthest beyond it first; of each metric the worst."""
-    largest: dict[str, tuple[float, Comparison]] = {}
+    largest: dict[str, tuple[float, Paired]] = {}
     for compared in summary.inconclusive:
+        if not isinstance(compared, Paired) or not compared.is_of_call:
+            continue
         reason = compared.reason
-        is_open = compared.gating and compared.unit == "s" and compared.method == "paired"
+        is_open = compared.gating and compared.unit == "s"
         if not is_open or compared.interval is None or reason is None or reason.code != "gate.slowdown-possible":
             continue
         bound = compared.interval[1]
@@ -204,10 +200,25 @@ def _kind(summary: Summary) -> str:
         return "harness"
     worst = _named(summary, "")
     if summary.verdict in {"FAIL", "WARN"} and worst is not None:
-        return _METRIC_KINDS.get(worst.metric) or _METHOD_KINDS.get(worst.method, "time")
+        return _kind_of_loss(worst)
     if summary.failures:
         return "failure"
     return _undecided_kind(summary) if summary.verdict == "INCONCLUSIVE" else "reason"
+
+
+def _kind_of_loss(worst: Comparison) -> str:
+    """The sentence about one comparison that got worse."""
+    if worst.metric in _METRIC_KINDS:
+        return _METRIC_KINDS[worst.metric]
+    match worst:
+        case Checked():
+            return "correctness"
+        case Bound():
+            return "expect" if worst.is_of_kernels else "budget"
+        case Exact():
+            return "counter"
+        case _:
+            return "time"
 
 
 def _named(summary: Summary, kind: str) -> Comparison | None:
@@ -215,7 +226,7 @@ def _named(summary: Summary, kind: str) -> Comparison | None:
         return summary.unjudged[0]
     if kind == "undecided":
         return summary.inconclusive[0]
-    broken = [comparison for comparison in summary.inconclusive if comparison.method in {"check", *RULE_METHODS}]
+    broken = [comparison for comparison in summary.inconclusive if isinstance(comparison, (Bound, Checked))]
     return summary.worst or next(iter(broken), None)
 
 

@@ -8,13 +8,14 @@ from typing import NamedTuple
 from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.catalogue.records import GATE_STEP
 from perfgate.catalogue.terms import Better
-from perfgate.document.decision import Comparison, DecisionDocument
+from perfgate.document.comparison import Bound, Checked, Comparison, Exact, NumberComparison, Paired, Recorded
+from perfgate.document.decision import DecisionDocument
 from perfgate.document.job import QUANTILES, JobRecord, sample_quantiles, typical_values
 from perfgate.document.run import RunDocument
 
 _RELATIVE = "1"
 # Labels that tell how a number was taken; the others tell which one it is.
-_PROCEDURE = frozenset({"method", "clock", "limit"})
+_PROCEDURE = frozenset({"evidence", "clock", "limit"})
 # The label of a counter that differed between the calls.
 _UNSTABLE = "unstable"
 
@@ -146,35 +147,49 @@ def _of_counters(run: RunDocument, side: str) -> Iterator[NumberRow]:
 
 def _compared(comparison: Comparison) -> Iterator[NumberRow]:
     """Yield the numbers behind a comparison: both sides' values in the pairs, or bound and head, and the difference."""
-    labels: dict[str, str] = {"method": comparison.method}
-    if comparison.clock != "wall":
-        labels["clock"] = comparison.clock
-    if comparison.limit:
-        labels["limit"] = comparison.limit
     row = NumberRow(
         step=GATE_STEP,
         metric=comparison.metric,
         workload=comparison.workload,
         shape=comparison.shape,
-        labels=labels,
+        labels=_procedure_of(comparison),
         side="head",
         value=comparison.head,
         unit=comparison.unit,
         better=comparison.better,
-        n=comparison.pairs,
+        n=comparison.pairs if isinstance(comparison, Paired) else None,
     )
-    is_bound = comparison.method in ("budget", "limit", "expect")
-    yield row._replace(side="bound" if is_bound else "base", value=comparison.base)
+    if isinstance(comparison, Bound):
+        yield row._replace(side="bound", value=comparison.bound)
+    else:
+        yield row._replace(side="base", value=comparison.base)
     yield row
-    low, high = comparison.interval or (None, None)
-    yield row._replace(
-        side="difference",
-        value=comparison.delta,
-        unit=_RELATIVE,
-        low=low,
-        high=high,
-        confidence=comparison.confidence,
-    )
+    difference = row._replace(side="difference", value=None, unit=_RELATIVE)
+    if isinstance(comparison, NumberComparison):
+        difference = difference._replace(value=comparison.delta)
+    if isinstance(comparison, Paired):
+        low, high = comparison.interval or (None, None)
+        difference = difference._replace(low=low, high=high, confidence=comparison.confidence)
+    yield difference
+
+
+def _procedure_of(comparison: Comparison) -> dict[str, str]:
+    """How a number was compared, as labels."""
+    match comparison:
+        case Paired(evidence=evidence, clock="wall"):
+            return {"evidence": evidence}
+        case Paired(evidence=evidence, clock=clock):
+            return {"evidence": evidence, "clock": clock}
+        case Bound(limit=str(limit)):
+            return {"evidence": "bound", "limit": limit}
+        case Bound():
+            return {"evidence": "bound"}
+        case Exact():
+            return {"evidence": "count"}
+        case Checked():
+            return {"evidence": "check"}
+        case Recorded():
+            return {"evidence": "recording"}
 
 
 def _unit(name: str) -> str:

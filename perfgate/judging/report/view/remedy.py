@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from perfgate.document.decision import RULE_METHODS, Comparison
+from perfgate.document.comparison import Bound, Comparison, NumberComparison, Paired
 from perfgate.document.message import Message
 from perfgate.document.run import TIME_SPENT
-from perfgate.judging.report.text import format as formats
-from perfgate.judging.report.text.names import evidence_of, metric_name, place
+from perfgate.judging.report.text.names import evidence_of, place, title_of
 from perfgate.judging.report.text.templates import Medium, ReadyHtml, Values, render
 from perfgate.judging.report.text.words import Words
 from perfgate.judging.report.view.facts import budget_of
@@ -58,7 +57,7 @@ def remedy(summary: Summary) -> Values:
         **missing_values(summary),
         "invalid_kinds": {entry.kind for entry in decision.invalid},
         "undecided": summary.verdict == "INCONCLUSIVE"
-        and any(comparison.method not in {"check", *RULE_METHODS} for comparison in summary.inconclusive),
+        and any(isinstance(comparison, NumberComparison) for comparison in summary.inconclusive),
         "unjudged": summary.verdict == "INCONCLUSIVE" and bool(summary.unjudged),
         "budget_for_slow": max((budget for f in summary.too_slow if (budget := budget_of(f))), default=None),
         "out_of_time": any(failure.error.message == TIME_SPENT for failure in decision.failures),
@@ -71,7 +70,7 @@ def remedy(summary: Summary) -> Values:
         "uncommitted": decision.head.dirty,
         "recorded": decision.recorded,
         "broken_promise": any(
-            formats.is_budget(comparison) and not comparison.gating for comparison in summary.inconclusive
+            isinstance(c, Bound) and not c.is_of_kernels and not c.gating for c in summary.inconclusive
         ),
     }
 
@@ -81,15 +80,14 @@ def _wanted(open_ones: list[Comparison], last_look: int) -> Values | None:
 
     ``others`` need more too. ``looks_used_up``: the last look ended the measuring, so a larger budget gives no more pairs.
     """
-    lacking = [
-        (c, c.pairs, c.pairs_needed) for c in open_ones if c.pairs and c.pairs_needed and c.pairs_needed > c.pairs
-    ]
+    paired = [c for c in open_ones if isinstance(c, Paired)]
+    lacking = [(c, c.pairs, c.pairs_needed) for c in paired if c.pairs and c.pairs_needed and c.pairs_needed > c.pairs]
     if not lacking:
         return None
     (first, measured, needed), *others = lacking
-    of_pairs = first.method != "turns"
+    of_pairs = not first.is_of_job
     return {
-        "metric": metric_name(first.metric, first.clock),
+        "metric": title_of(first),
         "place": place(first.workload, first.shape),
         "needed": needed,
         "measured": measured,

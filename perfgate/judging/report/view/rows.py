@@ -11,7 +11,8 @@ import msgspec
 
 from perfgate.catalogue.lookup import MESSAGES
 from perfgate.catalogue.names import LATENCY
-from perfgate.document.decision import RULE_METHODS, Clock, Comparison, StoredComparison
+from perfgate.document.comparison import Bound, Checked, Clock, Comparison, Exact, Paired
+from perfgate.document.decision import StoredComparison
 from perfgate.document.explanation import MODES, Bottleneck, Cause, Explanation, OperatorDelta, Part
 from perfgate.document.message import Message
 from perfgate.judging.report.text import format as formats
@@ -49,27 +50,34 @@ _BOUNDS: Mapping[Bottleneck, str] = {
 class ComparisonRow:
     """One comparison as a row of a table, with several ``places`` if their rows are equal.
 
-    ``block`` is the number of the cause that is shown above the table.
+    ``block`` is the number of the cause that is shown above the table, ``failed_check`` the message of a check.
     """
 
     comparison: Comparison
     places: tuple[str, ...]
     label: Words
     cause: Values | None
+    failed_check: Message | None
     listed_below: bool
     block: int | None
+
+    @property
+    def is_one_sided(self) -> bool:
+        """Whether it is an unchanged number that is only shown to be "not worse"."""
+        return is_one_sided(self.comparison)
 
 
 def row(comparison: Comparison, summary: Summary, block: int | None = None) -> ComparisonRow:
     cause = summary.cause_of(comparison)
     changed = comparison.place in summary.changed_places
     # A time, or a count without parts, does not show its own composition.
-    is_whole = comparison.unit == "s" or (comparison.method == "exact" and not comparison.parts)
+    is_whole = comparison.unit == "s" or (isinstance(comparison, Exact) and not comparison.parts)
     return ComparisonRow(
         comparison=comparison,
         places=(place(comparison.workload, comparison.shape),),
         label=label(comparison, summary),
         cause=None if cause is None else worded_cause(cause),
+        failed_check=comparison.reason if isinstance(comparison, Checked) else None,
         listed_below=cause is None and changed and comparison.outcome == "regressed" and is_whole,
         block=block,
     )
@@ -90,16 +98,16 @@ def grouped(rows: Iterable[ComparisonRow]) -> list[ComparisonRow]:
 
 def is_one_sided(comparison: Comparison) -> bool:
     """Whether an unchanged number is only shown to be "not worse": its interval has no end on the worse side."""
-    return comparison.outcome == "unchanged" and comparison.is_better
+    return isinstance(comparison, Paired) and comparison.outcome == "unchanged" and comparison.is_better
 
 
 def label(comparison: Comparison, summary: Summary) -> Words:
     """The row's first word: FAIL only if it fails the gate, ``worse`` if it is merely noted."""
-    if comparison.method in RULE_METHODS and comparison.outcome == "unchanged":
+    if isinstance(comparison, Bound) and comparison.outcome == "unchanged":
         return say("met")
     if is_one_sided(comparison):
         return say("not slower") if comparison.unit == "s" else say("not worse")
-    if comparison.outcome == "unchanged" and comparison.method == "exact" and comparison.base != comparison.head:
+    if isinstance(comparison, Exact) and comparison.outcome == "unchanged" and comparison.base != comparison.head:
         return say("allowed")  # another count, within the limit or for a reason that is no regression
     if comparison.outcome != "regressed":
         return say(_OUTCOME_LABELS[comparison.outcome])
@@ -202,7 +210,8 @@ def _extent(form: str) -> tuple[int, float]:
 
 def common_confidence(comparisons: Iterable[Comparison]) -> Words | None:
     """The common confidence level of the intervals, None if they differ or there is none."""
-    levels = {c.confidence for c in comparisons if c.interval is not None and c.confidence is not None}
+    paired = [c for c in comparisons if isinstance(c, Paired) and c.interval is not None]
+    levels = {c.confidence for c in paired if c.confidence is not None}
     return numbers.confidence(levels.pop()) if len(levels) == 1 else None
 
 
@@ -289,22 +298,15 @@ def worded_account(summary: Summary) -> Values | None:
 
 
 def _clock(summary: Summary, explained: Explanation) -> Clock:
-    key = (explained.workload, explained.shape, explained.metric)
-    compared = summary.decision.comparisons
-    return next(
-        (
-            comparison.clock
-            for comparison in compared
-            if (comparison.workload, comparison.shape, comparison.metric) == key
-        ),
-        "wall",
-    )
+    paired = [c for c in summary.decision.comparisons if isinstance(c, Paired)]
+    clocks = (c.clock for c in paired if c.place == explained.place and c.metric == explained.metric)
+    return next(clocks, "wall")
 
 
 def whole_call(test: OperatorDelta, summary: Summary) -> Words | None:
     """The change of the whole call in words, None if unknown."""
-    key = (test.workload, test.shape, LATENCY, "paired")
-    whole = next((c for c in summary.metrics if (c.workload, c.shape, c.metric, c.method) == key), None)
+    paired = [c for c in summary.metrics if isinstance(c, Paired) and c.is_of_call]
+    whole = next((c for c in paired if c.place == test.place and c.metric == LATENCY), None)
     if whole is None or whole.delta is None or whole.outcome == "not_comparable":
         return None
     return say("undecided") if whole.outcome == "inconclusive" else formats.directed_percent(whole.delta, whole.unit)

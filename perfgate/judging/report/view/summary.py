@@ -7,15 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from perfgate.catalogue.names import LATENCY
-from perfgate.document.decision import (
-    RULE_METHODS,
-    Comparison,
-    DecisionDocument,
-    Failure,
-    HarnessChange,
-    NoiseFloor,
-    Verdict,
-)
+from perfgate.document.comparison import Bound, Checked, Comparison, Recorded
+from perfgate.document.decision import DecisionDocument, Failure, HarnessChange, NoiseFloor, Verdict
 from perfgate.document.explanation import Cause, OperatorDelta
 from perfgate.document.message import Message
 from perfgate.judging.report.text.names import place
@@ -68,17 +61,18 @@ class Summary:
     @cached_property
     def metrics(self) -> list[Comparison]:
         """The comparisons that count as metrics: not single operators, which only explain, nor untested ones, which inform."""
-        comparisons = [c for c in self.decision.comparisons if not c.is_of_operator and c.method != "recorded"]
-        return [comparison for comparison in comparisons if comparison.outcome != "informs"]
+        tested = [comparison for comparison in self.decision.comparisons if comparison.outcome != "informs"]
+        return [comparison for comparison in tested if not comparison.is_of_operator]
 
     @cached_property
     def informing(self) -> list[Comparison]:
-        """The numbers of both sides that no test compares."""
-        return [comparison for comparison in self.decision.comparisons if comparison.outcome == "informs"]
+        """The numbers of both sides that no test compares, other than those of recordings."""
+        return [c for c in self.decision.comparisons if c.outcome == "informs" and not isinstance(c, Recorded)]
 
     @cached_property
-    def recorded(self) -> list[Comparison]:
-        return [comparison for comparison in self.decision.comparisons if comparison.method == "recorded"]
+    def recorded(self) -> list[Recorded]:
+        """The times of two recordings that are only shown."""
+        return [c for c in self.decision.comparisons if isinstance(c, Recorded) and c.outcome == "informs"]
 
     @cached_property
     def regressed(self) -> list[Comparison]:
@@ -106,11 +100,9 @@ class Summary:
         return self._with_outcome("inconclusive")
 
     @cached_property
-    def unjudged(self) -> list[Comparison]:
+    def unjudged(self) -> list[Bound]:
         """The rules of perfgate.toml that the head could not be held to."""
-        return [
-            comparison for comparison in self.inconclusive if comparison.gating and comparison.method in RULE_METHODS
-        ]
+        return [c for c in self.inconclusive if isinstance(c, Bound) and c.gating]
 
     @cached_property
     def not_comparable(self) -> list[Comparison]:
@@ -124,7 +116,7 @@ class Summary:
         """
         gating = [comparison for comparison in self.regressed if comparison.gating]
         first = next(iter(gating or self.regressed), None)
-        if first is None or first.method in {"check", *RULE_METHODS}:
+        if first is None or isinstance(first, (Bound, Checked)):
             return first
         if self.decision.recorded or not self.decision.regressions:
             return first

@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from datetime import timedelta, timezone
 from typing import NamedTuple
 
-import msgspec
-
-from perfgate.document.decision import Comparison, Outcome
+from perfgate.document.comparison import Exact, Outcome, Paired
 from perfgate.document.explanation import Cause
 from perfgate.document.history import Acceptance, Triage, moment
 from perfgate.document.trend import (
@@ -218,19 +216,13 @@ def _bridged_row(one: BridgedMetric, document: TrendDocument) -> Mapping[str, ob
         "metric": metric_name(series.metric),
         "place": place_of(series.workload, series.shape, series.labels),
         "change": formats.change(
-            Comparison(
-                workload=series.workload,
-                shape=series.shape,
-                metric=series.metric,
-                unit=series.unit,
-                better=series.better,
-                method="exact" if one.interval is None else "paired",
-                outcome=_OUTCOMES[one.direction],
-                gating=False,
-                base=one.old,
-                head=one.new,
+            _compared(
+                series,
+                _OUTCOMES[one.direction],
+                (one.old, one.new),
                 delta=one.delta,
                 interval=one.interval,
+                is_exact=one.interval is None,
             )
         ),
         "span": numbers.span(old, new),
@@ -426,22 +418,55 @@ def _measured(moved: MovedSeries) -> Words:
     confirmation = moved.change.confirmation
     if confirmation is None or confirmation.low is None or confirmation.high is None:
         return Words("")
-    measured = msgspec.structs.replace(moved.change, interval=(confirmation.low, confirmation.high))
-    return formats.interval(_as_comparison(moved.series, measured))
+    series = moved.series
+    return formats.bounds((confirmation.low, confirmation.high), series.unit, metric=series.metric)
 
 
-def _as_comparison(series: TrendSeries, change: TrendChange) -> Comparison:
-    return Comparison(
+def _as_comparison(series: TrendSeries, change: TrendChange) -> Exact | Paired:
+    return _compared(
+        series,
+        _OUTCOMES[change.direction],
+        (change.before, change.after),
+        delta=change.delta,
+        interval=change.interval,
+        is_exact=change.evidence == "exact",
+    )
+
+
+def _compared(
+    series: TrendSeries,
+    outcome: Outcome,
+    sides: tuple[float | None, float | None],
+    *,
+    delta: float | None,
+    interval: tuple[float, float] | None,
+    is_exact: bool,
+) -> Exact | Paired:
+    """Two levels of a series as a comparison, which the functions of ``format`` word."""
+    base, head = sides
+    if is_exact:
+        return Exact(
+            workload=series.workload,
+            shape=series.shape,
+            metric=series.metric,
+            unit=series.unit,
+            better=series.better,
+            outcome=outcome,
+            gating=False,
+            base=base,
+            head=head,
+            delta=delta,
+        )
+    return Paired(
         workload=series.workload,
         shape=series.shape,
         metric=series.metric,
         unit=series.unit,
         better=series.better,
-        method="exact" if change.evidence == "exact" else "paired",
-        outcome=_OUTCOMES[change.direction],
+        outcome=outcome,
         gating=False,
-        base=change.before,
-        head=change.after,
-        delta=change.delta,
-        interval=change.interval,
+        base=base,
+        head=head,
+        delta=delta,
+        interval=interval,
     )

@@ -1,0 +1,93 @@
+"""What a decision says about its two sides: their commits, testbeds, failures, notes and files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from datetime import datetime
+
+import msgspec
+
+from perfgate.document.decision import Failure, PackageDifference, SideSummary, TestbedDifference
+from perfgate.document.message import Message
+from perfgate.document.run import Artifact, ErrorDetail, FailedPair, RunDocument, Side, Source
+from perfgate.document.testbed import Environment
+from perfgate.errors import DocumentError
+
+
+def side_of(source: Source, chosen_because: Message | None = None, *, sha256: str | None = None) -> SideSummary:
+    """One side of a decision; ``sha256`` is that of the run document's content, if it was measured."""
+    side = msgspec.convert(source, SideSummary, from_attributes=True)
+    return msgspec.structs.replace(side, chosen_because=chosen_because, sha256=sha256)
+
+
+def testbed_differences(base: RunDocument, head: RunDocument) -> list[TestbedDifference]:
+    before, after = base.testbed.fingerprint, head.testbed.fingerprint
+    if before == after:
+        return []
+    differing = _differing(base.testbed.comparable, head.testbed.comparable)
+    fields = [TestbedDifference(field=field, base=old, head=new) for field, old, new in differing]
+    return fields or [TestbedDifference(field="fingerprint", base=before, head=after)]
+
+
+def package_differences(base: Environment | None, head: Environment | None) -> list[PackageDifference]:
+    if base is None or head is None:
+        return []
+    is_known = base.loaded is not None and head.loaded is not None
+    loaded = {*(base.loaded or ()), *(head.loaded or ())}
+    return [
+        PackageDifference(field=name, base=before, head=after, loaded=not is_known or name in loaded)
+        for name, before, after in _differing(base.packages, head.packages)
+    ]
+
+
+def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[str, str | None, str | None]]:
+    """The names with differing values, and both values."""
+    values = [(name, before.get(name), after.get(name)) for name in sorted(before.keys() | after.keys())]
+    return [(name, old, new) for name, old, new in values if old != new]
+
+
+def failures_of(run: RunDocument, side: Side, deciding: Set[int]) -> list[Failure]:
+    """The failures of a run, except of steps that decide nothing: the checklist shows those."""
+    failed_to_load = {workload.name: workload.error for workload in run.workloads if workload.error}
+    errors = [(name, "load", error) for name, error in failed_to_load.items()]
+    for step in run.steps:
+        if step.status == "error" and step.number in deciding and step.workload not in failed_to_load:
+            message = step.reason or Message("gate.step-failed")
+            errors.append((step.workload, step.slug, step.error or ErrorDetail(kind="exception", message=message)))
+    for check in run.correctness:
+        if check.status == "error":
+            why = check.message or Message("gate.check-could-not-run")
+            errors.append((check.workload, "correctness", ErrorDetail(kind="exception", message=why)))
+    return [Failure(side=side, workload=workload, what=what, error=error) for workload, what, error in errors]
+
+
+def failure_of_pair(failed: FailedPair) -> Failure:
+    """A pair, a stretch or the turns of a job that failed."""
+    what = f"stretch {failed.pair}" if failed.arm == "stretch" else f"pair {failed.pair}"
+    if failed.side:
+        what = "turns"
+    return Failure(side=failed.side or "pair", workload=failed.workload, what=what, error=failed.error)
+
+
+def notes_of_sides(base: RunDocument, head: RunDocument) -> list[Message]:
+    common = [note for note in base.warnings if note in head.warnings]
+    return [
+        *(Message("notes.both-sides", {"note": note}) for note in common),
+        *(Message("notes.base", {"note": note}) for note in base.warnings if note not in common),
+        *(Message("notes.head", {"note": note}) for note in head.warnings if note not in common),
+    ]
+
+
+def kept_files(run: RunDocument, side: Side) -> list[Artifact]:
+    """The kept files of a side, by their paths in the check folder."""
+    return [msgspec.structs.replace(file, path=f"{side}/{file.path}") for file in run.artifacts]
+
+
+def duration_of(head: RunDocument) -> float:
+    # "Z" is read only from Python 3.11 on.
+    times = (head.session.started_at, head.session.finished_at)
+    try:
+        started, finished = (datetime.fromisoformat(text.replace("Z", "+00:00")) for text in times)
+        return round((finished - started).total_seconds(), 3)
+    except (TypeError, ValueError) as error:  # TypeError: one of the two has a time zone
+        raise DocumentError("the session's times are not ISO 8601 with a time zone: {error}", error=error) from error
