@@ -24,7 +24,7 @@ from perfgate.catalogue.lookup import METRICS
 from perfgate.conductor.sides.recount import confirmed, count_again
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.config import load_config
-from perfgate.document.comparison import Comparison
+from perfgate.document.comparison import Checked, Exact
 from perfgate.document.decision import Policy
 from perfgate.document.run import CounterSet
 from perfgate.judging.gate.counters import compare_counters
@@ -115,7 +115,7 @@ def _finds(bench: Bench, base: Path, plant: Plant, head: Path) -> bool:
     return f"{model.name}:{at + 1}" in named
 
 
-def _fails(bench: Bench, base: Path, head: Path, what: str) -> list[Comparison]:
+def _fails(bench: Bench, base: Path, head: Path, what: str) -> list[Exact | Checked]:
     """The leaks that fail the gate, after a second count if there are any."""
     (reference,) = bench.config.references
     sides = [Checkout(root, root) for root in (base, head)]
@@ -129,7 +129,7 @@ def _fails(bench: Bench, base: Path, head: Path, what: str) -> list[Comparison]:
     return _regressed(*(confirmed(first, second) for first, second in zip(counted, again)))
 
 
-def _regressed(base: Sequence[CounterSet], head: Sequence[CounterSet]) -> list[Comparison]:
+def _regressed(base: Sequence[CounterSet], head: Sequence[CounterSet]) -> list[Exact | Checked]:
     before = msgspec.structs.replace(make_run("base"), counters=list(base))
     after = msgspec.structs.replace(make_run("head"), counters=list(head))
     compared = compare_counters(Evidence(before, after), Policy())

@@ -31,7 +31,7 @@ from perfgate.conductor.sides.pairs import PairedMeasurement
 from perfgate.conductor.sides.stretches import measure_stretches
 from perfgate.conductor.workers.bench import Checkout, open_bench
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
-from perfgate.document.comparison import Comparison
+from perfgate.document.comparison import Paired
 from perfgate.document.decision import Policy
 from perfgate.judging.gate.alpha import AlphaShares
 from perfgate.judging.gate.clean import waited_share
@@ -208,7 +208,7 @@ def judge_stretches(name: str) -> dict[str, Any]:
     place = ShapePlace("service", "default")
     measured = PairedMeasurement()
 
-    def compared() -> list[Comparison]:
+    def compared() -> list[Paired]:
         pairs = list(zip(measured.base, measured.head))
         shares = AlphaShares.of(Policy(), subjects=1, repeats=False)
         return compare_stretches(SimpleNamespace(stretches={"service": pairs}, places=[place]), Policy(), shares)

@@ -76,7 +76,7 @@ class StateCounter:
     ) -> None:
         self._close()
 
-    def compare(self, sides: TrialSides, workloads: Collection[str]) -> list[Comparison] | None:
+    def compare(self, sides: TrialSides, workloads: Collection[str]) -> Sequence[Comparison] | None:
         """The counters of these workloads on both sides; None if only a gate can tell, e.g. because packages differ.
 
         Raises ImpossibleStateError if the code of the new state does not load, MeasuringError if nothing can be measured, and

@@ -57,9 +57,9 @@ _PROOFS_OF_WORK = (FRAMEWORK_OPS, FLOPS)
 _REASONS = {"counters.repeat_saves": Message("gate.same-input-caching")}
 
 
-def compare_counters(evidence: Evidence, policy: Policy) -> list[Comparison]:
+def compare_counters(evidence: Evidence, policy: Policy) -> list[Exact | Checked]:
     checked = {place for place, check in evidence.head.checks.items() if check.status == "passed"}
-    comparisons: list[Comparison] = []
+    comparisons: list[Exact | Checked] = []
     for place, head in evidence.head.counters.items():
         if base := evidence.base.counters.get(place):
             account = evidence.base.accounts.get(place)
@@ -80,7 +80,7 @@ class _Counters:
     # Whether the workload's own check accepted the head's output.
     checked: bool
 
-    def comparisons(self) -> Iterator[Comparison]:
+    def comparisons(self) -> Iterator[Exact | Checked]:
         for name in sorted(self.base.values.keys() | self.head.values.keys()):
             if name not in self.base.values or name not in self.head.values:
                 # For example the graph breaks of a side that compiles nothing.
@@ -122,7 +122,7 @@ class _Counters:
             parts=self._parts(name) if outcome in ("regressed", "improved") else [],
         )
 
-    def _compare_outside(self, name: str) -> Comparison | None:
+    def _compare_outside(self, name: str) -> Exact | None:
         """Compare the part of a count at the places where it differs neither between calls nor between processes.
 
         None if that part is the same on both sides, or unknown because the places do not add up to the count.
@@ -172,7 +172,7 @@ class _Counters:
     def _unstable(self) -> frozenset[str]:
         return frozenset((*self.base.unstable, *self.head.unstable))
 
-    def _compare_ranges(self, name: str) -> Comparison:
+    def _compare_ranges(self, name: str) -> Exact:
         """Compare a count that differs between repeated calls: all calls of one side must lie beyond all of the other.
 
         With three calls a side, equal code does so once in 20 gates. If the base's own calls differ, the gap must also be wider
@@ -221,7 +221,7 @@ class _Counters:
         is_exact = name not in self.head.unstable and 0 not in (self.base.repeats, self.head.repeats)
         return name in _PROOFS_OF_WORK and is_exact and self.base.values[name] > self.head.values[name] == 0
 
-    def _nothing_left(self, name: str) -> Comparison:
+    def _nothing_left(self, name: str) -> Exact | Checked:
         """A head without the work that the base does is no improvement: its output may not have been computed.
 
         Uncounted sources, such as a captured graph or a custom kernel, may also produce the output. The workload's check
@@ -239,7 +239,7 @@ class _Counters:
             return Message("gate.counted-once", {"side": sides[0]})
         return Message("gate.both-counted-once") if sides else None
 
-    def _compare_precision(self) -> Comparison:
+    def _compare_precision(self) -> Exact | Checked:
         """More low-precision ops are suspect unless the workload's own check accepts the output; they never fail.
 
         Half precision is as often the purpose of a change as its accident, and only the workload knows which digits matter.
@@ -293,7 +293,7 @@ class _Counters:
         """Whether no request that lets the host go on was lost: one that may block is then another request."""
         return _total_of(UNBLOCKED_TRANSFERS, self.head) >= _total_of(UNBLOCKED_TRANSFERS, self.base)
 
-    def _compare_autograd(self) -> Comparison:
+    def _compare_autograd(self) -> Exact:
         """Regressed if autograd records operators that ran unrecorded on the base; operators that are new are no reason."""
         if any(_total_of(AUTOGRAD_OPS, side) != side.values[AUTOGRAD_OPS] for side in (self.base, self.head)):
             return self._compare_exact(AUTOGRAD_OPS)
@@ -312,7 +312,7 @@ class _Counters:
         )
         return self._comparison(AUTOGRAD_OPS, "regressed", gating=True, allowed=0.0, parts=[part])
 
-    def _compare_ops(self) -> Iterator[Comparison]:
+    def _compare_ops(self) -> Iterator[Exact]:
         """Ops by name inform and explain; they do not fail the gate, for one op may rightly replace another.
 
         Views are left to the run documents: they launch nothing.

@@ -17,8 +17,7 @@ from perfgate.document.message import Message
 from perfgate.document.run import CodeChange
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from perfgate.judging.report.render.terminal import render_terminal
-from perfgate.judging.report.text.templates import Values
-from perfgate.judging.report.view.blocks import blocks
+from perfgate.judging.report.view.blocks import RegressionBlock, blocks
 from perfgate.judging.report.view.summary import Summary
 from tests.fakes.documents import make_comparison, make_counter, make_decision
 
@@ -33,7 +32,7 @@ def counted(metric: str, base: int, head: int, op: str, line: str | None, **fiel
     return msgspec.structs.replace(made, parts=[part], **fields)
 
 
-def shown(*comparisons: Comparison, verdict: str = "FAIL", **fields: object) -> list[Values]:
+def shown(*comparisons: Comparison, verdict: str = "FAIL", **fields: object) -> list[RegressionBlock]:
     return blocks(Summary(made(*comparisons, verdict=verdict, **fields), CONTEXT))
 
 
@@ -51,13 +50,13 @@ def test_blocks__counters_of_one_line__one_block() -> None:
         counted("counters.syncs", 0, 1, "aten::_local_scalar_dense", "model.py:9"),
     )
     # The title gives one of the first.
-    assert [len(block["counts"]) for block in found] == [2, 1]
-    assert {block["cause"]["line"] for block in found if block["cause"]} == {"model.py:7", "model.py:9"}
+    assert [len(block.counts) for block in found] == [2, 1]
+    assert {block.cause["line"] for block in found if block.cause} == {"model.py:7", "model.py:9"}
 
 
 def test_blocks__counter_where_times_are_unchanged__no_slowdown_and_how_much_is_possible() -> None:
     (block,) = shown(UNCHANGED, counted("counters.syncs", 0, 1, "aten::item", "model.py:9"))
-    assert block["at_most"] == "0.9 %"
+    assert block.cost.at_most == "0.9 %"
     text = render_comment(made(UNCHANGED, counted("counters.syncs", 0, 1, "aten::item", "model.py:9")), CONTEXT)
     assert "\n- Cost: no slowdown detected (at most 0.9 %)\n- If" in text
 
@@ -65,7 +64,7 @@ def test_blocks__counter_where_times_are_unchanged__no_slowdown_and_how_much_is_
 def test_blocks__counter_where_times_prove_nothing__no_bound_on_its_cost() -> None:
     set_aside = msgspec.structs.replace(UNCHANGED, outcome="not_comparable")
     (block,) = shown(set_aside, counted("counters.syncs", 0, 1, "aten::item", "model.py:9"))
-    assert block["at_most"] is None
+    assert block.cost.at_most is None
 
 
 def test_blocks__counter_where_pairs_are_too_few_for_an_alarm__costs_what_the_interval_says() -> None:
@@ -75,13 +74,13 @@ def test_blocks__counter_where_pairs_are_too_few_for_an_alarm__costs_what_the_in
     for interval in ((-0.01, 0.15), (-0.08, -0.05)):
         unknown = msgspec.structs.replace(undecided, interval=interval, delta=sum(interval) / 2)
         (block,) = shown(unknown, counter)
-        assert not block["slower"]
+        assert not block.cost.slower
 
 
 def test_blocks__slower_call_that_nothing_explains__says_so_and_leads() -> None:
     first, second = shown(counted("counters.syncs", 0, 1, "aten::item", "model.py:9"), SLOWER)
-    assert (first["cause"], [time.metric for time, _ in first["slower"]]) == (None, ["latency.low"])
-    assert second["at_most"] is None
+    assert (first.cause, [time.metric for time, _ in first.cost.slower]) == (None, ["latency.low"])
+    assert second.cost.at_most is None
     text = render_comment(made(SLOWER), CONTEXT)
     assert (
         "**1. Cause unknown: no counter or profile explains it**\n- Cost: fast-path latency 5.9 to 7.7 % (99 % CI)\n"
@@ -103,17 +102,17 @@ def test_blocks__times_of_operators__what_costs_most_first_and_each_by_itself() 
             for op, line in (("aten::add", "model.py:7"), ("aten::clone", "model.py:9"))
         ],
     )
-    assert [(block["cause"] and block["cause"]["op"], block["apart"]) for block in found] == [
+    assert [(block.cause and block.cause["op"], block.cost.apart) for block in found] == [
         ("aten::clone", "2.00 ms"),
         ("aten::add", "100 µs"),
     ]
-    assert [bool(block["slower"]) for block in found] == [True, False]
+    assert [bool(block.cost.slower) for block in found] == [True, False]
 
 
 def test_accept__metrics_of_one_cause__exactly_these_for_the_measured_commit() -> None:
     elsewhere = msgspec.structs.replace(counted("counters.copies", 0, 1, "aten::clone", "model.py:9"), shape="short")
     commands = [
-        block["accept"]
+        block.accept.command
         for block in shown(counted("counters.copies", 0, 1, "aten::copy_", "model.py:7"), SLOWER, elsewhere)
     ]
     assert commands == [
@@ -132,13 +131,13 @@ def test_accept__metrics_of_one_cause__exactly_these_for_the_measured_commit() -
     ],
 )
 def test_accept__what_cannot_be_accepted__no_line(fields: dict[str, object]) -> None:
-    assert [block["accept"] for block in shown(SLOWER, **fields)] == [None]  # type: ignore[arg-type]
+    assert [block.accept.command for block in shown(SLOWER, **fields)] == [None]  # type: ignore[arg-type]
 
 
 def test_accept__hostile_workload__one_word_of_the_shell() -> None:
     hostile = msgspec.structs.replace(counted("counters.syncs", 0, 1, "aten::item", "a.py:1"), workload="x; rm -rf ~")
     other = counted("counters.syncs", 0, 1, "aten::item", "b.py:1")
-    commands = " ".join(block["accept"] or "" for block in shown(hostile, other))
+    commands = " ".join(block.accept.command or "" for block in shown(hostile, other))
     assert "'counters.syncs@x; rm -rf ~/long'" in commands
 
 
@@ -252,7 +251,7 @@ def test_blocks__one_chain__one_block_with_its_other_lines() -> None:
         counted("memory.peak", 4096, 8192, "aten::_softmax", "model.py:26"),
     )
     (block,) = shown(*comparisons, changes=[change])
-    assert [(cause["op"], cause["line"]) for cause in block["also"]] == [("aten::_softmax", "model.py:26")]
+    assert [(cause["op"], cause["line"]) for cause in block.also] == [("aten::_softmax", "model.py:26")]
     text = render_comment(made(*comparisons, changes=[change]), CONTEXT)
     assert "\n- Also on other lines: 4.00 KiB more held by `aten::_softmax` at `model.py:26`\n" in text
     assert text.count("| see 1 |") == 2

@@ -5,9 +5,9 @@ from __future__ import annotations
 from perfgate.document.decision import DecisionDocument
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.names import title_of
-from perfgate.judging.report.text.templates import Values, line
+from perfgate.judging.report.text.templates import line
 from perfgate.judging.report.text.words import Words, phrase, say
-from perfgate.judging.report.view.blocks import blocks_with_more
+from perfgate.judging.report.view.blocks import RegressionBlock, blocks_with_more
 from perfgate.judging.report.view.suggestions import suggestion_lines
 from perfgate.judging.report.view.summary import CommentContext, Summary
 from perfgate.locale import Language, speaking
@@ -41,18 +41,18 @@ def early_lines(
         return lines
 
 
-def _block_lines(number: int, block: Values, summary: Summary) -> list[str]:
+def _block_lines(number: int, block: RegressionBlock, summary: Summary) -> list[str]:
     """The title of a block, the code of its line, the counts that changed, and the remedy."""
     # No title of the comment stands above these, so the count that it would name is listed.
-    named = [(summary.worst, None)] if block["in_title"] else []
-    counts = {"counts": [*named, *block["counts"]]}
+    named = [(summary.worst, None)] if block.in_title else []
+    counts = [*named, *block.counts]
     lines: list[str] = [f"{number}. {line('shared/block.j2', 'plain', {'block': block})}"]
-    if block["cause"] and block["cause"]["code"]:
-        lines.append(f"     {clean(block['cause']['code'])}")
-    moved = line("shared/block_counts.j2", "plain", {"block": counts, "most": _SHOWN_COUNTS})
-    if block["cause"] and moved:
+    if block.cause and block.cause["code"]:
+        lines.append(f"     {clean(block.cause['code'])}")
+    moved = line("shared/block_counts.j2", "plain", {"counts": counts, "most": _SHOWN_COUNTS})
+    if block.cause and moved:
         lines.append(f"  • {say('Changed:')} {moved}")
-    if block["suggestion"] is not None:
-        remedy, *_ = suggestion_lines(block["suggestion"])
+    if block.suggestion is not None:
+        remedy, *_ = suggestion_lines(block.suggestion)
         lines.append(f"  • {say('Try')} {remedy}")
     return lines

@@ -191,22 +191,22 @@ def _print_causes(summary: Summary, console: Console) -> None:
     for number, block in enumerate(listed, start=1):
         title = line("shared/block.j2", "plain", {"block": block})
         console.print(Padding(Text(f"{number}. {title}", "bold"), (1 if number == 1 else 0, 0, 0, 0)))
-        if block["cause"] and block["cause"]["code"]:
-            console.print(Padding(Text(clean(block["cause"]["code"]), "cyan"), (0, 0, 0, 6)))
+        if block.cause and block.cause["code"]:
+            console.print(Padding(Text(clean(block.cause["code"]), "cyan"), (0, 0, 0, 6)))
         cost, moved, also = (
-            line(f"shared/{part}.j2", "plain", {"block": block, "most": _SHOWN_COUNTS})
+            line(f"shared/{part}.j2", "plain", {"block": block, "counts": block.counts, "most": _SHOWN_COUNTS})
             for part in ("block_cost", "block_counts", "also")
         )
-        moves = say("Also changed:") if block["in_title"] else say("Changed:")
+        moves = say("Also changed:") if block.in_title else say("Changed:")
         labelled = [
             (say("Cost:"), cost),
-            (moves, moved if block["cause"] or block["slower"] else ""),
+            (moves, moved if block.cause or block.cost.slower else ""),
             (say("Also on other lines:"), also),
-            (say("If intended:"), block["accept_here"] or block["accept"]),
+            (say("If intended:"), block.accept.here or block.accept.command),
         ]
         lines = [f"{label} {text}" for label, text in labelled if text]
-        if block["accepted"] and not block["in_title"]:
-            lines.append(say("Accepted by {accepted}", accepted=Words(clean(block["accepted"]))))
+        if block.worst.accepted and not block.in_title:
+            lines.append(say("Accepted by {accepted}", accepted=Words(clean(block.worst.accepted))))
         _print_lines("", lines, console)
     if more:
         console.print(Text(f"  {say('… {count} more in decision.json', count=more)}", "dim"))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 
 from perfgate.document.comparison import Bound, Checked, Comparison, NumberComparison, Paired
 from perfgate.document.decision import Regression, Suggestion
 from perfgate.document.explanation import Cause
+from perfgate.document.message import Message
 from perfgate.git.commands import COMMIT_ID
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
@@ -23,12 +26,70 @@ _COMMIT_LENGTH = 9
 _MOST_BLOCKS = 3
 
 
-def blocks(summary: Summary) -> list[Values]:
+# The templates of a block's first words, in shared/block.
+BlockName = Literal["cause", "unknown", "bound", "change", "metric"]
+
+
+@dataclass(frozen=True)
+class BlockCost:
+    """What a regression costs, for ``shared/block_cost.j2``.
+
+    ``slower`` are the times that got worse, ``apart`` the time that the cause adds by itself, and ``at_most`` the slowdown that
+    is still possible if no time is shown to be worse.
+    """
+
+    slower: list[tuple[Comparison, Words | None]]
+    apart: Words | None
+    of_job: bool
+    at_most: Words | None
+
+
+@dataclass(frozen=True)
+class AcceptCommands:
+    """How to accept exactly one regression; each is None where it cannot be used.
+
+    ``command`` works anywhere, ``here`` is the short form for readers with the check's folder, and ``order`` the comment on a
+    forge with comment orders.
+    """
+
+    command: str | None
+    here: str | None
+    order: str | None
+
+
+@dataclass(frozen=True)
+class RegressionBlock:
+    """The regressions of one cause; if no cause was found, ``worst`` names it.
+
+    ``also`` are the cause's effects on other lines. ``unexplained`` is whether times got worse and a search found no cause.
+    ``reason`` is that of a broken rule or check. ``suggestion`` is the decision's without what the cause already shows.
+
+    The block does not repeat the title: with ``in_title`` the title is about this block, and ``counts`` are the other metrics,
+    each with the tensor that holds the additional memory. With ``names_cause`` the title of the comment names the cause and its
+    line too.
+    """
+
+    name: BlockName
+    worst: Comparison
+    reason: Message | None
+    places: tuple[str, ...]
+    in_title: bool
+    names_cause: bool
+    cause: Values | None
+    also: list[Values]
+    unexplained: bool
+    cost: BlockCost
+    counts: list[tuple[Comparison, str | None]]
+    suggestion: Suggestion | None
+    accept: AcceptCommands
+
+
+def blocks(summary: Summary) -> list[RegressionBlock]:
     """The numbered regressions of the report; none if the verdict is about something else."""
     return [_block(number, one, summary) for number, one in enumerate(listed_regressions(summary), 1)]
 
 
-def blocks_with_more(summary: Summary) -> tuple[list[Values], int]:
+def blocks_with_more(summary: Summary) -> tuple[list[RegressionBlock], int]:
     """The blocks, and how many regressions have none although others do."""
     listed = blocks(summary)
     return listed, len(summary.decision.regressions) - len(listed) if listed else 0
@@ -50,60 +111,82 @@ def block_numbers(summary: Summary) -> dict[int, int]:
     }
 
 
-def _block(number: int, regression: Regression, summary: Summary) -> Values:
-    """The values of ``shared/block.j2``: the regressions of one cause; if no cause was found, ``worst`` gives the name.
-
-    ``also`` are its effects on other lines. ``unexplained`` is whether times got worse and a search found no cause; jobs have
-    no such search. ``accept`` is the command that accepts exactly this regression, ``accept_here`` the short form for readers
-    with the check's folder, and ``order`` the comment that accepts it, on a forge with comment orders. ``suggestion`` is
-    the decision's without its parts that the cause already shows.
-
-    The block does not repeat the title: with ``in_title`` the title is about this block, and ``counts`` are the other metrics.
-    With ``names_cause`` the title of the comment names the cause and its line too.
-    """
+def _block(number: int, regression: Regression, summary: Summary) -> RegressionBlock:
     decision, title = summary.decision, summary.worst
     causes = [decision.causes[at] for at in regression.causes]
     comparisons = [decision.comparisons[at] for at in regression.comparisons]
-    slower = [decision.comparisons[at] for at in regression.slower]
-    in_title = any(c is title for c in comparisons)
     worst = comparisons[0]
-    bounded = isinstance(worst, Bound)
-    exceeds = bounded and not in_title and worst.head is not None and not worst.is_of_kernels
-    told = _told(_worst_shapes(slower), title if in_title else None)
-    of_job = [c for c in comparisons if isinstance(c, Paired) and c.is_of_job]
-    has_slower = bool(set(regression.slower) & set(regression.comparisons))
-    tip = None if regression.suggestion is None else decision.suggestions[regression.suggestion]
+    in_title = any(c is title for c in comparisons)
+    leads = bool(causes) and summary.leading_cause is causes[0]
+    cost = _cost(regression, comparisons, summary, in_title=in_title)
+    is_unexplained = not causes and _searched_in_vain(regression, summary)
+    counts = _worst_shapes(_counts(regression, causes, comparisons))
+    if in_title:
+        counts = [c for c in counts if title is None or c.metric != title.metric]
+    suggestion = None if regression.suggestion is None else decision.suggestions[regression.suggestion]
+    return RegressionBlock(
+        name=_name(worst, cost, has_cause=bool(causes), in_title=in_title, is_unexplained=is_unexplained),
+        worst=worst,
+        reason=worst.reason if isinstance(worst, (Bound, Checked)) else None,
+        places=tuple(dict.fromkeys(place(c.workload, c.shape) for c in comparisons)),
+        in_title=in_title,
+        names_cause=in_title and leads and bool(causes[0].line),
+        cause=_short(causes[0], summary) if causes else None,
+        also=_elsewhere(causes, summary),
+        unexplained=is_unexplained,
+        cost=cost,
+        counts=[(c, _holding(c, summary)) for c in counts],
+        suggestion=None if suggestion is None else _beside(causes, suggestion),
+        accept=_commands(number, regression, summary),
+    )
+
+
+def _name(worst: Comparison, cost: BlockCost, *, has_cause: bool, in_title: bool, is_unexplained: bool) -> BlockName:
+    """The template of a block's first words; a block does not repeat what the title has said."""
+    if has_cause:
+        return "cause"
+    if is_unexplained and in_title:
+        return "unknown"
+    if isinstance(worst, Bound) and in_title:
+        return "metric"
+    if isinstance(worst, Bound) and not worst.is_of_kernels and worst.head is not None:
+        return "bound"
+    return "metric" if cost.slower else "change"
+
+
+def _cost(regression: Regression, comparisons: Iterable[Comparison], summary: Summary, *, in_title: bool) -> BlockCost:
+    slower = [summary.decision.comparisons[at] for at in regression.slower]
+    return BlockCost(
+        slower=_told(_worst_shapes(slower), summary.worst if in_title else None),
+        apart=None if regression.apart is None else formats.quantity(regression.apart, "s"),
+        of_job=any(_is_of_job(c) for c in comparisons),
+        at_most=None if regression.at_most is None else numbers.percent(regression.at_most),
+    )
+
+
+def _searched_in_vain(regression: Regression, summary: Summary) -> bool:
+    """Whether times got worse for which a search found no cause; jobs have no such search."""
+    got_worse = set(regression.slower) & set(regression.comparisons)
+    slower = [summary.decision.comparisons[at] for at in regression.slower]
+    return bool(got_worse) and not all(_is_of_job(c) for c in slower)
+
+
+def _is_of_job(comparison: Comparison) -> bool:
+    return isinstance(comparison, Paired) and comparison.is_of_job
+
+
+def _commands(number: int, regression: Regression, summary: Summary) -> AcceptCommands:
     order, folder = summary.context.accept_order, summary.context.folder
-    # None for a check in CI, because a CI job's folder is gone by the time it is read.
-    accepts_here = folder is not None and regression.accepts and not decision.in_ci
-    return {
-        "cause": _short(causes[0], summary) if causes else None,
-        "also": _elsewhere(causes, summary),
-        "in_title": in_title,
-        "names_cause": bool(in_title and title and causes and causes[0].line and summary.leading_cause is causes[0]),
-        "unexplained": has_slower and not causes and not all(isinstance(c, Paired) and c.is_of_job for c in slower),
-        "worst": worst,
-        "exceeds": exceeds,
-        "tells_change": not (told or (in_title and bounded)),
-        "rule_reason": worst.reason if isinstance(worst, (Bound, Checked)) else None,
-        "places": tuple(dict.fromkeys(place(c.workload, c.shape) for c in comparisons)),
-        "slower": told,
-        "apart": None if regression.apart is None else formats.quantity(regression.apart, "s"),
-        "of_job": bool(of_job),
-        "at_most": None if regression.at_most is None else numbers.percent(regression.at_most),
-        "counts": [
-            (c, _holding(c, summary))
-            for c in _worst_shapes(_counts(regression, causes, comparisons))
-            if not (in_title and title and c.metric == title.metric)
-        ],
-        "suggestion": None if tip is None else _beside(causes, tip),
-        "accepted": worst.accepted,
-        "accept": _accept_command(regression.accepts, summary),
-        "accept_here": _accept_command([str(number), *(["--from", folder] if folder else [])], summary)
-        if accepts_here
-        else None,
-        "order": order(number, regression.accepts) if regression.accepts and order else None,
-    }
+    here = None
+    # A CI job's folder is gone by the time its report is read.
+    if folder is not None and regression.accepts and not summary.decision.in_ci:
+        from_folder = ["--from", folder] if folder else []
+        here = _accept_command([str(number), *from_folder], summary)
+    return AcceptCommands(
+        command=_accept_command(regression.accepts, summary),
+        here=here,
+        order=order(number, regression.accepts) if regression.accepts and order else None,
+    )
 
 
 def _counts(regression: Regression, causes: Sequence[Cause], comparisons: Iterable[Comparison]) -> list[Comparison]:
