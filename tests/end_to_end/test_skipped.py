@@ -54,14 +54,25 @@ def test_check__function_that_no_workload_runs__skipped_or_as_perfgate_toml_says
 
     # The base's setting decides.
     config = clone.root / "perfgate.toml"
-    clone.git("switch", "-q", "main")
-    config.write_text(config.read_text().replace("[gate]\n", '[gate]\nunmeasured = "fail"\n'))
-    clone.git("commit", "-qam", "measure all code")
-    clone.git("switch", "-q", "-")
-    clone.git("rebase", "-q", "main")
-    done = perfgate("check", "--base", "main", "--out", str(out), cwd=clone.root)
-    assert done.returncode == 1, done.stderr
-    assert "FAIL – not measured: no workload runs the changed code" in done.stdout
+    before = config.read_text()
+    for setting, verdict, code in (("warn", "WARN", 0), ("fail", "FAIL", 1)):
+        clone.git("switch", "-q", "main")
+        config.write_text(before.replace("[gate]\n", f'[gate]\nunmeasured = "{setting}"\n'))
+        clone.git("commit", "-qam", "measure all code")
+        clone.git("switch", "-q", "-")
+        clone.git("rebase", "-q", "main")
+        done = perfgate("check", "--base", "main", "--out", str(out), cwd=clone.root)
+        assert done.returncode == code, done.stderr
+        assert f"{verdict} – not measured: no workload runs the changed code" in done.stdout
+        assert "add a workload or a shape that runs the changed code" in done.stdout
+        decision = json.loads((out / "decision.json").read_text())
+        assert decision["verdict"] == verdict
+        assert [function["function"] for function in decision["coverage"]["functions"]] == ["decode"]
+        title = f"perfgate: {verdict} – not measured: no workload runs the changed code"
+        comment = (out / "comment.md").read_text()
+        assert title in comment
+        assert "- **To do:** add a workload or a shape that runs the changed code." in comment
+        assert perfgate("gate", str(out), cwd=clone.root).returncode == code
 
 
 @pytest.mark.slow

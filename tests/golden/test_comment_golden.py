@@ -9,8 +9,10 @@ import msgspec
 import pytest
 
 from perfgate.catalogue.names import OPERATOR_SHARE
+from perfgate.document.coverage import ChangedFunction, Coverage
 from perfgate.document.decision import (
     DecisionDocument,
+    Policy,
     Procedure,
     SideSummary,
     StepComparison,
@@ -52,7 +54,9 @@ CONTEXT = CommentContext(
     accept_order=lambda number, _: numbered_order(number, None),
 )
 # The decisions whose comment is kept in Chinese too.
-CHINESE = ["pass", "fail-by-time", "inconclusive-noisy", "harness-measures-less", "hostile-names"]
+CHINESE = [
+    "pass", "fail-by-time", "inconclusive-noisy", "harness-measures-less", "hostile-names", "measured-in-part", "not-measured",
+]  # fmt: skip
 HOSTILE = "</details>|`x``y`\n/approve @octocat [a](https://evil.example) <img src=x> \u202e$z$"
 
 
@@ -91,6 +95,22 @@ def numbers_of_steps() -> list[StepComparison]:
         for op, base, head in (("aten::addmm", 0.412, 0.379), ("aten::add", 0.094, 0.168), ("aten::bmm", 0.081, 0.077))
     ]  # fmt: skip
     return [latency, throughput, busy, *shares, best, knee]
+
+
+def partial_coverage() -> Coverage:
+    """Return five changed functions, of which workloads run three; of the others one may run where lines are not seen."""
+    return Coverage(
+        files=["model.py", "export.py", "csrc/pool.cpp"],
+        functions=[
+            ChangedFunction(line="model.py:88", function="Encoder.forward", executed="yes", workloads=["encoder"]),
+            ChangedFunction(line="model.py:120", function="pool", executed="yes", workloads=["encoder"]),
+            ChangedFunction(line="model.py:141", function="mask", executed="yes", workloads=["encoder"]),
+            ChangedFunction(line="export.py:7", function="export", executed="no"),
+            ChangedFunction(line="model.py:203", function="old_pool", side="base", executed="unknown"),
+        ],
+        doubts=[Message("coverage.changed", {"file": "csrc/pool.cpp"})],
+        calls=5000,
+    )
 
 
 def main_runs() -> StoredComparison:
@@ -217,6 +237,24 @@ def decisions() -> dict[str, DecisionDocument]:
             comparisons=hostile_parts,
             base=SideSummary(commit=HOSTILE, chosen_because=HOSTILE),
             failures=[make_failure(workload=HOSTILE, what=HOSTILE, error=ErrorDetail(kind="exit", message=HOSTILE))],
+        ),
+        "measured-in-part": make_decision(coverage=partial_coverage()),
+        "not-measured": make_decision(
+            "FAIL",
+            reasons=[Message("gate.unmeasured")],
+            policy=Policy(unmeasured="fail"),
+            coverage=Coverage(
+                files=["decoder.py", "docs/decoder.md"],
+                functions=[ChangedFunction(line="decoder.py:12", function="decode", executed="no")],
+                calls=5000,
+                nearest=["tests/test_decoder.py::test_decode"],
+            ),
+            comparisons=[],
+            noise_floors=[],
+            steps=[],
+            procedure=Procedure(name="none", version=1, seed=0, quantiles=[]),
+            pairs=0,
+            duration=8.0,
         ),
         "skipped": make_decision(
             "SKIPPED",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from perfgate.document.coverage import Coverage
 from perfgate.document.decision import Policy, Verdict
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 
 _VERDICTS: dict[str, Verdict] = {"skip": "SKIPPED", "warn": "WARN", "fail": "FAIL"}
-_NAMED = 3
 
 
 def measured_nothing(head: RunDocument) -> bool:
@@ -20,17 +18,14 @@ def measured_nothing(head: RunDocument) -> bool:
 def unmeasured(head: RunDocument, changed: frozenset[str] | None, policy: Policy) -> tuple[Verdict, Message] | None:
     """The verdict on a change of which no workload runs anything, and its reason; None if it has to be measured.
 
-    ``changed`` are the files of the change as the trusted side knows them: each must have been looked at.
+    ``changed`` are the files of the change as the trusted side knows them: each must have been looked at. A change of text
+    alone needs no workload, whatever the policy says of code.
     """
     coverage = head.coverage
     if coverage is None or not coverage.files or not measured_nothing(head):
         return None
     if changed is not None and not changed <= set(coverage.files):
         return None
-    return _VERDICTS[policy.unmeasured], _reason(coverage)
-
-
-def _reason(coverage: Coverage) -> Message:
     if not coverage.functions:
-        return Message("gate.unread", {"count": len(coverage.files)})
-    return Message("gate.unmeasured")
+        return "SKIPPED", Message("gate.unread", {"count": len(coverage.files)})
+    return _VERDICTS[policy.unmeasured], Message("gate.unmeasured")

@@ -9,6 +9,7 @@ from perfgate.judging.report.view.checklist import other_notes
 from perfgate.judging.report.view.coverage import coverage_line
 from perfgate.judging.report.view.facts import base_line, busy_line, counts_line, worded_failures
 from perfgate.judging.report.view.headline import headline, missing_values
+from perfgate.judging.report.view.remedy import has_remedy
 from perfgate.judging.report.view.remedy import remedy as worded_remedy
 from perfgate.judging.report.view.rows import worst_cause
 from perfgate.judging.report.view.summary import Summary
@@ -66,8 +67,8 @@ def facts(summary: Summary) -> Values | None:
 
 @section("what to do")
 def remedy(summary: Summary) -> Values | None:
-    """The reasons of an INCONCLUSIVE, WARN or SKIPPED, and the next action for each."""
-    return worded_remedy(summary) if summary.verdict in {"INCONCLUSIVE", "WARN", "SKIPPED"} else None
+    """The reasons of a verdict other than PASS, and of a FAIL without a regression, and the next action for each."""
+    return worded_remedy(summary) if has_remedy(summary) else None
 
 
 @section("workload file")

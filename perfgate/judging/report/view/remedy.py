@@ -51,6 +51,7 @@ def remedy(summary: Summary) -> Values:
         "neither_runs": summary.neither_side_runs,
         "other_harness": summary.is_about_harness and summary.verdict == "INCONCLUSIVE",
         "costless": summary.verdict == "WARN" and summary.has_reason("costless"),
+        "unmeasured": needs_workload(summary),
         "narrower": summary.is_about_harness and summary.verdict == "WARN",
         "differs": bool(decision.testbed_differences) and decision.comparing == "code",
         "invalid": decision.invalid[:_MOST_REASONS],
@@ -73,6 +74,15 @@ def remedy(summary: Summary) -> Values:
             isinstance(c, Bound) and not c.is_of_kernels and not c.gating for c in summary.inconclusive
         ),
     }
+
+
+def needs_workload(summary: Summary) -> bool:
+    """Whether the base branch demands that a workload runs changed code, and none does."""
+    return not summary.is_measured and summary.verdict in {"WARN", "FAIL"}
+
+
+def has_remedy(summary: Summary) -> bool:
+    return summary.verdict in {"INCONCLUSIVE", "WARN", "SKIPPED"} or needs_workload(summary)
 
 
 def _wanted(open_ones: list[Comparison], last_look: int) -> Values | None:
@@ -100,7 +110,7 @@ def _wanted(open_ones: list[Comparison], last_look: int) -> Values | None:
 
 def remedy_lines(summary: Summary, medium: Medium) -> list[Words]:
     """The remedy as one item per line, for media that format lists themselves."""
-    if summary.verdict not in {"INCONCLUSIVE", "WARN", "SKIPPED"}:
+    if not has_remedy(summary):
         return []
     text = render("shared/remedy.j2", medium, remedy(summary))
     items = [line.strip().removeprefix("- ") for line in text.splitlines() if line.strip()]
