@@ -161,7 +161,10 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the gate decides. Pairs of base and head are measured until a look decides."""
+    """How the gate decides. Pairs of base and head are measured until a look decides.
+
+    A check goes by the base's perfgate.toml; of `budget` and `checklist_budget` by the larger one of both sides.
+    """
 
     looks: Annotated[
         Annotated[list[Pairs], msgspec.Meta(min_length=1, max_length=MOST_LOOKS)],
@@ -184,7 +187,10 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = 8.0
     unmeasured: Annotated[
         Unmeasured,
-        doc("The verdict on a change whose code no workload runs: `skip`, `warn` or `fail`. Nothing is measured then."),
+        doc(
+            "The verdict on a change whose code no workload runs: `skip`, `warn` or `fail`. Nothing is measured then. A change "
+            "of text alone that no workload reads is always skipped."
+        ),
     ] = "skip"
     aa_pairs: Annotated[
         Annotated[int, msgspec.Meta(ge=5)],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -11,6 +12,7 @@ from perfgate.conductor.sides.reads import watch_reads
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.config import WorkloadReference, parse_config
 from perfgate.document.coverage import Coverage
+from perfgate.document.run import Side
 from perfgate.flows.check.coverage import CodeWatch, changed_files
 
 CONFIG = 'project = "a"\nworkload = "perf/workload.py:small"\n'
@@ -216,7 +218,13 @@ def _write(root: Path, files: Mapping[str, str]) -> None:
         (root / name).write_text(text)
 
 
-def _coverage(bench: Bench, folder: Path, base: Mapping[str, str], head: Mapping[str, str]) -> Coverage:
+def _coverage(
+    bench: Bench,
+    folder: Path,
+    base: Mapping[str, str],
+    head: Mapping[str, str],
+    python_path: Mapping[Side, Sequence[str]] = MappingProxyType({"base": ["."], "head": ["."]}),
+) -> Coverage:
     """What the trials of both sides show of the change from one set of files to another."""
     trees = {"base": folder / "base", "head": folder / "head", "harness": folder / "harness"}
     for name, files in (("base", base), ("head", head), ("harness", head)):
@@ -230,7 +238,7 @@ def _coverage(bench: Bench, folder: Path, base: Mapping[str, str], head: Mapping
         excluded=[name for name in changed if name.startswith("docs/")],
     )
     reading = {name: watch_reads(trees[name], base if name == "base" else head) for name in trees}
-    watch = CodeWatch(files, trees, reading, python_path=["."], has_jobs=False)
+    watch = CodeWatch(files, trees, reading, python_path=python_path, has_jobs=False)
     for_head = Checkout(root=trees["head"], harness=trees["head"])
     assert watch.try_workload(bench, for_head, REFERENCE, "head").error is None
     if watch.needs_base():
@@ -384,6 +392,20 @@ def test_coverage__module_beside_the_workload__the_file_that_was_loaded_counts(b
     coverage = _coverage(bench, tmp_path, base, {**base, **added})
     executed = {function.line.partition(":")[0]: function.executed for function in coverage.functions}
     assert executed == {"perf/shades.py": "yes", "perf/colorsys.py": "no"}
+
+
+@pytest.mark.slow
+def test_coverage__copy_below_a_folder_of_the_bases_own_path__doubted(bench: Bench, tmp_path: Path) -> None:
+    copies = tmp_path / "copies"
+    _write(copies, {"shades/__init__.py": "", "shades/dark.py": "def shade(x):\n    return x\n"})
+    workload = f"import sys\n\nsys.path.insert(0, {str(copies)!r})\nimport shades.dark\n{WORKLOAD}"
+    base = {**PROJECT, "perf/workload.py": workload, "code/shades/dark.py": "def shade(x):\n    return x\n"}
+    head = {**base, "code/shades/dark.py": "def shade(x):\n    return x + 0\n"}
+    seen = {}
+    for name, paths in {"own": ["code"], "none": ["."]}.items():
+        coverage = _coverage(bench, tmp_path / name, base, head, python_path={"base": paths, "head": ["."]})
+        seen[name] = [doubt.code for doubt in coverage.doubts]
+    assert seen == {"own": ["coverage.elsewhere"], "none": []}
 
 
 @pytest.mark.slow

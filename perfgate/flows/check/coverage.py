@@ -103,12 +103,15 @@ def _content(path: Path) -> bytes | None:
 
 @dataclass
 class CodeWatch:
-    """Watches the changed files in the trials of both sides. ``trees`` are the checkouts by name, that of the harness too."""
+    """Watches the changed files in the trials of both sides. ``trees`` are the checkouts by name, that of the harness too.
+
+    ``python_path`` are the folders that each side puts on Python's path, from the top of its checkout.
+    """
 
     changed: ChangedFiles
     trees: Mapping[str, Path]
     reading: Mapping[str, ListReads | None]
-    python_path: Sequence[str]
+    python_path: Mapping[Side, Sequence[str]]
     has_jobs: bool
     is_measured_anyway: bool = False
     _hits: dict[tuple[Side, str], dict[str, set[int]]] = field(default_factory=dict)
@@ -143,7 +146,7 @@ class CodeWatch:
         request = Watched(
             files=[str(self.trees[tree] / file) for tree, _, file in watched],
             roots=[str(self.trees[tree]) for tree, _ in _trees_of(side)],
-            tails=sorted({tail for _, _, file in watched for tail in self._tails(file)}),
+            tails=sorted({tail for _, _, file in watched for tail in self._tails(file, side)}),
             folders=sorted(
                 {str(self.trees[side] / PurePosixPath(file).parent) for file in self._one_sided_documents()}
             ),
@@ -196,19 +199,16 @@ class CodeWatch:
     def _one_sided_documents(self) -> list[str]:
         return [file for file in self.changed.documents if file in self.changed.one_sided]
 
-    def _tails(self, file: str) -> Iterable[str]:
-        """The paths below a folder of the import path by which an installed copy of a Python file would be known."""
+    def _tails(self, file: str, side: Side) -> Iterable[str]:
+        """The paths below a folder of a side's import path by which an installed copy of a Python file would be known."""
         if not file.endswith(".py"):
             return
-        parts = PurePosixPath(file).parts
-        if parts[0] in PACKAGE_FOLDERS:
-            parts = parts[1:]
-        for folder in self.python_path:
-            inside = PurePosixPath(folder).parts
-            if inside and PurePosixPath(file).parts[: len(inside)] == inside:
-                parts = PurePosixPath(file).parts[len(inside) :]
-        # A single module has no folder that tells it from another one.
-        yield "/".join(parts) if len(parts) > 1 else f"site-packages/{parts[0]}"
+        path = PurePosixPath(file)
+        folders = [folder for folder in PACKAGE_FOLDERS if path.is_relative_to(folder)]
+        folders += [folder for folder in self.python_path[side] if path.is_relative_to(folder)]
+        for inside in {path.relative_to(folder) for folder in folders or ["."]}:
+            # A single module has no folder that tells it from another one.
+            yield str(inside) if len(inside.parts) > 1 else f"site-packages/{inside}"
 
     def _note(self, side: Side, watched: Sequence[tuple[str, Side, str]], seen: Watching | None) -> None:
         if seen is None:

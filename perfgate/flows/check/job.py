@@ -20,7 +20,7 @@ from perfgate.document.files import write_document
 from perfgate.document.history import write_history
 from perfgate.document.run import RunDocument, Side
 from perfgate.errors import UsageError
-from perfgate.flows.check.coverage import ChangedFiles, CodeWatch, ListReads
+from perfgate.flows.check.coverage import CodeWatch
 from perfgate.flows.check.environments import choose_environments
 from perfgate.flows.check.measure import measure
 from perfgate.flows.check.measured import Job, documents_of
@@ -116,7 +116,14 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
             )
             if options.comparing == "stack" and environments.base.python == environments.head.python:
                 raise UsageError("both sides are the same interpreter; name that of the new stack with --python")
-            code = _code_watch(changed, trees, reading, config, prefix, options)
+            code = CodeWatch(
+                changed,
+                trees,
+                reading,
+                python_path=_python_path(own, prefix),
+                has_jobs=bool(config.selected_jobs(options.workloads)),
+                is_measured_anyway=options.always,
+            )
             job = Job(
                 config, base_config, session, sides, out, earlier, environments, deadline, seals, code, head_config
             )
@@ -150,17 +157,12 @@ def check_change(directory: Path, options: CheckOptions, progress: Progress) -> 
     return _judge(finished, base, head, measured.flames, options, progress)
 
 
-def _code_watch(
-    changed: ChangedFiles,
-    trees: Mapping[str, Path],
-    reading: Mapping[str, ListReads | None],
-    config: Config,
-    prefix: str,
-    options: CheckOptions,
-) -> CodeWatch:
-    python_path = [os.path.normpath(f"{prefix or '.'}/{folder}") for folder in config.measure.python_path]
-    has_jobs = bool(config.selected_jobs(options.workloads))
-    return CodeWatch(changed, trees, reading, python_path, has_jobs, is_measured_anyway=options.always)
+def _python_path(own: Mapping[Side, MeasureSettings], prefix: str) -> dict[Side, list[str]]:
+    """The folders that each side puts on Python's path, from the top of the repository."""
+    top = prefix or "."
+    return {
+        side: [os.path.normpath(f"{top}/{folder}") for folder in settings.python_path] for side, settings in own.items()
+    }
 
 
 def _results(config: Config, prefix: str) -> list[str]:
@@ -220,12 +222,13 @@ def _linked(settings: MeasureSettings, prefix: str) -> list[str]:
 def _with_rules_of_base(config: Config, base: BaseConfig, options: CheckOptions) -> Config:
     """The head's configuration with the rules of the base that judge it and with its way of measuring.
 
-    The rules are the budgets, the expectations, the gating limits and the minimum number of base-against-base pairs. What a
-    side reads or installs is its own; the limits on its seconds and memory are the head's.
+    The rules are the budgets, the expectations, the gating limits and how the gate decides, for which a change may ask for
+    more time but not for less. What a side reads or installs is its own; the limits on its seconds and memory are the head's.
     """
     if base.config is None:
         return config
-    measure, asked = config.measure, options.device or os.environ.get("PERFGATE_DEVICE")
+    measure, gate = config.measure, base.config.gate
+    asked = options.device or os.environ.get("PERFGATE_DEVICE")
     shared = [name for name in base.config.measure.pass_env if name in measure.pass_env]
     return replace(
         config,
@@ -233,7 +236,11 @@ def _with_rules_of_base(config: Config, base: BaseConfig, options: CheckOptions)
         budget=base.config.budget,
         expect=base.config.expect,
         limits={**config.limits, **base.config.gating_limits},
-        gate=replace(config.gate, aa_pairs=max(config.gate.aa_pairs, base.config.gate.aa_pairs)),
+        gate=replace(
+            gate,
+            budget=max(gate.budget, config.gate.budget),
+            checklist_budget=max(gate.checklist_budget, config.gate.checklist_budget),
+        ),
         measure=replace(
             base.config.measure,
             pass_env=shared,

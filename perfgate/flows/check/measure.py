@@ -548,6 +548,7 @@ def _notes_of_job(bench: Bench, job: Job, options: CheckOptions, refused: list[s
         *([Message("notes.not-selected", {"names": list(names)})] if names else []),
         *([Message("notes.check-refuses-both", {"names": refused})] if refused else []),
         *job_notes(os.environ, job.out),
+        *([] if can_build_walls() else [Message("notes.no-walls")]),
         *bench.cache_notes(),
         *bench.watch_notes(),
         *bench.leftover_notes(),
