@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
+import msgspec
 import numpy as np
 import pytest
 import recordings
 
+from perfgate.catalogue.names import GAP
+from perfgate.document.samples import BlockColumns, Replicate, pack
+from perfgate.judging.gate.pairs import paired_effects
 from tests.samples import recorded
+from tests.unit.gate.builders import SHAPE, WORKLOAD, replicate
 
 MICROSECOND = 1_000
 
@@ -111,3 +118,49 @@ def test_read_cells__the_recordings_beside_the_repository__every_workload() -> N
         assert len(pair.sides[0]) == len(pair.sides[1]) >= 20
         for block in (*pair.sides[0], *pair.sides[1]):
             assert 0 < block.wall.sum() <= block.span
+
+
+def columns_of(blocks: Sequence[recordings.Block]) -> BlockColumns:
+    """The blocks as a worker reports them, one directly after another."""
+    ends = np.cumsum([round(block.span * 1e9) for block in blocks])
+    starts = [0, *ends[:-1]]
+    nothing = [0] * len(blocks)
+    return BlockColumns(
+        quad=[block.quad for block in blocks],
+        sequence=list(range(len(blocks))),
+        calls=[block.wall.size for block in blocks],
+        start_ns=[int(start) for start in starts],
+        end_ns=[int(end) for end in ends],
+        involuntary_switches=nothing,
+        minor_faults=nothing,
+        wall=pack(np.rint(np.concatenate([block.wall for block in blocks]) * 1e9).astype(np.int64)),
+        cpu=pack(np.rint(np.concatenate([block.cpu for block in blocks]) * 1e9).astype(np.int64)),
+    )
+
+
+def member(blocks: Sequence[recordings.Block], of: Literal["first", "second"]) -> list[Replicate]:
+    one = replicate(0, "ab", of, 1.0)
+    return [msgspec.structs.replace(one, shapes={SHAPE: columns_of(blocks)})]
+
+
+def waited(blocks: Sequence[recordings.Block]) -> float:
+    return 1 - sum(block.cpu.sum() for block in blocks) / sum(block.wall.sum() for block in blocks)
+
+
+@pytest.mark.recordings
+def test_gap__equal_code_that_waited_for_cpus__free_of_the_waits() -> None:
+    cells = recordings.read_cells(recorded(folder="gate-noise"))
+    waiting = [pair for cell in cells for pair in cell.pairs if waited([*pair.sides[0], *pair.sides[1]]) > 0.1]
+    effects, of_means = [], []
+    for base, head in (pair.sides for pair in waiting):
+        members = member(base, "first"), member(head, "second")
+        (difference,) = paired_effects(*members, workload=WORKLOAD, shape=SHAPE, arm="ab")[GAP].differences.values
+        effects.append(difference)
+        before, after = (
+            np.mean([(one.span - one.wall.sum()) / one.wall.size for one in side]) for side in (base, head)
+        )
+        of_means.append((after - before) / np.quantile(np.concatenate([one.wall for one in base]), 0.1))
+    assert len(effects) > 90
+    assert np.std(effects) < 0.001
+    assert np.abs(effects).max() < 0.003
+    assert np.std(of_means) > 0.1
