@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from perfgate.document.comparison import Bound, Checked, Comparison, Exact, Paired
+from perfgate.document.coverage import ChangedFunction, Coverage
 from perfgate.document.decision import (
     DecisionDocument,
     Failure,
@@ -166,6 +167,22 @@ def make_decision(verdict: Verdict = "PASS", **fields: Any) -> DecisionDocument:
     head = make_run("head", source=Source(commit=HEAD_COMMIT, changes=changes)) if changes else None
     decision = DecisionDocument(verdict=verdict, **{**values, **fields})
     return suggested(with_regressions(with_causes(decision, None, head)))
+
+
+def partial_coverage() -> Coverage:
+    """Return five changed functions, of which workloads run three; of the others one may run where lines are not seen."""
+    return Coverage(
+        files=["model.py", "export.py", "csrc/pool.cpp"],
+        functions=[
+            ChangedFunction(line="model.py:88", function="Encoder.forward", executed="yes", workloads=["encoder"]),
+            ChangedFunction(line="model.py:120", function="pool", executed="yes", workloads=["encoder"]),
+            ChangedFunction(line="model.py:141", function="mask", executed="yes", workloads=["encoder"]),
+            ChangedFunction(line="export.py:7", function="export", executed="no"),
+            ChangedFunction(line="model.py:203", function="old_pool", side="base", executed="unknown"),
+        ],
+        doubts=[Message("coverage.changed", {"file": "csrc/pool.cpp"})],
+        calls=5000,
+    )
 
 
 def unchanged_comparisons() -> list[Comparison]:

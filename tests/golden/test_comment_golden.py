@@ -36,6 +36,7 @@ from tests.fakes.documents import (
     make_package,
     operator_changes,
     operator_tests,
+    partial_coverage,
     regressed_counters,
     regressed_time,
     suggestions,
@@ -95,22 +96,6 @@ def numbers_of_steps() -> list[StepComparison]:
         for op, base, head in (("aten::addmm", 0.412, 0.379), ("aten::add", 0.094, 0.168), ("aten::bmm", 0.081, 0.077))
     ]  # fmt: skip
     return [latency, throughput, busy, *shares, best, knee]
-
-
-def partial_coverage() -> Coverage:
-    """Return five changed functions, of which workloads run three; of the others one may run where lines are not seen."""
-    return Coverage(
-        files=["model.py", "export.py", "csrc/pool.cpp"],
-        functions=[
-            ChangedFunction(line="model.py:88", function="Encoder.forward", executed="yes", workloads=["encoder"]),
-            ChangedFunction(line="model.py:120", function="pool", executed="yes", workloads=["encoder"]),
-            ChangedFunction(line="model.py:141", function="mask", executed="yes", workloads=["encoder"]),
-            ChangedFunction(line="export.py:7", function="export", executed="no"),
-            ChangedFunction(line="model.py:203", function="old_pool", side="base", executed="unknown"),
-        ],
-        doubts=[Message("coverage.changed", {"file": "csrc/pool.cpp"})],
-        calls=5000,
-    )
 
 
 def main_runs() -> StoredComparison:

@@ -26,6 +26,7 @@ from tests.fakes.documents import (
     make_failure,
     make_run,
     operator_changes,
+    partial_coverage,
     regressed_counters,
     regressed_time,
 )
@@ -74,6 +75,11 @@ def test_render_html__workers_waited_for_cpus__the_page_says_so_above_its_counts
     page = render_html(waited, make_run("base"), make_run("head"))
     assert "<p><strong>Busy machine:</strong> workers spent 25.9 % of the measured time" in page
     assert "Busy machine" not in failing_page()
+
+
+def test_render_html__some_changed_functions_not_run__how_many_were_and_the_others() -> None:
+    page = render_html(make_decision(coverage=partial_coverage()), make_run("base"), make_run("head"))
+    assert "Measured: 3 of 5 changed functions. No workload runs <code>export</code>" in page
 
 
 def test_render_html__numbers_missing_beside_a_regression__all_are_listed_by_name() -> None:

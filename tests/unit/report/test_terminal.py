@@ -7,6 +7,7 @@ import io
 import msgspec
 from rich.console import Console
 
+from perfgate.document.decision import Procedure
 from perfgate.document.message import Message, quote
 from perfgate.document.run import ErrorDetail, Finding, StepResult, WorkloadRecord
 from perfgate.judging.report.render.terminal import render_run, render_terminal
@@ -19,6 +20,7 @@ from tests.fakes.documents import (
     make_failure,
     make_run,
     operator_changes,
+    partial_coverage,
     regressed_counters,
     regressed_time,
     suggestions,
@@ -71,6 +73,22 @@ def test_render_terminal__pass__three_short_facts_and_no_table() -> None:
     text = shown(render_terminal, make_decision())
     assert text.startswith("PASS – no slowdown above 2 %: fast-path latency +0.2 %, at most +0.9 %\n")
     assert "─" not in text
+
+
+def test_render_terminal__some_changed_functions_not_run__how_many_were_and_the_others() -> None:
+    text = " ".join(shown(render_terminal, make_decision(coverage=partial_coverage())).split())
+    assert "Measured: 3 of 5 changed functions. No workload runs export (export.py:7)." in text
+    assert "Not seen running: old_pool (model.py:203)" in text
+
+
+def test_render_terminal__no_workload_runs_the_change_and_one_is_demanded__next_step() -> None:
+    procedure = Procedure(name="none", version=1, seed=0, quantiles=[])
+    decision = make_decision(
+        "FAIL", reasons=[Message("gate.unmeasured")], procedure=procedure, comparisons=[], steps=[]
+    )
+    text = " ".join(shown(render_terminal, decision).split())
+    assert text.startswith("FAIL – not measured: no workload runs the changed code")
+    assert "To do: add a workload or a shape that runs the changed code." in text
 
 
 def test_render_terminal__error__last_lines_of_the_traceback() -> None:
