@@ -326,9 +326,13 @@ class PathSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """
 
     relevant: Annotated[list[Text], doc("The files that count.")] = msgspec.field(default_factory=lambda: ["*"])
-    ignore: Annotated[list[Text], doc("The files that do not count, although `relevant` names them.")] = msgspec.field(
-        default_factory=lambda: [*DOCUMENTATION, *CI_FILES]
-    )
+    ignore: Annotated[
+        list[Text],
+        doc(
+            "The files that do not count, although `relevant` names them. A text that a pattern with `!` takes in, such as "
+            "`!docs/prompts/*.md`, is data: a change of it is measured, whether anything is seen to read it or not."
+        ),
+    ] = msgspec.field(default_factory=lambda: [*DOCUMENTATION, *CI_FILES])
 
 
 class ConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

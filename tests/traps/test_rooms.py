@@ -107,7 +107,8 @@ def test_modes_of_the_others_files(tmp_path: Path) -> set[str]:
     "and then works longer",
     because="a document counts as read once something opens it, which its access time shows; a look at its name or size leaves "
     "no trace in the kernel, and a record of all looks would slow what is measured. A path that stands in the code, or a "
-    "listed folder, is found. Keep such files in a format of data, such as `.json`: a change of one is always measured",
+    "listed folder, is found. Take such files in under `[paths] ignore` (`!docs/slow.md`), or keep them in a format of data: a "
+    "change of one is always measured",
 )
 def test_document_that_is_never_opened(tmp_path: Path) -> set[str]:
     (tmp_path / "docs").mkdir()

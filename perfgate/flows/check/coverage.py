@@ -60,11 +60,18 @@ NOTHING_CHANGED = ChangedFiles([], {"base": {}, "head": {}}, [], [], [])
 
 
 def changed_files(
-    base_tree: Path, head_tree: Path, changed: Sequence[str], *, always: Collection[str], excluded: Collection[str]
+    base_tree: Path,
+    head_tree: Path,
+    changed: Sequence[str],
+    *,
+    always: Collection[str],
+    excluded: Collection[str],
+    taken_in: Collection[str] = (),
 ) -> ChangedFiles:
     """Sort the files that two checkouts do not share.
 
-    Those in ``always`` define the measurement, and a filter of perfgate.toml leaves out those in ``excluded``.
+    Those in ``always`` define the measurement. A filter of perfgate.toml leaves out those in ``excluded``, and calls those in
+    ``taken_in`` data, whatever their names say.
     """
     statements: dict[Side, dict[str, list[ChangedStatement]]] = {"base": {}, "head": {}}
     documents: list[str] = []
@@ -85,7 +92,7 @@ def changed_files(
                 continue
             statements["base"][file] = removed
             statements["head"][file] = added
-        elif file in excluded or path.suffix.lower() in _PROSE:
+        elif file in excluded or (path.suffix.lower() in _PROSE and file not in taken_in):
             documents.append(file)
         else:
             others.append(file)

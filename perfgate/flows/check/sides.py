@@ -21,7 +21,7 @@ from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.reads import files_that_may_be_read
 from perfgate.flows.trust.commits import BaseConfig, same_code_between
 from perfgate.git.repository import MAIN_NAMES, BaseChoice, Repository
-from perfgate.judging.gate.paths import always_relevant, excluded_files, skipped, skipped_because
+from perfgate.judging.gate.paths import always_relevant, excluded_files, files_taken_in, skipped, skipped_because
 
 
 class Sides(NamedTuple):
@@ -150,8 +150,14 @@ def changes_to_try(
     rules, config = configs
     changed = repository.files_between(sides.base.commit, sides.head) if options.comparing == "code" else []
     always = always_relevant(config, prefix) | always_relevant(rules, prefix)
-    excluded = excluded_files(changed, rules.paths)
-    return changed_files(trees["base"], trees["head"], changed, always=always, excluded=excluded)
+    return changed_files(
+        trees["base"],
+        trees["head"],
+        changed,
+        always=always,
+        excluded=excluded_files(changed, rules.paths),
+        taken_in=files_taken_in(changed, rules.paths),
+    )
 
 
 def _inside(prefix: str, name: str) -> str:

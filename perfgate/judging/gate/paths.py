@@ -63,6 +63,12 @@ def excluded_files(changed: Sequence[str], paths: PathSettings) -> dict[str, str
     return excluded
 
 
+def files_taken_in(changed: Sequence[str], paths: PathSettings) -> set[str]:
+    """The files that the path filter takes in by a pattern that begins with ``!``."""
+    ignored = GitIgnoreSpec.from_lines(paths.ignore)
+    return {file for file in changed if ignored.check_file(file).include is False}
+
+
 def _pattern_of(file: str, written: Sequence[str], compiled: GitIgnoreSpec) -> str | None:
     """The pattern that ignores a file, None if the last that matches takes it in.
 
