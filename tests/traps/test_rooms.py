@@ -124,6 +124,5 @@ def test_document_that_is_never_opened(tmp_path: Path) -> set[str]:
         PathSettings(),
         always=set(),
         read=lambda files: not_known_as_unread(files, read),
-        same_code=lambda files: set(),
     )
     return {"verdict SKIPPED"} if because else {"verdict INCONCLUSIVE"}

@@ -144,7 +144,8 @@ def member(blocks: Sequence[recordings.Block], of: Literal["first", "second"]) -
 
 
 def waited(blocks: Sequence[recordings.Block]) -> float:
-    return 1 - sum(block.cpu.sum() for block in blocks) / sum(block.wall.sum() for block in blocks)
+    computed, took = (sum(float(times.sum()) for times in column) for column in zip(*((b.cpu, b.wall) for b in blocks)))
+    return 1 - computed / took
 
 
 @pytest.mark.recordings
