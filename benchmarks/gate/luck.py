@@ -31,7 +31,8 @@ from record import _config
 from workloads import VARIANTS, write_checkouts, write_harness
 
 from perfgate.catalogue.names import LATENCY
-from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
+from perfgate.conductor.sides.pairs import measure_pairs
+from perfgate.conductor.sides.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.config import WorkloadReference
 from perfgate.judging.gate.comparison import ShapePlace
@@ -83,14 +84,10 @@ def _effects(bench: Bench, roots: Path, workload: str, head: int, server: int, c
     base, other = (Checkout(root=roots / f"{workload}-{number}", harness=roots / "harness") for number in (0, head))
     measured = PairedMeasurement()
     with _memory(bench, condition):
+        reference = WorkloadReference(workload, "workload.py", "workload")
         measure_pairs(
-            bench,
-            WorkloadReference(workload, "workload.py", "workload"),
-            base=base,
-            head=other,
-            measured=measured,
+            WorkloadSides(bench, reference, base, other, measured),
             looks=bench.config.gate.looks,
-            round_number=0,
             is_decided=lambda: True,
             needs_names=lambda: False,
             draw=server,

@@ -27,7 +27,8 @@ from models import SOURCES
 from neighbours import running
 from workloads import write_checkouts, write_harness
 
-from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
+from perfgate.conductor.sides.pairs import measure_pairs
+from perfgate.conductor.sides.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
 from perfgate.document.samples import BlockColumns, Replicate, unpack
@@ -70,14 +71,10 @@ def _record(bench: Bench, scratch: Path, workload: str, server: int, out: Path) 
     base, head = (Checkout(root=roots / f"{workload}-{number}", harness=roots / "harness") for number in (0, variant))
     measured = PairedMeasurement()
     started = time.perf_counter()
+    reference = WorkloadReference(workload, "workload.py", "workload")
     measure_pairs(
-        bench,
-        WorkloadReference(workload, "workload.py", "workload"),
-        base=base,
-        head=head,
-        measured=measured,
+        WorkloadSides(bench, reference, base, head, measured),
         looks=bench.config.gate.looks,
-        round_number=0,
         is_decided=lambda: True,
         needs_names=lambda: False,
         draw=server,

@@ -27,8 +27,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from perfgate.conductor.sides.pairs import PairedMeasurement
 from perfgate.conductor.sides.stretches import measure_stretches
+from perfgate.conductor.sides.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Checkout, open_bench
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
 from perfgate.document.comparison import Paired
@@ -234,15 +234,9 @@ def judge_stretches(name: str) -> dict[str, Any]:
         load = os.getloadavg()[0]
         with open_bench(config, logs=Path(scratch) / "logs", say=lambda _: None) as bench:
             started = time.monotonic()
-            measure_stretches(
-                bench,
-                WorkloadReference("service", "workload.py", "service"),
-                base=Checkout(base, base),
-                head=Checkout(head, base),
-                measured=measured,
-                looks=LOOKS,
-                is_decided=is_decided,
-            )
+            reference = WorkloadReference("service", "workload.py", "service")
+            sides = WorkloadSides(bench, reference, Checkout(base, base), Checkout(head, base), measured)
+            measure_stretches(sides, looks=LOOKS, is_decided=is_decided)
             seconds = round(time.monotonic() - started, 1)
     rows = compared()
     failed = any(one.outcome == "regressed" and one.gating for one in rows)

@@ -31,7 +31,8 @@ sys.path.insert(0, str(Path(__file__).parent / "lab"))
 
 from measure import Clock, low
 
-from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
+from perfgate.conductor.sides.pairs import measure_pairs
+from perfgate.conductor.sides.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
 from perfgate.document.samples import Replicate, unpack
@@ -90,12 +91,13 @@ def _measure(name: str, seconds: float, *, draw: int, profiled: bool) -> dict[st
         clock, measured, servers = Clock(), PairedMeasurement(), list[int]()
         with open_bench(config, logs=Path(scratch, "logs"), say=lambda _: None) as bench:
             began = time.perf_counter()
-            measure_pairs(
-                bench, WorkloadReference(name, "perf.py", attribute[1]),
-                base=Checkout(base, base), head=Checkout(head, base), measured=measured, looks=config.gate.looks,
-                round_number=0, is_decided=lambda: False, needs_names=lambda: profiled, draw=draw,
-                before_pair=lambda: servers.append(_server_of(bench)),
+            sides = WorkloadSides(
+                bench, WorkloadReference(name, "perf.py", attribute[1]), Checkout(base, base), Checkout(head, base),
+                measured, before_start=lambda: servers.append(_server_of(bench)),
             )  # fmt: skip
+            measure_pairs(
+                sides, looks=config.gate.looks, is_decided=lambda: False, needs_names=lambda: profiled, draw=draw
+            )
             wall = time.perf_counter() - began
     clock.stop()
     return {"project": name, "seconds": wall, "budget": seconds, "failed": len(measured.failed),

@@ -13,7 +13,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
+from perfgate.conductor.sides.pairs import measure_pairs
+from perfgate.conductor.sides.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.config import load_config
 from perfgate.document.decision import DecisionDocument
@@ -128,16 +129,8 @@ def measure(project: Path, bench: Bench) -> Measure:
         (project / "head" / "model.py").write_text(model(build=build, call=call))
         measured = PairedMeasurement()
         reference = next(found for found in bench.config.selected(()) if found.name == name)
-        measure_pairs(
-            bench,
-            reference,
-            base=Checkout(project / "base", project / "head"),
-            head=Checkout(project / "head", project / "head"),
-            measured=measured,
-            looks=[1],
-            round_number=0,
-            is_decided=lambda: True,
-        )
+        checkouts = [Checkout(project / name, project / "head") for name in ("base", "head")]
+        measure_pairs(WorkloadSides(bench, reference, *checkouts, measured), looks=[1], is_decided=lambda: True)
         workload = msgspec.structs.replace(make_run().workloads[0], name=name, shapes=["wide"])
         empty = {"counters": [], "operators": [], "steps": [], "correctness": [], "workloads": [workload]}
         base = make_run("base", **empty, replicates=measured.base)

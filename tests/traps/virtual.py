@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
+from perfgate.conductor.sides.pairs import measure_pairs
 from perfgate.conductor.sides.stretches import measure_stretches
+from perfgate.conductor.sides.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import WorkerError
@@ -297,19 +298,12 @@ class VirtualGate:
         config = self._config()
         with _bench(config, machine) as (bench, root):
             measure_pairs(
-                bench,
-                config.references[0],
-                base=Checkout(root / "base", root),
-                head=Checkout(root / "head", root),
-                measured=measured,
+                self._sides(bench, root, measured, machine, round_number),
                 looks=self.policy.looks,
-                round_number=round_number,
                 is_decided=lambda: not self.all_looks and self._enough(measured),
                 pairs_needed=self.pairs_needed,
                 needs_names=self.needs_names,
-                deadline=self.deadline,
                 first=first,
-                observer=machine.observer(),
             )
         assert not machine.alive, "workers are left running"
         return measured, machine
@@ -323,20 +317,27 @@ class VirtualGate:
         config = self._config(GateSettings().block_seconds)
         with _bench(config, machine) as (bench, root):
             measure_stretches(
-                bench,
-                config.references[0],
-                base=Checkout(root / "base", root),
-                head=Checkout(root / "head", root),
-                measured=measured,
+                self._sides(bench, root, measured, machine, round_number),
                 looks=LOOKS,
                 is_decided=lambda: not self._look(measured).more_calls_would_help(),
                 quads=quads,
-                round_number=round_number,
-                deadline=self.deadline,
-                observer=machine.observer(),
             )
         assert not machine.alive, "workers are left running"
         return measured, machine
+
+    def _sides(
+        self, bench: Bench, root: Path, measured: PairedMeasurement, machine: Machine, round_number: int
+    ) -> WorkloadSides:
+        return WorkloadSides(
+            bench,
+            bench.config.references[0],
+            Checkout(root / "base", root),
+            Checkout(root / "head", root),
+            measured,
+            round_number=round_number,
+            deadline=self.deadline,
+            observer=machine.observer(),
+        )
 
     def _enough(self, measured: PairedMeasurement) -> bool:
         return not self._look(measured).more_pairs_would_help()

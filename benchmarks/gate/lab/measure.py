@@ -20,8 +20,9 @@ from models import SOURCES
 from table import LOW_QUANTILES
 from workloads import VARIANTS, write_checkouts, write_harness
 
-from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
+from perfgate.conductor.sides.pairs import measure_pairs
 from perfgate.conductor.sides.plan import draw_plans
+from perfgate.conductor.sides.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.worker import ForkServer, Worker
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
@@ -73,16 +74,8 @@ class Lab:
         self.clock.reset()
         measured = PairedMeasurement()
         started, began = time.time(), time.perf_counter()
-        measure_pairs(
-            served.bench,
-            reference,
-            base=base,
-            head=head,
-            measured=measured,
-            looks=[1],
-            round_number=0,
-            is_decided=lambda: True,
-        )
+        sides = WorkloadSides(served.bench, reference, base, head, measured)
+        measure_pairs(sides, looks=[1], is_decided=lambda: True)
         seconds = time.perf_counter() - began
         served.pairs += 1
         record: dict[str, Any] = {
@@ -92,9 +85,10 @@ class Lab:
         }  # fmt: skip
         if measured.failed:
             return {**record, "failed": measured.failed[0].error.message}, []
-        sides = [measured.base[0], measured.head[0]]
+        replicates = [measured.base[0], measured.head[0]]
         plan = draw_plans(served.bench.config.measure.seed, reference.name, pairs=1, aa_pairs=0, first_look=1)[0]
-        return {**record, "layout_seed": plan.layout_seed, "head_starts": plan.second_starts, **_effects(sides)}, sides
+        record |= {"layout_seed": plan.layout_seed, "head_starts": plan.second_starts, **_effects(replicates)}
+        return record, replicates
 
     def _head_harness(self, condition: Condition, workload: str, number: int) -> Path:
         lot = random.Random(f"{self.seed}/{number}/twin")

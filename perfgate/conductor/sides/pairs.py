@@ -18,13 +18,13 @@ from perfgate.conductor.machine.cpus import quietest_cpus
 from perfgate.conductor.sides.batch_sizes import BatchSizes
 from perfgate.conductor.sides.member import Member
 from perfgate.conductor.sides.plan import MOST_QUADS, SURE_LOOKS, PairPlan, QuadPlanner, draw_plans, draw_renewals
-from perfgate.conductor.sides.profiles import TRACED_PAIRS, LateOperators, PairTrace, record_traces, with_profile
+from perfgate.conductor.sides.profiles import TRACED_PAIRS, LateOperators, record_traces, with_profile
 from perfgate.conductor.sides.warm import WarmWorkers
-from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.conductor.sides.workload import PairedMeasurement, WorkloadSides
+from perfgate.conductor.workers.bench import Checkout
 from perfgate.conductor.workers.foresight import foresee_pairs
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import WorkerError
-from perfgate.config import WorkloadReference
 from perfgate.document.budget import judges_subroutines
 from perfgate.document.message import Message
 from perfgate.document.run import TIME_SPENT, ErrorDetail, FailedPair
@@ -47,73 +47,39 @@ PROFILED_PAIRS = 12
 MOST_LONGER = 4
 
 
-@dataclass
-class PairedMeasurement:
-    """The replicates of both run documents, the pairs that failed, and the traces of some that did not.
-
-    ``given_up`` counts earlier pairs, measured in memory layouts that were given up; their replicates are not here.
-    ``uncounted`` names the hardware counters that a worker lacked, and why. ``begun`` pairs of the plan of ``draw`` were run,
-    with or without success; ``seconds`` are those that all pairs took of their budget.
-    """
-
-    base: list[Replicate] = field(default_factory=list)
-    head: list[Replicate] = field(default_factory=list)
-    failed: list[FailedPair] = field(default_factory=list)
-    traces: list[PairTrace] = field(default_factory=list)
-    given_up: int = 0
-    uncounted: str | None = None
-    draw: int = 0
-    begun: int = 0
-    seconds: float = 0.0
-
-    def give_up(self) -> None:
-        self.given_up += sum(replicate.member == "first" for replicate in self.base)
-        for entries in (self.base, self.head, self.failed, self.traces):
-            entries.clear()
-
-
-def measure_pairs(  # noqa: PLR0913 - all by name, one call
-    bench: Bench,
-    reference: WorkloadReference,
+def measure_pairs(
+    sides: WorkloadSides,
     *,
-    base: Checkout,
-    head: Checkout,
-    measured: PairedMeasurement,
     looks: Sequence[int],
-    round_number: int,
     is_decided: Callable[[], bool],
     pairs_needed: Callable[[], int | None] = lambda: None,
     needs_names: Callable[[], bool] = lambda: True,
-    deadline: float = math.inf,
     budget_ends: float | None = None,
     draw: int = 0,
     first: int = 0,
-    observer: Observer | None = None,
     traces: Path | None = None,
-    before_pair: Callable[[], None] = lambda: None,
     sizes: BatchSizes | None = None,
 ) -> None:
-    """Measure pairs of one workload into ``measured`` until, at a look, ``is_decided`` or the time is spent.
+    """Measure pairs of a workload until, at a look, ``is_decided`` or the time is spent.
 
     Pairs go on once beyond the budget, to the next look, if ``pairs_needed`` (the pairs that are expected to decide, as the
     last look saw it) are there by then and take no longer than the budget again: on a busy machine a pair takes several
     times as long, and a gate that ends undecided is run again from the start.
 
-    Three failures in a row end it too: the workload does not work. After ``deadline`` (of the monotonic clock) no pair
-    begins; that none could be measured is a failure, for a gate without times must not look like one with. ``observer`` has
-    the clocks and the kernel's view of workers: by default those of this machine. ``needs_names`` is asked before the first
-    pair, at every look and during a single look; once it is true, some pairs of the first round profile their operators,
-    and leave traces in the folder ``traces``, if there is one. ``draw`` is how often layouts were drawn before,
-    ``budget_ends`` when their common budget does, and ``first`` the number of pairs of the plan that an earlier call ran.
-    ``before_pair`` is called while no worker runs. Pairs of base and head also take the rounds of ``sizes``.
+    Three failures in a row end it too: the workload does not work. That no pair could be measured before the deadline is a
+    failure, for a gate without times must not look like one with. ``needs_names`` is asked before the first pair, at every
+    look and during a single look; once it is true, some pairs of the first round profile their operators, and leave traces in
+    the folder ``traces``, if there is one. ``draw`` is how often layouts were drawn before, ``budget_ends`` when their common
+    budget does, and ``first`` the number of pairs of the plan that an earlier call ran. Pairs of base and head also take the
+    rounds of ``sizes``.
     """
-    gate, seed = bench.config.gate, bench.config.measure.seed
-    observer = observer or Observer()
+    bench, measured, round_number, observer = sides.bench, sides.measured, sides.round_number, sides.observer
+    gate, seed, name = bench.config.gate, bench.config.measure.seed, sides.reference.name
     budget_ends = observer.monotonic() + gate.budget if budget_ends is None else budget_ends
     budget = _PairBudget(gate.budget, budget_ends, pairs_needed)
     plans = draw_plans(
         seed,
-        reference.name,
+        name,
         pairs=looks[-1],
         aa_pairs=gate.aa_pairs,
         first_look=looks[0],
@@ -123,9 +89,9 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
     look_ends = [look + sum(plan.arm == "aa" for plan in plans) for look in looks]
     served = max(FEWEST_SERVED, look_ends[0] // 2)
     served_later = max(FEWEST_SERVED, look_ends[0] - served)
-    runner = _PairRunner(bench, reference, base, head, measured, observer, traces, sizes)
+    runner = _PairRunner(sides, traces, sizes)
     renewals = draw_renewals(
-        seed, reference.name, round_number=round_number, draw=draw, before=range(served, len(plans) - 1, served_later)
+        seed, name, round_number=round_number, draw=draw, before=range(served, len(plans) - 1, served_later)
     )
     name_checks = _name_checks(look_ends)
     # Two looks are worth their time on any machine.
@@ -139,7 +105,7 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
             for plan in plans[pair_count:look_end]:
                 if round_number == 0 and pair_count in name_checks and not runner.profiles and needs_names():
                     runner.profiles = True
-                if observer.monotonic() > deadline:
+                if observer.monotonic() > sides.deadline:
                     runner.finish()
                     runner.fail_without_pairs(plan)
                     return
@@ -153,7 +119,7 @@ def measure_pairs(  # noqa: PLR0913 - all by name, one call
                 if pair_count in renewals:
                     bench.start_beside(renewals[pair_count], parts=runner.parts())
                 bench.renew(let_go=runner.load_anew)
-                before_pair()
+                sides.before_start()
                 began = observer.monotonic()
                 bench.foresee(foresight)
                 runner.run_pair(plan, sentence("pair {number}, at most {most}", number=pair_count + 1, most=len(plans)))
@@ -207,12 +173,7 @@ class _PairBudget:
 class _PairRunner:
     """Runs one pair after another into ``measured``; a pair that fails is recorded with its error."""
 
-    bench: Bench
-    reference: WorkloadReference
-    base: Checkout
-    head: Checkout
-    measured: PairedMeasurement
-    observer: Observer
+    sides: WorkloadSides
     traces: Path | None
     sizes: BatchSizes | None = None
     profiles: bool = False
@@ -224,6 +185,10 @@ class _PairRunner:
     known_parts: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        sides = self.sides
+        self.bench, self.reference = sides.bench, sides.reference
+        self.base, self.head = sides.base, sides.head
+        self.measured, self.observer = sides.measured, sides.observer
         # A comparison of two servers compares base with itself on two servers too, so that permanent differences between
         # servers are part of the noise floor.
         self.base_again = self.base if self.base.python == self.head.python else replace(self.base, second_server=True)

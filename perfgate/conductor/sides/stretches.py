@@ -11,7 +11,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
@@ -20,13 +20,11 @@ import numpy as np
 from perfgate.conductor.machine.cpus import quietest_cpus
 from perfgate.conductor.sides.member import Member
 from perfgate.conductor.sides.order import balanced_coins
-from perfgate.conductor.sides.pairs import MOST_LONGER, PairedMeasurement
+from perfgate.conductor.sides.pairs import MOST_LONGER
 from perfgate.conductor.sides.plan import SURE_LOOKS, PairPlan
 from perfgate.conductor.sides.warm import WarmWorkers
-from perfgate.conductor.workers.bench import Bench, Checkout
-from perfgate.conductor.workers.proc_stats import Observer
+from perfgate.conductor.sides.workload import WorkloadSides
 from perfgate.conductor.workers.worker import WorkerError
-from perfgate.config import WorkloadReference
 from perfgate.document.run import PAIRS_PER_ROUND, TIME_SPENT, ErrorDetail, FailedPair
 from perfgate.document.samples import STALL_FACTOR, BlockColumns, Replicate, unpack
 from perfgate.locale import sentence
@@ -88,37 +86,24 @@ def seconds_of_calls(warm: WarmedUp, block_seconds: float) -> dict[str, float]:
     return {shape: quick[shape] if shape in quick else max(rest / len(slow), _SHORTEST) for shape in warm.block_calls}
 
 
-def measure_stretches(  # noqa: PLR0913 - all by name, one call
-    bench: Bench,
-    reference: WorkloadReference,
-    *,
-    base: Checkout,
-    head: Checkout,
-    measured: PairedMeasurement,
-    looks: Sequence[int],
-    is_decided: Callable[[], bool],
-    quads: int = 0,
-    round_number: int = 0,
-    deadline: float = math.inf,
-    observer: Observer | None = None,
-    before_start: Callable[[], None] = lambda: None,
+def measure_stretches(
+    sides: WorkloadSides, *, looks: Sequence[int], is_decided: Callable[[], bool], quads: int = 0
 ) -> None:
-    """Measure stretches of one workload into ``measured`` until, at a look, ``is_decided`` or the quads are used up.
+    """Measure stretches of a workload until, at a look, ``is_decided`` or the quads are used up.
 
     ``looks`` are numbers of quads, of which earlier jobs measured ``quads``. As with pairs, two looks are worth their time on
     any machine, and no further one begins beyond the budget. Calls of SLOW_CALL_SECONDS have none. A start that fails ends it.
-    ``before_start`` is called while no worker runs.
     """
-    stretches = _Stretches(bench, reference, (base, head), measured, round_number, observer=observer or Observer())
-    clock = stretches.observer.monotonic
-    budget_ends = clock() + bench.config.gate.budget
+    stretches = _Stretches(sides)
+    clock = sides.observer.monotonic
+    budget_ends = clock() + sides.bench.config.gate.budget
     for number, look in enumerate(looks):
         while quads < look:
-            if clock() > deadline:
+            if clock() > sides.deadline:
                 if quads < looks[0]:
                     stretches.fail(ErrorDetail(kind="timeout", message=TIME_SPENT))
                 return
-            before_start()
+            sides.before_start()
             added = stretches.run_start()
             if not added:
                 return
@@ -131,13 +116,7 @@ def measure_stretches(  # noqa: PLR0913 - all by name, one call
 class _Stretches:
     """Runs one start after another."""
 
-    bench: Bench
-    reference: WorkloadReference
-    checkouts: tuple[Checkout, Checkout]
-    measured: PairedMeasurement
-    round_number: int
-    _: KW_ONLY
-    observer: Observer
+    sides: WorkloadSides
     plan: StretchPlan | None = None  # of all starts, by the first
     starts: int = 0
     quads: int = 0
@@ -146,6 +125,10 @@ class _Stretches:
     _head_starts: Iterator[bool] = field(init=False)
 
     def __post_init__(self) -> None:
+        sides = self.sides
+        self.bench, self.reference, self.measured = sides.bench, sides.reference, sides.measured
+        self.round_number, self.observer = sides.round_number, sides.observer
+        self.checkouts = sides.base, sides.head
         seed = self.bench.config.measure.seed
         self._lot = random.Random(f"{seed}/{self.reference.name}/{self.round_number}/stretches")
         self._head_leads = balanced_coins(self._lot, run=2)

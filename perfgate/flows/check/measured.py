@@ -10,9 +10,9 @@ from typing import NamedTuple
 import msgspec
 
 from perfgate.conductor.sides.checklist import Findings, workload_record
-from perfgate.conductor.sides.pairs import PairedMeasurement
 from perfgate.conductor.sides.server import RATE_SHARE
 from perfgate.conductor.sides.turns import MeasuredJob, SideName
+from perfgate.conductor.sides.workload import PairedMeasurement
 from perfgate.conductor.workers.bench import Checkout
 from perfgate.conductor.workers.seals import Seals
 from perfgate.config import Config, WorkloadReference

@@ -12,9 +12,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perfgate.conductor.sides.pairs import PairedMeasurement, measure_pairs
+from perfgate.conductor.sides.pairs import measure_pairs
 from perfgate.conductor.sides.plan import draw_plans
 from perfgate.conductor.sides.warm import WarmWorkers
+from perfgate.conductor.sides.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import Worker, WorkerError
@@ -208,17 +209,8 @@ def measure(bench: Bench, base: Checkout, head: Checkout, *, pairs: int, aa_pair
     before, measured = bench.config, PairedMeasurement()
     bench.config = msgspec.structs.replace(before, gate=msgspec.structs.replace(before.gate, aa_pairs=aa_pairs))
     try:
-        measure_pairs(
-            bench,
-            WorkloadReference("workload", "perf.py", "workload"),
-            base=base,
-            head=head,
-            measured=measured,
-            looks=[pairs],
-            round_number=0,
-            is_decided=lambda: True,
-            needs_names=lambda: False,
-        )
+        sides = WorkloadSides(bench, WorkloadReference("workload", "perf.py", "workload"), base, head, measured)
+        measure_pairs(sides, looks=[pairs], is_decided=lambda: True, needs_names=lambda: False)
     finally:
         bench.config = before
     return measured

@@ -6,12 +6,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from perfgate.conductor.sides.pairs import PairedMeasurement
+from perfgate.conductor.sides.workload import PairedMeasurement
 from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import GateSettings
 from perfgate.document.decision import Policy
-from perfgate.flows.check.measure import _note_uncounted, check_steps
+from perfgate.flows.check.measure import _note_uncounted
 from perfgate.flows.check.measured import Measured
+from perfgate.flows.check.steps import check_steps
 from perfgate.flows.shared.options import CheckOptions
 
 

@@ -1,0 +1,135 @@
+"""The checklist of a workload in a check: the turns that decide bounds, and those that compare base and head."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+from perfgate.catalogue.lookup import CARDS, measuring_step
+from perfgate.catalogue.names import STEADY_NUMBERS
+from perfgate.conductor.sides.batch_sizes import BatchSizes
+from perfgate.conductor.sides.checklist_turns import ChecklistTurns, OpenNumbers
+from perfgate.conductor.sides.compiled_calls import SECONDS_OF_A_SIDE, time_compiled_calls
+from perfgate.document.message import Message
+from perfgate.document.run import StepResult, is_left_to_turns
+from perfgate.flows.check.batch import BATCH_STEP, batch_step
+from perfgate.flows.check.context import CheckContext
+from perfgate.flows.check.graph import GRAPH_STEP, with_speedup
+from perfgate.flows.check.measured import documents_of
+from perfgate.flows.check.steps import CheckSteps
+from perfgate.flows.check.thermal import thermal_step
+from perfgate.flows.check.traces import keep_traces
+from perfgate.judging.gate.look import Look
+from perfgate.judging.gate.numbers import PairedNumbers, leading_numbers
+from perfgate.judging.gate.repeated import metrics_in_turns
+from perfgate.judging.gate.rules import bounded_metrics, broken_metrics
+
+# Measurements of a budget or SLA that seems broken before the head is blamed for it.
+TURNS_OF_A_BROKEN_BOUND = 3
+
+
+@dataclass
+class ChecklistOfCheck:
+    """Takes further turns of the checklist, whose first turn both sides have taken."""
+
+    check: CheckContext
+    turns: ChecklistTurns
+    steps: CheckSteps
+
+    @property
+    def _name(self) -> str:
+        return self.turns.reference.name
+
+    def settle_gating_numbers(self) -> None:
+        """Take turns of the steps with undecided gating metrics: bounds that seem broken, and metrics that a tolerance names.
+
+        A machine may stall for a moment, so a bound that seems broken gets two more turns, regardless of their cost. A metric
+        with a tolerance gets turns until it is decided or the budget of the pairs is spent.
+        """
+        job, measured, turns = self.check.job, self.check.measured, self.turns
+        config, policy = job.config, job.policy
+        named = {measuring_step(metric) for metric in metrics_in_turns(policy)}
+        undecided = set(named)
+        ends = time.monotonic() + config.gate.budget
+
+        def open_steps() -> set[int]:
+            documents = documents_of(job, measured)
+            broken = {measuring_step(metric) for metric in broken_metrics(*documents, policy, workload=self._name)}
+            if time.monotonic() > ends:
+                undecided.clear()
+            if undecided and turns.taken(min(named)) in {1, *policy.looks}:
+                look = Look(*documents, policy, workload=self._name)
+                if turns.taken(min(named)) >= policy.looks[-1] or not look.repetitions_would_help():
+                    undecided.clear()
+            return {step for step in broken if turns.taken(step) < TURNS_OF_A_BROKEN_BOUND} | undecided
+
+        gating = bounded_metrics(policy) | set(metrics_in_turns(policy))
+        turns.settle(open_steps, steady=config.measure.steady if STEADY_NUMBERS & gating else 0.0)
+
+    def add_steps_of_pairs(self, sizes: BatchSizes | None) -> None:
+        """Add the steps that the pairs measured to both sides: batch sizes, and the device's state."""
+        limits, pairs = self.check.job.config.limit_values, self.check.measured.pairs[-1]
+        for index, replicates in enumerate((pairs.base, pairs.head)):
+            found = self.turns.sides[index].found
+            added: list[StepResult] = []
+            if sizes is not None:
+                added.append(batch_step(sizes.sides[index], sizes, found.workload, limits))
+            if self.steps.is_watched:
+                added.append(thermal_step(replicates, found.workload, limits))
+            found.add_turn(added, {})
+            found.steps.sort(key=lambda step: step.number)
+
+    def compare(self) -> None:
+        """Take turns until the numbers of both sides are compared or the time is spent.
+
+        Steps that read traces take those of the traced pairs.
+        """
+        check, measured = self.check, self.check.measured
+        base, head = self.turns.sides
+        flames, recorded = keep_traces(measured.pairs[-1].traces, (base.found, head.found), (base.folder, head.folder))
+        measured.flames.update(flames)
+        check.forecast.begin("turns", self._name)
+        budget = check.checklist_budget
+        left_out = self.turns.compare(self._open_numbers, budget=budget, recorded=recorded)
+        missed = dict(left_out.steps)
+        if self.steps.compiles:
+            needed = SECONDS_OF_A_SIDE * len(self.turns.sides)
+            fits = self.steps.is_asked or left_out.spent + needed <= budget
+            if fits and time.monotonic() < check.job.deadline:
+                self._time_compiled_calls()
+            else:
+                missed[GRAPH_STEP] = needed
+        if missed:
+            names = [f"{number} {CARDS[number].slug} ({cost:.0f} s)" for number, cost in sorted(missed.items())]
+            seconds = math.ceil(left_out.spent + left_out.starting + sum(missed.values()))
+            head.found.warnings.append(Message("notes.not-in-turns", {"steps": names, "seconds": seconds}))
+
+    def _time_compiled_calls(self) -> None:
+        """Add the speed-up by compiling to step 9 of both sides."""
+        turns = self.turns
+        self.check.job.seals.begin("base", "head")
+        compiled = time_compiled_calls(self.check.bench, turns.reference, turns.sides, layout_seed=1)
+        for side, of_side in zip(turns.sides, compiled):
+            found = side.found
+            shape = found.workload.shapes[0]
+            found.steps = [
+                with_speedup(step, of_side, shape) if step.number == GRAPH_STEP else step for step in found.steps
+            ]
+
+    def _open_numbers(self) -> dict[int, OpenNumbers]:
+        """By step, the numbers that further turns would compare."""
+        base, head = documents_of(self.check.job, self.check.measured)
+        numbers = PairedNumbers(base, head)
+        left = {step.number for step in base.steps if step.workload == self._name and is_left_to_turns(step)}
+        known = leading_numbers(base)
+        found: dict[int, OpenNumbers] = {}
+        for number, value in leading_numbers(head).items():
+            if number.workload != self._name or number.step == BATCH_STEP or value.value is None:
+                continue
+            waits = number.step in left and numbers.waits_for_turns(number)
+            if waits or (number in known and numbers.is_open(number)):
+                before = found.get(number.step, OpenNumbers(0, vary=False))
+                varies = before.vary or waits or numbers.varies(number)
+                found[number.step] = OpenNumbers(before.how_many + 1, varies, left_to_turns=number.step in left)
+        return found
