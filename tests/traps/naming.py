@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from perfgate.document.comparison import Comparison, Exact
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.run import FailedPair, Finding
 from tests.wording import worded
@@ -12,7 +13,7 @@ from tests.wording import worded
 def names(decision: DecisionDocument) -> set[str]:
     """Return verdict, ``metric: outcome`` of every gating comparison, and what is invalid, failed or changed."""
     found = {f"verdict {decision.verdict}"}
-    found |= {f"{c.metric}: {c.outcome}" for c in decision.comparisons if c.gating or c.costless}
+    found |= {f"{c.metric}: {c.outcome}" for c in decision.comparisons if c.gating or _is_costless(c)}
     found |= {f"invalid {entry.kind}" for entry in decision.invalid}
     found |= {f"error {failure.error.kind}" for failure in decision.failures}
     found |= {f"harness {change.kind}" for change in decision.harness_changes}
@@ -22,6 +23,10 @@ def names(decision: DecisionDocument) -> set[str]:
         if reason.startswith(("doubtful", "undecided"))
     }
     return found | {f"finding {finding.rule}" for step in decision.steps for finding in step.findings}
+
+
+def _is_costless(comparison: Comparison) -> bool:
+    return isinstance(comparison, Exact) and comparison.costless
 
 
 def finding_names(findings: Iterable[Finding]) -> set[str]:
