@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
-.PHONY: demo doctor test test-fast check format clean minilm serving training operators schemas locale pages docs release test-recordings test-browser test-slow test-journeys test-omission test-jobs test-formats test-s3 test-causes test-npu bench-gate bench-rules lab bench-trace fuzz test-ci test-cluster
+.PHONY: demo doctor test test-fast check format clean minilm serving training operators schemas locale pages docs release test-recordings test-browser test-slow test-journeys test-omission test-jobs test-formats test-s3 test-causes test-npu bench-gate bench-rules lab bench-trace device-day fuzz test-ci test-cluster
 
 demo: $(VENV)/.runnable
 	$(BIN)/perfgate demo
@@ -170,6 +170,11 @@ bench-rules: $(VENV)/.installed
 # Time reading and analysing generated traces of many events, beside other ways to do it; EVENTS=1000000 for larger ones.
 bench-trace: $(VENV)/.installed $(SCANNER)
 	$(BIN)/python benchmarks/trace/cost.py --events $(or $(EVENTS),300000)
+
+# Within twelve minutes on a machine with an accelerator: six clocks of two resident sides, then gates of equal code and of planted
+# mistakes (benchmarks/accelerator/day.py). PERFGATE_PYTHON=python3 where torch for the device is in another interpreter.
+device-day: $(if $(PERFGATE_PYTHON),,$(VENV)/.installed)
+	$(or $(PERFGATE_PYTHON),$(BIN)/python) benchmarks/accelerator/day.py --device $(or $(DEVICE),cuda) --out $(or $(OUT),build/device-day.json)
 
 # Fuzz the compiled scanners of traces and tables under the sanitizers, then every reader of foreign files, with coverage feedback;
 # FUZZ_SECONDS=3600 for an hour each. Needs clang, and atheris, which has wheels for CPython 3.11 to 3.13 on x86-64.

@@ -7,4 +7,4 @@ from pathlib import Path
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 GATE = BENCHMARKS / "gate"
-sys.path[:0] = [str(GATE), str(BENCHMARKS / "trend")]
+sys.path[:0] = [str(GATE), str(BENCHMARKS / "trend"), str(BENCHMARKS / "accelerator")]

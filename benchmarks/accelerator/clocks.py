@@ -1,0 +1,145 @@
+"""Resident base and head take turns on a card: how much do six clocks differ between quads, and from start to start?
+
+A quad is A B B A or B A A B. The effect of a quad by a clock is the logarithm of head over base. Sides that are equal show the
+spread of a quad within a start, and the luck of a start; a planted kernel and a planted loop show which clock sees them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SIDE = Path(__file__).with_name("side.py")
+CLOCKS = ("wall", "p50", "host", "span", "piped", "kernels")
+# One quad in so many also has its kernels profiled.
+PROFILED_QUADS = 4
+END_SECONDS = 20.0
+# Of a normal distribution, over the median absolute deviation.
+_SD_OF_MAD = 1.4826
+
+
+class Series(NamedTuple):
+    """The model, what was planted into head, how many starts, and how many quads each."""
+
+    model: str
+    plant: str
+    starts: int
+    quads: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.model} {self.plant or 'equal'}"
+
+
+def measure(series: Series, device: str) -> dict[str, Any]:
+    """Run all quads of a series; the summary with the raw effects of every quad."""
+    quads: list[dict[str, Any]] = []
+    loads: list[float] = []
+    calls: list[float] = []
+    for start in range(series.starts):
+        began = time.perf_counter()
+        with _resident(series, device) as sides:
+            ready = [_answer(side) for side in sides]
+            loads.append(time.perf_counter() - began)
+            calls.append(ready[0]["call"])
+            block_calls = max(one["calls"] for one in ready)
+            for number in range(series.quads):
+                quad = _quad(sides, block_calls, leads=(start + number) % 2, profiles=number % PROFILED_QUADS == 0)
+                quads.append({"start": start, **quad})
+    return {
+        "name": series.name,
+        "load_seconds": statistics.median(loads),
+        "call_seconds": statistics.median(calls),
+        "quad_seconds": statistics.median(quad["seconds"] for quad in quads),
+        "clocks": {clock: found for clock in CLOCKS if (found := _summary(clock, quads)) is not None},
+        "same_work": all(quad.get("same_work", True) for quad in quads),
+        "quads": quads,
+    }
+
+
+@contextmanager
+def _resident(series: Series, device: str) -> Iterator[list[subprocess.Popen[str]]]:
+    """Both sides, which load at the same time."""
+    command = [sys.executable, str(SIDE), "--device", device, "--model", series.model, "--plant"]
+    environment = {**os.environ, "PYTHONHASHSEED": "0", "KINETO_LOG_LEVEL": "5"}
+    sides = [
+        subprocess.Popen([*command, plant], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        for plant in ("", series.plant)
+    ]
+    try:
+        yield sides
+    finally:
+        for side in sides:
+            if side.stdin is not None:
+                side.stdin.close()
+            try:
+                side.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                side.kill()
+                side.wait()
+
+
+def _quad(sides: list[subprocess.Popen[str]], calls: int, *, leads: int, profiles: bool) -> dict[str, Any]:
+    order = (leads, 1 - leads, 1 - leads, leads)
+    began = time.perf_counter()
+    blocks: tuple[list[dict[str, float]], list[dict[str, float]]] = ([], [])
+    for index in order:
+        blocks[index].append(_ask(sides[index], "block", calls))
+    quad: dict[str, Any] = {"seconds": time.perf_counter() - began}
+    for clock in blocks[0][0]:
+        quad[clock] = statistics.fmean(math.log(head[clock] / base[clock]) for base, head in zip(*blocks))
+    if profiles:
+        work: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
+        for index in order:
+            work[index].append(_ask(sides[index], "kernels", 0))
+        quad["same_work"] = len({one["work"] for side in work for one in side}) == 1
+        if all(one["kernels"] > 0 for side in work for one in side):
+            quad["kernels"] = statistics.fmean(math.log(head["kernels"] / base["kernels"]) for base, head in zip(*work))
+    return quad
+
+
+def _summary(clock: str, quads: list[dict[str, Any]]) -> dict[str, float | None] | None:
+    """The mean effect of the starts, the spread of a quad within a start, and that of the starts' medians; as shares."""
+    by_start: dict[int, list[float]] = {}
+    for quad in quads:
+        if clock in quad:
+            by_start.setdefault(quad["start"], []).append(quad[clock])
+    if not by_start:
+        return None
+    medians = [statistics.median(effects) for effects in by_start.values()]
+    spreads = [_robust_sd(effects) for effects in by_start.values() if len(effects) > 2]
+    return {
+        "effect": math.expm1(statistics.fmean(medians)),
+        "quad": statistics.median(spreads) if spreads else None,
+        "start": statistics.stdev(medians) if len(medians) > 1 else None,
+    }
+
+
+def _robust_sd(values: list[float]) -> float:
+    middle = statistics.median(values)
+    return _SD_OF_MAD * statistics.median(abs(value - middle) for value in values)
+
+
+def _ask(side: subprocess.Popen[str], order: str, calls: int) -> dict[str, Any]:
+    assert side.stdin is not None
+    side.stdin.write(json.dumps([order, calls]) + "\n")
+    side.stdin.flush()
+    return _answer(side)
+
+
+def _answer(side: subprocess.Popen[str]) -> dict[str, Any]:
+    assert side.stdout is not None
+    line = side.stdout.readline()
+    if not line:
+        raise RuntimeError(f"a side of the clocks ended with exit code {side.wait()}; its error is above")
+    answer: dict[str, Any] = json.loads(line)
+    return answer
