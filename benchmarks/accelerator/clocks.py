@@ -12,9 +12,10 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,7 +49,7 @@ def measure(series: Series, device: str) -> dict[str, Any]:
     for start in range(series.starts):
         began = time.perf_counter()
         with _resident(series, device) as sides:
-            ready = [_answer(side) for side in sides]
+            ready = [side.answer() for side in sides]
             loads.append(time.perf_counter() - began)
             calls.append(ready[0]["call"])
             block_calls = max(one["calls"] for one in ready)
@@ -66,41 +67,67 @@ def measure(series: Series, device: str) -> dict[str, Any]:
     }
 
 
+class Side:
+    """A process of side.py. What it prints beside its answers goes into ``log``, which is shown if it ends too soon."""
+
+    def __init__(self, command: list[str], log: Path) -> None:
+        self._log = log
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        with log.open("w") as stderr:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment
+            )
+
+    def __enter__(self) -> Side:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._process:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            try:
+                self._process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+
+    def ask(self, order: str, calls: int = 0) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        print(json.dumps([order, calls]), file=self._process.stdin, flush=True)
+        return self.answer()
+
+    def answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"a side of the clocks ended:\n{self._log.read_text()[-2000:]}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
 @contextmanager
-def _resident(series: Series, device: str) -> Iterator[list[subprocess.Popen[str]]]:
+def _resident(series: Series, device: str) -> Iterator[list[Side]]:
     """Both sides, which load at the same time."""
     command = [sys.executable, str(SIDE), "--device", device, "--model", series.model, "--plant"]
-    environment = {**os.environ, "PYTHONHASHSEED": "0", "KINETO_LOG_LEVEL": "5"}
-    sides = [
-        subprocess.Popen([*command, plant], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
-        for plant in ("", series.plant)
-    ]
-    try:
-        yield sides
-    finally:
-        for side in sides:
-            if side.stdin is not None:
-                side.stdin.close()
-            try:
-                side.wait(END_SECONDS)
-            except subprocess.TimeoutExpired:
-                side.kill()
-                side.wait()
+    with tempfile.TemporaryDirectory(prefix="perfgate-clocks-") as folder, ExitStack() as stack:
+        yield [
+            stack.enter_context(Side([*command, plant], Path(folder, name)))
+            for name, plant in (("base", ""), ("head", series.plant))
+        ]
 
 
-def _quad(sides: list[subprocess.Popen[str]], calls: int, *, leads: int, profiles: bool) -> dict[str, Any]:
+def _quad(sides: list[Side], calls: int, *, leads: int, profiles: bool) -> dict[str, Any]:
     order = (leads, 1 - leads, 1 - leads, leads)
     began = time.perf_counter()
     blocks: tuple[list[dict[str, float]], list[dict[str, float]]] = ([], [])
     for index in order:
-        blocks[index].append(_ask(sides[index], "block", calls))
+        blocks[index].append(sides[index].ask("block", calls))
     quad: dict[str, Any] = {"seconds": time.perf_counter() - began}
     for clock in blocks[0][0]:
         quad[clock] = statistics.fmean(math.log(head[clock] / base[clock]) for base, head in zip(*blocks))
     if profiles:
         work: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
         for index in order:
-            work[index].append(_ask(sides[index], "kernels", 0))
+            work[index].append(sides[index].ask("kernels"))
         quad["same_work"] = len({one["work"] for side in work for one in side}) == 1
         if all(one["kernels"] > 0 for side in work for one in side):
             quad["kernels"] = statistics.fmean(math.log(head["kernels"] / base["kernels"]) for base, head in zip(*work))
@@ -127,19 +154,3 @@ def _summary(clock: str, quads: list[dict[str, Any]]) -> dict[str, float | None]
 def _robust_sd(values: list[float]) -> float:
     middle = statistics.median(values)
     return _SD_OF_MAD * statistics.median(abs(value - middle) for value in values)
-
-
-def _ask(side: subprocess.Popen[str], order: str, calls: int) -> dict[str, Any]:
-    assert side.stdin is not None
-    side.stdin.write(json.dumps([order, calls]) + "\n")
-    side.stdin.flush()
-    return _answer(side)
-
-
-def _answer(side: subprocess.Popen[str]) -> dict[str, Any]:
-    assert side.stdout is not None
-    line = side.stdout.readline()
-    if not line:
-        raise RuntimeError(f"a side of the clocks ended with exit code {side.wait()}; its error is above")
-    answer: dict[str, Any] = json.loads(line)
-    return answer
