@@ -2,8 +2,7 @@
 
     python benchmarks/trace/cost.py --events 200000 --tools
 
-``top`` and ``flame`` are the commands of ``perfgate trace``. ``again`` is ``top`` of a recording that was read before, from its
-kept output, ``gaps2`` is ``gaps`` of it, from its kept columns. ``run`` is ``perfgate run --from-profile``, and ``all`` answers
+``top`` and ``flame`` are the commands of ``perfgate trace``. ``run`` is ``perfgate run --from-profile``, and ``all`` answers
 everything that ``ways.py`` asks for: totals, gaps, tree of calls.
 ``--tools`` adds HolisticTraceAnalysis (kernel and temporal breakdown of the one trace) and msprof-analyze (``compare`` of the
 other with itself, beside ``perfgate trace diff``), each installed into build/trace-tools. Ratios within one run are the result;
@@ -31,11 +30,6 @@ from ways import RIVALS
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 TRACE = (sys.executable, "-m", "perfgate", "trace")
-PERFGATE = (*TRACE, "--no-cache")
-# A recording that was just written is not kept (perfgate/trace/cache/state.py).
-SETTLED_SECONDS = 2.1
-# Removes the answers of a cache folder, then runs a command.
-FORGETFUL = 'rm -f "$1"/*.answer; shift; exec "$@"'
 HTA = """
 import sys
 from hta.trace_analysis import TraceAnalysis
@@ -66,9 +60,6 @@ def main() -> None:
         for layout in ("kineto", "trace_view"):
             path = folder / ("trace_view.json" if layout == "trace_view" else "generated.pt.trace.json")
             write(path, layout=layout, events=options.events)
-            time.sleep(SETTLED_SECONDS)
-            for cache in ("cache", "columns"):
-                subprocess.run(again(folder, "top", path, cache=cache), check=True, stdout=subprocess.DEVNULL)
             report(layout, path, commands(path, folder), options.turns)
             if options.tools:
                 report(f"{layout}, other tools", path, tools(path, folder), 1)
@@ -76,26 +67,19 @@ def main() -> None:
 
 
 def commands(path: Path, folder: Path) -> dict[str, Command]:
-    rivals: dict[str, Command] = {"top": [*PERFGATE, "top", path]}
-    rivals["again"] = again(folder, "top", path)
-    rivals["gaps2"] = ["sh", "-c", FORGETFUL, "sh", folder / "columns", *again(folder, "gaps", path, cache="columns")]
-    rivals["flame"] = [*PERFGATE, "flame", path, "--out", folder / "flame.html"]
+    rivals: dict[str, Command] = {"top": [*TRACE, "top", path]}
+    rivals["flame"] = [*TRACE, "flame", path, "--out", folder / "flame.html"]
     rivals["run"] = [*TRACE[:-1], "run", "--from-profile", path, "--out", folder / "run"]
     for rival in RIVALS:
         rivals["all" if rival == "perfgate" else rival] = [sys.executable, HERE / "ways.py", rival, path]
     return rivals
 
 
-def again(folder: Path, question: str, path: Path, *, cache: str = "cache") -> Command:
-    """A question about a recording that the folder keeps."""
-    return [*TRACE, "--cache", folder / cache, question, path]
-
-
 def tools(path: Path, folder: Path) -> dict[str, Command]:
     """What other tools take for a trace of theirs, beside the same of perfgate."""
     if path.name != "trace_view.json":
         return {
-            "top": [*PERFGATE, "top", path],
+            "top": [*TRACE, "top", path],
             "HTA": [installed("HolisticTraceAnalysis") / "python", "-c", HTA, path],
         }
     profiles = []
@@ -108,7 +92,7 @@ def tools(path: Path, folder: Path) -> dict[str, Command]:
     base, head = profiles
     compare = installed("msprof-analyze") / "msprof-analyze"
     return {
-        "diff": [*PERFGATE, "diff", base, head],
+        "diff": [*TRACE, "diff", base, head],
         "msprof": [compare, "compare", "-d", head, "-bp", base, "-o", folder / "compared", "--force"],
     }
 

@@ -342,7 +342,6 @@ def answered(case: Case, folder: Path) -> bool:
         "-m",
         "perfgate",
         "trace",
-        "--no-cache",
         "show",
         str(head),
         "--base",

@@ -6,25 +6,16 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import click
 
 from perfgate.cli.streams import make_streams_harmless
 from perfgate.locale import sentence
 
-if TYPE_CHECKING:
-    from perfgate.cli.printed import AskedQuestion
-
 
 class CommandProcess:
-    """The process of a command, passed by ``main``; it can be restarted with another environment.
-
-    ``asked`` is its command line if it may be a question about recordings.
-    """
-
-    def __init__(self, asked: AskedQuestion | None = None) -> None:
-        self.asked = asked
+    """The process of a command, passed by ``main``; it can be restarted with another environment."""
 
     def replace(self, environ: Mapping[str, str]) -> NoReturn:
         """Replace this process by the same program with another environment.

@@ -15,7 +15,6 @@ from perfgate.cli import commands
 from perfgate.cli.groups import CommandGroup
 from perfgate.cli.isolation import CommandProcess
 from perfgate.cli.language import command_line_language, localized
-from perfgate.cli.printed import AskedQuestion
 from perfgate.cli.streams import harmless, make_streams_last
 from perfgate.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_PASS, EXIT_USAGE, PerfgateError
 from perfgate.git.settings import untie
@@ -75,8 +74,8 @@ def cli() -> None:
     cause."""
 
 
-def main(asked: AskedQuestion | None = None) -> NoReturn:
-    """Run the command line and exit with the documented code; what it prints may be kept for the question ``asked``."""
+def main() -> NoReturn:
+    """Run the command line and exit with the documented code."""
     # Imports create many objects and no garbage: Python's default threshold costs a tenth of a short command's time.
     gc.set_threshold(20_000)
     make_streams_last()
@@ -94,7 +93,7 @@ def main(asked: AskedQuestion | None = None) -> NoReturn:
     try:
         install()
         with speaking(command_line_language(sys.argv[1:], os.environ)):
-            localized(cli).main(prog_name="perfgate", standalone_mode=False, obj=CommandProcess(asked))
+            localized(cli).main(prog_name="perfgate", standalone_mode=False, obj=CommandProcess())
     except PerfgateError as error:
         _say(f"perfgate: {error.shown}")
         code = error.exit_code

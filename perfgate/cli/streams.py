@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from typing import Any, TextIO
 
 import click
@@ -59,22 +59,6 @@ def print_json(value: object) -> None:
 def people_on_stderr(only_json: bool) -> AbstractContextManager[object]:
     """With ``only_json``, send text for people to standard error: standard output gets one JSON document only."""
     return redirect_stdout(sys.stderr) if only_json else nullcontext()
-
-
-@contextmanager
-def copied_output() -> Iterator[bytearray]:
-    """A copy of what is written to standard output meanwhile; empty if that is not a stream of ours."""
-    file, copy = getattr(getattr(sys.stdout, "buffer", None), "raw", None), bytearray()
-    if not isinstance(file, _LastingFile):
-        yield copy
-        return
-    sys.stdout.flush()
-    file.copy = copy
-    try:
-        yield copy
-        sys.stdout.flush()
-    finally:
-        file.copy = None
 
 
 def _no_command(line: str) -> str:
@@ -135,11 +119,7 @@ class _HarmlessLines(io.TextIOBase):
 class _LastingFile(io.FileIO):
     """A file that discards writes after its reader has gone."""
 
-    copy: bytearray | None = None
-
     def write(self, data: Any) -> int:
-        if self.copy is not None:
-            self.copy += data
         try:
             return super().write(data) or 0
         except BrokenPipeError:

@@ -459,6 +459,14 @@ class LeftOutRecording(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class RepeatedRank(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank with several recordings: cycles of one process, or one that names a wrong rank. Only ``chosen`` is compared."""
+
+    rank: int
+    chosen: str
+    others: list[str]
+
+
 class EarlyEnd(RankEntry, frozen=True, kw_only=True):
     """A rank with a recording that ends in step ``last``, before those of the others."""
 
@@ -480,7 +488,8 @@ class SkewRow(msgspec.Struct, frozen=True, kw_only=True):
 class RanksDocument(msgspec.Struct, frozen=True, kw_only=True):
     """`perfgate trace ranks --json`. ``delays`` are the ranks that the others wait for, ``slow_ranks`` those that take longer
     on their own, whether or not anyone waits; ``slow_stages`` hold up the pipeline. ``links`` is how many links between ranks
-    in the recordings. ``left_out`` could not be read, ``missing`` are ranks of the job that were not recorded, and
+    in the recordings. ``left_out`` could not be read, ``repeated`` are ranks with several recordings, ``missing`` are ranks of
+    the job that were not recorded, and
     ``ended_early`` those with shorter recordings.
 
     ``collectives`` is how many collectives several of the ranks took part in, ``skew`` the seconds from the first to the last
@@ -500,5 +509,6 @@ class RanksDocument(msgspec.Struct, frozen=True, kw_only=True):
     slow_stages: list[SlowStageRow] = []
     unjoined: int = 0
     left_out: list[LeftOutRecording] = []
+    repeated: list[RepeatedRank] = []
     missing: list[int] = []
     ended_early: list[EarlyEnd] = []

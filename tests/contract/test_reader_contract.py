@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
-from importlib import import_module
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
@@ -17,7 +10,6 @@ from perfgate import trace
 from perfgate.errors import DocumentError
 from perfgate.trace.model.recording import Recording
 from perfgate.trace.readers.reader import Reader, all_readers
-from tests.samples import unpacked
 
 READERS = all_readers()
 # One path of every kind that some reader takes, so that each reader meets those of all others.
@@ -92,46 +84,6 @@ def test_reader__anything_at_all__recognised_without_an_error_and_read_or_refuse
 def test_reader__nothing_there__refused(reader: Reader, tmp_path: Path) -> None:
     for path in PATHS:
         _read_or_refused(reader, tmp_path / path)
-
-
-def _opened(module: str, paths: list[Path]) -> list[set[Path]]:
-    """What a reader opens to read each path. For a process of its own: an audit hook cannot be removed, and slows all else."""
-    opened: set[Path] = set()
-
-    def note(event: str, arguments: tuple[Any, ...]) -> None:
-        if event in ("open", "sqlite3.connect", "os.listdir", "os.scandir") and isinstance(arguments[0], str | bytes):
-            opened.add(Path(os.fsdecode(arguments[0]).removeprefix("file:").partition("?")[0]))
-
-    sys.addaudithook(note)
-    by_path = []
-    for path in paths:
-        opened.clear()
-        with suppress(DocumentError):
-            cast(Reader, import_module(module)).read(path)
-        by_path.append(opened.copy())
-    return by_path
-
-
-@pytest.mark.recordings
-@every_reader
-@pytest.mark.parametrize(
-    "sample",
-    [
-        "cuda-kineto",
-        "cpu-torch2.13",
-        "msinsight-910B-alexnet-2501",
-        "msinsight-gpt3-cann7-2309",
-        "msprof-910B-20cores-2608",
-    ],
-)
-def test_files__recorded_sample__all_that_is_opened(reader: Reader, sample: str, tmp_path: Path) -> None:
-    folder = unpacked(tmp_path / "sample", sample)
-    paths = [path for path in (folder, *folder.rglob("*")) if reader.recognises(path)]
-    with ProcessPoolExecutor(1, get_context("fork")) as own_process:
-        opened = own_process.submit(_opened, str(reader.__name__), paths).result()
-    for path, names in zip(paths, opened, strict=True):
-        assert names
-        assert not {name for name in names if folder in name.parents} - set(reader.files(path)), path
 
 
 def test_read__no_recording__names_all_that_is_read(tmp_path: Path) -> None:

@@ -84,8 +84,6 @@ RUN: dict[str, str | None] = {
     "perfgate store verify": None,
     "perfgate token create": "perfgate token create NAME --scope write --store tokens.db",
     "perfgate token list": "perfgate token list --store tokens.db",
-    "perfgate trace cache": None,
-    "perfgate trace cache --clear": None,
     "perfgate trace diff": "perfgate trace diff REC REC",
     "perfgate trace diff BASE HEAD": "perfgate trace diff REC REC",
     "perfgate trace flame REC [--head REC]": "perfgate trace flame REC --head REC",

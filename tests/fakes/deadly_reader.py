@@ -25,10 +25,6 @@ def recognises(path: Path) -> bool:
     return _kills(path).is_file()
 
 
-def files(path: Path) -> list[Path]:
-    return [path]
-
-
 def read(path: Path) -> object:
     if left := int(_kills(path).read_text()):
         _kills(path).write_text(str(left - 1))

@@ -6,8 +6,6 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from contextlib import suppress
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +13,9 @@ import click
 
 from perfgate.cli.ahead import import_meanwhile
 from perfgate.cli.groups import CommandGroup
-from perfgate.cli.isolation import CommandProcess
-from perfgate.cli.options import FILE, FOLDER, PATH, language_option
-from perfgate.cli.printed import MOST_PRINTED_BYTES, default_folder
-from perfgate.cli.streams import copied_output, print_json
+from perfgate.cli.options import FILE, PATH, language_option
+from perfgate.cli.streams import print_json
 from perfgate.locale import Language, environment_language, sentence
-from perfgate.trace.cache import cache_folder, use_cache
 
 if TYPE_CHECKING:
     from perfgate.document.message import Message
@@ -50,27 +45,6 @@ def _common(command: _Command) -> _Command:
     for option in reversed(options):
         command = option(command)
     return command
-
-
-def _keep_output(command: _Command) -> _Command:
-    """Keep what a command prints with its answer, for the same command line again."""
-
-    @wraps(command)
-    def kept(**options: Any) -> None:
-        with copied_output() as output:
-            command(**options)
-        from perfgate.trace.cache.answers import files_behind_answer
-        from perfgate.trace.cache.entries import EntryFolder
-
-        program = click.get_current_context().find_object(CommandProcess)
-        asked = None if program is None else program.asked
-        folder, files = cache_folder(), files_behind_answer()
-        if asked is not None and folder is not None and files and len(output) <= MOST_PRINTED_BYTES:
-            states = [(file.path, (file.size, file.modified_ns, file.changed_ns, file.inode)) for file in files]
-            with suppress(OSError):
-                EntryFolder(folder).keep(asked.entry_name, [asked.entry(states, bytes(output))])
-
-    return kept
 
 
 def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
@@ -110,17 +84,7 @@ def _mentions(file: Path, word: bytes) -> bool:
     metavar="PATTERN",
     help="Kernels whose names match this regular expression communicate; default: `[trace] communication` of perfgate.toml.",
 )
-@click.option(
-    "--cache",
-    type=FOLDER,
-    envvar="PERFGATE_TRACE_CACHE",
-    metavar="DIR",
-    help="Cache the data of large recordings in this folder; default: ~/.cache/perfgate/recordings.",
-)
-@click.option(
-    "--no-cache", is_flag=True, envvar="PERFGATE_NO_TRACE_CACHE", help="Read every recording anew and keep nothing."
-)
-def COMMAND(comm: tuple[str, ...], cache: Path | None, no_cache: bool) -> None:
+def COMMAND(comm: tuple[str, ...]) -> None:
     """Show where the time goes in a profiler recording. PATH is any output of torch_npu.profiler, msprof or
     torch.profiler, a Chrome trace, a folder of several, or a run folder of perfgate."""
     if "numpy" not in sys.modules:
@@ -128,8 +92,6 @@ def COMMAND(comm: tuple[str, ...], cache: Path | None, no_cache: bool) -> None:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         # Nor has it to clear whole huge pages for columns, which takes longer than the page faults that they save.
         os.environ.setdefault("NUMPY_MADVISE_HUGEPAGE", "0")
-    folder = cache or default_folder(os.environ)
-    use_cache(None if no_cache or folder is None else Path(folder))
     # Loading the settings takes half as long as a short recording, so skip it if the file lacks the word.
     if comm or _mentions(Path("perfgate.toml"), b"communication"):
         from perfgate.config import load_config
@@ -141,16 +103,15 @@ def COMMAND(comm: tuple[str, ...], cache: Path | None, no_cache: bool) -> None:
 @COMMAND.command("show")
 @_common
 @click.option("--base", type=PATH, metavar="PATH", help="Also show the changes since this recording.")
-@_keep_output
 def show(path: Path, rank: int | None, device: int | None, limit: int | None, as_json: bool, base: Path | None) -> None:
     """Show the first things to know: the device's bottleneck, the most expensive operators and lines, overlaps.
 
     The same as ``perfgate trace PATH``. With --base also the changes since another recording.
     """
+    from perfgate.flows.trace.answer import trace_answer
     from perfgate.flows.trace.choice import Choice
-    from perfgate.flows.trace.questions import ask_show
 
-    document = ask_show(path, Choice(rank=rank, device=device, limit=limit), base=base)
+    document = trace_answer(path, Choice(rank=rank, device=device, limit=limit), base=base)
     if as_json:
         return print_json(document)
     from perfgate.judging.report.render.trace_answer import render_answer
@@ -175,7 +136,6 @@ def show(path: Path, rank: int | None, device: int | None, limit: int | None, as
     metavar="TIME",
     help="Only single runs that took longer, e.g. 1ms; shares stay those of all time.",
 )
-@_keep_output
 def top(
     path: Path,
     rank: int | None,
@@ -192,9 +152,9 @@ def top(
     add up to more than 100 %. Host rows are self time. By line, a row is the innermost function of the project (else of any
     file) that launched the work, and the operator with most of its time.
     """
-    from perfgate.flows.trace.questions import ask_top
+    from perfgate.flows.trace.job import trace_top
 
-    document = ask_top(path, _choice(rank, device, limit, as_json), by=by, host=host, longer=longer)
+    document = trace_top(path, _choice(rank, device, limit, as_json), by=by, host=host, longer=longer)
     if as_json:
         return print_json(document)
     from perfgate.judging.report.render.trace import render_top
@@ -207,7 +167,6 @@ def top(
 @_common
 @click.option("--shortest", callback=_seconds, default="0", metavar="TIME", help="Leave out shorter gaps, e.g. 10us.")
 @click.option("--exposed", is_flag=True, help="Also the time in which only copies or collectives ran.")
-@_keep_output
 def gaps(
     path: Path,
     rank: int | None,
@@ -227,9 +186,9 @@ def gaps(
     communication    only collectives ran (with --exposed)
     unknown          no launch is recorded
     """
-    from perfgate.flows.trace.questions import ask_gaps
+    from perfgate.flows.trace.job import trace_gaps
 
-    document = ask_gaps(path, _choice(rank, device, limit, as_json), exposed=exposed, shortest=shortest)
+    document = trace_gaps(path, _choice(rank, device, limit, as_json), exposed=exposed, shortest=shortest)
     if as_json:
         return print_json(document)
     from perfgate.judging.report.render.trace import render_gaps
@@ -245,7 +204,6 @@ def gaps(
     metavar="PATTERN",
     help="Steps are the annotations whose names match this regular expression; its first group names the phase.",
 )
-@_keep_output
 def steps(
     path: Path, rank: int | None, device: int | None, limit: int | None, as_json: bool, step_by: str | None
 ) -> None:
@@ -254,9 +212,9 @@ def steps(
     The slowest rank is the one with the longest time excluding waits for other ranks. If no steps are marked, batches of
     vLLM and SGLang are steps, prefill and decode apart.
     """
-    from perfgate.flows.trace.questions import ask_steps
+    from perfgate.flows.trace.job import trace_steps
 
-    document = ask_steps(path, _choice(rank, device, limit, as_json), step_by=step_by)
+    document = trace_steps(path, _choice(rank, device, limit, as_json), step_by=step_by)
     if as_json:
         return print_json(document)
     from perfgate.judging.report.render.trace import render_steps
@@ -426,7 +384,6 @@ def reduce(places: list[Place], workers: int | None, on: Cluster | None, out: Pa
     "--base", "bases", type=PATH, multiple=True, help="Another recording of base, to show the spread of runs."
 )
 @click.option("--head", "heads", type=PATH, multiple=True, help="Another recording of head.")
-@_keep_output
 def diff(
     base: Path,
     path: Path,
@@ -446,12 +403,13 @@ def diff(
     recordings of the same program differ too: with several of each side (--base, --head) every difference has its range,
     and times whose ranges overlap are the same. Use perfgate check for a measured comparison.
     """
-    from perfgate.flows.trace.questions import ask_diff
+    from perfgate.flows.trace.diff import TOLERANCE, trace_diff
 
     if not as_json:
         import_meanwhile("perfgate.judging.report.render.trace_diff")
     choice = _choice(rank, device, limit, as_json)
-    document = ask_diff([base, *bases], [path, *heads], choice, tolerance=tolerance, by=by)
+    tolerance = TOLERANCE if tolerance is None else tolerance
+    document = trace_diff([base, *bases], [path, *heads], choice, tolerance=tolerance, by=by)
     if as_json:
         return print_json(document)
     from perfgate.judging.report.render.trace_diff import render_diff
@@ -500,7 +458,7 @@ def flame(
     request#ID), base against head. For the folder of a check it shows both sides.
     """
     from perfgate.flows.trace.choice import Choice
-    from perfgate.flows.trace.questions import ask_flame
+    from perfgate.flows.trace.flame import trace_flame
 
     def print_note(message: Message) -> None:
         from perfgate.judging.report.text.messages import word
@@ -509,7 +467,7 @@ def flame(
 
     spoken = _page_language(language)
     import_meanwhile("perfgate.judging.report.render.flame", "perfgate.document.files")
-    trees = ask_flame(path, head, Choice(rank=rank, device=device), note=print_note)
+    trees = trace_flame(path, head, Choice(rank=rank, device=device), note=print_note)
     from perfgate.document.files import write_text_atomically
     from perfgate.judging.report.render.flame import flame_text
 
@@ -533,45 +491,16 @@ def timeline(path: Path, rank: int | None, device: int | None, out: Path, langua
     The page is one self-contained file: zoom by wheel, totals of a selection, search, and export for Perfetto.
     """
     from perfgate.flows.trace.choice import Choice
-    from perfgate.flows.trace.questions import ask_timeline
+    from perfgate.flows.trace.timeline import trace_timeline
 
     spoken = _page_language(language)
     import_meanwhile("perfgate.judging.report.render.timeline", "perfgate.document.files")
-    drawn = ask_timeline(path, Choice(rank=rank, device=device))
+    drawn = trace_timeline(path, Choice(rank=rank, device=device))
     from perfgate.document.files import write_text_atomically
     from perfgate.judging.report.render.timeline import render_timeline
 
     write_text_atomically(out, render_timeline(drawn, spoken))
     click.echo(str(out))
-
-
-@COMMAND.command("cache")
-@click.option("--clear", is_flag=True, help="Remove all of it.")
-def show_cache(clear: bool) -> None:
-    """Show how much is kept of recordings that were read, so that the next question about one is answered at once.
-
-    A recording is read again if it has changed or its cache entry is damaged. The least recently used entries are
-    removed first.
-    """
-    from perfgate.trace.cache.entries import MOST_BYTES, EntryFolder
-
-    folder = cache_folder()
-    if folder is None:
-        return click.echo(sentence("nothing is cached: --no-cache, or no home folder"))
-    cache = EntryFolder(folder)
-    if clear:
-        cache.clear()
-    use = cache.use()
-    return click.echo(
-        sentence(
-            "{folder}: {count} recordings, {size} of at most {most} MB, {damaged} damaged entries read again",
-            folder=folder,
-            count=use.recordings,
-            size=round(use.size / 1e6),
-            most=round(MOST_BYTES / 1e6),
-            damaged=use.damaged,
-        )
-    )
 
 
 def _page_language(option: str | None) -> Language:

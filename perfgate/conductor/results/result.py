@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, cast
@@ -17,6 +17,11 @@ from perfgate.locale import Activity
 from perfgate.plugins import RESULTS, load_members, member_names
 
 Better = Literal["lower", "higher"]
+# How tools of one family spell the number of failed requests, and of all that were sent.
+_FAILED = frozenset(
+    {"failed", "num_failed", "failures", "failed_requests", "num_failed_requests", "error_count", "errors"}
+)
+_ASKED = frozenset({"num_prompts", "num_requests", "total_requests", "requests_sent"})
 # A result with the raw samples of a long run has some megabytes.
 MAX_BYTES = 64 * 2**20
 
@@ -39,6 +44,14 @@ class Results(NamedTuple):
     format: str = ""
 
 
+class JsonFault(NamedTuple):
+    """Line and column, from 1, and what the parser says."""
+
+    line: int
+    column: int
+    error: str
+
+
 class Content:
     """A file as readers see it: its text, and the same parsed as JSON, None if it is not JSON."""
 
@@ -52,6 +65,25 @@ class Content:
             return json.loads(self.text)
         except (ValueError, RecursionError):
             return None
+
+    @cached_property
+    def fault(self) -> JsonFault | None:
+        """The place at which it stops being JSON, or one document a line; None if it is either."""
+        try:
+            json.loads(self.text)
+        except json.JSONDecodeError as error:
+            if not error.msg.startswith("Extra data"):
+                return JsonFault(error.lineno, error.colno, error.msg)
+        except (ValueError, RecursionError):
+            return None
+        else:
+            return None
+        for number, line in enumerate(self.text.splitlines(), start=1):
+            try:
+                json.loads(line.strip() or "null")
+            except json.JSONDecodeError as error:
+                return JsonFault(number, error.colno, error.msg)
+        return None
 
     @cached_property
     def lines(self) -> list[Any]:
@@ -99,6 +131,22 @@ class Content:
             raise self.refused(
                 "{failed:g} requests failed, so its numbers describe less work; see the program's output", failed=failed
             )
+
+    def all_answered(self, result: Mapping[str, object]) -> None:
+        """Raises ResultsError if a result counts failed requests in any spelling, or fewer answers than requests."""
+        for key in _FAILED & result.keys():
+            failed = result[key]
+            self.none_failed(sum(map(bool, failed)) if isinstance(failed, list) else failed or 0)
+        completed = result.get("completed", result.get("successful_requests"))
+        if completed is None:
+            return
+        answered = self.checked("completed requests", completed)
+        for key in _ASKED & result.keys():
+            asked = result[key]
+            if isinstance(asked, (int, float)) and asked > answered:
+                self.none_failed(asked - answered)
+        if not answered:
+            raise self.refused("no request was answered; see the program's output")
 
 
 class ResultReader(Protocol):
@@ -164,6 +212,8 @@ def read_results(path: Path, *, format: str = "auto") -> Results:  # noqa: A002 
     if format == "auto":
         names = [name for name, reader in known.items() if reader.recognises(content)]
         if len(names) != 1:
+            if not names:
+                _refuse_broken(content)
             found = f"{' and '.join(names)} recognise it" if names else "no format recognises it"
             raise content.refused(
                 "{found}; name one with `format`, or the numbers with `numbers`. {formats}",
@@ -174,6 +224,7 @@ def read_results(path: Path, *, format: str = "auto") -> Results:  # noqa: A002 
     elif format not in known:
         raise ResultsError("unknown format {format!r}; the formats are {formats}", format=format, formats=formats)
     elif not known[format].recognises(content):
+        _refuse_broken(content)
         raise content.refused(
             "it is not in the format {format}, which reads {reads}", format=format, reads=known[format].READS
         )
@@ -194,6 +245,18 @@ def read_results(path: Path, *, format: str = "auto") -> Results:  # noqa: A002 
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise content.refused("it holds {twice} twice; let the program write one result to it", twice=twice[0])
     return results._replace(format=format)
+
+
+def _refuse_broken(content: Content) -> None:
+    """Raise ResultsError with the place of the error for a file that is meant to be JSON."""
+    is_meant = any(line.lstrip().startswith("{") for line in content.text.splitlines())
+    if is_meant and content.fault is not None:
+        raise content.refused(
+            "line {line}, column {column}: not JSON: {error}; the program was stopped, or prints other text into the file",
+            line=content.fault.line,
+            column=content.fault.column,
+            error=content.fault.error,
+        )
 
 
 def _text(path: Path) -> str:

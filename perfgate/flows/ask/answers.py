@@ -33,7 +33,7 @@ from perfgate.flows.shared.site.beside import beside_each_other
 from perfgate.flows.shared.site.read import MainHistory, read_main
 from perfgate.flows.shared.store import config_of_project
 from perfgate.flows.trace.choice import Choice
-from perfgate.flows.trace.questions import ask_top
+from perfgate.flows.trace.job import trace_top
 from perfgate.judging.advice.advise import suggestions
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.view.trend_rows import cause_row, check_command
@@ -112,7 +112,7 @@ def suggest(asked: SuggestionArguments, sources: Sources) -> RunSuggestions:
 
 def top(asked: TopArguments, sources: Sources) -> TopDocument:
     path = sources.recording_at(asked.recording)
-    found = ask_top(path, Choice(limit=asked.limit), by=asked.by, host=asked.host, longer=None)
+    found = trace_top(path, Choice(limit=asked.limit), by=asked.by, host=asked.host, longer=None)
     timelines = [replace(timeline, path=sources.public(timeline.path)) for timeline in found.timelines]
     return replace(found, timelines=timelines)
 

@@ -10,7 +10,7 @@ import msgspec
 from perfgate.document.flame import FlameTree, side_by_side
 from perfgate.errors import UsageError
 from perfgate.trace.analysis.flame import flame_tree
-from perfgate.trace.analysis.stacks import stacks_of_timeline
+from perfgate.trace.analysis.stacks import stacks_of
 from perfgate.trace.model.recording import Timeline
 
 
@@ -25,7 +25,7 @@ def pair_trees(base: Sequence[FlameTree], head: Sequence[FlameTree]) -> list[Fla
 
 
 def tree_of(timeline: Timeline, label: str) -> FlameTree:
-    return flame_tree(stacks_of_timeline(timeline), label)
+    return flame_tree(stacks_of(timeline.events), label)
 
 
 def artifact_path(document: Path, name: str) -> Path:

@@ -36,7 +36,7 @@ from perfgate.flows.trace.job import (
 from perfgate.trace.analysis.gaps import CAUSES, device_gaps
 from perfgate.trace.analysis.lines import Launchers, launchers
 from perfgate.trace.analysis.rows import host_kinds
-from perfgate.trace.analysis.stacks import stacks_of_timeline
+from perfgate.trace.analysis.stacks import stacks_of
 from perfgate.trace.model.arithmetic import Intervals, joined, union
 from perfgate.trace.model.events import DEVICE_KINDS, EventKind, EventTable
 
@@ -63,7 +63,7 @@ def _answer(pick: ChosenTimeline, choice: Choice) -> AnswerTimeline:
     events = pick.timeline.events
     top = top_timeline(pick, choice, "type", False, None)
     kinds = DEVICE_KINDS if top.side == "device" else host_kinds(events)
-    launched = launchers(stacks_of_timeline(pick.timeline, whole=True), kinds)
+    launched = launchers(stacks_of(pick.timeline.events, whole=True), kinds)
     work, steps = _work(events), step_timeline(pick, Choice(), None)
     parts = _parts(events, work)
     if work is None and (work := _work_of_steps(steps)) is not None:

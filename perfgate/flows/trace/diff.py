@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from perfgate.document.alignment import AlignedRow, TimedRow, align
+from perfgate.document.message import Message, distinct, english
 from perfgate.document.trace import (
     DiffChange,
     DiffCost,
@@ -22,9 +23,10 @@ from perfgate.document.trace import (
     DiffTotals,
     TopKind,
 )
-from perfgate.errors import UsageError
+from perfgate.errors import DocumentError, UsageError
 from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.job import ChosenTimeline, choose, notes_of
+from perfgate.trace.analysis.comparable import comparable_part
 from perfgate.trace.analysis.rows import UnitWork, unit_work
 from perfgate.trace.model.events import DEVICE_KINDS
 
@@ -34,6 +36,8 @@ TOLERANCE = 0.05
 # The most names of replaced kernels to keep per side.
 _MOST_NAMES = 5
 _THREADS = 2
+# What a row may be apart by, and the note if one recording lacks it.
+_FORMS = {"shape": "notes.shapes-differ", "line": "notes.lines-differ"}
 
 
 def trace_diff(
@@ -59,10 +63,10 @@ def trace_diff(
     if not shared:
         held = "; ".join(f"{path}: {', '.join(recording)}" for path, recording in zip([*bases, *heads], recordings))
         raise UsageError("no timeline is in all recordings ({held}); choose with --rank and --device", held=held)
-    compared = []
+    compared, notes = [], []
     for label in shared:
-        before, after = ([recording[label] for recording in side] for side in sides)
-        compared.append(_diff(label, before, after, choice, tolerance, by))
+        before, after = ([_comparable(recording[label], notes) for recording in side] for side in sides)
+        compared.append(_diff(label, before, after, choice, tolerance, by, notes))
     return DiffDocument(
         base=[str(path) for path in bases],
         head=[str(path) for path in heads],
@@ -70,8 +74,63 @@ def trace_diff(
         tolerance=tolerance,
         timelines=compared,
         unmatched=sorted({label for recording in recordings for label in recording} - set(shared)),
-        notes=notes_of([pick for recording in recordings for pick in recording.values()]),
+        notes=[*notes_of([pick for recording in recordings for pick in recording.values()]), *distinct(notes)],
     )
+
+
+def _comparable(pick: ChosenTimeline, notes: list[Message]) -> ChosenTimeline:
+    """The complete steps of a timeline, with a note on the others.
+
+    Raises DocumentError if work is missing and no step is known to be complete.
+    """
+    loss, path = pick.recording.loss, pick.recording.path
+    part = comparable_part(pick.timeline, lacks_events=loss is not None and loss.is_of_events)
+    if not part.is_whole:
+        raise DocumentError(
+            "{path}: {label} cannot be compared, because {why}, and no step of it is known to be complete; record it again",
+            path=path,
+            label=pick.timeline.label,
+            why="; ".join(english(note) for note in notes_of([pick])[:2]),
+        )
+    if part.left_out:
+        values = {"count": len(part.left_out), "units": part.units, "named": ", ".join(part.left_out[:_MOST_NAMES])}
+        notes.append(Message("notes.steps-left-out", {"path": str(path), **values}))
+    return pick._replace(timeline=part.timeline)
+
+
+def _alike(
+    before: list[UnitWork], after: list[UnitWork], notes: list[Message]
+) -> tuple[list[UnitWork], list[UnitWork]]:
+    """The works with rows as fine as all recordings have them: without shapes, or without lines, if one recording has none."""
+    works = [*before, *after]
+    coarse: dict[str, set[str]] = {form: set() for form in _FORMS}
+    for form, note in _FORMS.items():
+        for kind in {row.kind for work in works for row in work.rows}:
+            rows_of = [[row for row in work.rows if row.kind == kind] for work in works]
+            has = [any(getattr(row, form) is not None for row in rows) for rows in rows_of if rows]
+            if any(has) and not all(has):
+                coarse[form].add(kind)
+        if coarse[form]:
+            notes.append(Message(note))
+    if not any(coarse.values()):
+        return before, after
+    works = [replace(work, rows=_merged(work.rows, coarse)) for work in works]
+    return works[: len(before)], works[len(before) :]
+
+
+def _merged(rows: Sequence[TimedRow], coarse: Mapping[str, set[str]]) -> tuple[TimedRow, ...]:
+    """The rows without shapes or lines of some kinds; those that are then alike are added up."""
+    merged: dict[tuple[str | None, ...], TimedRow] = {}
+    for row in rows:
+        shape = None if row.kind in coarse["shape"] else row.shape
+        line = None if row.kind in coarse["line"] else row.line
+        key = row.op, row.kind, shape, line, None if line is None else row.operator
+        first = merged.get(key)
+        if first is None:
+            merged[key] = replace(row, shape=shape, line=line)
+        else:
+            merged[key] = replace(first, time=first.time + row.time, count=first.count + row.count)
+    return tuple(merged.values())
 
 
 def _by_label(chosen: Sequence[ChosenTimeline]) -> dict[str, ChosenTimeline]:
@@ -116,9 +175,12 @@ def _diff(
     choice: Choice,
     tolerance: float,
     by: DiffKey,
+    notes: list[Message],
 ) -> DiffTimeline:
     works = _works([*bases, *heads], by)
     before, after = works[: len(bases)], works[len(bases) :]
+    if by == "operator":
+        before, after = _alike(before, after, notes)
     units = {work.unit for work in (*before, *after)}
     if before[0].unit != after[-1].unit:
         raise UsageError(

@@ -63,9 +63,9 @@ def _keep_in(out: Path, reduced: ReducedRecording, places: Sequence[Place]) -> P
     """Write the tables of a recording below another folder, under its own path, with the number of its folder if several."""
     kept_at = Path(reduced.kept_at).absolute()
     number, folder = next(
-        (number, path.absolute())
+        (number, _folder_of(path))
         for number, (path, host) in enumerate(places)
-        if host == reduced.host and kept_at.is_relative_to(path.absolute())
+        if host == reduced.host and kept_at.is_relative_to(_folder_of(path))
     )
     recorded = kept_at.relative_to(folder)
     name = (recorded.parent if recorded.name == KEPT else recorded).as_posix().replace("/", "__").removesuffix(KEPT)
@@ -73,6 +73,10 @@ def _keep_in(out: Path, reduced: ReducedRecording, places: Sequence[Place]) -> P
     out.mkdir(parents=True, exist_ok=True)
     keep_tables(file, reduced.tables, [])
     return file
+
+
+def _folder_of(path: Path) -> Path:
+    return path.absolute().parent if path.is_file() else path.absolute()
 
 
 def gather_tables(
@@ -112,8 +116,8 @@ def gather_tables(
                 say(sentence("{count} of {total} recordings", count=len(found), total=len(recordings)))
     if not found:
         raise UsageError(
-            "{path}: holds no recordings of ranks; name the folder in which the *_ascend_pt folders or the *.pt.trace.json "
-            "files lie",
+            "{path}: holds no recordings of ranks; name the folder in which the *_ascend_pt folders or the traces of "
+            "torch.profiler lie",
             path=", ".join(map(str, places)),
         )
     ordered = [found[recording] for recording in _all(listed)]

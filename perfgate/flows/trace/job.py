@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,17 +30,19 @@ from perfgate.document.trace import (
 from perfgate.errors import UsageError
 from perfgate.flows.trace.choice import Choice
 from perfgate.system.memory import keep_freed_memory
+from perfgate.trace.analysis.comparable import cut_ends
 from perfgate.trace.analysis.fillers import gap_groups
 from perfgate.trace.analysis.gaps import CAUSES, Gaps, device_gaps
 from perfgate.trace.analysis.phases import FORWARD, Batch, batches
 from perfgate.trace.analysis.rows import TopOperator, top
-from perfgate.trace.cache import recall
 from perfgate.trace.model.arithmetic import seconds
+from perfgate.trace.model.faults import aligned
 from perfgate.trace.model.recording import ProfilerStep, Recording, Timeline
 from perfgate.trace.model.steps import profiler_steps
-from perfgate.trace.readers.contradictions import contradictions_of
+from perfgate.trace.readers.contradictions import doubts_about
 
 _NS = 1e9
+_MOST_NAMED = 8
 _NOTHING = Message("trace.nothing-collected")
 _NO_DEVICE = Message("trace.nothing-on-device")
 _NO_TIMELINE = Message("trace.no-timeline")
@@ -90,19 +92,30 @@ def trace_steps(path: Path, choice: Choice, *, step_by: str | None = None) -> St
         ) from error
     chosen = choose(path, choice)
     timelines = [step_timeline(pick, choice, step_by) for pick in chosen]
+    cut = [note for pick in chosen for note in _cut_ends(pick.timeline)]
     return StepDocument(
         format=format_of(chosen),
         slowest_rank=_slowest(pick.timeline for pick in chosen),
         timelines=timelines,
-        notes=notes_of(chosen),
+        notes=[*notes_of(chosen), *cut],
     )
 
 
+def _cut_ends(timeline: Timeline) -> Iterator[Message]:
+    if cut := cut_ends(timeline):
+        named = ", ".join(f"{name} ({count})" for name, count, _ in cut[:_MOST_NAMED])
+        yield Message("notes.cut-ends", {"usual": cut[0][2], "named": named})
+
+
 def notes_of(chosen: Sequence[ChosenTimeline]) -> list[Message]:
-    """The recordings' own notes, and contradictions between their files."""
-    recordings = {id(pick.recording): pick.recording for pick in chosen}.values()
-    contradicted = contradictions_of([(pick.timeline.label, pick.timeline) for pick in chosen])
-    return [*(note for recording in recordings for note in recording.notes), *contradicted]
+    """What cannot be true or is missing first: losses, impossible times, contradictions, then the recordings' other notes."""
+    recordings = list({id(pick.recording): pick.recording for pick in chosen}.values())
+    lost = [note for recording in recordings if recording.loss for note in recording.notes]
+    others = [note for recording in recordings if not recording.loss for note in recording.notes]
+    several = len(recordings) > 1
+    labels = [f"{pick.recording.path.name}, " * several + pick.timeline.label for pick in chosen]
+    doubts = doubts_about(list(zip(labels, (pick.timeline for pick in chosen))))
+    return [*lost, *doubts, *others]
 
 
 def choose(path: Path, choice: Choice) -> list[ChosenTimeline]:
@@ -137,7 +150,7 @@ def recordings_of(path: Path) -> list[Recording]:
     keep_freed_memory()
     document = path / "run.json" if path.is_dir() else path
     if document.name != "run.json" or not document.is_file():
-        return [recall(path)]
+        return [trace.salvage(path)]
     # Importing schemas and drawing takes longer than reading a small recording.
     from perfgate.document.files import read_run
     from perfgate.flows.shared.trees import artifact_path
@@ -185,7 +198,8 @@ def top_timeline(pick: ChosenTimeline, choice: Choice, by: TopKey, host: bool, l
 
 
 def gap_timeline(pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_ns: int) -> GapTimeline:
-    device = device_gaps(pick.timeline.events, exposed=exposed)
+    events = aligned(pick.timeline.events)
+    device = device_gaps(events, exposed=exposed)
     if device is None:
         return GapTimeline(
             path=str(pick.recording.path),
@@ -199,7 +213,7 @@ def gap_timeline(pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_n
             gaps=[],
             reason=_NO_TIMELINE if pick.timeline.tells_of_device else pick.recording.absent.get("device", _NO_DEVICE),
         )
-    origin = int(pick.timeline.events.start.min())
+    origin = int(events.start.min())
     gaps = device.gaps.select(device.gaps.duration >= shortest_ns)
     longest = gaps.longest(choice.limit)
     return GapTimeline(
@@ -215,7 +229,7 @@ def gap_timeline(pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_n
             GapRow(start=(gap.start_ns - origin) / _NS, duration=gap.duration_ns / _NS, cause=gap.cause)
             for gap in longest
         ],
-        groups=gap_groups(pick.timeline.events, device)[: choice.limit],
+        groups=gap_groups(events, device, uncertain=events is not pick.timeline.events)[: choice.limit],
     )
 
 

@@ -13,6 +13,7 @@ from perfgate.document.trace import (
     LeftOutRecording,
     RankRow,
     RanksDocument,
+    RepeatedRank,
     SkewRow,
 )
 from perfgate.errors import DocumentError
@@ -56,12 +57,32 @@ def trace_ranks(
         raise DocumentError(left_out[0].reason)
     tables = [table for one in reduced for table in one.tables]
     tables.sort(key=lambda table: (table.rank is None, table.rank or 0, table.device or 0))
+    tables, repeated = _one_of_each(tables)
     arrived = arrivals(tables)
-    return Ranks(tables, arrived, ranks_document(", ".join(map(str, places)), tables, arrived, left_out))
+    path = ", ".join(map(str, places))
+    return Ranks(tables, arrived, ranks_document(path, tables, arrived, left_out, repeated=repeated))
+
+
+def _one_of_each(tables: Sequence[RankTable]) -> tuple[list[RankTable], list[RepeatedRank]]:
+    """One recording of each rank; the others are cycles of one process, or the ranks are wrong."""
+    first: dict[int, str] = {}
+    others: dict[int, list[str]] = {}
+    chosen = []
+    for table in tables:
+        if table.rank is None or first.setdefault(table.rank, table.path) == table.path:
+            chosen.append(table)
+        elif table.path not in others.setdefault(table.rank, []):
+            others[table.rank].append(table.path)
+    return chosen, [RepeatedRank(rank=rank, chosen=first[rank], others=paths) for rank, paths in others.items()]
 
 
 def ranks_document(
-    path: str, tables: list[RankTable], arrived: Arrivals, left_out: Sequence[LeftOutRecording] = ()
+    path: str,
+    tables: list[RankTable],
+    arrived: Arrivals,
+    left_out: Sequence[LeftOutRecording] = (),
+    *,
+    repeated: Sequence[RepeatedRank] = (),
 ) -> RanksDocument:
     """The answers about the ranks below the folders that ``path`` names."""
     worst = np.argsort(-arrived.skew, kind="stable")[:_SKEWS]
@@ -87,6 +108,7 @@ def ranks_document(
         slow_stages=slow_stages(tables),
         unjoined=arrived.unjoined,
         left_out=list(left_out),
+        repeated=list(repeated),
         missing=_missing(tables),
         ended_early=list(_ended_early(tables)),
     )

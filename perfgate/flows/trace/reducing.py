@@ -18,7 +18,7 @@ from perfgate.trace.analysis.rank_table import RankTable, reduce_timeline
 from perfgate.trace.model.communication import add_communication, added_communication
 from perfgate.trace.readers.ascend.folder import read_rank
 from perfgate.trace.readers.ascend.layout import analysed_folders
-from perfgate.trace.scanner.compressed import named
+from perfgate.trace.readers.formats.kineto import trace_files
 from perfgate.version import __version__
 
 # Written beside its recording by `perfgate trace reduce` alone.
@@ -26,7 +26,6 @@ KEPT = ".perfgate-rank.msgpack"
 # Increased with every change to the contents of a table or of an answer.
 _LAYOUT = 4
 _MADE_BY = f"{__version__}, layout {_LAYOUT}"
-_KINETO = named("*.pt.trace.json")
 _MOST_DIGITS = 7
 
 
@@ -105,10 +104,10 @@ def read_answer(answer: bytes) -> TaskAnswer:
 
 
 def recordings_below(path: Path) -> list[Path]:
-    """The recordings below a folder, and stored tables of recordings that are not there."""
+    """The recordings below a folder, and stored tables of recordings that are not there; a file itself."""
     if not path.is_dir():
-        return []
-    recordings = analysed_folders(path) or sorted(file for pattern in _KINETO for file in path.rglob(pattern))
+        return [path] if path.is_file() else []
+    recordings = analysed_folders(path) or trace_files(path, below=True)
     there = {_kept_at(recording) for recording in recordings}
     return [*recordings, *sorted(kept for kept in path.rglob(f"*{KEPT}") if kept not in there)]
 

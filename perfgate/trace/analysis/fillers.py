@@ -14,16 +14,17 @@ from perfgate.trace.model.events import DEVICE_KINDS, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.patterns import lazy_pattern
 
-# A filler covers at least half of its gap. Only the longest gaps are examined, one by one.
-_FILLS, _MOST_GAPS = 0.5, 300
+# A filler covers at least half of its gap, or a tenth where the clocks of host and device differ, so that the place of the
+# gap is uncertain. Only the longest gaps are examined, one by one.
+_FILLS, _FILLS_UNCERTAIN, _MOST_GAPS = 0.5, 0.1, 300
 # A function with its file: ``model.py(12): forward``; a built-in function has none.
 _IN_FILE = lazy_pattern(r"\S+\.py\(\d+\): ")
 
 
-def gap_groups(events: EventTable, device: DeviceGaps) -> list[GapGroupRow]:
-    """The longest gaps grouped by filler, the costliest group first."""
+def gap_groups(events: EventTable, device: DeviceGaps, *, uncertain: bool = False) -> list[GapGroupRow]:
+    """The longest gaps grouped by filler, the costliest group first; ``uncertain`` is whether the clocks differ."""
     longest = device.gaps.longest(_MOST_GAPS)
-    host = _Host(events, longest)
+    host = _Host(events, longest, _FILLS_UNCERTAIN if uncertain else _FILLS)
     ends = _Ends(events, longest)
     groups: dict[tuple[str | None, str | None, str | None, GapCause], list[int]] = defaultdict(list)
     for place, gap in enumerate(longest):
@@ -75,10 +76,10 @@ class _Host:
     a lookup examines only a few events of each class, however many there are.
     """
 
-    def __init__(self, events: EventTable, gaps: Gaps) -> None:
-        self._gaps = gaps
+    def __init__(self, events: EventTable, gaps: Gaps, fills: float) -> None:
+        self._gaps, self._fills = gaps, fills
         chosen = np.flatnonzero(events.is_kind("python", "host_op", "runtime"))
-        shortest = _FILLS * int(gaps.duration.min()) if len(gaps) else 0.0
+        shortest = fills * int(gaps.duration.min()) if len(gaps) else 0.0
         chosen = chosen[events.duration[chosen] >= shortest]
         length = np.frexp(events.duration[chosen].astype(np.float64))[1].astype(np.uint8)
         order = np.argsort(events.start[chosen], kind="stable")
@@ -94,7 +95,7 @@ class _Host:
         near = np.concatenate([np.arange(0), *(np.arange(first[place], last[place]) for first, last in self._ranges)])
         begins, end = events.start[near], gap.start_ns + gap.duration_ns
         inside = np.minimum(begins + events.duration[near], end) - np.maximum(begins, gap.start_ns)
-        fills = near[inside >= _FILLS * gap.duration_ns]
+        fills = near[inside >= self._fills * gap.duration_ns]
         # The innermost event is the shortest, sorted last.
         fills = fills[np.lexsort((self._row[fills], -events.duration[fills]))]
         if track is not None and (events.track[fills] == track).any():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -44,22 +44,28 @@ def batches(events: EventTable, pattern: str | None = None) -> list[Batch]:
     device alone has them on the device's timeline.
     """
     label = _labels(pattern) if pattern else _label_of_engine
-    on_host = list(_batches(events.of_kind("annotation"), label, outermost=False))
-    return on_host or list(_batches(events.of_kind("device_annotation"), label, outermost=True))
+    on_host = _batches(events.of_kind("annotation"), label, of_one_thread=True)
+    return on_host or _batches(events.of_kind("device_annotation"), label, of_one_thread=False)
 
 
-def _batches(marks: EventTable, label: Callable[[str], _Label | None], *, outermost: bool) -> Iterator[Batch]:
-    """The labelled annotations in time order; on a device several streams have one, of which the ``outermost`` counts."""
+def _batches(marks: EventTable, label: Callable[[str], _Label | None], *, of_one_thread: bool) -> list[Batch]:
+    """The outermost labelled annotations in time order.
+
+    Engines mark a batch twice on a thread of the host; on a device several streams have a copy of one mark.
+    """
     labels = [label(name) for name in marks.names]
     chosen = np.flatnonzero(np.array([one is not None for one in labels], dtype=bool)[marks.name])
-    number, last_end = 0, -MAX_NS
-    for row in chosen[np.argsort(marks.start[chosen], kind="stable")].tolist():
+    last_ends: dict[int, int] = {}
+    found: list[Batch] = []
+    for row in chosen[np.lexsort((-marks.duration[chosen], marks.start[chosen]))].tolist():
         phase, requests = labels[marks.name[row]] or (None, None)
         start, end = int(marks.start[row]), int(marks.start[row] + marks.duration[row])
-        if outermost and start < last_end:
+        place = int(marks.track[row]) if of_one_thread else 0
+        if start < last_ends.get(place, -MAX_NS):
             continue
-        yield Batch(ProfilerStep(number, start, end), phase, requests)
-        number, last_end = number + 1, end
+        found.append(Batch(ProfilerStep(len(found), start, end), phase, requests))
+        last_ends[place] = end
+    return found
 
 
 def _labels(pattern: str) -> Callable[[str], _Label | None]:

@@ -15,7 +15,7 @@ from perfgate.errors import UsageError
 from perfgate.trace.analysis.gaps import device_gaps
 from perfgate.trace.analysis.lines import heaviest_names, launchers, launching_operators
 from perfgate.trace.analysis.operators import row_kind
-from perfgate.trace.analysis.stacks import frame, project_places, stacks_of_timeline
+from perfgate.trace.analysis.stacks import frame, project_places, stacks_of
 from perfgate.trace.model.arithmetic import (
     Codes,
     IntColumn,
@@ -92,7 +92,7 @@ def unit_work(timeline: Timeline, *, by: DiffKey = "operator") -> UnitWork:
 
     Raises UsageError if rows by line are requested and no Python functions were recorded.
     """
-    stacks = stacks_of_timeline(timeline)
+    stacks = stacks_of(timeline.events)
     device = stacks.on_device.any()
     of_host = host_kinds(stacks.events)
     if by == "line":
@@ -158,7 +158,7 @@ def _top_rows_by_line(
     timeline: Timeline, kinds: tuple[EventKind, ...], longer_ns: int | None
 ) -> tuple[TopOperator, ...]:
     """Rows by launching function, else by operator; work without either has a row by its own name."""
-    found = launchers(stacks_of_timeline(timeline, whole=True), kinds)
+    found = launchers(stacks_of(timeline.events, whole=True), kinds)
     found.require_lines()
     if longer_ns is not None:
         found = found.select(found.time > longer_ns)

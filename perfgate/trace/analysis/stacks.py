@@ -22,10 +22,9 @@ from perfgate.trace.model.arithmetic import (
 from perfgate.trace.model.events import CALL, DEVICE_KINDS, NO_TEXT, EventKind, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.patterns import lazy_pattern
-from perfgate.trace.model.recording import Timeline
 from perfgate.trace.model.spans import OUTSIDE, span_of
 from perfgate.trace.model.stacks import Stacks, selected
-from perfgate.trace.model.steps import STEP_NAME
+from perfgate.trace.model.steps import STEP_NAME, distinct_marks
 from perfgate.trace.scanner.library import enclosing_calls
 from perfgate.trace.scanner.merging import UNKNOWN, nearest_known
 
@@ -68,18 +67,6 @@ class EventFrame(NamedTuple):
         return not (
             _PACKAGES.match(file) or file.startswith("<") or top in _FRAMEWORKS or top in sys.stdlib_module_names
         )
-
-
-def stacks_of_timeline(timeline: Timeline, *, whole: bool = False) -> Stacks:
-    """The stacks of a timeline's events as of ``stacks_of``, which are kept with a recording that is kept."""
-    keeper = timeline.stacks
-    if keeper is None:
-        return stacks_of(timeline.events, whole=whole)
-    stacks = keeper.recall(timeline.events, whole=whole)
-    if stacks is None:
-        stacks = stacks_of(timeline.events, whole=whole)
-        keeper.keep(stacks, whole=whole)
-    return stacks
 
 
 def stacks_of(events: EventTable, *, whole: bool = False) -> Stacks:
@@ -190,9 +177,10 @@ def _units(events: EventTable) -> tuple[Intervals | None, FlameUnit]:
     if len(calls):
         return _in_order(calls), "call"
     steps = events.select(marks & events.is_named(STEP_NAME.fullmatch))
+    steps = steps.select(distinct_marks(steps))
     if not len(steps):
         return None, "whole recording"
-    spans = _in_order(steps)
+    spans = steps.intervals
     begun = (events.start > spans.start[-1]) & (events.start < spans.end[-1])
     ends_idle = spans.start.size > 1 and not (begun & events.is_kind("host_op", *DEVICE_KINDS)).any()
     return Intervals(spans.start[:-1], spans.end[:-1]) if ends_idle else spans, "profiler step"

@@ -37,7 +37,7 @@ from perfgate.trace.model.spans import (
     count_work,
     span_of,
 )
-from perfgate.trace.model.steps import STEP_NAME, profiler_steps, shows_copies, step_marks, windows_of
+from perfgate.trace.model.steps import STEP_NAME, MarkedSteps, profiler_steps, shows_copies, step_marks, windows_of
 
 Unit = Literal["profiler step", "call", "whole recording"]
 
@@ -95,9 +95,9 @@ class DeviceSummary:
     work: tuple[OwnedEvents, ...]
 
     def lengths(self) -> list[int] | None:
-        """The nanoseconds of each span; None if one of them is unknown."""
+        """The nanoseconds of each span; None if one of them is unknown, or none takes any time."""
         lengths = [step.length_ns for step in self.steps if step.length_ns is not None]
-        return lengths if lengths and len(lengths) == len(self.steps) else None
+        return lengths if any(lengths) and len(lengths) == len(self.steps) else None
 
     def parts(self) -> StepTotals | None:
         """The parts of all spans of the device together; None if those of one span are unknown."""
@@ -207,15 +207,14 @@ def _summarize(timeline: Timeline, shape: str) -> DeviceSummary:
 
 def _spans(timeline: Timeline) -> tuple[Unit, _Spans]:
     """The profiler steps, else the calls of perfgate's own trace, else the whole recording."""
-    windows = _step_windows(timeline)
-    numbers = sorted(
-        {step.number for step in timeline.steps or () if step.number is not None}
-        or windows.keys()
-        or KernelTable.of(timeline.kernels or ()).steps
-    )
-    if numbers:
-        complete = windows.keys() >= set(numbers)
-        return "profiler step", [windows[number] if complete else ProfilerStep(number) for number in numbers]
+    marks = step_marks(timeline.events, "annotation", "host_op")
+    numbers = {step.number for step in timeline.steps or () if step.number is not None}
+    if marks and numbers <= {mark.number for mark in marks}:
+        return "profiler step", marks
+    windows = _step_windows(timeline, marks)
+    if known := sorted(numbers or windows.keys() or KernelTable.of(timeline.kernels or ()).steps):
+        complete = windows.keys() >= set(known)
+        return "profiler step", [windows[number] if complete else ProfilerStep(number) for number in known]
     calls = timeline.events.named(CALL).of_kind("annotation")
     if len(calls):
         times = sorted(zip(calls.start.tolist(), calls.end.tolist()))
@@ -227,14 +226,13 @@ def _are_timed(spans: _Spans) -> bool:
     return spans[0].start_ns is not None
 
 
-def _step_windows(timeline: Timeline) -> dict[int, ProfilerStep]:
+def _step_windows(timeline: Timeline, marks: Sequence[ProfilerStep]) -> dict[int, ProfilerStep]:
     """The interval of each numbered profiler step on the host, else on the device."""
     windows = {
         step.number: ProfilerStep(step.number, step.start_ns, step.end_ns)
         for step in timeline.steps or ()
         if step.number is not None and step.start_ns is not None and step.end_ns is not None
     }
-    marks = step_marks(timeline.events, "annotation", "host_op")
     return {**windows, **{mark.number: mark for mark in marks if mark.number is not None}}
 
 
@@ -308,7 +306,12 @@ def _steps(timeline: Timeline, unit: Unit, spans: _Spans, *, on_host: bool) -> t
     """The steps of the recording, or equivalent entries for perfgate's own calls; empty if it marks neither."""
     if unit != "profiler step":
         return profiler_steps(timeline.events, spans if unit == "call" else ()) or ()
-    on_device = {} if on_host else {step.number: step for step in timeline.steps or ()}
+    steps = () if on_host else timeline.steps or ()
+    if isinstance(steps, MarkedSteps):
+        # A number may stand for several steps, of several cycles of the profiler.
+        of_mark = dict(zip(steps.marks, steps))
+        return tuple(of_mark.get(step, step) for step in spans)
+    on_device = {step.number: step for step in steps}
     return tuple(on_device.get(step.number, step) for step in spans)
 
 

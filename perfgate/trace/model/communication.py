@@ -47,6 +47,9 @@ _LIBRARIES = (
     # sgl-kernel/csrc/allreduce; TensorRT-LLM: cpp/tensorrt_llm/kernels/communicationKernels).
     r"cross_device_reduce_[12]stage|(?:all_?reduce|reduce_?scatter|all_?gather)_?(?:fusion_kernel|one_?shot|two_?shot|lamport|"
     r"prototype|kernel)|quickreduce::|mscclpp|userbuffers_fp16_sum",
+    # XLA: all-reduce.2, all-gather-start, all-reduce_2.kd (openxla: xla/hlo/ir/hlo_opcode.h).
+    r"^(?:all-reduce|all-gather|reduce-scatter|all-to-all|ragged-all-to-all|collective-permute|collective-broadcast)(?:[-_.]|$)",
+    r"^(?:send|recv)(?:-done)?(?:\.\d+)?$",
     # Expert parallelism on Ascend (vllm-ascend: MC2 operators; CANN: aclnnMoeDistributeDispatchV2).
     r"MoeDistribute(?:Dispatch|Combine)|^(?:aclnn)?AllToAll(?:v|vc)?(?:_|V|$)",
 )

@@ -15,7 +15,6 @@ from perfgate.document.message import Message
 from perfgate.trace.model.communication import KernelKind, kernel_kind
 from perfgate.trace.model.events import EventTable
 from perfgate.trace.model.readings import CORE_CLOCK, Readings
-from perfgate.trace.model.stacks import StackKeeper
 
 Shapes = tuple[tuple[int, ...], ...]
 CollectiveKind = Literal["collective", "p2p"]
@@ -221,7 +220,6 @@ class Timeline:
     the kernels by type, ``calls`` those of the host's libraries, ``operators`` the host's self time in operators of the
     framework. ``groups`` are the ranks that this one
     works with, by the framework's name for them (``tp``, ``pp``, ``dp``). ``readings`` are the device's counters over time.
-    ``stacks`` keeps its call stacks, if the recording is kept.
     """
 
     rank: int | None
@@ -240,7 +238,6 @@ class Timeline:
     allocations: tuple[AllocationTotal, ...] | None = None
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     readings: Mapping[str, Readings] = field(default_factory=dict)
-    stacks: StackKeeper | None = None
 
     @property
     def core_frequency(self) -> tuple[float, float] | None:
@@ -263,6 +260,30 @@ class Timeline:
         return bool(self.kernels or self.types or self.collectives) or computed
 
 
+class Loss(NamedTuple):
+    """What of a damaged file is missing, in bytes of its text: ``lost`` of the ``size`` that the file has.
+
+    ``pieces`` of its list of events are lost, the first at ``offset``, in the ``span`` of nanoseconds that they name; of the
+    text ``behind`` the list that many bytes. ``numbers`` are values that are no JSON and no times. If it ``is_cut``, what
+    followed is unknown and counts nowhere.
+    """
+
+    size: int
+    lost: int
+    pieces: int
+    offset: int
+    behind: int
+    numbers: int
+    is_cut: bool
+    wrong_checksum: bool
+    span: tuple[int, int] | None
+
+    @property
+    def is_of_events(self) -> bool:
+        """Whether events, or values of theirs, are missing, so that counts and totals may be too low."""
+        return self.is_cut or self.lost > 0 or self.numbers > 0
+
+
 @dataclass(frozen=True)
 class Recording:
     """The whole content of a profiler's file or folder.
@@ -270,7 +291,8 @@ class Recording:
     ``format`` is its reader's name for it: ascend-pytorch, ascend-db, ascend-trace-view, msprof, kineto, chrome or another's.
     ``software`` are versions by name (``torch_npu``, ``cann``), ``settings`` the profiler's options (``level``,
     ``aic_metrics``), ``environment`` the variables it wrote down. ``absent`` maps data that was not collected to the reason;
-    ``notes`` are caveats for readers of the numbers, such as that part of the file is lost.
+    ``notes`` are caveats for readers of the numbers. ``loss`` is what could not be read of a damaged file, None if nothing is
+    missing.
     """
 
     path: Path
@@ -281,3 +303,4 @@ class Recording:
     environment: Mapping[str, str] = field(default_factory=dict)
     absent: Mapping[str, Message] = field(default_factory=dict)
     notes: tuple[Message, ...] = ()
+    loss: Loss | None = None

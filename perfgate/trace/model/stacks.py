@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -44,18 +44,6 @@ class Stacks:
     def depth(self) -> int:
         """The maximum nesting depth of calls, including work of the device."""
         return int(levels(self.called_by).max()) + 1 if len(self.events) else 0
-
-
-class StackKeeper(Protocol):
-    """Keeps the stacks of one timeline: those of its calls or steps, and those of the ``whole`` recording."""
-
-    def recall(self, events: EventTable, *, whole: bool) -> Stacks | None:
-        """The stacks of the timeline's events; None if they are not kept."""
-        ...
-
-    def keep(self, stacks: Stacks, *, whole: bool) -> None:
-        """Does nothing if they cannot be written."""
-        ...
 
 
 def selected(events: EventTable, rows: CodeColumn | None) -> EventTable:

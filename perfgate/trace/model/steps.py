@@ -15,6 +15,7 @@ import numpy as np
 
 from perfgate.trace.model.arithmetic import Codes, Covered, IntColumn, Intervals, joined
 from perfgate.trace.model.events import DEVICE_KINDS, KERNEL_KINDS, EventKind, EventTable
+from perfgate.trace.model.faults import untimed_work
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.packed import NO_NUMBER
 from perfgate.trace.model.recording import Kernel, ProfilerStep
@@ -32,12 +33,34 @@ def step_number(name: str) -> int | None:
 
 
 def step_marks(events: EventTable, *kinds: EventKind) -> list[ProfilerStep]:
-    """The spans ``ProfilerStep#N`` of the host, in time order; annotations unless other kinds are given."""
+    """The spans ``ProfilerStep#N`` of the host, in time order; annotations unless other kinds are given.
+
+    A step that is marked on several threads, or inside another step, is one; a mark without a length is none.
+    """
     marks = events.select(np.flatnonzero(events.is_named(STEP_NAME.fullmatch)))
     marks = marks.of_kind(*(kinds or ("annotation",)))
+    marks = marks.select(distinct_marks(marks))
     rows = zip(marks.name.tolist(), marks.start.tolist(), marks.end.tolist())
-    steps = [ProfilerStep(step_number(marks.names[name]), start, end) for name, start, end in rows]
-    return sorted(steps, key=lambda mark: mark.start_ns or 0)
+    return [ProfilerStep(step_number(marks.names[name]), start, end) for name, start, end in rows]
+
+
+def distinct_marks(marks: EventTable) -> IntColumn:
+    """The positions of marks that are steps of their own, in time order.
+
+    Of marks that share most of their time the first counts, and of two that begin together the longer.
+    """
+    order = np.lexsort((-marks.duration, marks.start))
+    order = order[marks.duration[order] > 0]
+    if order.size < 2 or (marks.start[order][1:] >= marks.end[order][:-1]).all():
+        return order
+    chosen: list[int] = []
+    last_end = -_LATEST
+    for row, begin, end in zip(order.tolist(), marks.start[order].tolist(), marks.end[order].tolist()):
+        if 2 * (min(last_end, end) - begin) > end - begin:
+            continue
+        chosen.append(row)
+        last_end = max(last_end, end)
+    return np.array(chosen, dtype=np.int64)
 
 
 def profiler_steps(events: EventTable, marks: Sequence[ProfilerStep] | None = None) -> tuple[ProfilerStep, ...] | None:
@@ -51,7 +74,14 @@ def profiler_steps(events: EventTable, marks: Sequence[ProfilerStep] | None = No
     work = events.of_kind(*DEVICE_KINDS)
     if not len(work):
         return tuple(marks)
-    return device_steps(marks, work, span_of(work, windows_of(marks), launches=events.of_kind("runtime")))
+    owners = span_of(work, windows_of(marks), launches=events.of_kind("runtime"))
+    untimed = untimed_work(work)
+    if not untimed.any():
+        return device_steps(marks, work, owners)
+    steps = device_steps(marks, work.select(~untimed), owners[~untimed])
+    unknown = set(owners[untimed].tolist())
+    # Nobody knows how long the device worked for these.
+    return tuple(ProfilerStep(step.number) if place in unknown else step for place, step in enumerate(steps))
 
 
 class LaterSteps(Sequence[ProfilerStep]):

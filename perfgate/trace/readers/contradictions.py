@@ -1,12 +1,18 @@
-"""Find tables of a recording that contradict each other or its timeline; none of them is reliable then."""
+"""Find what cannot be true in a recording: impossible times, and tables that contradict each other or its timeline."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
 
 from perfgate.document.message import Message
-from perfgate.trace.model.arithmetic import counts_by_name
+from perfgate.trace.model.arithmetic import IntColumn, counts_by_name
+from perfgate.trace.model.events import DEVICE_KINDS, EventTable
+from perfgate.trace.model.faults import clock_offset, time_faults
+from perfgate.trace.model.kernel_names import UNKNOWN_TASK
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.recording import Timeline
 
@@ -16,17 +22,80 @@ _EXAMPLES = 3
 
 
 def contradictions(timeline: Timeline) -> list[Message]:
-    """Contradictions between two tables, or a table and the timeline, of one device."""
-    return [*_of_types(timeline), *_of_events(timeline), *_of_steps(timeline)]
+    """Impossible times of one device, and contradictions between two of its tables, or a table and the timeline."""
+    return [*_of_times(timeline), *_of_types(timeline), *_of_events(timeline), *_of_steps(timeline)]
+
+
+def doubts_about(timelines: Sequence[tuple[str, Timeline]]) -> list[Message]:
+    """Those of all devices as of ``contradictions_of``, and differences of clocks, with which totals stay true."""
+    return [
+        *contradictions_of(timelines),
+        *_about_each(timelines, _of_clocks),
+        *_about_each(timelines, _of_unknown_tasks),
+    ]
 
 
 def contradictions_of(timelines: Sequence[tuple[str, Timeline]]) -> list[Message]:
     """Those of all devices; if there are several, each is about the label of its device."""
+    return _about_each(timelines, contradictions)
+
+
+def _about_each(
+    timelines: Sequence[tuple[str, Timeline]], of_timeline: Callable[[Timeline], Iterable[Message]]
+) -> list[Message]:
     return [
         Message("verdict.about", {"place": label, "what": text}) if len(timelines) > 1 else text
         for label, timeline in timelines
-        for text in contradictions(timeline)
+        for text in of_timeline(timeline)
     ]
+
+
+def _of_clocks(timeline: Timeline) -> Iterator[Message]:
+    offset = clock_offset(timeline.events)
+    if offset is not None:
+        values = {"count": offset.count, "work": offset.launched, "microseconds": offset.behind_ns / 1e3}
+        yield Message("notes.clock-offset", values)
+
+
+def _of_unknown_tasks(timeline: Timeline) -> Iterator[Message]:
+    events = timeline.events
+    unknown = np.flatnonzero(_of_unknown_type(events))
+    if unknown.size:
+        total = int(events.duration[events.is_kind(*DEVICE_KINDS)].sum())
+        share = int(events.duration[unknown].sum()) / total if total else 0.0
+        values = {"count": unknown.size, "share": share, "named": _named(events, unknown)}
+        yield Message("notes.unknown-tasks", values)
+
+
+def _of_unknown_type(events: EventTable) -> npt.NDArray[np.bool_]:
+    unknown = np.array([name.startswith(UNKNOWN_TASK) for name in events.names] or [False], dtype=bool)
+    found: npt.NDArray[np.bool_] = unknown[events.group]
+    return found
+
+
+def _of_times(timeline: Timeline) -> Iterator[Message]:
+    """Look at the times of the device's work alone."""
+    events = timeline.events
+    faults = time_faults(events)
+    if faults.untimed.size:
+        values = {"count": faults.untimed.size, "work": faults.work, "named": _named(events, faults.untimed)}
+        yield Message("notes.untimed-work", values)
+    if faults.overlapping.size:
+        tracks = dict.fromkeys(events.tracks[track][1] for track in events.track[faults.overlapping].tolist())
+        values = {
+            "count": faults.overlapping.size,
+            "work": faults.work,
+            "streams": ", ".join(list(tracks)[:_EXAMPLES]),
+            "named": _named(events, faults.overlapping),
+        }
+        yield Message("notes.overlapping-work", values)
+    if faults.apart.size:
+        yield Message("notes.clock-jumped", {"count": faults.apart.size})
+
+
+def _named(events: EventTable, rows: IntColumn) -> str:
+    names = dict.fromkeys(events.names[code] for code in events.group[rows].tolist())
+    return ", ".join(list(names)[:_EXAMPLES])
 
 
 def _of_types(timeline: Timeline) -> Iterator[Message]:
@@ -50,7 +119,9 @@ def _of_types(timeline: Timeline) -> Iterator[Message]:
 
 def _of_events(timeline: Timeline) -> Iterator[Message]:
     """Compare the kernels on the device's timeline with their table."""
-    events = int(timeline.events.is_kind("compute").sum())
+    # Tasks of unknown types have no rows in the table.
+    is_kernel = timeline.events.is_kind("compute") & ~_of_unknown_type(timeline.events)
+    events = int(is_kernel.sum())
     tabled = int((~KernelTable.of(timeline.kernels or ()).is_collective).sum())
     if timeline.kernels and events and events != tabled:
         yield Message("notes.timeline-differs", {"seen": events, "tabled": tabled})

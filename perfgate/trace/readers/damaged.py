@@ -1,158 +1,340 @@
-"""Recover the intact events of a damaged trace file, and count the lost bytes.
+"""Recover the intact events of a damaged trace file, and measure the loss against the whole file.
 
-A killed job leaves a list without an end, torch writes a file name with quotes as invalid JSON, and NaN is not JSON either. A
-person viewing a trace wants the rest of it; the gate refuses such a file.
+A killed job leaves a list without an end, torch writes a file name with quotes as invalid JSON, a copy alters a byte, and NaN
+is not JSON. A person viewing a trace wants the rest of it; the gate refuses such a file.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from perfgate.document.message import Message
 from perfgate.errors import DocumentError
 from perfgate.trace.model.events import nanoseconds
-from perfgate.trace.model.recording import Recording
+from perfgate.trace.model.patterns import lazy_pattern
+from perfgate.trace.model.recording import Loss, Recording
+from perfgate.trace.readers.foreign import refuse_foreign
 from perfgate.trace.readers.reader import read
 from perfgate.trace.scanner.chrome_events import (
     BLOCK_BYTES,
     BORDER,
     MAX_EVENT_BYTES,
+    MAX_HEADER_BYTES,
     MAX_TRACE_BYTES,
     ChromeEvent,
     blocks,
     header_and_rest,
 )
-from perfgate.trace.scanner.compressed import bare_name, is_json, readable
+from perfgate.trace.scanner.compressed import ReadableText, bare_name, is_compressed, is_json
 
 _NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _TIMED = frozenset("XBEsf")
+_TIME = lazy_pattern(rb'"ts"\s{0,9}:\s{0,9}"?(\d{1,19}(?:\.\d{1,9})?)')
+# A number that only some writers use, outside of texts: Python's json writes NaN and Infinity, C's printf nan and inf.
+_NO_NUMBER = lazy_pattern(rb'("(?:[^"\\]|\\.)*")|[-+]?\b(?:NaN|Infinity|nan|inf)\b')
+# The end of the list: what follows is the end of the file, another member, or the beginning of another document.
+_LIST_END = lazy_pattern(rb"\s*\](?!\s*,\s*\{)")
+_BLANK = b", \r\n\t"
 
 
-class Event(NamedTuple):
-    """The text of one event, or of the remains of some, and its offset in the uncompressed file."""
+class Piece(NamedTuple):
+    """A piece of the list of events and its offset in the file without compression.
+
+    It is a whole event, the remains of some that are ``lost``, the begin of one at which the file is ``cut`` off, or the text
+    behind the list, its ``end``. ``numbers`` are the
+    values in it that are no JSON, which were replaced by null.
+    """
 
     text: bytes
     offset: int
-    is_whole: bool
+    state: Literal["whole", "lost", "cut", "end"]
+    numbers: int = 0
 
 
 def salvage(path: Path) -> Recording:
-    """As ``read``, but recovers the intact events of a damaged file of trace events, with a note on the lost ones.
+    """As ``read``, but recovers the intact events of a damaged file of trace events; ``loss`` and a note describe the rest.
 
     Raises DocumentError if no event is intact, and for every other damage.
     """
     try:
         return read(path)
-    except DocumentError:
+    except DocumentError as error:
         if not path.is_file() or not is_json(path):
             raise
+        refuse_foreign(path)
         import tempfile  # intact files need none
 
         with tempfile.TemporaryDirectory(prefix="perfgate-salvage-") as folder:
             # Keep the name: readers recognise formats and ranks by it too.
             copy = Path(folder, bare_name(path))
-            size, lost, pieces, first = _copy_whole_events(path, copy)
-            if lost == size:
+            repair = _Repair(path)
+            if not repair.write(copy):
                 raise
-            recording = replace(read(copy), path=path)
-        if not pieces:
-            return recording
-        note = Message("notes.salvaged", {"path": str(path), "count": pieces, "share": lost / size, "offset": first})
-        return replace(recording, notes=(*recording.notes, note))
+            try:
+                recording = replace(read(copy), path=path)
+            except DocumentError:
+                raise error from None
+        loss = repair.loss()
+        return replace(recording, loss=loss, notes=(*_notes(path, loss, recording), *recording.notes))
 
 
-def _copy_whole_events(path: Path, copy: Path) -> tuple[int, int, int, int]:
-    """The bytes of all events, those of the lost pieces, the number of these pieces, and the offset of the first."""
-    size = lost = pieces = first = 0
-    with copy.open("wb") as out:
-        text = _readable(path)
-        header, rest = header_and_rest(path, text)
-        out.write(header)
-        separator = b""
-        for event in _pieces(rest, text, len(header)):
-            size += len(event.text)
-            if event.is_whole:
-                out.write(separator + event.text)
-                separator = b",\n"
-            else:
-                first = first if pieces else event.offset
-                pieces += 1
-                lost += len(event.text)
-        out.write(b"]" if header.lstrip().startswith(b"[") else b"]}")
-    return size, lost, pieces, first
+class _Repair:
+    """One pass over a damaged file: intact events are copied, everything else is counted."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._unpacked = ReadableText(path) if is_compressed(path) else None
+        self._size = self._lost = self._pieces = self._first = self._numbers = self._behind = 0
+        self._unended = True
+        self._earliest: bytes | None = None
+        self._latest: bytes | None = None
+
+    def write(self, copy: Path) -> int:
+        """Write the intact part; returns the number of events. Raises DocumentError for a file without a list of events."""
+        events = 0
+        with copy.open("wb") as out:
+            text = self._text()
+            header, rest = header_and_rest(self._path, text)
+            opened, numbers = _with_nulls(header)
+            self._numbers += numbers
+            self._size += len(header)
+            out.write(opened)
+            separator = end = b""
+            behind = 0
+            for piece in _pieces(rest, text, len(header)):
+                self._size += len(piece.text)
+                self._numbers += piece.numbers
+                if piece.state == "whole":
+                    out.write(separator + piece.text)
+                    separator = b",\n"
+                    events += 1
+                elif piece.state == "lost":
+                    self._lose(piece)
+                elif piece.state == "end":
+                    self._unended = False
+                    behind += len(piece.text)
+                    end += piece.text if len(end) < MAX_HEADER_BYTES else b""
+            out.write(self._closing(opened, end, behind))
+        return events
+
+    def loss(self) -> Loss:
+        return Loss(
+            size=self._size,
+            lost=self._lost + self._behind,
+            pieces=self._pieces,
+            offset=self._first,
+            behind=self._behind,
+            numbers=self._numbers,
+            is_cut=self._unended or (self._unpacked is not None and self._unpacked.fault == "cut"),
+            wrong_checksum=self._unpacked is not None and self._unpacked.fault == "checksum",
+            span=_span(self._earliest, self._latest),
+        )
+
+    def _lose(self, piece: Piece) -> None:
+        self._first = self._first if self._pieces else piece.offset
+        self._pieces += 1
+        self._lost += len(piece.text)
+        times = _TIME.findall(piece.text)
+        if times:
+            self._earliest = self._earliest or times[0]
+            self._latest = times[-1]
+
+    def _closing(self, header: bytes, end: bytes, behind: int) -> bytes:
+        """The end of the repaired file: the ``end``, of which ``behind`` bytes are in the file, if it is JSON."""
+        plain = b"]" if header.lstrip().startswith(b"[") else b"]}"
+        if self._unended:
+            return plain
+        replaced, numbers = _with_nulls(end)
+        if _is_document(header + replaced):
+            self._numbers += numbers
+            return replaced
+        self._behind = behind - (len(end) - len(end.lstrip(b"] }\r\n\t")))
+        return plain
+
+    def _text(self) -> Iterator[bytes]:
+        """Blocks of the file as far as it can be read; compressed data may be cut off at any byte."""
+        if self._unpacked is None:
+            yield from blocks(self._path, BLOCK_BYTES)
+            return
+        total = 0
+        for text in self._unpacked:
+            total += len(text)
+            if total > MAX_TRACE_BYTES:
+                raise DocumentError(
+                    "{path}: more than {limit} bytes of JSON; record fewer calls",
+                    path=self._path,
+                    limit=MAX_TRACE_BYTES,
+                )
+            if text:
+                yield text
 
 
-def _readable(path: Path) -> Iterator[bytes]:
-    """Blocks of the file as far as it can be read; compressed data may be cut off at any byte."""
-    if path.suffix == ".json":
-        yield from blocks(path, BLOCK_BYTES)
-        return
-    total = 0
-    for text in readable(path):
-        total += len(text)
-        if total > MAX_TRACE_BYTES:
-            raise DocumentError(
-                "{path}: more than {limit} bytes of JSON; record fewer calls", path=path, limit=MAX_TRACE_BYTES
-            )
-        if text:
-            yield text
+def _notes(path: Path, loss: Loss, recording: Recording) -> Iterator[Message]:
+    """What is missing, each cause as a sentence; the first says most."""
+    named = {"path": str(path)}
+    if loss.is_cut:
+        yield Message("notes.cut-off", {**named, "size": loss.size, "seconds": _seconds_recorded(recording)})
+    if loss.pieces:
+        place = {"count": loss.pieces, "share": (loss.lost - loss.behind) / loss.size, "offset": loss.offset}
+        yield Message("notes.salvaged", {**named, **place})
+    if loss.span is not None and not loss.is_cut:
+        begin = min((int(one.events.start.min()) for one in recording.timelines if len(one.events)), default=0)
+        first, last = ((time - begin) / 1e9 for time in loss.span)
+        yield Message("notes.lost-span", {"first": first, "last": last})
+    if loss.behind:
+        yield Message("notes.behind-the-list", {**named, "size": loss.behind, "share": loss.behind / loss.size})
+    if loss.wrong_checksum:
+        yield Message("notes.wrong-checksum", named)
+    if loss.numbers:
+        yield Message("notes.no-json-numbers", {**named, "count": loss.numbers})
 
 
-def _pieces(buffer: bytes, more: Iterator[bytes], offset: int) -> Iterator[Event]:
+def _seconds_recorded(recording: Recording) -> float:
+    """The time from the first to the last intact event."""
+    tables = [timeline.events for timeline in recording.timelines if len(timeline.events)]
+    if not tables:
+        return 0.0
+    return (max(int(table.end.max()) for table in tables) - min(int(table.start.min()) for table in tables)) / 1e9
+
+
+def _span(earliest: bytes | None, latest: bytes | None) -> tuple[int, int] | None:
+    if earliest is None or latest is None:
+        return None
+    first, last = nanoseconds(earliest), nanoseconds(latest)
+    return min(first, last), max(first, last)
+
+
+def _pieces(buffer: bytes, more: Iterator[bytes], offset: int) -> Iterator[Piece]:
     while True:
         block = next(more, b"")
         buffer += block
         borders = [found.start() + 1 for found in BORDER.finditer(buffer)]
-        if not block:
-            yield from _judged(buffer, borders, offset, is_end=True)
-            return
-        if borders:
-            end = borders[-1]
-            yield from _judged(buffer[:end], borders[:-1], offset, is_end=False)
+        end = len(buffer) if not block else borders[-1] if borders else 0
+        if end:
+            inner = borders if not block else borders[:-1]
+            has_ended = False
+            for piece in _judged(buffer[:end], inner, offset, is_end=not block):
+                yield piece
+                has_ended |= piece.state == "end"
+            if has_ended:
+                yield Piece(buffer[end:], offset + end, "end")
+                yield from (Piece(text, 0, "end") for text in more)
+                return
             buffer, offset = buffer[end:], offset + end
         elif len(buffer) > MAX_EVENT_BYTES:
-            yield Event(buffer, offset, is_whole=False)
+            yield Piece(buffer, offset, "lost")
             buffer, offset = b"", offset + len(buffer)
+        if not block:
+            return
 
 
-def _judged(text: bytes, borders: list[int], offset: int, *, is_end: bool) -> Iterator[Event]:
+def _judged(text: bytes, borders: list[int], offset: int, *, is_end: bool) -> Iterator[Piece]:
     """The events between two borders; if together they are not valid JSON, each by itself, from border to border."""
-    begin = len(text) - len(text.lstrip(b", \r\n\t"))
+    begin = len(text) - len(text.lstrip(_BLANK))
     try:
         decoded = msgspec.json.decode(b"[%b]" % text[begin:], type=list[msgspec.Raw])
     except _NOT_JSON:
         pass
     else:
         for raw in decoded:
-            yield Event(bytes(raw), offset + begin, _is_event(bytes(raw)))
+            event = bytes(raw)
+            yield Piece(event, offset + begin, "whole" if _is_event(event) else "lost")
         return
     for start, end in zip([begin, *borders], [*borders, len(text)]):
-        piece = text[start:end].strip(b", \r\n\t")
-        if is_end and end == len(text):
-            yield from _last(piece, offset + start)
-        elif piece:
-            yield Event(piece, offset + start, _is_event(piece))
+        piece = text[start:end]
+        place = offset + start + len(piece) - len(piece.lstrip(_BLANK))
+        piece = piece.strip(_BLANK)
+        if not piece:
+            continue
+        for part in _alone(piece, place, is_last=is_end and end == len(text)):
+            yield part
+            if part.state == "end":
+                if text[end:]:
+                    yield Piece(text[end:], offset + end, "end")
+                return
 
 
-def _last(piece: bytes, offset: int) -> Iterator[Event]:
-    """The last event, which the end of the list and other members of the file may follow; or the remains of a truncated one."""
-    ends = [place + 1 for place in range(len(piece)) if piece[place : place + 1] == b"}"][:64]
-    whole = next((end for end in ends if _is_event(piece[:end])), None)
-    if whole is not None:
-        yield Event(piece[:whole], offset, is_whole=True)
-    elif piece.strip(b"]} \r\n\t"):
-        yield Event(piece, offset, is_whole=False)
+def _alone(piece: bytes, offset: int, *, is_last: bool) -> Iterator[Piece]:
+    """One event, or the last one with the text behind the list, or damaged text."""
+    if _is_event(piece):
+        yield Piece(piece, offset, "whole")
+        return
+    replaced, numbers = _with_nulls(piece)
+    if numbers and _is_event(replaced):
+        yield Piece(replaced, offset, "whole", numbers)
+        return
+    if ended := _LIST_END.match(piece):
+        yield Piece(piece[ended.start() :], offset, "end")
+        return
+    size = _first_member(replaced)
+    ended = _LIST_END.match(replaced, size) if size else None
+    if ended is not None:
+        event = replaced[:size]
+        yield Piece(event, offset, "whole" if _is_event(event) else "lost")
+        yield Piece(replaced[size:], offset + size, "end", numbers)
+        return
+    behind = _LIST_END.search(piece) if is_last and not size else None
+    if behind is not None:
+        # A damaged last event, and the end of the list behind it.
+        yield Piece(piece[: behind.start()], offset, "lost")
+        yield Piece(piece[behind.start() :], offset + behind.start(), "end")
+        return
+    if size and is_last:
+        # The file ends between two events or in the next one.
+        yield Piece(replaced[:size], offset, "whole" if _is_event(replaced[:size]) else "lost")
+        piece = replaced[size:].strip(_BLANK)
+        offset += size
+    if piece:
+        yield Piece(piece, offset, "cut" if is_last else "lost")
+
+
+def _first_member(text: bytes) -> int:
+    """The size of the JSON object that a text begins with; 0 if it begins with none."""
+    if not text.startswith(b"{"):
+        return 0
+    words = text.decode("utf-8", "surrogateescape")
+    try:
+        _, size = json.JSONDecoder().raw_decode(words)
+    except (ValueError, RecursionError):
+        return 0
+    return len(words[:size].encode("utf-8", "surrogateescape"))
+
+
+def _with_nulls(text: bytes) -> tuple[bytes, int]:
+    """The text with null for each value that is a number for its writer alone, and how many those were."""
+    count = 0
+
+    def replaced(found: re.Match[bytes]) -> bytes:
+        nonlocal count
+        if found[1] is not None:
+            return found[1]
+        count += 1
+        return b"null"
+
+    return _NO_NUMBER.sub(replaced, text), count
+
+
+def _is_document(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
+    except _NOT_JSON:
+        return False
+    return True
 
 
 def _is_event(text: bytes) -> bool:
     """Whether a text is an event with valid times."""
     try:
         event = msgspec.json.decode(text, type=ChromeEvent)
+        if event.ts and len(event.ph) != 1:
+            return False
         if event.ph in _TIMED:
             nanoseconds(bytes(event.ts))
             return not event.dur or event.ph != "X" or nanoseconds(bytes(event.dur)) >= 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -10,6 +9,7 @@ from perfgate.errors import DocumentError
 from perfgate.plugins import READERS, load_members
 from perfgate.trace.model.recording import Recording
 from perfgate.trace.readers import formats
+from perfgate.trace.readers.foreign import refuse_foreign
 
 
 class Reader(Protocol):
@@ -28,11 +28,6 @@ class Reader(Protocol):
     def read(self, path: Path) -> Recording:
         """Raises DocumentError, which names the fault, its place and the next step, for a damaged recording."""
 
-    def files(self, path: Path) -> Iterable[Path]:
-        """Every file that ``read`` opens, and every folder in which it looks for files: a cached recording stays valid until
-        one of them changes.
-        """
-
 
 def all_readers() -> list[Reader]:
     """All readers, highest priority first."""
@@ -49,12 +44,13 @@ def read(path: Path) -> Recording:
 
 
 def reader_of(path: Path) -> Reader:
-    """The reader of a file or folder. Raises DocumentError if there is none."""
+    """The reader of a file or folder. Raises DocumentError if there is none, or the file is known to be something else."""
     if not path.exists():
         raise DocumentError(
             "{path} does not exist; name a profiler's output folder or trace file",
             path=path,
         )
+    refuse_foreign(path)
     members = all_readers()
     for reader in members:
         if reader.recognises(path):

@@ -30,7 +30,7 @@ LOOK_BYTES = 64 << 10
 # torch_npu itself warns at 1 GiB; more than this is not a trace of some hundred calls.
 MAX_TRACE_BYTES = 8 << 30
 
-_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BARE_LIST = re.compile(rb"\s*\[")
 _SEPARATOR = lazy_pattern(rb"\s*,")
 BORDER = lazy_pattern(rb'\}\s{0,40},\s{0,40}\{\s{0,40}"(?:ph|name)"')
@@ -182,6 +182,15 @@ def looks_like(path: Path, pattern: re.Pattern[bytes]) -> bool:
         return True
 
 
+def begins_with(path: Path, pattern: re.Pattern[bytes]) -> bool:
+    """As ``looks_like``, but false for files that cannot be read."""
+    try:
+        with opened(path) as stream:
+            return pattern.search(stream.read(LOOK_BYTES)) is not None
+    except (DocumentError, OSError, *damage(path)):
+        return False
+
+
 def unquoted(raw: bytes) -> str:
     """The number of a process or thread, which some writers put in quotes."""
     return raw.strip(b'" ').decode("utf-8", errors="replace")
@@ -293,7 +302,7 @@ def header_and_rest(path: Path, blocks: Iterator[bytes]) -> tuple[bytes, bytes]:
     buffer = b""
     for block in blocks:
         buffer += block
-        match = _BARE_LIST.match(buffer) or _EVENTS_KEY.search(buffer)
+        match = _BARE_LIST.match(buffer) or EVENTS_KEY.search(buffer)
         if match:
             return buffer[: match.end()], buffer[match.end() :]
         if len(buffer) > MAX_HEADER_BYTES:

@@ -9,20 +9,44 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Literal, cast
 
 from perfgate.errors import DocumentError
 
+Compression = Literal["gzip", "zstd"]
 SUFFIXES = (".json", ".json.gz", ".json.zst")
 _GZIP = 31  # zlib's manual, inflateInit2: 15 bits of window, and 16 for gzip
 _PACKED_BYTES = 256 << 10
+# RFC 1952, 2.3.1, and RFC 8878, 3.1.1.
+_MAGIC: dict[Compression, bytes] = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
+_BY_SUFFIX: dict[str, Compression] = {".gz": "gzip", ".zst": "zstd"}
+_MOST_MAGIC = 4
+_LOOK_BYTES = 64
 # Four bytes of zstd may stand for 128 KiB, so the output is taken in pieces.
 _PIECE_BYTES = 4 << 20
 
 
 def is_json(path: Path) -> bool:
-    """Whether a file's name is one of JSON, compressed or not."""
-    return path.name.endswith(SUFFIXES)
+    """Whether a file is JSON by its name or, for a file of another name, by its content, compressed or not."""
+    return path.name.endswith(SUFFIXES) or _begins_like_json(path)
+
+
+def is_compressed(path: Path) -> bool:
+    return compression(path) is not None
+
+
+def compression(path: Path) -> Compression | None:
+    """How a file is compressed by its first bytes, whatever its name; by its name if it cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(_MOST_MAGIC)
+    except OSError:
+        head = b""
+    for kind, magic in _MAGIC.items():
+        if head.startswith(magic):
+            return kind
+    # Some downloads are unpacked already, although the name says otherwise.
+    return None if head.lstrip()[:1] in (b"{", b"[") else _BY_SUFFIX.get(path.suffix)
 
 
 def bare_name(path: Path) -> str:
@@ -37,24 +61,83 @@ def named(*names: str) -> tuple[str, ...]:
 
 def opened(path: Path) -> IO[bytes]:
     """The text of a file. Raises OSError, and DocumentError if it needs a package that is not installed."""
-    if path.suffix == ".gz":
+    kind = compression(path)
+    if kind == "gzip":
         return cast(IO[bytes], (_isal("igzip") or gzip).open(path, "rb"))
-    return cast(IO[bytes], _zstd(path).open(path, "rb")) if path.suffix == ".zst" else path.open("rb")
+    return cast(IO[bytes], _zstd(path).open(path, "rb")) if kind == "zstd" else path.open("rb")
 
 
 def damage(path: Path) -> tuple[type[Exception], ...]:
     """The exceptions besides OSError from reading a damaged file."""
     with suppress(DocumentError):
-        if path.suffix == ".zst":
+        if compression(path) == "zstd":
             return EOFError, _zstd(path).ZstdError
     isal = _isal("isal_zlib")
     return EOFError, zlib.error, gzip.BadGzipFile, *(() if isal is None else (isal.error,))
 
 
-def readable(path: Path) -> Iterator[bytes]:
-    """The text of a compressed file as far as it can be read: it may be cut off at any byte."""
-    with path.open("rb") as stream:
-        yield from _readable_gzip(stream) if path.suffix == ".gz" else _readable_zstd(stream, _zstd(path))
+class ReadableText:
+    """The text of a compressed file as far as it can be read, block by block.
+
+    ``fault`` is known at the end: the file is ``cut`` off or damaged at some byte, or only its ``checksum`` is wrong.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.fault: Literal["cut", "checksum"] | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        with self._path.open("rb") as stream:
+            yield from self._gzip(stream) if compression(self._path) == "gzip" else self._zstd(stream)
+
+    def _gzip(self, stream: IO[bytes]) -> Iterator[bytes]:
+        member, is_new = zlib.decompressobj(wbits=_GZIP), True
+        while packed := stream.read(_PACKED_BYTES):
+            while packed:
+                before = member.copy()
+                try:
+                    text = member.decompress(packed)
+                except zlib.error:
+                    yield from self._bytewise(before, packed)
+                    return
+                yield text
+                packed, is_new = member.unused_data, member.eof
+                if member.eof:
+                    member = zlib.decompressobj(wbits=_GZIP)
+        if not is_new:
+            self.fault = "cut"
+
+    def _bytewise(self, member: Any, packed: bytes) -> Iterator[bytes]:
+        """What zlib can unpack before it meets the damage: of a whole block it gives nothing."""
+        self.fault = "cut"
+        for place in range(len(packed)):
+            try:
+                yield member.decompress(packed[place : place + 1])
+            except zlib.error as error:
+                # zlib compares these two behind the last byte of the text.
+                if any(check in str(error) for check in ("incorrect data check", "incorrect length check")):
+                    self.fault = "checksum"
+                return
+
+    def _zstd(self, stream: IO[bytes]) -> Iterator[bytes]:
+        zstd = _zstd(self._path)
+        member, packed = zstd.ZstdDecompressor(), stream.read(_PACKED_BYTES)
+        while True:
+            try:
+                yield member.decompress(packed, _PIECE_BYTES)
+            except zstd.ZstdError as error:
+                self.fault = "checksum" if "checksum" in str(error).lower() else "cut"
+                return
+            packed = b""
+            if member.eof:
+                member, packed = zstd.ZstdDecompressor(), member.unused_data or stream.read(_PACKED_BYTES)
+                if not packed:
+                    return
+            elif member.needs_input:
+                packed = stream.read(_PACKED_BYTES)
+                if not packed:
+                    self.fault = "cut"
+                    return
 
 
 def gzipped(content: bytes) -> bytes:
@@ -62,37 +145,6 @@ def gzipped(content: bytes) -> bytes:
     packer = _isal("igzip") or gzip
     packed: bytes = packer.compress(content, compresslevel=1, mtime=0)
     return packed
-
-
-def _readable_gzip(stream: IO[bytes]) -> Iterator[bytes]:
-    member = zlib.decompressobj(wbits=_GZIP)
-    while packed := stream.read(_PACKED_BYTES):
-        while packed:
-            try:
-                yield member.decompress(packed)
-            except zlib.error:
-                return
-            packed = member.unused_data
-            if member.eof:
-                member = zlib.decompressobj(wbits=_GZIP)
-
-
-def _readable_zstd(stream: IO[bytes], zstd: Any) -> Iterator[bytes]:
-    member, packed = zstd.ZstdDecompressor(), stream.read(_PACKED_BYTES)
-    while True:
-        try:
-            yield member.decompress(packed, _PIECE_BYTES)
-        except zstd.ZstdError:
-            return
-        packed = b""
-        if member.eof:
-            member, packed = zstd.ZstdDecompressor(), member.unused_data or stream.read(_PACKED_BYTES)
-        elif member.needs_input:
-            packed = stream.read(_PACKED_BYTES)
-        else:
-            continue
-        if not packed:
-            return
 
 
 def _isal(name: str) -> Any:
@@ -116,3 +168,12 @@ def _zstd(path: Path) -> Any:
             path=path,
         ) from None
     return zstd
+
+
+def _begins_like_json(path: Path) -> bool:
+    """Whether the text of a file begins with a list or an object."""
+    try:
+        with opened(path) as stream:
+            return stream.read(_LOOK_BYTES).lstrip()[:1] in (b"[", b"{")
+    except (DocumentError, OSError, *damage(path)):
+        return False

@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
+import numpy as np
+
+from perfgate.errors import DocumentError
 from perfgate.locale import Activity
 from perfgate.trace.scanner import library
-from perfgate.trace.scanner.scanned import ScannedFile
+from perfgate.trace.scanner.chrome_events import EVENTS_KEY, MAX_HEADER_BYTES
+from perfgate.trace.scanner.scanned import ABSENT, ScannedFile
 from perfgate.trace.scanner.windows import UndecidedError, WindowedScan
 
 
@@ -33,9 +38,41 @@ def scan(
     keys = {**dict.fromkeys(numbers, True), **dict.fromkeys(texts, False)}
     if library.load() is not None:
         try:
-            return WindowedScan(path, keys, advice or Activity("record it again"), arrows=arrows).file()
+            file = WindowedScan(path, keys, advice or Activity("record it again"), arrows=arrows).file()
         except UndecidedError:
             pass  # decoding reports the error and its event
+        else:
+            return _with_whole_document(path, file)
     from perfgate.trace.scanner.decoding import decode_events
 
-    return decode_events(path, keys, advice=advice)
+    return _with_whole_document(path, decode_events(path, keys, advice=advice))
+
+
+def _with_whole_document(path: Path, file: ScannedFile) -> ScannedFile:
+    """The same file. Raises DocumentError if the text around its list of events is no JSON, or has a second list."""
+    if len(file.around) >= MAX_HEADER_BYTES:
+        return file  # it was not kept to its end
+    if len(EVENTS_KEY.findall(file.around)) > 1:
+        raise DocumentError(
+            "{path}: it has several lists traceEvents, and JSON allows one of each name; record the trace again",
+            path=path,
+        )
+    try:
+        msgspec.json.decode(file.around, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DocumentError(
+            "{path}: the text around its list of events is not JSON: {error}; record the trace again, or take its first "
+            "document alone",
+            path=path,
+            error=error,
+        ) from error
+    if len(file.complete) == 0 and len(file.others) and not file.others.phase.any():
+        raise DocumentError(
+            "{path}: a list of other objects than trace events, which have a phase ph; name the output of a profiler",
+            path=path,
+        )
+    timed = np.flatnonzero((file.others.phase == 0) & (file.others.start != ABSENT))
+    if timed.size:
+        row = int(timed[0])
+        file.texts.refuse(int(file.others.event[row]), int(file.others.name[row]), Activity("it has no phase (ph)"))
+    return file

@@ -251,7 +251,6 @@ def test_work__is_what_must_be_equal(tmp_path: Path) -> None:
         (dumped(**{**AIPERF, "request_throughput": {"unit": "parsec", "avg": 1}}), "has the unknown unit 'parsec'"),
         (dumped(**{**EVALSCOPE, "Failed Requests": 1}), "1 requests failed"),
         (dumped(**{**AISBENCH, "Failed Requests": {"total": 1}}), "1 requests failed"),
-        (FILES["google_benchmark"].replace('"release"', '"debug"'), "is a debug build"),
         (
             FILES["google_benchmark"].replace('"json_schema_version": 1', '"json_schema_version": 9'),
             "is 9; only 1 is supported",

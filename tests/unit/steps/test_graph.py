@@ -321,6 +321,44 @@ def test_recorded__steps_marked_on_the_host__the_frameworks_part_too() -> None:
     }  # fmt: skip
 
 
+def test_head_times__several_modules_in_a_call__all_of_them() -> None:
+    table = events(
+        ("npu_fx_compiler inference", "annotation", 30, 25),
+        ("ExecuteGraph", "host_op", 40, 10),
+        ("MatMulV2", "compute", 45, 5),
+        ("npu_fx_compiler inference", "annotation", 60, 30),
+        ("ExecuteGraph", "host_op", 75, 10),
+        ("MatMulV2", "compute", 82, 5),
+    )
+    calls = Intervals(np.array([10]), np.array([100]))
+
+    parts = head_times(table, calls, HeadSpans("npu_fx_compiler inference", "ExecuteGraph"))
+    assert {name: part.ns for name, part in parts.items()} == {"framework": 20, "compiler": 25, "graph": 12}
+
+
+@pytest.mark.parametrize(
+    ("before", "framework"),
+    [
+        ([], 30),
+        ([("enumerate(DataLoader)#_SingleProcess.__next__", "annotation", 10, 15)], 15),
+        ([("nn.Module: OptimizedModule_0", "python", 32, 60)], 8),
+    ],
+)
+def test_head_times__data_is_loaded_before_the_module__no_part_of_the_head(
+    before: list[tuple[str, str, int, int]], framework: int
+) -> None:
+    table = events(
+        *before,
+        ("npu_fx_compiler inference", "annotation", 40, 50),
+        ("ExecuteGraph", "host_op", 50, 40),
+        ("MatMulV2", "compute", 75, 10),
+    )
+    parts = head_times(
+        table, Intervals(np.array([10]), np.array([100])), HeadSpans("npu_fx_compiler inference", "ExecuteGraph")
+    )
+    assert parts["framework"].ns == framework
+
+
 def test_head_times__a_call_without_a_graph__none() -> None:
     table = events(("npu_fx_compiler inference", "annotation", 30, 60))
 

@@ -30,7 +30,8 @@ def salvaged(path: Path) -> tuple[list[str], Message | None]:
     (timeline,) = recording.timelines
     events = timeline.events
     assert recording.path == path
-    return [events.names[name] for name in events.name.tolist()], recording.notes[-1] if recording.notes else None
+    assert (recording.loss is None) == (not recording.notes)
+    return [events.names[name] for name in events.name.tolist()], recording.notes[0] if recording.notes else None
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,7 @@ def salvaged(path: Path) -> tuple[list[str], Message | None]:
         '{"ph": "X", "name": "\\x", "ts": 1, "dur": 1}',
         '{"ph": "X", "name": "\\ud800", "ts": 1, "dur": 1}',
         '{"ph": "X", "name": "k", "ts": "soon", "dur": 1}',
+        '{"ph": "X ", "name": "k", "ts": 1, "dur": 1}',
     ],
 )
 def test_salvage__one_event_is_none__the_others_and_its_place(tmp_path: Path, bad: str) -> None:
@@ -58,7 +60,7 @@ def test_salvage__one_event_is_none__the_others_and_its_place(tmp_path: Path, ba
     values = note.values
     assert (values["count"], path.read_text()[values["offset"] :].lstrip(", ").startswith(bad[:10])) == (1, True)
     assert "1 pieces" in word(note)
-    assert "% of its events by size" in word(note)
+    assert "% of the file" in word(note)
 
 
 @pytest.mark.parametrize(("keep", "packed"), [(0.3, False), (0.77, False), (0.999, False), (0.77, True), (0.999, True)])
@@ -74,12 +76,71 @@ def test_salvage__cut_off__all_that_is_whole(tmp_path: Path, keep: float, packed
     assert len(names) >= (1 if packed else int(50 * keep) - 2)
 
 
-def test_salvage__list_without_its_bracket__nothing_is_lost(tmp_path: Path) -> None:
+def test_salvage__list_without_its_bracket__said_to_have_no_end(tmp_path: Path) -> None:
     path = tmp_path / "chrome.json"
     path.write_text("[" + ",\n".join(json.dumps({**event, "cat": "x"}) for event in EVENTS) + ",\n")
     names, note = salvaged(path)
     assert len(names) == 50
-    assert note is None
+    assert note is not None
+    assert note.code == "notes.cut-off"
+
+
+def test_salvage__cut_between_two_events__said_without_a_share(tmp_path: Path) -> None:
+    text = kineto([json.dumps(event) for event in EVENTS])
+    path = tmp_path / "trace.json"
+    for end in (text.index('{"ph": "X", "cat": "kernel", "name": "k30"'), text.index('"name": "k30"')):
+        path.write_text(text[:end])
+        recording = trace.salvage(path)
+        assert [note.code for note in recording.notes] == ["notes.cut-off"]
+        assert recording.loss is not None
+        assert (recording.loss.is_cut, recording.loss.lost, len(recording.timelines[0].events)) == (True, 0, 30)
+
+
+@pytest.mark.parametrize("rest", ["not json", "{}", kineto([json.dumps(event) for event in EVENTS])])
+def test_salvage__text_behind_the_document__its_share_is_lost(tmp_path: Path, rest: str) -> None:
+    path = tmp_path / "trace.json"
+    document = kineto([json.dumps(event) for event in EVENTS])
+    path.write_text(document + "\n" + rest)
+    with pytest.raises(DocumentError, match=r"is not JSON|several lists"):
+        trace.read(path)
+    names, note = salvaged(path)
+    assert len(names) == 50
+    assert note is not None
+    assert (note.code, note.values["size"]) == ("notes.behind-the-list", len(rest))
+
+
+def test_salvage__two_lists_of_events__refused(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text('{"traceEvents": [], ' + kineto([json.dumps(event) for event in EVENTS])[1:])
+    with pytest.raises(DocumentError, match="several lists"):
+        trace.salvage(path)
+
+
+def test_salvage__no_numbers_among_arguments_and_in_the_header__everything_is_read(tmp_path: Path) -> None:
+    texts = [json.dumps({**event, "args": {"device": 0, "occupancy": float("nan"), "of": "NaN"}}) for event in EVENTS]
+    path = tmp_path / "trace.json"
+    for end in ("]}", '], "scale": -Infinity}'):
+        path.write_text(kineto(texts, end).replace("{", '{"load": NaN, "distributedInfo": {"rank": 3}, ', 1))
+        with pytest.raises(DocumentError):
+            trace.read(path)
+        names, note = salvaged(path)
+        assert len(names) == 50
+        assert note is not None
+        assert (note.code, note.values["count"]) == ("notes.no-json-numbers", 51 + (end != "]}"))
+        assert trace.salvage(path).timelines[0].rank == 3
+
+
+@pytest.mark.parametrize(("place", "behind"), [(-8, 4), (-4, 4), (-8, 8)])
+def test_salvage__another_sum_of_a_gzip__everything_is_read_and_said(tmp_path: Path, place: int, behind: int) -> None:
+    packed = bytearray(gzip.compress(kineto([json.dumps(event) for event in EVENTS]).encode()))
+    for byte in range(behind):
+        packed[place + byte if place + byte < 0 else place] ^= 0x11
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(packed)
+    names, note = salvaged(path)
+    assert names == [event["name"] for event in EVENTS]
+    assert note is not None
+    assert note.code == "notes.wrong-checksum"
 
 
 def test_salvage__whole_file__as_read_without_a_note(tmp_path: Path) -> None:

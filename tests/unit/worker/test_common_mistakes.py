@@ -192,7 +192,8 @@ CASES: dict[str, tuple[Mistake, str]] = {
         model("nn.Linear(10**7, 10**7)", "torch.ones(batch, 10**7)"),
         "out of memory: RuntimeError: [enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate "
         "memory: you tried to allocate 400000000000000 bytes (at workload.py:16); let a call do less, for instance a "
-        "smaller batch or fewer layers, or measure on a machine with more free memory",
+        "smaller batch or fewer layers, in training recompute activations (gradient checkpointing: about a third more "
+        "time for a fraction of their memory), or measure on a machine with more free memory",
     ),
     "function returned": (
         workload("", "call=lambda model, inputs: lambda: model(inputs)"),

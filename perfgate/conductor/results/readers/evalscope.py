@@ -22,6 +22,9 @@ def recognises(content: Content) -> bool:
 def read(content: Content) -> Results:
     result = {key.lower(): value for key, value in content.document.items()}
     content.none_failed(result["failed requests"])
+    succeeded = next((result[key] for key in ("succeed requests", "successful requests") if key in result), None)
+    if succeeded is not None:
+        content.none_failed(max(result["total requests"] - succeeded, 0))
     numbers = []
     for key, value in result.items():
         match = _KEY.fullmatch(key)

@@ -20,6 +20,8 @@ def read(content: Content) -> Results:
     numbers = []
     for benchmark in content.document["benchmarks"]:
         statistics, name = benchmark["stats"], str(benchmark["fullname"])
+        if benchmark.get("has_error"):
+            raise content.refused("{name} failed; see the program's output", name=name)
         if statistics["rounds"] < FEWEST_ROUNDS:
             raise content.refused(
                 "{name} has {rounds} rounds; at least {fewest} are needed",

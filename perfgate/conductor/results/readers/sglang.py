@@ -33,6 +33,7 @@ def read(content: Content) -> Results:
     result = content.lines[0]
     if errors := [error for error in result.get("errors", []) if error]:
         raise content.refused("{count} requests failed: {error}", count=len(errors), error=str(errors[0])[:200])
+    content.all_answered(result)
     numbers = [content.number(name, result[name], unit, "higher") for name, unit in _RATES.items() if name in result]
     numbers += [content.number(key[:-3], value, "ms", "lower") for key, value in result.items() if _TIME.fullmatch(key)]
     names = {"requests": "completed", "input_tokens": "total_input_tokens", "output_tokens": "total_output_tokens"}

@@ -24,7 +24,7 @@ def read(content: Content) -> Results:
             "it holds {count} runs; leave out --append-result, or remove it before a run", count=len(content.lines)
         )
     (result,) = content.lines
-    content.none_failed(result.get("failed", 0))
+    content.all_answered(result)
     numbers = [content.number(name, result[name], unit, "higher") for name, unit in _RATES.items() if name in result]
     names = {"requests": "completed", "input_tokens": "total_input_tokens", "output_tokens": "total_output_tokens"}
     work = {name: int(str(result[key])) for name, key in names.items() if key in result}

@@ -63,12 +63,25 @@ class Table:
         from rich.box import SIMPLE_HEAD
         from rich.table import Table as RichTable
 
+        widths = self._widths(options.max_width)
+        if sum(widths) + _BETWEEN * (len(widths) - 1) > options.max_width:
+            yield from self._records()
+            return
         table = RichTable(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        for title, number, width in zip(self._titles, self._is_number, self._widths(options.max_width)):
+        for title, number, width in zip(self._titles, self._is_number, widths):
             table.add_column(title, justify="right" if number else "left", width=width, overflow="fold")
         for row in self._rows:
             table.add_row(*row)
         yield table
+
+    def _records(self) -> Iterator[Text]:
+        """Each row as lines of a title and a cell, where a line is too short for the numbers of all columns."""
+        for row in self._rows:
+            first, *others = (cell.plain.strip() for cell in row)
+            yield Text(" ".join(filter(None, (self._titles[0], first))))
+            for title, plain in zip(self._titles[1:], others):
+                if plain:
+                    yield Text("  " + " ".join(filter(None, (title, plain))))
 
     def _widths(self, most: int) -> list[int]:
         """The widths of the columns in a line of ``most`` letters.

@@ -43,6 +43,9 @@ _APART = phrase(
 _UNJOINED = phrase("{collectives} left out: the recordings do not record their group")
 _LEFT_OUT = phrase("{left_out} of {all} left out: {reasons}")
 _MISSING = phrase("not recorded: rank {ranks}")
+_REPEATED = phrase(
+    "rank {rank} has {recordings}: cycles of one process, or a wrong rank in one; only {chosen} is compared, not {others}"
+)
 _ENDED_EARLY = phrase("{rank} ends in step {last}, before the others")
 _PARTS = {"computing": phrase("computing"), "free": phrase("free time")}
 _WHY = {
@@ -161,6 +164,17 @@ def _of_recordings(document: RanksDocument) -> list[tuple[str, bool]]:
         answers.append(
             _answer(_LEFT_OUT, bad=True, left_out=len(document.left_out), all=everything, reasons="; ".join(reasons))
         )
+    answers += [
+        _answer(
+            _REPEATED,
+            bad=True,
+            rank=one.rank,
+            recordings=counted(1 + len(one.others), "recording"),
+            chosen=clean(one.chosen),
+            others=", ".join(clean(path) for path in one.others[:_LISTED_BAD]),
+        )
+        for one in document.repeated
+    ]
     if document.missing:
         answers.append(_answer(_MISSING, bad=True, ranks=", ".join(map(str, document.missing))))
     answers += [

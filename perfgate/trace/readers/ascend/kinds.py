@@ -34,6 +34,15 @@ _NATIVE = frozenset(
 # (random numbers), Other (2024).
 _COMPUTE_TASK = re.compile(r"AI_?C|AI_?V|MIX|DSA|VECTOR|^OTHER$")
 _COPY_TASK = re.compile(r"PCIE_DMA|SDMA_SQE|MEMCPY")
+# The collective unit of Ascend 950 (CCU_LAUNCH).
+_COLLECTIVE_TASK = re.compile(r"^CCU")
+# Task types that are no work: the device waits, signals, switches streams or is set up (msprof: analysis/csrc, task types).
+# SDMA, RDMA and UB without a suffix are steps of a collective.
+_NO_WORK = re.compile(
+    r"WAIT|RECORD|NOTIFY|EVENT|PLACE.?HOLDER|WRITE.?VALUE|PROFILING|MODEL|STREAM|LABEL|TIMEOUT|FLIP|MAINT|STATUS|BARRIER|"
+    r"UPDATE_ADDR|GET_DEVICE|IPC_INT|ALLOC_DSA|INVALID|RESERVED|CMO|^SDMA$|RDMA|REDUCE_ASYNC|^UB|_DB_SEND|FUSION_ISSUE|"
+    r"MULTIPLE|^COMMUNICATION$|FFTS_PLUS|DVPP|VPC|JPEG|^SQE|CALLBACK|HOST_?FUNC|NOP|DQS|DEBUG|OVERFLOW|LOG|TRACE"
+)
 # Tasks of a collective; its whole span lies on the track of collectives.
 _PARTS_OF_COLLECTIVES = ("hcom_", "hccl", "aiv_")
 _COLLECTIVE = re.compile(r"hcom_|allreduce|allgather|reducescatter|alltoall|broadcast|sendrecv", re.IGNORECASE)
@@ -54,7 +63,8 @@ def task_kind(task_type: str, name: str) -> EventKind:
     """The kind of a task on the device.
 
     SDMA without a suffix is a step of a collective, which has its whole span on the track of collectives; a kernel that sends
-    by itself (MoeDistributeDispatch) has no other span. Events, notifies, placeholders and value writes are not work.
+    by itself (MoeDistributeDispatch) has no other span. Events, notifies, placeholders and value writes are not work; a task
+    of a type that is not known counts as computing.
     """
     word = task_type.upper()
     if name.startswith("MEMCPY") or _COPY_TASK.search(word):
@@ -62,8 +72,18 @@ def task_kind(task_type: str, name: str) -> EventKind:
     by_name = kernel_kind(name)
     if by_name != "compute" and not name.lower().startswith(_PARTS_OF_COLLECTIVES):
         return by_name
+    if _COLLECTIVE_TASK.search(word):
+        return "comm"
     # Some tables of Level0 have no task type; all tasks left at this point are kernels.
-    return "compute" if not word or word == "N/A" or _COMPUTE_TASK.search(word) else "other"
+    is_kernel = not word or word == "N/A" or _COMPUTE_TASK.search(word)
+    return "compute" if is_kernel or is_unknown_task(word) else "other"
+
+
+def is_unknown_task(task_type: str) -> bool:
+    """Whether a task on a stream may be work of a kind that is not known: newer chips have types of their own."""
+    word = task_type.upper()
+    known = (_COMPUTE_TASK, _COPY_TASK, _COLLECTIVE_TASK, _NO_WORK)
+    return bool(word) and word != "N/A" and not any(pattern.search(word) for pattern in known)
 
 
 def collective_kind(thread: str, name: str) -> EventKind:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -51,24 +50,6 @@ def msprof_outputs(path: Path) -> Iterator[Path]:
         for number, child in enumerate(sorted(path.glob("PROF_*"))):
             if number < MAX_FOLDERS and (child / MSPROF_OUTPUT).is_dir() and not child.is_symlink():
                 yield child / MSPROF_OUTPUT
-
-
-def files_of_profile(path: Path) -> list[Path]:
-    """The file itself, or all folders and files below a folder; for an output folder, those of the enclosing profile.
-
-    Raises DocumentError for more than MAX_FILES.
-    """
-    if not path.is_dir():
-        return [path]
-    root = path.parent if path.name in (OUTPUT, MSPROF_OUTPUT) else path
-    found = [root]
-    for folder, folders, files in os.walk(root):
-        found += [Path(folder, name) for name in (*folders, *files)]
-        if len(found) > MAX_FILES:
-            raise DocumentError(
-                "{path}: more than {limit} files; name the profiler's own folder", path=root, limit=MAX_FILES
-            )
-    return found
 
 
 def _analysed(path: Path, depth: int) -> Iterator[Path]:

@@ -20,7 +20,7 @@ from perfgate.trace.model.events import (
     constant,
     joined_events,
 )
-from perfgate.trace.model.kernel_names import type_by_name
+from perfgate.trace.model.kernel_names import UNKNOWN_TASK, type_by_name
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.packed import NO_NUMBER, Packed
 from perfgate.trace.model.readings import Readings
@@ -31,6 +31,7 @@ from perfgate.trace.readers.ascend.kinds import (
     HOST,
     collective_kind,
     device_of_label,
+    is_unknown_task,
     python_kind,
     task_kind,
 )
@@ -53,6 +54,7 @@ def device_timelines(view: View, kernels: KernelTable) -> list[Timeline]:
     tracks = _Tracks(view)
     events = replace(view.events, kind=_kinds(view, tracks), correlation=_correlations(view, tracks))
     events = replace(_with_types(events, kernels), tracks=_track_names(view))
+    events = _with_unknown_types(events, view, tracks)
     return [
         Timeline(None, device, events.on_tracks(tracks.of_device(device)), readings=tracks.readings[device])
         for device in sorted(tracks.readings, key=lambda device: -1 if device is None else device)
@@ -201,6 +203,19 @@ def _with_types(events: EventTable, table: KernelTable) -> EventTable:
     ]
     group[chosen] = np.array(groups, dtype=np.int32)[pair]
     return replace(events, start=start, duration=duration, group=group, names=tuple(names))
+
+
+def _with_unknown_types(events: EventTable, view: View, tracks: _Tracks) -> EventTable:
+    """Group tasks of unknown types by these."""
+    unknown = np.array([is_unknown_task(detail.task_type) for detail in view.details] or [False], dtype=bool)
+    chosen = np.flatnonzero(unknown[view.detail] & tracks.hardware[events.track] & events.is_kind("compute"))
+    if not chosen.size:
+        return events
+    names, group = list(events.names), events.group.copy()
+    for detail in np.unique(view.detail[chosen]).tolist():
+        group[chosen[view.detail[chosen] == detail]] = len(names)
+        names.append(f"{UNKNOWN_TASK}{view.details[detail].task_type}")
+    return replace(events, group=group, names=tuple(names))
 
 
 def _rows_of(table: KernelTable, name: IntColumn, start: IntColumn) -> IntColumn:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,11 +21,6 @@ def recognises(path: Path) -> bool:
     with suppress(OSError), path.open("rb") as stream:
         begin = stream.read(len(_MAGIC))
     return begin == _MAGIC or (path.name.startswith(("ascend_pytorch_profiler", "msprof_")) and path.suffix == ".db")
-
-
-def files(path: Path) -> list[Path]:
-    """The database, and the write-ahead log that SQLite has not merged yet (sqlite.org/wal.html)."""
-    return [path, path.parent, *(path.parent.glob(f"{glob.escape(path.name)}-*"))]
 
 
 def read(path: Path) -> Recording:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from perfgate.errors import DocumentError
 from perfgate.trace.model.recording import Recording
-from perfgate.trace.readers.ascend.layout import OUTPUT, analysed_folders, files_of_profile, holds_profiles, raw_folders
+from perfgate.trace.readers.ascend.layout import OUTPUT, analysed_folders, holds_profiles, raw_folders
 
 READS = "folders of torch_npu.profiler (*_ascend_pt, ASCEND_PROFILER_OUTPUT, a folder of several, or a .zip or .tar.gz of them)"
 PRIORITY = 30
@@ -18,10 +18,6 @@ def recognises(path: Path) -> bool:
     if path.is_dir():
         return holds_profiles(path)
     return path.name.endswith(_ARCHIVES)
-
-
-def files(path: Path) -> list[Path]:
-    return files_of_profile(path)
 
 
 def read(path: Path) -> Recording:

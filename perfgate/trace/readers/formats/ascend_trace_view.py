@@ -28,10 +28,6 @@ def recognises(path: Path) -> bool:
     return bool(_NAMES.match(bare_name(path))) or (looks_like(path, _LIST) and looks_like(path, _OWN))
 
 
-def files(path: Path) -> list[Path]:
-    return [path]
-
-
 def read(path: Path) -> Recording:
     """The events of each device. Raises DocumentError, which names the fault, its place and the next step."""
     from perfgate.trace.model.kernel_table import KernelTable

@@ -53,16 +53,19 @@ _STREAM = lazy_pattern(r"^(?:\w+ )?stream\b", re.IGNORECASE)
 _COLLECTIVE_TRACK = lazy_pattern(r"hccl|nccl|rccl|communication", re.IGNORECASE)
 _COPY = lazy_pattern(r"memcpy|memset|^copy", re.IGNORECASE)
 _Key = tuple[str, str]  # process and thread
+# Rows that XLA's profiler derives for a device from those of its streams (xprof: tsl/profiler/utils/xplane_schema.h).
+_OPS = "XLA Ops"
+_DERIVED = lazy_pattern(
+    r"Steps|XLA Modules|XLA Ops|Async XLA Ops|XLA TraceMe|Framework Ops|Framework Name Scope|Source code|HLO Modules|"
+    r"TensorFlow (?:Ops|Name Scope)|TraceContext|Launch Stats|Host Offload Ops|SparseCore Steps",
+    re.IGNORECASE,
+)
 _REQUEST, _NAME, _LABELS = "request_id", "name", "labels"
 _NAMES = ("process_name", "thread_name", "process_labels")
 
 
 def recognises(path: Path) -> bool:
     return path.is_file() and is_json(path)
-
-
-def files(path: Path) -> list[Path]:
-    return [path]
 
 
 def read(path: Path) -> Recording:
@@ -134,11 +137,14 @@ def _table(spans: ScannedEvents, named: Mapping[_Key, Mapping[str, str]]) -> tup
     name = names.column(spans.name, absent="")
     request = requests_named(spans, names, _REQUEST, np.arange(len(spans), dtype=np.int32))
     tracks = [_track(named, *key) for key in keys]
+    annotated = _annotations(named, keys)
     all_names = names.all()
     first, row = group_rows(track, name, spans.category)
     columns = track[first], name[first], spans.category[first]
     kinds = [
-        KIND_CODES[_kind(tracks[place], all_names[text], texts.word(code).lower())]
+        KIND_CODES[
+            "device_annotation" if annotated[place] else _kind(tracks[place], all_names[text], texts.word(code).lower())
+        ]
         for place, text, code in zip(*(column.tolist() for column in columns))
     ]
     kind = np.array(kinds, dtype=np.uint8)[row]
@@ -183,6 +189,21 @@ def _track(named: Mapping[_Key, Mapping[str, str]], process: str, thread: str) -
     number = _NUMBER.search(process_name)
     collectives = _COLLECTIVE_TRACK.search(f"{process_name} {thread_name}") is not None
     return int(number[1]) if number else UNNAMED, collectives
+
+
+def _annotations(named: Mapping[_Key, Mapping[str, str]], keys: Sequence[_Key]) -> list[bool]:
+    """Which tracks are rows that XLA derives from the work of a device, and describe it again.
+
+    Its work is that of its streams; of a device that shows none, as a TPU, the row of its operations.
+    """
+    rows = [named.get(key, {}).get("thread_name", "") for key in keys]
+    derived = [_DERIVED.fullmatch(row) is not None for row in rows]
+    with_streams = {process for (process, _), row, is_derived in zip(keys, rows, derived) if row and not is_derived}
+    with_ops = {process for (process, _), row in zip(keys, rows) if row == _OPS}
+    return [
+        is_derived and (process in with_streams or row != _OPS) and process in with_ops | with_streams
+        for (process, _), row, is_derived in zip(keys, rows, derived)
+    ]
 
 
 def _kind(track: tuple[int, bool], name: str, category: str) -> EventKind:

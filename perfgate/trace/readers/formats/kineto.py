@@ -28,8 +28,9 @@ from perfgate.trace.model.events import (
 from perfgate.trace.model.launches import NOT_RECORDED, first_positions
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.readings import MEMORY_ALLOCATED, MEMORY_RESERVED, Readings
-from perfgate.trace.model.recording import CollectiveKernel, Recording
+from perfgate.trace.model.recording import CollectiveKernel, Recording, Timeline
 from perfgate.trace.model.steps import STEP_NAME
+from perfgate.trace.readers.rank_names import process_label, rank_in_name, ranks_of_labels
 from perfgate.trace.scanner.chrome_events import (
     DEVICE_CATEGORIES,
     HOST,
@@ -37,6 +38,7 @@ from perfgate.trace.scanner.chrome_events import (
     RUNTIME_CATEGORIES,
     UNNAMED,
     absent_device,
+    begins_with,
     looks_like,
     timelines_by_device,
 )
@@ -46,7 +48,7 @@ from perfgate.trace.scanner.library import COUNTER_ARGUMENTS
 from perfgate.trace.scanner.scan import scan
 from perfgate.trace.scanner.scanned import NO_NUMBER, Names, ScannedEvents, ScannedTexts, requests_named
 
-READS = "traces of torch.profiler (Kineto), *.json, *.json.gz and *.json.zst, or a folder of *.pt.trace.json"
+READS = "traces of torch.profiler (Kineto), *.json, *.json.gz and *.json.zst, or a folder of them"
 PRIORITY = 0
 
 # Prefix of args.type of a kernel on an NPU (KERNEL_AICORE, KERNEL_MIX_AIV; sample torch-native-privateuse1).
@@ -64,7 +66,8 @@ _LOOKS = re.compile(
     rb'|"cat"\s*:\s*"(?:cpu_op|operator|kernel|user_annotation|cuda_runtime|cpu_instant_event|python_function)"',
     re.IGNORECASE,
 )
-_TRACE_FILES = named("*.pt.trace.json")
+_EVENTS = re.compile(rb'\A\s*\[|"traceEvents"\s*:')
+_TRACE_FILES, _JSON_FILES = named("*.pt.trace.json"), named("*.json")
 
 _Scalar = int | float | str | None
 
@@ -75,18 +78,16 @@ _STREAM = "stream"
 _GROUP, _GROUP_RANKS, _GROUP_SIZE = "Process Group Name", "Process Group Ranks", "Group size"
 _OPERATION, _DTYPE, _ELEMENTS = "Collective name", "dtype", "In msg nelems"
 _EXTERNALS = ("External id", "external id")  # the current key, and that of 2021
+# Engines of MTIA also record that they wait for each other (libkineto: mtia_ccp_events).
+_MTIA_WORK, _WAITING = "mtia_ccp_events", lazy_pattern(r"(?:^|_)wait(?:$|_)", re.IGNORECASE)
 _PROCESS_DIGITS = 10  # of a process id that may be the number of a device, fewer
 _LAUNCHING = tuple(KIND_CODES[kind] for kind in ("runtime", *DEVICE_KINDS))
 
 
 def recognises(path: Path) -> bool:
     if path.is_dir():
-        return bool(_trace_files(path))
+        return bool(trace_files(path))
     return path.is_file() and is_json(path) and looks_like(path, _LOOKS)
-
-
-def files(path: Path) -> list[Path]:
-    return [path, *_trace_files(path)] if path.is_dir() else [path]
 
 
 def read(path: Path) -> Recording:
@@ -96,7 +97,7 @@ def read(path: Path) -> Recording:
     """
     if not path.is_dir():
         return _read_file(path)
-    recordings = [_read_file(file) for file in _trace_files(path)]
+    recordings = [_read_file(file) for file in trace_files(path)]
     timelines = [timeline for recording in recordings for timeline in recording.timelines]
     timelines.sort(key=lambda timeline: (timeline.rank is None, timeline.rank or 0, timeline.device or 0))
     first, notes = recordings[0], tuple(note for recording in recordings for note in recording.notes)
@@ -112,14 +113,20 @@ def read_kineto(path: Path) -> EventTable:
     return _spans(path).events
 
 
-def _trace_files(folder: Path) -> list[Path]:
-    return sorted(file for pattern in _TRACE_FILES for file in folder.glob(pattern) if file.is_file())
+def trace_files(folder: Path, *, below: bool = False) -> list[Path]:
+    """The traces in a folder, or anywhere below it: those of torch's own name, else all JSON files that look like traces."""
+    search = folder.rglob if below else folder.glob
+    named_so = sorted(file for pattern in _TRACE_FILES for file in search(pattern) if file.is_file())
+    if named_so:
+        return named_so
+    others = sorted({file for pattern in _JSON_FILES for file in search(pattern) if file.is_file()})
+    return [file for file in others if begins_with(file, _LOOKS) and begins_with(file, _EVENTS)]
 
 
 def _read_file(path: Path) -> Recording:
     spans = _spans(path)
     header = KinetoHeader(spans.around, path)
-    timelines = timelines_by_device(path, spans.events, spans.devices, rank=header.rank)
+    timelines = _timelines(path, spans, header.rank)
     devices = {timeline.device for timeline in timelines if timeline.device is not None}
     timelines = tuple(
         replace(
@@ -141,6 +148,28 @@ def _read_file(path: Path) -> Recording:
         absent["steps"] = Message("notes.no-steps-marked")
     return Recording(
         path, "kineto", timelines, header.software, header.settings(devices), absent=absent, notes=spans.notes
+    )
+
+
+def _timelines(path: Path, spans: _Spans, rank: int | None) -> tuple[Timeline, ...]:
+    """A timeline for each device, of each rank if several were merged into the file."""
+    events, labels = spans.events, _labels(spans.events.tracks)
+    if not labels.any():
+        return timelines_by_device(path, events, spans.devices, rank=rank)
+    names = [process_label(process) for process, _ in events.tracks]
+    timelines: list[Timeline] = []
+    for label, number in sorted(ranks_of_labels(filter(None, names)).items(), key=lambda label: label[1]):
+        # Events without a label belong to none of the ranks.
+        own = np.array([name == label for name in names], dtype=bool)[events.track]
+        timelines += timelines_by_device(path, events.select(own), spans.devices[own], rank=number)
+    return tuple(timelines)
+
+
+def _labels(tracks: Sequence[tuple[str, str]]) -> CodeColumn:
+    """For each track the number of its process's label in a file of merged ranks, 0 for none."""
+    numbers: dict[str, int] = {"": 0}
+    return np.array(
+        [numbers.setdefault(process_label(process), len(numbers)) for process, _ in tracks] or [0], dtype=np.int32
     )
 
 
@@ -178,6 +207,8 @@ def _spans(path: Path) -> _Spans:
     unknown = texts.flagged(spans.category, lambda word: word != "" and _kind_of_category(word) is None)
     on_device = _told_to_run_on_a_device(spans, unknown)
     by_category[on_device] = KIND_CODES["compute"]
+    waits = texts.flagged(spans.category, _MTIA_WORK.__eq__) & texts.flagged(spans.name, _WAITING.search)
+    by_category[waits] = _OTHER
     correlation = _correlations(spans, read_arrows, np.flatnonzero(one_of(by_category, _LAUNCHING)))
     is_counter = others.is_phase("C")
     counters, unread = read_counters(others.select(is_counter))
@@ -192,6 +223,9 @@ def _spans(path: Path) -> _Spans:
     names = Names(texts)
     name = names.column(spans.name, absent="")
     (track,), tracks = texts.number_tracks(spans)
+    label = _labels(tracks)[track]
+    if label.any():
+        correlation = _of_label(correlation, label)
     events = EventTable(
         start=start,
         duration=duration,
@@ -207,7 +241,7 @@ def _spans(path: Path) -> _Spans:
         names=names.all(),
         tracks=tuple(tracks),
     )
-    _give_shapes(events, spans)
+    _give_shapes(events, spans, label)
     return _Spans(events, devices, _collective_kernels(events, spans, devices), readings, around, notes)
 
 
@@ -415,7 +449,14 @@ def _devices(spans: ScannedEvents, on_device: npt.NDArray[np.bool_]) -> IntColum
     return devices
 
 
-def _give_shapes(table: EventTable, spans: ScannedEvents) -> None:
+def _of_label(number: Codes, label: CodeColumn) -> IntColumn:
+    """Numbers that every rank counts for itself, made unique in a file of several."""
+    own = number.astype(np.int64)
+    unique: IntColumn = np.where(own == NO_CORRELATION, own, own * (int(label.max()) + 1) + label)
+    return unique
+
+
+def _give_shapes(table: EventTable, spans: ScannedEvents, label: CodeColumn) -> None:
     """Copy an operator's shapes to the work it launched; both carry the operator's external id."""
     shaped = table.shape != NO_TEXT
     bare = np.flatnonzero(table.is_kind(*DEVICE_KINDS) & ~shaped)
@@ -426,14 +467,14 @@ def _give_shapes(table: EventTable, spans: ScannedEvents) -> None:
     external = _limited(spans.numbers(today))
     if spans.arguments[former].rows.size:
         external = np.where(external == NO_CORRELATION, _limited(spans.numbers(former)), external)
+    if label.any():
+        external = _of_label(external, label)
     operators = operators[external[operators] != NO_CORRELATION]
     launching = first_positions(external[bare], external[operators])
     launched = launching != NOT_RECORDED
     table.shape[bare[launched]] = table.shape[operators[launching[launched]]]
 
 
-# The rank in a file's name, for headers without it (sampled_rank-0.json.gz, rank3_trace.json).
-_RANK_IN_NAME = lazy_pattern(r"(?:^|[^a-z])rank[-_]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _SETTINGS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 _VERSION = "_version"
 _DISTRIBUTED = "distributedInfo"
@@ -472,8 +513,7 @@ class KinetoHeader:
         rank: int | None = self._member(_DISTRIBUTED, int, field="rank")
         if rank is not None and 0 <= rank < _MAX_RANK:
             return rank
-        match = _RANK_IN_NAME.search(self._path.name)
-        return int(match[1]) if match else None
+        return rank_in_name(self._path)
 
     @property
     def groups(self) -> dict[str, tuple[int, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perfgate.trace.model.recording import Recording
-from perfgate.trace.readers.ascend.layout import files_of_profile, msprof_outputs
+from perfgate.trace.readers.ascend.layout import msprof_outputs
 
 READS = (
     "PROF_* folders of msprof (mindstudio_profiler_output with op_summary_*.csv and others), or one table of kernels"
@@ -34,10 +34,6 @@ def _header(path: Path) -> str | None:
         return None
     columns = {column.strip().strip('"').lower() for column in first.split(",")}
     return next((stem for stem, needed in _TABLES.items() if needed <= columns), None)
-
-
-def files(path: Path) -> list[Path]:
-    return files_of_profile(path)
 
 
 def read(path: Path) -> Recording:

@@ -15,10 +15,6 @@ def recognises(path: Path) -> bool:
     return path.suffix == ".toytrace"
 
 
-def files(path: Path) -> list[Path]:
-    return [path]
-
-
 def read(path: Path) -> Recording:
     builder = EventTableBuilder()
     for number, line in enumerate(path.read_text().splitlines(), start=1):

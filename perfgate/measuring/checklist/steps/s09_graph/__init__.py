@@ -318,35 +318,28 @@ HEAD_SPANS: Mapping[str, HeadSpans] = {
 _WHOLE, _SPLIT = ("framework", "compiler", "graph"), ("framework", "python", "native", "graph")
 _HEAD_RULES: Mapping[str, str] = {part: f"graph.head_{part}" for part in (*_WHOLE, *_SPLIT)}
 _MOST_OPERATORS = 3
+# What torch.compile returns, as Python's function and module mark it, and the loading of data before it.
+_MODULE = re.compile(r"OptimizedModule|Torch-Compiled Region")
+_LOADING = re.compile(r"enumerate\(DataLoader\)|DataLoader.*__next__")
 
 
 def head_times(events: EventTable, calls: Intervals, names: HeadSpans) -> dict[str, HeadPart]:
-    """The parts of a typical call's head; none unless every call has both spans and work after them.
+    """The parts of a typical call's head, all its compiled modules together; none unless every call has a whole one.
 
-    The framework's part ends at the compiler's entry, the compiler's at the start of the graph (split into ``python`` and
-    ``native`` if every call marks its native code), the graph's at the first work. Work is a device event, or without a
-    device the first operator inside the graph; inductor's own kernels on a CPU leave no mark in a trace. The graph's part
-    ends before its span does: host time after the first kernel began is hidden behind the device.
+    The framework's part begins with the compiled module and ends at the compiler's entry, the compiler's at the start of the
+    graph (split into ``python`` and ``native`` if every module marks its native code), the graph's at the first work. Work is a
+    device event, or without a device the first operator inside the graph; inductor's own kernels on a CPU leave no mark in a
+    trace. The graph's part ends before its span does: host time after the first kernel began is hidden behind the device.
     """
     device = events.of_kind(*DEVICE_KINDS)
-    work = device if len(device) else _operators(events)
-    # The host may finish a call before the device begins it, so work belongs to the call that launched it.
-    launched = launched_or_began(work, launch_starts(work, events.of_kind("runtime")))
-    order = np.lexsort((work.start, launched))
-    launches, begins = launched[order], work.start[order]
-    compiler, graph, native = (np.sort(_named(events, part).start) for part in names)
-    bounds, natives = [], []
-    for start, end in zip(calls.start.tolist(), calls.end.tolist()):
-        entry = _next_start(compiler, start, end)
-        run = None if entry is None else _next_start(graph, entry, end)
-        launch = None if run is None else _next_start(launches, run, end)
-        if entry is None or run is None or launch is None:
-            return {}
-        bounds.append([start, entry, run, int(begins[np.searchsorted(launches, launch)])])
-        natives.append(_next_start(native, entry, run))
-    if not bounds:
+    marks = _HeadMarks(events, device, names)
+    heads = [marks.heads(start, end) for start, end in zip(calls.start.tolist(), calls.end.tolist())]
+    if not heads or not all(heads):
         return {}
-    moments = np.array(bounds, np.int64)
+    owner = np.array([call for call, own in enumerate(heads) for _ in own], np.int64)
+    every = [head for own in heads for head in own]
+    moments = np.array([(head.module, head.entry, head.run, head.begun) for head in every], np.int64)
+    natives = [head.native for head in every]
     is_split = None not in natives
     if is_split:
         moments = np.insert(moments, 2, np.array(natives, np.int64), axis=1)
@@ -357,9 +350,68 @@ def head_times(events: EventTable, calls: Intervals, names: HeadSpans) -> dict[s
     for at, part in enumerate(_SPLIT if is_split else _WHOLE):
         windows = Intervals(moments[:, at], moments[:, at + 1])
         lengths = windows.end - windows.start
-        exposed = None if busy is None else float(np.median(lengths - busy.within(windows)))
-        parts[part] = HeadPart(float(np.median(lengths)), exposed, _longest_operators(inner, windows))
+        exposed = None if busy is None else _typical(owner, lengths - busy.within(windows))
+        parts[part] = HeadPart(_typical(owner, lengths), exposed, _longest_operators(inner, windows))
     return parts
+
+
+class _Head(NamedTuple):
+    """The moments of one compiled module: its begin, the compiler's entry, native code, the graph, and the first work."""
+
+    module: int
+    entry: int
+    native: int | None
+    run: int
+    begun: int
+
+
+class _HeadMarks:
+    """The begins of all compiled modules of a recording, and the launches of the work that follows them."""
+
+    def __init__(self, events: EventTable, device: EventTable, names: HeadSpans) -> None:
+        work = device if len(device) else _operators(events)
+        # The host may finish a call before the device begins it, so work belongs to the call that launched it.
+        launched = launched_or_began(work, launch_starts(work, events.of_kind("runtime")))
+        order = np.lexsort((work.start, launched))
+        self._launches, self._begins = launched[order], work.start[order]
+        self._compiler, self._graph, self._native = (np.sort(_named(events, part).start) for part in names)
+        # The region that torch marks is the compiler's own entry of some backends.
+        self._modules = events.select(events.is_named(_MODULE.search) & ~events.is_named(_holds(names.compiler)))
+        self._loading = events.select(events.is_named(_LOADING.search))
+
+    def heads(self, start: int, end: int) -> list[_Head]:
+        """Those of one call. An entry of the compiler without a graph of its own lies inside another, and is none."""
+        first, last = np.searchsorted(self._compiler, (start, end)).tolist()
+        entries = self._compiler[first:last].tolist()
+        found: list[_Head] = []
+        for entry, until in zip(entries, [*entries[1:], end]):
+            run = _next_start(self._graph, entry, until)
+            launch = None if run is None else _next_start(self._launches, run, until)
+            if run is None or launch is None:
+                continue
+            begun = int(self._begins[np.searchsorted(self._launches, launch)])
+            module = self._module(start if not found else entry, entry)
+            found.append(_Head(module, entry, _next_start(self._native, entry, run), run, begun))
+        # The next module's head begins while the device still works for this one.
+        following = [head.module for head in found[1:]]
+        return [
+            *(head._replace(begun=max(head.run, min(head.begun, then))) for head, then in zip(found, following)),
+            *found[-1:],
+        ]
+
+    def _module(self, start: int, entry: int) -> int:
+        """When the compiled module around an entry began, else the given start, or the end of loading data after it."""
+        modules = self._modules
+        around = (modules.start >= start) & (modules.start <= entry) & (modules.end >= entry)
+        if around.any():
+            return int(modules.start[around].min())
+        loaded = self._loading.end[(self._loading.end > start) & (self._loading.end <= entry)]
+        return int(loaded.max(initial=start))
+
+
+def _typical(owner: IntColumn, lengths: IntColumn) -> float:
+    """The median over calls of the sum of their modules."""
+    return float(np.median(np.bincount(owner, lengths)))
 
 
 def head_of_steps(events: EventTable, known: Sequence[HeadSpans]) -> tuple[Intervals, dict[str, HeadPart]]:

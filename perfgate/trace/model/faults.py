@@ -1,0 +1,149 @@
+"""Times of a device's work that cannot be true.
+
+A profiler that lost a buffer leaves zeros, one whose counter overflowed leaves any length, and a clock that was set jumps. No
+total, share or comparison may rest on such times.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.trace.model.arithmetic import IntColumn
+from perfgate.trace.model.events import DEVICE_KINDS, EventTable
+from perfgate.trace.model.launches import NOT_RECORDED
+
+# Kernels of one graph run side by side although the profiler gives them one stream (cudaGraphLaunch, hipGraphLaunch,
+# aclmdlRIExecuteAsync).
+_GRAPH_LAUNCH = re.compile(r"graph_?launch|aclmdl|ModelExecute", re.IGNORECASE)
+# A kernel may begin while the one before it drains (programmatic dependent launch), but not run under it for most of its time.
+_MOST_UNDER = 0.5
+_MICROSECOND_NS = 1000
+# A clock that jumped leaves a gap of more than this, and of many times all other time.
+_JUMP_NS = 10_000_000_000
+_JUMP = 20
+# Times of host and device are matched to within microseconds.
+_CLOCK_NS = 1000
+_NONE = np.zeros(0, dtype=np.int64)
+
+
+class TimeFaults(NamedTuple):
+    """Positions of events with times that cannot be true; ``work`` is the number of a device's events.
+
+    ``untimed`` are events of a device without a duration; ``overlapping`` last over the next one of their own stream; ``apart``
+    are events of a device or its host that lie further from all others than these last together.
+    """
+
+    work: int
+    untimed: IntColumn
+    overlapping: IntColumn
+    apart: IntColumn
+
+    @property
+    def positions(self) -> IntColumn:
+        return np.unique(np.concatenate((self.untimed, self.overlapping, self.apart)))
+
+
+class ClockOffset(NamedTuple):
+    """Work that begins before the call that launched it: the device's clock is ``behind_ns`` behind that of the host."""
+
+    count: int
+    launched: int
+    behind_ns: int
+
+
+def time_faults(events: EventTable) -> TimeFaults:
+    work = np.flatnonzero(events.is_kind(*DEVICE_KINDS))
+    if not work.size:
+        return TimeFaults(0, _NONE, _NONE, _NONE)
+    start, duration = events.start[work], events.duration[work]
+    untimed = _untimed(start, duration, events.group[work])
+    timed = np.flatnonzero(~untimed)
+    overlapping = timed[_overlapping(events, work[timed])]
+    others = np.flatnonzero(~events.is_kind(*DEVICE_KINDS, "python", "memory"))
+    everything = np.concatenate((work[timed], others))
+    apart = everything[_apart(events.start[everything], events.end[everything])]
+    return TimeFaults(work.size, work[untimed], work[overlapping], apart)
+
+
+def untimed_work(events: EventTable) -> npt.NDArray[np.bool_]:
+    """Which events are work of a device without a time."""
+    mask = np.zeros(len(events), dtype=bool)
+    work = np.flatnonzero(events.is_kind(*DEVICE_KINDS))
+    mask[work[_untimed(events.start[work], events.duration[work], events.group[work])]] = True
+    return mask
+
+
+def clock_offset(events: EventTable) -> ClockOffset | None:
+    """None if most work begins after its launch."""
+    work = np.flatnonzero(events.is_kind(*DEVICE_KINDS))
+    launch = events.launch[work]
+    work, launch = work[launch != NOT_RECORDED], launch[launch != NOT_RECORDED]
+    lead = events.start[launch] - events.start[work]
+    early = lead > _CLOCK_NS
+    if not early.any() or 2 * int(early.sum()) <= work.size:
+        return None
+    return ClockOffset(int(early.sum()), work.size, int(np.median(lead[early])))
+
+
+def aligned(events: EventTable) -> EventTable:
+    """The events with the device's times moved onto the host's clock, if work begins before its launch."""
+    offset = clock_offset(events)
+    if offset is None:
+        return events
+    on_device = events.is_kind(*DEVICE_KINDS, "device_annotation")
+    return replace(events, start=np.where(on_device, events.start + offset.behind_ns, events.start))
+
+
+def _untimed(start: IntColumn, duration: IntColumn, group: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+    empty = duration == 0
+    if not empty.any():
+        return empty
+    if not (duration % _MICROSECOND_NS == 0).all():
+        return empty
+    # Whole microseconds, as profilers of 2021 wrote them: a kernel of less than one has none (sample cuda-kineto). Others of
+    # its name are short then too.
+    shortest = np.full(int(group.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(shortest, group[~empty], duration[~empty])
+    return empty & ((start == 0) | (shortest[group] > 2 * _MICROSECOND_NS))
+
+
+def _overlapping(events: EventTable, work: IntColumn) -> IntColumn:
+    """The places among ``work`` of the pieces that last over most of the next one of their stream."""
+    if work.size < 2:
+        return _NONE
+    order = np.lexsort((events.start[work], events.track[work]))
+    rows = work[order]
+    start, end, track = events.start[rows], events.end[rows], events.track[rows]
+    close = (track[1:] == track[:-1]) & (start[1:] < end[:-1])
+    if not close.any():
+        return _NONE
+    under = np.minimum(end[1:], end[:-1]) - start[1:]
+    most = close & (under > _MOST_UNDER * (end[1:] - start[1:])) & (start[1:] > start[:-1])
+    places = np.flatnonzero(most)
+    launch = events.launch[rows[places]]
+    known = launch != NOT_RECORDED
+    by_graph = np.zeros(places.size, dtype=bool)
+    named = np.array([_GRAPH_LAUNCH.search(name) is not None for name in events.names], dtype=bool)
+    by_graph[known] = named[events.name[launch[known]]]
+    chosen: IntColumn = order[places[~by_graph]]
+    return chosen
+
+
+def _apart(start: IntColumn, end: IntColumn) -> IntColumn:
+    """The places of the events on the smaller side of a jump."""
+    if start.size < 2 or int(end.max()) - int(start.min()) <= _JUMP_NS:
+        return _NONE
+    order = np.argsort(start, kind="stable")
+    gap = start[order][1:] - np.maximum.accumulate(end[order])[:-1]
+    place = int(np.argmax(gap))
+    others = int(end.max()) - int(start.min()) - int(gap[place])
+    if gap[place] <= max(_JUMP_NS, _JUMP * others):
+        return _NONE
+    before, after = order[: place + 1], order[place + 1 :]
+    smaller: IntColumn = before if before.size <= after.size else after
+    return smaller

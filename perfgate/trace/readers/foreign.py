@@ -1,0 +1,115 @@
+"""Files that no reader reads, recognised by their first bytes: refused by name, with the command that converts them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from perfgate.errors import DocumentError
+from perfgate.locale import Activity
+from perfgate.trace.scanner.compressed import damage, opened
+
+_HEAD_BYTES = 4096
+
+
+class _Format(NamedTuple):
+    name: str
+    is_like: Callable[[str, bytes], object]
+    advice: Activity
+
+
+def _suffix(*suffixes: str) -> Callable[[str, bytes], object]:
+    return lambda name, _: name.endswith(suffixes)
+
+
+def _matches(pattern: bytes) -> Callable[[str, bytes], object]:
+    searched = re.compile(pattern)
+    return lambda _, head: searched.match(head)
+
+
+# In this order; the names of files count only where their content is binary.
+_FORMATS = (
+    _Format(
+        "a pointer of Git LFS",
+        _matches(rb"version https://git-lfs\.github\.com/spec"),
+        Activity("fetch the file itself: git lfs pull"),
+    ),
+    _Format(
+        "UTF-16 text",
+        _matches(rb"\xff\xfe|\xfe\xff|[\[{]\x00|\x00[\[{]"),
+        Activity("convert it: iconv -f UTF-16 -t UTF-8 FILE > trace.json"),
+    ),
+    _Format(
+        "a report of Nsight Systems",
+        _suffix(".nsys-rep", ".qdrep"),
+        Activity("export it for perfgate: nsys export --type sqlite FILE"),
+    ),
+    _Format(
+        "a report of Nsight Compute",
+        _suffix(".ncu-rep"),
+        Activity("it holds no timeline; record one with torch.profiler"),
+    ),
+    _Format(
+        "a Perfetto trace",
+        _suffix(".pftrace", ".perfetto-trace"),
+        Activity("convert it: traceconv json FILE trace.json"),
+    ),
+    _Format(
+        "a profile of XLA",
+        _suffix(".xplane.pb"),
+        Activity("take the trace.json.gz beside it, or convert it: xprof's raw_to_tool_data(FILE, 'trace_viewer')"),
+    ),
+    _Format(
+        "a snapshot of CUDA's memory",
+        _suffix(".pickle", ".pkl"),
+        Activity("it holds no times; look at it with torch.cuda._memory_viz or docs.pytorch.org/memory_viz"),
+    ),
+    _Format(
+        "a profile of pprof",
+        _suffix(".pprof", ".pb.gz", ".prof"),
+        Activity("convert it: pprof -traces FILE; or record a trace"),
+    ),
+    _Format("a Chakra execution trace", _suffix(".et"), Activity("name the Kineto trace that was recorded with it")),
+    _Format(
+        "an execution trace of PyTorch (Chakra)",
+        _matches(rb'\s*\{\s*"schema"\s*:\s*"[\d.]+-chakra'),
+        Activity("name the Kineto trace that was recorded with it"),
+    ),
+    _Format(
+        "a snapshot of memory",
+        _matches(rb'\s*\{\s*"(?:segments|device_traces)"\s*:'),
+        Activity("it holds no times; look at it with docs.pytorch.org/memory_viz"),
+    ),
+    _Format(
+        "a speedscope profile",
+        _matches(rb'\s*\{\s*"(?:\$schema"\s*:\s*"https://www\.speedscope\.app|exporter"\s*:\s*"speedscope)'),
+        Activity("name the trace that it was made from"),
+    ),
+    _Format("a page of HTML", _matches(rb"(?i)\s*<(?:!doctype html|html)"), Activity("download the file itself")),
+    _Format(
+        "trace events, one a line",
+        _matches(rb'\s*\{[^\n]*"ph"\s*:[^\n]*\}[ \t\r]*\n\s*\{'),
+        Activity("make a list of them: jq -s . FILE > trace.json"),
+    ),
+)
+
+
+def refuse_foreign(path: Path) -> None:
+    """Raise DocumentError, which names the format and how to convert it, for a file of another kind than recordings."""
+    if not path.is_file():
+        return
+    head = b""
+    with suppress(OSError, DocumentError, *damage(path)), opened(path) as stream:
+        head = stream.read(_HEAD_BYTES)
+    name = path.name.lower()
+    for foreign in _FORMATS:
+        if foreign.is_like(name, head):
+            raise DocumentError(
+                "{path} is {format}, which perfgate does not read; {advice}",
+                path=path,
+                format=foreign.name,
+                advice=foreign.advice,
+            )

@@ -1,0 +1,175 @@
+"""Read the SQLite export of Nsight Systems (``nsys export --type sqlite``): kernels, copies, calls of CUDA, and NVTX ranges."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from perfgate.document.message import Message
+from perfgate.errors import DocumentError
+from perfgate.locale import Activity
+from perfgate.trace.model.communication import kernel_kind
+from perfgate.trace.model.events import NO_CORRELATION, EventKind, EventTableBuilder
+from perfgate.trace.model.recording import Recording, Timeline
+from perfgate.trace.model.steps import STEP_NAME, MarkedSteps
+from perfgate.trace.readers.ascend.database import Database, open_database
+
+READS = "SQLite exports of Nsight Systems (nsys export --type sqlite)"
+# Before the reader of every other SQLite database.
+PRIORITY = 22
+
+_MAGIC = b"SQLite format 3\0"
+_KERNELS, _RUNTIME = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
+# Tables of copies and fills, which have no names.
+_COPIES = {"CUPTI_ACTIVITY_KIND_MEMCPY": "Memcpy", "CUPTI_ACTIVITY_KIND_MEMSET": "Memset"}
+# CUpti_ActivityMemcpyKind: 1 is to the device, 2 from it, 8 on it.
+_WAYS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
+# NVTX_EVENTS.eventType: ranges that were pushed and popped, and those that were started and ended.
+_RANGES = (59, 60)
+_PROCESS_BITS, _THREAD_MASK = 24, (1 << 24) - 1
+_HOST = None
+
+
+class _Span(NamedTuple):
+    """One event, and its device, or None for the host."""
+
+    device: int | None
+    start: int
+    duration: int
+    track: tuple[str, str]
+    name: str
+    kind: EventKind
+    correlation: int
+
+
+def recognises(path: Path) -> bool:
+    """Whether a file is a SQLite database with tables of CUPTI or NVTX."""
+    with suppress(OSError, sqlite3.Error):
+        if not path.is_file():
+            return False
+        with path.open("rb") as stream:
+            if stream.read(len(_MAGIC)) != _MAGIC:
+                return False
+        connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1", uri=True)
+        try:
+            found = connection.execute(
+                "SELECT 1 FROM sqlite_master WHERE name GLOB 'CUPTI_ACTIVITY_KIND_*' OR name = 'NVTX_EVENTS' LIMIT 1"
+            ).fetchone()
+        finally:
+            connection.close()
+        return found is not None
+    return False
+
+
+def read(path: Path) -> Recording:
+    """A timeline for each device. Raises DocumentError, which names the fault and the next step."""
+    with open_database(path) as database:
+        names = _names(database)
+        spans = [*_of_host(database, names), *_of_device(database, names)]
+        settings = _settings(database)
+    devices = sorted({span.device for span in spans if span.device is not None})
+    timelines = tuple(_timeline(spans, device) for device in devices) or (_timeline(spans, _HOST),)
+    absent = {} if devices else {"device": Message("notes.nothing-on-device")}
+    if all(timeline.steps is None for timeline in timelines):
+        absent["steps"] = Message("notes.no-steps-marked")
+    return Recording(path, "nsys", timelines, settings=settings, absent=absent)
+
+
+def _timeline(spans: Sequence[_Span], device: int | None) -> Timeline:
+    """The events of a device, and of the host."""
+    builder = EventTableBuilder()
+    for span in spans:
+        if span.device in (_HOST, device):
+            builder.add(
+                span.start,
+                span.duration,
+                track=span.track,
+                name=span.name,
+                kind=span.kind,
+                correlation=span.correlation,
+            )
+    events = builder.table()
+    return Timeline(None, device, events, steps=MarkedSteps.of(events))
+
+
+def _of_device(database: Database, names: dict[int, str]) -> Iterator[_Span]:
+    columns = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "shortName", "demangledName")
+    for row in _rows(database, _KERNELS, columns):
+        start, end, device, stream, correlation, process, short, demangled = row
+        name = names.get(demangled or short or -1) or names.get(short or -1) or "kernel"
+        place = device or 0, (f"device {device or 0}", f"stream {stream or 0}")
+        yield _span(place, start, end, name, kernel_kind(name), correlation, process)
+    for table, name in _COPIES.items():
+        columns = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "copyKind")
+        for start, end, device, stream, correlation, process, way in _rows(database, table, columns):
+            place = device or 0, (f"device {device or 0}", f"stream {stream or 0}")
+            named = f"{name} {_WAYS[way]}" if way in _WAYS else name
+            yield _span(place, start, end, named, "copy", correlation, process)
+
+
+def _of_host(database: Database, names: dict[int, str]) -> Iterator[_Span]:
+    for start, end, thread, correlation, name in _rows(
+        database, _RUNTIME, ("start", "end", "globalTid", "correlationId", "nameId")
+    ):
+        # cudaLaunchKernel_v7000 is a version of the call.
+        plain = names.get(name or -1, "call").partition("_v")[0]
+        yield _span(_thread(thread), start, end, plain, "runtime", correlation, thread)
+    for row in database.rows("NVTX_EVENTS", ("start", "end", "globalTid", "textId", "eventType", "text")):
+        start, end, thread, text_id, event_type = (database.whole(cell) for cell in row[:5])
+        if event_type not in _RANGES or start is None or end is None:
+            continue
+        name = names.get(text_id, "") if text_id is not None else str(row[5] or "")
+        # torch's emit_nvtx names operators aten::mm, seq = 3, and PyTorch's steps have names of their own.
+        kind: EventKind = "host_op" if "::" in name and not STEP_NAME.fullmatch(name) else "annotation"
+        yield _span(_thread(thread), start, end, name.partition(", ")[0], kind, None, None)
+
+
+def _rows(database: Database, table: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table, all of whole numbers. Raises DocumentError for one without its times."""
+    for row in database.rows(table, columns):
+        numbers = tuple(map(database.whole, row))
+        if numbers[0] is None or numbers[1] is None or numbers[1] < numbers[0]:
+            raise database.wrong(
+                Activity("a row of {table} has no time, or ends before it begins; export the report again", table=table)
+            )
+        yield numbers
+
+
+def _span(
+    place: tuple[int | None, tuple[str, str]],
+    start: int,
+    end: int,
+    name: str,
+    kind: EventKind,
+    correlation: int | None,
+    process: int | None,
+) -> _Span:
+    """Every process counts its correlations for itself."""
+    number = NO_CORRELATION
+    if correlation is not None and correlation >= 0:
+        number = correlation | ((process or 0) >> _PROCESS_BITS & _THREAD_MASK) << 32
+    return _Span(place[0], start, end - start, place[1], name, kind, number)
+
+
+def _thread(number: int | None) -> tuple[None, tuple[str, str]]:
+    """A thread of the host; its number holds those of process and thread (nsys: "Common SQLite Examples")."""
+    known = number or 0
+    return _HOST, (str(known >> _PROCESS_BITS & _THREAD_MASK), str(known & _THREAD_MASK))
+
+
+def _names(database: Database) -> dict[int, str]:
+    rows = database.rows("StringIds", ("id", "value"))
+    return {number: str(text or "") for cell, text in rows if (number := database.whole(cell)) is not None}
+
+
+def _settings(database: Database) -> dict[str, str]:
+    """The names of the devices."""
+    settings = {}
+    with suppress(DocumentError):
+        for number, name in database.rows("TARGET_INFO_GPU", ("id", "name")):
+            settings[f"device.{number}"] = str(name)
+    return settings

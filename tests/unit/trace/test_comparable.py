@@ -1,0 +1,95 @@
+"""Like with like: complete steps, and rows as fine as both recordings have them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perfgate import trace
+from perfgate.errors import DocumentError
+from perfgate.flows.trace.choice import Choice
+from perfgate.flows.trace.diff import trace_diff
+from perfgate.flows.trace.job import trace_steps
+from perfgate.trace.analysis.comparable import comparable_part, cut_ends
+
+from .job import is_kernel, recorded, step_mark, steps
+
+
+def test_diff__cut_between_events__only_steps_that_both_have(tmp_path: Path) -> None:
+    full = recorded(tmp_path / "full.json", steps(20))
+    cut = tmp_path / "cut.json"
+    for share in (0.3, 0.5, 0.77):
+        cut.write_bytes(full.read_bytes()[: int(len(full.read_bytes()) * share)])
+        for base, head in ((full, cut), (cut, full)):
+            document = trace_diff([base], [head], Choice())
+            assert document.timelines[0].rows == []
+            assert document.notes[0].code == "notes.cut-off"
+
+
+def test_diff__events_lost_and_no_steps_marked__refused(tmp_path: Path) -> None:
+    events = [event for event in steps(4) if not event["name"].startswith("ProfilerStep")]
+    full = recorded(tmp_path / "full.json", events)
+    cut = tmp_path / "cut.json"
+    cut.write_bytes(full.read_bytes()[: len(full.read_bytes()) // 2])
+    with pytest.raises(DocumentError, match="is cut off"):
+        trace_diff([full], [cut], Choice())
+
+
+def test_comparable_part__first_and_last_step_lack_kernels__left_out(tmp_path: Path) -> None:
+    events = steps(8)
+    kernels = [event for event in events if is_kernel(event)]
+    lost = {id(event) for event in (*kernels[:5], *kernels[-1:])}
+    path = recorded(tmp_path / "trace.json", [event for event in events if id(event) not in lost])
+    (timeline,) = trace.read(path).timelines
+    part = comparable_part(timeline, lacks_events=False)
+    assert (part.left_out, part.units, part.is_whole) == (("0", "1", "7"), 8, True)
+    assert cut_ends(timeline) == [("0", 0, 4), ("1", 3, 4), ("7", 3, 4)]
+    assert [note.code for note in trace_steps(path, Choice()).notes] == ["notes.cut-ends"]
+
+
+def test_comparable_part__steps_of_several_sizes__all_of_them(tmp_path: Path) -> None:
+    events = [*steps(3, kernels=2), step_mark(9, 9000)]
+    (timeline,) = trace.read(recorded(tmp_path / "trace.json", events)).timelines
+    assert comparable_part(timeline, lacks_events=False).units == 4
+
+
+def test_diff__shapes_on_one_side__compared_without_and_said_once(tmp_path: Path) -> None:
+    plain, shaped = steps(), steps()
+    for number, event in enumerate(event for event in shaped if event["cat"] == "cpu_op"):
+        event["args"]["Input Dims"] = [[number % 3 + 1, 4]]
+    paths = [recorded(tmp_path / f"{name}.json", events) for name, events in (("plain", plain), ("shaped", shaped))]
+    for base, head in (paths, paths[::-1]):
+        document = trace_diff([base], [head], Choice())
+        assert [row.change for row in document.timelines[0].rows] == []
+        assert [note.code for note in document.notes] == ["notes.shapes-differ"]
+
+
+def test_steps__marked_on_two_threads_nested_or_without_length__one_step_each(tmp_path: Path) -> None:
+    doubled = [*steps(), *(step_mark(number, 1000 * number + 1005, 970, thread=2) for number in range(6))]
+    nested = [*steps(), *(step_mark(number + 100, 1000 * number + 1100, 300) for number in range(6))]
+    empty = [*steps(), *(step_mark(number, 1000 * number + 1000, 0, thread=2) for number in range(6))]
+    wanted = None
+    for events in (steps(), doubled, nested, empty):
+        (timeline,) = trace_steps(recorded(tmp_path / "trace.json", events), Choice()).timelines
+        rows = [(step.number, step.length, step.computing) for step in timeline.steps]
+        wanted = wanted or rows
+        assert rows == wanted
+
+
+def test_read__only_mark_without_a_length__no_steps(tmp_path: Path) -> None:
+    events = [event for event in steps(1) if not event["name"].startswith("ProfilerStep")]
+    (timeline,) = trace.read(recorded(tmp_path / "trace.json", [step_mark(0, 1000, 0), *events])).timelines
+    assert timeline.steps is None
+
+
+def test_steps__two_cycles_with_the_same_numbers__both(tmp_path: Path) -> None:
+    later = json.loads(json.dumps(steps(2)))
+    for event in later:
+        event["ts"] += 50_000
+        for key in ("correlation", "External id"):
+            if key in event.get("args", {}):
+                event["args"][key] += 5000
+    (timeline,) = trace_steps(recorded(tmp_path / "trace.json", [*steps(2), *later]), Choice()).timelines
+    assert [(step.number, step.computing) for step in timeline.steps] == [(0, 2e-4), (1, 2e-4)] * 2

@@ -1,0 +1,55 @@
+"""Files of other kinds: read if they only lack a name, else refused by the name of their format."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from perfgate import trace
+from perfgate.errors import DocumentError
+from tests.each import each
+
+from .job import recorded, steps
+
+_EVENTS = json.dumps({"traceEvents": steps(2)})
+
+
+@each(
+    "name, content, said",
+    [
+        ("a.json", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "git lfs pull"),
+        ("a.json", _EVENTS.encode("utf-16"), "iconv -f UTF-16"),
+        ("a.json", _EVENTS.encode("utf-16-le"), "iconv -f UTF-16"),
+        ("a.nsys-rep", b"\x00\x01", "nsys export --type sqlite"),
+        ("a.pftrace", b"\x0a\x10", "traceconv json"),
+        ("host.xplane.pb", b"\x0a\x10", "trace.json.gz beside it"),
+        ("memory.pickle", b"\x80\x04", "memory_viz"),
+        ("a.pb.gz", gzip.compress(b"\x0a\x04"), "pprof"),
+        ("et.json", b'{"schema": "1.1.1-chakra.0.0.4", "nodes": []}', "Chakra"),
+        ("a.json", b'{"segments": [], "device_traces": []}', "memory_viz"),
+        ("a.json", b"<!DOCTYPE html><html>", "download the file"),
+        ("a.json", "\n".join(map(json.dumps, steps(1))).encode(), "jq -s ."),
+        ("a.json", b'[{"name": "row", "value": 1}]', "phase ph"),
+    ],
+)
+def test_read__other_format__refused_by_its_name_with_the_remedy(
+    tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    for read in (trace.read, trace.salvage):
+        with pytest.raises(DocumentError) as caught:
+            read(path)
+        assert said in str(caught.value)
+
+
+@each("name", ["trace.json", "trace", "profile.dat", "trace.json.gz"])
+def test_read__whatever_its_name__by_its_content(tmp_path: Path, name: str) -> None:
+    plain = recorded(tmp_path / "plain.json", steps(2))
+    for content in (plain.read_bytes(), gzip.compress(plain.read_bytes())):
+        path = tmp_path / name
+        path.write_bytes(content)
+        assert len(trace.read(path).timelines[0].events) == len(steps(2))

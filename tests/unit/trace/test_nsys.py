@@ -1,0 +1,107 @@
+"""The SQLite export of Nsight Systems."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from perfgate import trace
+from perfgate.errors import DocumentError
+from perfgate.flows.trace.choice import Choice
+from perfgate.flows.trace.job import trace_gaps, trace_steps, trace_top
+
+_TABLES = """
+CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER, streamId INTEGER,
+  correlationId INTEGER, globalPid INTEGER, demangledName INTEGER, shortName INTEGER);
+CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER,
+  correlationId INTEGER, globalPid INTEGER, bytes INTEGER, copyKind INTEGER);
+CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, globalTid INTEGER, correlationId INTEGER, nameId INTEGER);
+CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType INTEGER, text TEXT, textId INTEGER, globalTid INTEGER);
+CREATE TABLE TARGET_INFO_GPU (id INTEGER, name TEXT);
+INSERT INTO StringIds VALUES (1, 'void gemm<float>(int)'), (2, 'gemm'), (3, 'cudaLaunchKernel_v7000'),
+  (4, 'ncclDevKernel_AllReduce'), (5, 'aten::mm, seq = 7');
+INSERT INTO TARGET_INFO_GPU VALUES (0, 'Accelerator');
+"""
+
+
+def exported(path: Path, *, processes: int = 1) -> Path:
+    """Three steps, each with a product, a collective and a copy; every process counts correlations from 1."""
+    connection = sqlite3.connect(path)
+    connection.executescript(_TABLES)
+    for process in range(1, processes + 1):
+        owner = process << 24
+        for step in range(3):
+            at, first = 1_000_000 * step, 10 * step + 1
+            connection.execute(
+                "INSERT INTO NVTX_EVENTS VALUES (?, ?, 59, ?, NULL, ?)",
+                (at, at + 990_000, f"ProfilerStep#{step}", owner + 7),
+            )
+            connection.execute(
+                "INSERT INTO NVTX_EVENTS VALUES (?, ?, 59, NULL, 5, ?)", (at + 1000, at + 90_000, owner + 7)
+            )
+            for place in range(3):
+                begin = at + 10_000 + 1000 * place
+                connection.execute(
+                    "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, ?, 3)",
+                    (begin, begin + 500, owner + 7, first + place),
+                )
+            for place, name in enumerate((1, 4)):
+                begin = at + 100_000 + 200_000 * place
+                connection.execute(
+                    "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, ?, 1, 7, ?, ?, ?, ?)",
+                    (begin, begin + 150_000, process - 1, first + place, owner, name, 2 if name == 1 else 4),
+                )
+            connection.execute(
+                "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (?, ?, ?, 7, ?, ?, 64, 1)",
+                (at + 600_000, at + 610_000, process - 1, first + 2, owner),
+            )
+    connection.commit()
+    connection.close()
+    return path
+
+
+def test_read__export__work_launches_and_steps(tmp_path: Path) -> None:
+    path = exported(tmp_path / "report.sqlite")
+    document = trace_top(path, Choice(), by="type", host=False)
+    assert document.format == "nsys"
+    assert [(row.name, row.kind, row.count, row.total) for row in document.timelines[0].rows] == [
+        ("ncclDevKernel_AllReduce", "comm", 3, 4.5e-4),
+        ("void gemm<float>(int)", "compute", 3, 4.5e-4),
+        ("Memcpy HtoD", "copy", 3, 3e-5),
+    ]
+    assert document.notes == []
+    steps = trace_steps(path, Choice()).timelines[0].steps
+    assert [(step.number, step.computing) for step in steps] == [(0, 1.5e-4), (1, 1.5e-4), (2, 1.5e-4)]
+    gaps = trace_gaps(path, Choice(), exposed=False, shortest=0.0).timelines[0]
+    assert {cause.cause for cause in gaps.causes} == {"host", "queue"}
+    assert trace.read(path).settings == {"device.0": "Accelerator"}
+
+
+def test_read__two_processes__a_device_each_and_its_own_launches(tmp_path: Path) -> None:
+    recording = trace.read(exported(tmp_path / "report.sqlite", processes=2))
+    assert [timeline.device for timeline in recording.timelines] == [0, 1]
+    for process, timeline in enumerate(recording.timelines, start=1):
+        events = timeline.events
+        launches = {events.tracks[events.track[row]][0] for row in events.launch.tolist() if row >= 0}
+        assert launches == {str(process)}
+
+
+@pytest.mark.parametrize("end", ["NULL", "-5", "'soon'"])
+def test_read__row_without_a_time__refused(tmp_path: Path, end: str) -> None:
+    path = exported(tmp_path / "report.sqlite")
+    connection = sqlite3.connect(path)
+    connection.execute(f"UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = {end} WHERE rowid = 2")
+    connection.commit()
+    connection.close()
+    with pytest.raises(DocumentError, match=r"report\.sqlite"):
+        trace.read(path)
+
+
+def test_read__cut_off__refused(tmp_path: Path) -> None:
+    path = exported(tmp_path / "report.sqlite")
+    path.write_bytes(path.read_bytes()[:9000])
+    with pytest.raises(DocumentError):
+        trace.read(path)

@@ -1,0 +1,111 @@
+"""Ranks by what recordings say, by the names of their files, and in files of several ranks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from perfgate import trace
+from perfgate.flows.trace.places import Place
+from perfgate.flows.trace.ranks import trace_ranks
+from perfgate.trace.analysis.stacks import operators_above, stacks_of
+from perfgate.trace.model.events import DEVICE_KINDS
+from perfgate.trace.readers.rank_names import process_label, rank_in_name, ranks_of_labels
+from tests.each import each
+
+from .job import recorded, steps
+
+
+def of_rank(rank: int, world: int = 4) -> dict[str, object]:
+    return {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": world}}
+
+
+def ranks(*paths: Path) -> list[int | None]:
+    return [row.rank for row in trace_ranks([Place(path) for path in paths], say=lambda _: None).document.ranks]
+
+
+@each(
+    "name, rank",
+    [
+        ("1782000000.1-TP-3.trace.json.gz", 3),
+        ("1782000000.1-TP-1-DP-0-EP-1.trace.json.gz", 1),
+        ("rank3_trace.json", 3),
+        ("profile_rank_0.json.gz", 0),
+        ("rank-2.json.gz", 2),
+        ("dp0_pp0_tp1_dcp0_ep1_rank5.1782000000000.pt.trace.json.gz", 5),
+        ("host_4242.1782000000000.pt.trace.json", None),
+        ("libkineto_trace_4242.json", None),
+        ("frank7.json", None),
+    ],
+)
+def test_rank_in_name__names_of_programs(tmp_path: Path, name: str, rank: int | None) -> None:
+    assert rank_in_name(tmp_path / name) == rank
+
+
+def test_rank_in_name__pipeline__counted_with_the_neighbours(tmp_path: Path) -> None:
+    names = [f"17.5-TP-{tp}-PP-{pp}.trace.json.gz" for pp in range(2) for tp in range(4)]
+    for name in names:
+        (tmp_path / name).touch()
+    assert [rank_in_name(tmp_path / name) for name in names] == list(range(8))
+
+
+def test_ranks_of_labels__number_or_order() -> None:
+    labels = [process_label(name) for name in ('"[TP00] 42"', "[TP01] 42", "rank 3: 7", "4242", "[]")]
+    assert labels == ["TP00", "TP01", "rank 3", "", ""]
+    assert ranks_of_labels(["TP01", "TP00"]) == {"TP00": 0, "TP01": 1}
+    assert ranks_of_labels(["TP00-PP00", "TP01-PP00", "TP00-PP01"]) == {"TP00-PP00": 0, "TP01-PP00": 1, "TP00-PP01": 2}
+
+
+@each(
+    "name",
+    [
+        "1782000000.1-TP-{}.trace.json",
+        "rank{}_trace.json",
+        "profile_rank_{}.json",
+        "rank-{}.json",
+        "iteration_5/rank{}_trace.json",
+        "worker_{}.1.pt.trace.json",
+    ],
+)
+def test_ranks__whatever_the_names__found_in_the_folder_and_by_themselves(tmp_path: Path, name: str) -> None:
+    folder, files = tmp_path / name.replace("/", "-"), []
+    for rank in range(2):
+        path = folder / name.format(rank)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.append(recorded(path, steps(3), **of_rank(rank, 2)))
+    (folder / "config.json").write_text('{"schemaVersion": 2, "lr": 1}')
+    assert ranks(folder) == ranks(*files) == [0, 1]
+    assert [timeline.rank for timeline in trace.read(files[0].parent).timelines] == [0, 1]
+
+
+def test_ranks__one_rank_twice__named_and_compared_once(tmp_path: Path) -> None:
+    for name, rank in (("a", 0), ("b", 0), ("c", 2)):
+        recorded(tmp_path / f"{name}.pt.trace.json", steps(3), **of_rank(rank))
+    document = trace_ranks([Place(tmp_path)], say=lambda _: None).document
+    assert [row.rank for row in document.ranks] == [0, 2]
+    (repeated,) = document.repeated
+    assert repeated.rank == 0
+    assert [Path(path).name for path in (repeated.chosen, *repeated.others)] == ["a.pt.trace.json", "b.pt.trace.json"]
+    assert document.missing == [1, 3]
+
+
+def merged(tmp_path: Path, labels: tuple[str, ...]) -> Path:
+    """Ranks with the same numbers of correlations, threads and devices in one file; each has its own operator."""
+    events = []
+    for label in labels:
+        for event in json.loads(json.dumps(steps(3))):
+            named = {**event, "pid": f"{label} {event['pid']}", "tid": f"{label} {event['tid']}"}
+            if event["cat"] == "cpu_op":
+                named["name"] = f"aten::of_{label}"
+            events.append(named)
+    return recorded(tmp_path / "merged.trace.json", events)
+
+
+def test_read__merged_ranks__a_timeline_each_and_no_operator_of_another(tmp_path: Path) -> None:
+    recording = trace.read(merged(tmp_path, ("[TP00]", "[TP01]")))
+    assert [timeline.label for timeline in recording.timelines] == ["rank 0, device 0", "rank 1, device 0"]
+    for timeline, label in zip(recording.timelines, ("[TP00]", "[TP01]")):
+        assert len(timeline.steps or ()) == 3
+        stacks = stacks_of(timeline.events, whole=True)
+        above = operators_above(stacks)[stacks.events.is_kind(*DEVICE_KINDS)]
+        assert {stacks.events.names[stacks.events.name[row]] for row in above.tolist()} == {f"aten::of_{label}"}
