@@ -32,7 +32,7 @@ from perfgate.measuring.checklist.step import RecordingContext
 from perfgate.trace.analysis.summary import DeviceSummary, summarize
 from perfgate.trace.model.communication import add_communication
 from perfgate.trace.model.recording import Recording
-from perfgate.trace.readers.contradictions import contradictions_of
+from perfgate.trace.readers.contradictions import caveats_about, contradictions_of
 from perfgate.version import __version__
 
 DEFAULT_WORKLOAD = "profile"
@@ -200,6 +200,7 @@ def _warnings(
     if incomplete:
         warnings.append(Message("notes.nothing-counted", {"what": list(incomplete)}))
     missing = {part: why for part, why in recording.absent.items() if not part.startswith(_INCOMPLETE)}
+    warnings += caveats_about([(summary.shape, summary.timeline) for summary in summaries])
     warnings += [Message("notes.not-recorded", {"what": part, "why": why}) for part, why in missing.items()]
     return warnings
 

@@ -12,12 +12,14 @@ import msgspec
 
 from perfgate import trace
 from perfgate.document.files import write_atomically
+from perfgate.document.message import spoken
 from perfgate.document.trace import LeftOutRecording
 from perfgate.errors import ClusterRefusedError, DocumentError, PerfgateError
 from perfgate.trace.analysis.rank_table import RankTable, reduce_timeline
 from perfgate.trace.model.communication import add_communication, added_communication
 from perfgate.trace.readers.ascend.folder import read_rank
 from perfgate.trace.readers.ascend.layout import analysed_folders
+from perfgate.trace.readers.contradictions import impossible_times
 from perfgate.trace.readers.formats.kineto import trace_files
 from perfgate.version import __version__
 
@@ -147,6 +149,9 @@ def _reduced_anew(recording: Path, *, keeps: bool) -> ReducedRecording:
     kept_at, files = _kept_at(recording), _state(recording)
     # An analysed folder has tables, which take a fraction of the time to read that its timeline takes.
     read = read_rank(recording, tables_suffice=True) if recording.is_dir() else trace.read(recording)
+    for timeline in read.timelines:
+        for doubt in impossible_times(timeline):
+            raise DocumentError("{path}: {why}; record it again", path=recording, why=spoken(doubt))
     size = read.settings.get("world_size", "")
     world = int(size) if size.isdecimal() and len(size) < _MOST_DIGITS else None
     tables = [reduce_timeline(timeline, str(recording), world=world) for timeline in read.timelines]

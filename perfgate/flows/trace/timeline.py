@@ -8,7 +8,7 @@ from perfgate.document.timeline import DrawnTimeline
 from perfgate.errors import UsageError
 from perfgate.flows.shared.labels import label_of
 from perfgate.flows.trace.choice import Choice
-from perfgate.flows.trace.job import choose
+from perfgate.flows.trace.job import choose, notes_of
 from perfgate.trace.pages.timeline import drawn_timeline
 
 
@@ -20,7 +20,7 @@ def trace_timeline(path: Path, choice: Choice) -> list[DrawnTimeline]:
         drawn_timeline(
             pick.timeline.events,
             label_of(pick.recording.path.name, pick.timeline, several),
-            pick.recording.notes,
+            notes_of([pick]),
             pick.timeline.readings,
         )
         for pick in chosen

@@ -135,16 +135,18 @@ def _complete(
     # An event may be lost, or have lost its name: complete units have the same work under the same names.
     launches = events.of_kind("runtime")
     complete = np.ones(spans.start.size, dtype=bool)
+    faulty = events.select(~intact)
+    owners = span_of(faulty, spans, launches=launches)
+    complete[owners[owners != OUTSIDE]] = False
     for kinds in (DEVICE_KINDS, ("host_op",), ("runtime",)):
         work = events.select(events.is_kind(*kinds) & intact)
         owners = span_of(work, spans, launches=launches if kinds == DEVICE_KINDS else work.select(_NO_ROWS))
         inside = owners != OUTSIDE
         amounts = np.zeros(spans.start.size, dtype=np.uint64)
         np.add.at(amounts, owners[inside], _numbers_of_names(work)[inside])
-        complete &= amounts == _most_common(amounts)
-    faulty = events.select(~intact)
-    owners = span_of(faulty, spans, launches=launches)
-    complete[owners[owners != OUTSIDE]] = False
+        counts = np.bincount(owners[inside], minlength=spans.start.size)
+        if complete.any():
+            complete &= amounts == _most_common(amounts[complete], counts[complete])
     # One alone agrees with nothing.
     return complete if int(complete.sum()) > 1 else np.zeros_like(complete)
 
@@ -160,9 +162,10 @@ def _number(name: str) -> int:
     return int.from_bytes(blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
-def _most_common(amounts: npt.NDArray[np.uint64]) -> np.uint64:
-    values, counts = np.unique(amounts, return_counts=True)
-    most: np.uint64 = values[np.argmax(counts)]
+def _most_common(amounts: npt.NDArray[np.uint64], counts: npt.NDArray[np.intp]) -> np.uint64:
+    """The amount of most units; of several, that of more events."""
+    values, first, units = np.unique(amounts, return_index=True, return_counts=True)
+    most: np.uint64 = values[np.lexsort((counts[first], units))[-1]]
     return most
 
 

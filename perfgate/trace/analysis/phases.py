@@ -34,7 +34,8 @@ class Batch(NamedTuple):
     requests: int | None
 
 
-_Label = tuple[str | None, int | None]
+# Phase, requests, and the sort of mark: an engine may mark a batch in two ways.
+_Label = tuple[str | None, int | None, int]
 
 
 def batches(events: EventTable, pattern: str | None = None) -> list[Batch]:
@@ -56,15 +57,17 @@ def _batches(marks: EventTable, label: Callable[[str], _Label | None], *, of_one
     labels = [label(name) for name in marks.names]
     chosen = np.flatnonzero(np.array([one is not None for one in labels], dtype=bool)[marks.name])
     last_ends: dict[int, int] = {}
+    ends_of_sorts: dict[int, int] = {}
     found: list[Batch] = []
     for row in chosen[np.lexsort((-marks.duration[chosen], marks.start[chosen]))].tolist():
-        phase, requests = labels[marks.name[row]] or (None, None)
+        phase, requests, sort = labels[marks.name[row]] or (None, None, 0)
         start, end = int(marks.start[row]), int(marks.start[row] + marks.duration[row])
         place = int(marks.track[row]) if of_one_thread else 0
-        if start < last_ends.get(place, -MAX_NS):
+        inside = any(end <= last for other, last in ends_of_sorts.items() if other != sort)
+        if inside or start < last_ends.get(place, -MAX_NS):
             continue
         found.append(Batch(ProfilerStep(len(found), start, end), phase, requests))
-        last_ends[place] = end
+        last_ends[place] = ends_of_sorts[sort] = end
     return found
 
 
@@ -75,7 +78,7 @@ def _labels(pattern: str) -> Callable[[str], _Label | None]:
         match = searched.search(name)
         if match is None:
             return None
-        return (match[1] if searched.groups else None), None
+        return (match[1] if searched.groups else None), None, 0
 
     return label
 
@@ -84,9 +87,9 @@ def _label_of_engine(name: str) -> _Label | None:
     if match := _VLLM.fullmatch(name):
         reading, generating = int(match[1] or match[3]), int(match[2] or match[4])
         phase = "mixed" if reading and generating else "prefill" if reading else "decode"
-        return phase, reading + generating
+        return phase, reading + generating, 1
     if match := _SGLANG.fullmatch(name):
-        return _SGLANG_PHASES.get(match[1], match[1].lower()), int(match[2])
+        return _SGLANG_PHASES.get(match[1], match[1].lower()), int(match[2]), 2
     if match := _ATOM.fullmatch(name):
-        return match[1], int(match[2])
+        return match[1], int(match[2]), 3
     return None

@@ -264,7 +264,7 @@ class Loss(NamedTuple):
     """What of a damaged file is missing, in bytes of its text: ``lost`` of the ``size`` that the file has.
 
     ``pieces`` of its list of events are lost, the first at ``offset``, in the ``span`` of nanoseconds that they name; of the
-    text ``behind`` the list that many bytes. ``numbers`` are values that are no JSON and no times. If it ``is_cut``, what
+    text ``around`` the list that many bytes. ``numbers`` are values that are no JSON and no times. If it ``is_cut``, what
     followed is unknown and counts nowhere.
     """
 
@@ -272,7 +272,7 @@ class Loss(NamedTuple):
     lost: int
     pieces: int
     offset: int
-    behind: int
+    around: int
     numbers: int
     is_cut: bool
     wrong_checksum: bool

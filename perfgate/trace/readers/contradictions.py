@@ -23,16 +23,17 @@ _EXAMPLES = 3
 
 def contradictions(timeline: Timeline) -> list[Message]:
     """Impossible times of one device, and contradictions between two of its tables, or a table and the timeline."""
-    return [*_of_times(timeline), *_of_types(timeline), *_of_events(timeline), *_of_steps(timeline)]
+    return [*impossible_times(timeline), *_of_types(timeline), *_of_events(timeline), *_of_steps(timeline)]
 
 
 def doubts_about(timelines: Sequence[tuple[str, Timeline]]) -> list[Message]:
-    """Those of all devices as of ``contradictions_of``, and differences of clocks, with which totals stay true."""
-    return [
-        *contradictions_of(timelines),
-        *_about_each(timelines, _of_clocks),
-        *_about_each(timelines, _of_unknown_tasks),
-    ]
+    """Those of all devices as of ``contradictions_of``, and ``caveats_about`` them."""
+    return [*contradictions_of(timelines), *caveats_about(timelines)]
+
+
+def caveats_about(timelines: Sequence[tuple[str, Timeline]]) -> list[Message]:
+    """Differences of clocks and tasks of unknown types, with which totals stay true."""
+    return [*_about_each(timelines, _of_clocks), *_about_each(timelines, _of_unknown_tasks)]
 
 
 def contradictions_of(timelines: Sequence[tuple[str, Timeline]]) -> list[Message]:
@@ -73,8 +74,8 @@ def _of_unknown_type(events: EventTable) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _of_times(timeline: Timeline) -> Iterator[Message]:
-    """Look at the times of the device's work alone."""
+def impossible_times(timeline: Timeline) -> Iterator[Message]:
+    """What is wrong with the times of the device's work alone."""
     events = timeline.events
     faults = time_faults(events)
     if faults.untimed.size:

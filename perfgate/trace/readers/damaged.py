@@ -75,9 +75,9 @@ def salvage(path: Path) -> Recording:
             # Keep the name: readers recognise formats and ranks by it too.
             copy = Path(folder, bare_name(path))
             repair = _Repair(path)
-            if not repair.write(copy):
-                raise
             try:
+                if not repair.write(copy):
+                    raise
                 recording = replace(read(copy), path=path)
             except DocumentError:
                 raise error from None
@@ -91,7 +91,7 @@ class _Repair:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._unpacked = ReadableText(path) if is_compressed(path) else None
-        self._size = self._lost = self._pieces = self._first = self._numbers = self._behind = 0
+        self._size = self._lost = self._pieces = self._first = self._numbers = self._around = 0
         self._unended = True
         self._earliest: bytes | None = None
         self._latest: bytes | None = None
@@ -105,6 +105,11 @@ class _Repair:
             opened, numbers = _with_nulls(header)
             self._numbers += numbers
             self._size += len(header)
+            is_list = opened.lstrip().startswith(b"[")
+            if not _is_document(opened + (b"]" if is_list else b"]}")):
+                # A line of a log before the document, or a damaged member: the events alone are read.
+                opened, is_list = b'{"traceEvents": [', False
+                self._around = len(header)
             out.write(opened)
             separator = end = b""
             behind = 0
@@ -127,10 +132,10 @@ class _Repair:
     def loss(self) -> Loss:
         return Loss(
             size=self._size,
-            lost=self._lost + self._behind,
+            lost=self._lost + self._around,
             pieces=self._pieces,
             offset=self._first,
-            behind=self._behind,
+            around=self._around,
             numbers=self._numbers,
             is_cut=self._unended or (self._unpacked is not None and self._unpacked.fault == "cut"),
             wrong_checksum=self._unpacked is not None and self._unpacked.fault == "checksum",
@@ -155,7 +160,7 @@ class _Repair:
         if _is_document(header + replaced):
             self._numbers += numbers
             return replaced
-        self._behind = behind - (len(end) - len(end.lstrip(b"] }\r\n\t")))
+        self._around += behind - (len(end) - len(end.lstrip(b"] }\r\n\t")))
         return plain
 
     def _text(self) -> Iterator[bytes]:
@@ -182,14 +187,14 @@ def _notes(path: Path, loss: Loss, recording: Recording) -> Iterator[Message]:
     if loss.is_cut:
         yield Message("notes.cut-off", {**named, "size": loss.size, "seconds": _seconds_recorded(recording)})
     if loss.pieces:
-        place = {"count": loss.pieces, "share": (loss.lost - loss.behind) / loss.size, "offset": loss.offset}
+        place = {"count": loss.pieces, "share": (loss.lost - loss.around) / loss.size, "offset": loss.offset}
         yield Message("notes.salvaged", {**named, **place})
     if loss.span is not None and not loss.is_cut:
         begin = min((int(one.events.start.min()) for one in recording.timelines if len(one.events)), default=0)
         first, last = ((time - begin) / 1e9 for time in loss.span)
         yield Message("notes.lost-span", {"first": first, "last": last})
-    if loss.behind:
-        yield Message("notes.behind-the-list", {**named, "size": loss.behind, "share": loss.behind / loss.size})
+    if loss.around:
+        yield Message("notes.around-the-list", {**named, "size": loss.around, "share": loss.around / loss.size})
     if loss.wrong_checksum:
         yield Message("notes.wrong-checksum", named)
     if loss.numbers:

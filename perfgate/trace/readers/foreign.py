@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,6 +89,11 @@ _FORMATS = (
         _matches(rb'\s*\{\s*"(?:\$schema"\s*:\s*"https://www\.speedscope\.app|exporter"\s*:\s*"speedscope)'),
         Activity("name the trace that it was made from"),
     ),
+    _Format(
+        "a protocol buffer of Perfetto, XLA or pprof",
+        _suffix(".pb", ".perfetto", ".pb.zst"),
+        Activity("convert it to JSON with the tool that wrote it"),
+    ),
     _Format("a page of HTML", _matches(rb"(?i)\s*<(?:!doctype html|html)"), Activity("download the file itself")),
     _Format(
         "trace events, one a line",
@@ -101,12 +107,14 @@ def refuse_foreign(path: Path) -> None:
     """Raise DocumentError, which names the format and how to convert it, for a file of another kind than recordings."""
     if not path.is_file():
         return
-    head = b""
-    with suppress(OSError, DocumentError, *damage(path)), opened(path) as stream:
-        head = stream.read(_HEAD_BYTES)
+    heads = []
+    # As it lies there, and unpacked: a pointer of Git LFS is plain text, whatever its name.
+    for open_file in (partial(path.open, "rb"), partial(opened, path)):
+        with suppress(OSError, DocumentError, *damage(path)), open_file() as stream:
+            heads.append(stream.read(_HEAD_BYTES))
     name = path.name.lower()
     for foreign in _FORMATS:
-        if foreign.is_like(name, head):
+        if any(foreign.is_like(name, head) for head in heads):
             raise DocumentError(
                 "{path} is {format}, which perfgate does not read; {advice}",
                 path=path,

@@ -17,12 +17,18 @@ _LABEL = lazy_pattern(r'^"?(?:\[([^\]]{1,60})\]|(rank[-_ ]?\d{1,9}))[ :]', re.IG
 
 
 def rank_in_name(path: Path) -> int | None:
-    """The rank that a file's name tells, of several parallel groups with the help of its neighbours; None if it tells none."""
+    """The rank that a file's name tells, of several parallel groups with the help of its neighbours, else its folder's name.
+
+    None if neither tells one.
+    """
     if match := _RANK.search(path.name):
         return int(match[1])
     place = _place(path.name)
-    if "tp" not in place or not place.get("pp"):
-        return place.get("tp")
+    if "tp" not in place:
+        match = _RANK.search(path.absolute().parent.name)
+        return int(match[1]) if match else None
+    if not place.get("pp"):
+        return place["tp"]
     own, begin = place["tp"], path.name.lower().find("tp")
     siblings = [_place(file.name) for file in path.parent.iterdir() if file.name.startswith(path.name[:begin])]
     width = 1 + max(sibling.get("tp", 0) for sibling in siblings) if siblings else 1

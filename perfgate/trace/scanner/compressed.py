@@ -120,24 +120,43 @@ class ReadableText:
                 return
 
     def _zstd(self, stream: IO[bytes]) -> Iterator[bytes]:
-        zstd = _zstd(self._path)
-        member, packed = zstd.ZstdDecompressor(), stream.read(_PACKED_BYTES)
-        while True:
-            try:
-                yield member.decompress(packed, _PIECE_BYTES)
-            except zstd.ZstdError as error:
-                self.fault = "checksum" if "checksum" in str(error).lower() else "cut"
+        zstd, size = _zstd(self._path), 0
+        try:
+            for text in _unpacked(stream, zstd, whole_until=None):
+                size += len(text)
+                yield text
+        except EOFError:
+            self.fault = "cut"
+        except zstd.ZstdError as error:
+            self.fault = "checksum" if "checksum" in str(error) else "cut"
+            # Of a whole block nothing is given, and its state cannot be copied: once more up to it, and then byte by byte.
+            whole_until = max(stream.tell() - _PACKED_BYTES, 0)
+            stream.seek(0)
+            with suppress(zstd.ZstdError, EOFError):
+                for text in _unpacked(stream, zstd, whole_until=whole_until):
+                    new, size = text[size:], max(size - len(text), 0)
+                    if new:
+                        yield new
+
+
+def _unpacked(stream: IO[bytes], zstd: Any, *, whole_until: int | None) -> Iterator[bytes]:
+    """The text of all frames; from a byte on, each byte is unpacked alone. Raises EOFError if the last frame is cut off."""
+
+    def more() -> bytes:
+        return stream.read(_PACKED_BYTES if whole_until is None or stream.tell() < whole_until else 1)
+
+    member, packed = zstd.ZstdDecompressor(), more()
+    while packed or not member.needs_input:
+        yield member.decompress(packed, _PIECE_BYTES)
+        packed = b""
+        if member.eof:
+            packed = member.unused_data or more()
+            if not packed:
                 return
-            packed = b""
-            if member.eof:
-                member, packed = zstd.ZstdDecompressor(), member.unused_data or stream.read(_PACKED_BYTES)
-                if not packed:
-                    return
-            elif member.needs_input:
-                packed = stream.read(_PACKED_BYTES)
-                if not packed:
-                    self.fault = "cut"
-                    return
+            member = zstd.ZstdDecompressor()
+        elif member.needs_input:
+            packed = more()
+    raise EOFError
 
 
 def gzipped(content: bytes) -> bytes:

@@ -106,7 +106,18 @@ def test_salvage__text_behind_the_document__its_share_is_lost(tmp_path: Path, re
     names, note = salvaged(path)
     assert len(names) == 50
     assert note is not None
-    assert (note.code, note.values["size"]) == ("notes.behind-the-list", len(rest))
+    assert (note.code, note.values["size"]) == ("notes.around-the-list", len(rest))
+
+
+def test_salvage__line_of_a_log_before_the_document__the_events_alone(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text("INFO: exported\n" + kineto([json.dumps(event) for event in EVENTS]))
+    with pytest.raises(DocumentError, match="is not JSON"):
+        trace.read(path)
+    names, note = salvaged(path)
+    assert len(names) == 50
+    assert note is not None
+    assert note.code == "notes.around-the-list"
 
 
 def test_salvage__two_lists_of_events__refused(tmp_path: Path) -> None:

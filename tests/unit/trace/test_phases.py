@@ -78,3 +78,18 @@ def test_batches__as_steps__have_the_work_that_they_launched() -> None:
     steps = profiler_steps(events, [batch.mark for batch in batches(events)])
     assert steps is not None
     assert [(step.number, step.computing_ns) for step in steps] == [(0, 100), (1, 200)]
+
+
+def test_batches__marked_twice_by_one_engine__once() -> None:
+    builder = EventTableBuilder()
+    for number in range(3):
+        at = 1000 * number
+        builder.add(at, 900, track=HOST, name="execute_context_0(0)_generation_4(4)", kind="annotation")
+        for thread in (HOST, ("python", "2")):
+            builder.add(at + 10, 500, track=thread, name="step[DECODE bs=4]", kind="annotation")
+    found = batches(builder.table())
+    assert [(batch.phase, batch.requests, batch.mark.start_ns) for batch in found] == [
+        ("decode", 4, 0),
+        ("decode", 4, 1000),
+        ("decode", 4, 2000),
+    ]

@@ -13,7 +13,7 @@ from perfgate.trace.model.events import DEVICE_KINDS
 from perfgate.trace.readers.rank_names import process_label, rank_in_name, ranks_of_labels
 from tests.each import each
 
-from .job import recorded, steps
+from .job import is_kernel, recorded, steps
 
 
 def of_rank(rank: int, world: int = 4) -> dict[str, object]:
@@ -109,3 +109,25 @@ def test_read__merged_ranks__a_timeline_each_and_no_operator_of_another(tmp_path
         stacks = stacks_of(timeline.events, whole=True)
         above = operators_above(stacks)[stacks.events.is_kind(*DEVICE_KINDS)]
         assert {stacks.events.names[stacks.events.name[row]] for row in above.tolist()} == {f"aten::of_{label}"}
+
+
+def test_read__merged_ranks_without_labels__attribution_is_doubted(tmp_path: Path) -> None:
+    events = []
+    for rank in range(2):
+        for event in json.loads(json.dumps(steps(2))):
+            on_host = event["pid"] == 9
+            events.append({**event, "pid": 100 + rank if on_host else rank, "tid": event["tid"] + 10 * rank})
+    (note,) = trace.read(recorded(tmp_path / "merged.json", events)).notes
+    assert (note.code, note.values["count"]) == ("notes.correlations-repeat", 2)
+
+
+def test_ranks__times_that_cannot_be_true__left_out_with_the_reason(tmp_path: Path) -> None:
+    for rank in range(3):
+        events = steps(4)
+        if rank == 1:
+            for event in filter(is_kernel, events):
+                event["dur"] = 0
+        recorded(tmp_path / f"rank{rank}.json", events, **of_rank(rank, 3))
+    document = trace_ranks([Place(tmp_path)], say=lambda _: None).document
+    assert [row.rank for row in document.ranks] == [0, 2]
+    assert "have no time or no duration" in document.left_out[0].reason

@@ -28,6 +28,7 @@ from perfgate.trace.model.events import (
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Recording, Timeline
 from perfgate.trace.model.steps import STEP_NAME
+from perfgate.trace.readers.rank_names import rank_in_name
 from perfgate.trace.scanner.chrome_events import (
     HOST,
     KIND_OF_CATEGORY,
@@ -79,7 +80,7 @@ def read(path: Path) -> Recording:
     is_counter = file.others.is_phase("C")
     counters, unread = read_counters(file.others.select(is_counter))
     is_counter[is_counter] = ~unread
-    timelines = _with_readings(timelines_by_device(path, table, device_of, rank=None), counters, named)
+    timelines = _with_readings(timelines_by_device(path, table, device_of, rank=rank_in_name(path)), counters, named)
     absent = dict(absent_device(timelines))
     if unended:
         absent["spans"] = Message("notes.unended-spans", {"spans": unended})
@@ -197,12 +198,11 @@ def _annotations(named: Mapping[_Key, Mapping[str, str]], keys: Sequence[_Key]) 
     Its work is that of its streams; of a device that shows none, as a TPU, the row of its operations.
     """
     rows = [named.get(key, {}).get("thread_name", "") for key in keys]
-    derived = [_DERIVED.fullmatch(row) is not None for row in rows]
-    with_streams = {process for (process, _), row, is_derived in zip(keys, rows, derived) if row and not is_derived}
-    with_ops = {process for (process, _), row in zip(keys, rows) if row == _OPS}
+    of_xla = {process for (process, _), row in zip(keys, rows) if _DERIVED.fullmatch(row)}
+    with_streams = {process for (process, _), row in zip(keys, rows) if process in of_xla and _STREAM.search(row)}
     return [
-        is_derived and (process in with_streams or row != _OPS) and process in with_ops | with_streams
-        for (process, _), row, is_derived in zip(keys, rows, derived)
+        process in of_xla and not (_STREAM.search(row) if process in with_streams else row == _OPS)
+        for (process, _), row in zip(keys, rows)
     ]
 
 

@@ -226,6 +226,8 @@ def _spans(path: Path) -> _Spans:
     label = _labels(tracks)[track]
     if label.any():
         correlation = _of_label(correlation, label)
+    elif several := _processes_that_count_alike(correlation, track, tracks, kind):
+        notes += (Message("notes.correlations-repeat", {"path": str(path), "count": several}),)
     events = EventTable(
         start=start,
         duration=duration,
@@ -447,6 +449,21 @@ def _devices(spans: ScannedEvents, on_device: npt.NDArray[np.bool_]) -> IntColum
     devices[argument.rows[said != unsaid]] = said[said != unsaid]
     devices[~spans.of.flagged(spans.category, lambda word: word.lower() in DEVICE_CATEGORIES) & ~on_device] = HOST
     return devices
+
+
+def _processes_that_count_alike(
+    correlation: Codes, track: CodeColumn, tracks: Sequence[tuple[str, str]], kind: Codes
+) -> int:
+    """How many processes launch work, if several use the same numbers for it; else 0."""
+    process = np.unique([name for name, _ in tracks] or [""], return_inverse=True)[1]
+    launches = np.flatnonzero((kind == KIND_CODES["runtime"]) & (correlation != NO_CORRELATION))
+    owner = process[track[launches]]
+    launching = np.flatnonzero(np.bincount(owner))
+    if launching.size < 2:
+        return 0
+    numbers = [np.unique(correlation[launches[owner == one]]) for one in launching.tolist()]
+    is_alike = np.unique(np.concatenate(numbers)).size < sum(own.size for own in numbers)
+    return launching.size if is_alike else 0
 
 
 def _of_label(number: Codes, label: CodeColumn) -> IntColumn:
