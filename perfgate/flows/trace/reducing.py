@@ -20,6 +20,7 @@ from perfgate.trace.model.communication import add_communication, added_communic
 from perfgate.trace.readers.ascend.folder import read_rank
 from perfgate.trace.readers.ascend.layout import analysed_folders
 from perfgate.trace.readers.contradictions import impossible_times
+from perfgate.trace.readers.formats import chrome
 from perfgate.trace.readers.formats.kineto import trace_files
 from perfgate.version import __version__
 
@@ -109,7 +110,7 @@ def recordings_below(path: Path) -> list[Path]:
     """The recordings below a folder, and stored tables of recordings that are not there; a file itself."""
     if not path.is_dir():
         return [path] if path.is_file() else []
-    recordings = analysed_folders(path) or trace_files(path, below=True)
+    recordings = analysed_folders(path) or trace_files(path, below=True) or chrome.trace_files(path, below=True)
     there = {_kept_at(recording) for recording in recordings}
     return [*recordings, *sorted(kept for kept in path.rglob(f"*{KEPT}") if kept not in there)]
 

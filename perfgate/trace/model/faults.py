@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.trace.model.arithmetic import IntColumn
+from perfgate.trace.model.arithmetic import Codes, IntColumn
 from perfgate.trace.model.events import DEVICE_KINDS, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
 
@@ -99,7 +99,7 @@ def aligned(events: EventTable) -> EventTable:
     return replace(events, start=np.where(on_device, events.start + offset.behind_ns, events.start))
 
 
-def _untimed(start: IntColumn, duration: IntColumn, group: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+def _untimed(start: IntColumn, duration: IntColumn, group: Codes) -> npt.NDArray[np.bool_]:
     empty = duration == 0
     if not empty.any():
         return empty

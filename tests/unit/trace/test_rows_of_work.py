@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -110,3 +111,12 @@ def test_top__task_of_unknown_type__counted_and_named_with_its_share(tmp_path: P
     (note,) = document.notes
     assert (note.code, note.values["count"], note.values["share"]) == ("notes.unknown-tasks", 1, 0.25)
     assert trace.read(path).timelines[0].device == 0
+
+
+def test_read__folder_of_jax__its_traces(tmp_path: Path) -> None:
+    folder = tmp_path / "plugins" / "profile" / "2026_11_29"
+    folder.mkdir(parents=True)
+    (folder / "host.xplane.pb").write_bytes(b"\x0a\x04")
+    (folder / "host.trace.json.gz").write_bytes(gzip.compress(json.dumps({"traceEvents": xla(_ROWS)}).encode()))
+    recording = trace.read(folder)
+    assert (recording.format, [timeline.device for timeline in recording.timelines]) == ("chrome", [0])

@@ -17,7 +17,7 @@ MAX_FILES = 50_000
 # A folder with any of these is an analysed one.
 TRACE_VIEWS = named("trace_view.json")
 _ANALYSED = ("kernel_details.csv", *TRACE_VIEWS, "step_trace_time.csv", "analysis.db")
-_STAMP = lazy_pattern(r"_(\d{14,17})_ascend_pt$")
+_STAMP = lazy_pattern(r"_(\d{14,17})_ascend_(?:pt|ms)$")
 _DEPTH = 3
 
 

@@ -30,19 +30,21 @@ from perfgate.trace.model.recording import Recording, Timeline
 from perfgate.trace.model.steps import STEP_NAME
 from perfgate.trace.readers.rank_names import rank_in_name
 from perfgate.trace.scanner.chrome_events import (
+    EVENTS_KEY,
     HOST,
     KIND_OF_CATEGORY,
     UNNAMED,
     absent_device,
+    begins_with,
     timelines_by_device,
 )
-from perfgate.trace.scanner.compressed import is_json
+from perfgate.trace.scanner.compressed import is_json, named
 from perfgate.trace.scanner.counters import CounterSeries, read_counters
 from perfgate.trace.scanner.library import COUNTER_ARGUMENTS
 from perfgate.trace.scanner.scan import scan
 from perfgate.trace.scanner.scanned import NO_TEXT, Names, ScannedEvents, requests_named
 
-READS = "Chrome trace events, *.json, *.json.gz and *.json.zst"
+READS = "Chrome trace events, *.json, *.json.gz and *.json.zst, or a folder of *.trace.json.gz as JAX writes it"
 # Tried after every other JSON format.
 PRIORITY = -10
 
@@ -66,11 +68,29 @@ _NAMES = ("process_name", "thread_name", "process_labels")
 
 
 def recognises(path: Path) -> bool:
+    if path.is_dir():
+        return bool(trace_files(path))
     return path.is_file() and is_json(path)
 
 
+def trace_files(folder: Path, *, below: bool = False) -> list[Path]:
+    """The traces in a folder, or anywhere below it, by the name that JAX gives them: HOST.trace.json.gz."""
+    search = folder.rglob if below else folder.glob
+    found = sorted(file for pattern in named("*.trace.json") for file in search(pattern) if file.is_file())
+    return [file for file in found if begins_with(file, EVENTS_KEY)]
+
+
 def read(path: Path) -> Recording:
-    """Raises DocumentError, which names the fault and the next step."""
+    """Of a folder, the timelines of all its files. Raises DocumentError, which names the fault and the next step."""
+    if not path.is_dir():
+        return _read_file(path)
+    recordings = [_read_file(file) for file in trace_files(path)]
+    timelines = tuple(timeline for recording in recordings for timeline in recording.timelines)
+    notes = tuple(note for recording in recordings for note in recording.notes)
+    return replace(recordings[0], path=path, timelines=timelines, notes=notes)
+
+
+def _read_file(path: Path) -> Recording:
     file = scan(path, texts=(_REQUEST, _NAME, _LABELS, COUNTER_ARGUMENTS))
     pairs, unended = _pairs(file.others)
     start, duration = file.complete.times()
