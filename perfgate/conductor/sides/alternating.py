@@ -104,28 +104,41 @@ class AlternatingSide:
 
 def _together(results: list[TurnResult]) -> TurnResult:
     """The turns of a visit as one: the geometric means of values that all of them have, and all work, output and samples."""
-    shared = set.intersection(*(set(result.values) for result in results))
-    outputs = [result.output for result in results]
-    asked = [result.requests for result in results]
+    work: Counter[str] = Counter()
+    counters: Counter[str] = Counter()
+    for result in results:
+        work.update(result.work)
+        counters.update(result.counters)
     late = [result.late for result in results if result.late is not None]
     return TurnResult(
-        values={
-            name: float(np.exp(np.mean(np.log([result.values[name] for result in results]))))
-            for name in results[0].values
-            if name in shared
-        },
-        work=dict(sum((Counter(result.work) for result in results), Counter())),
-        output=sha256("\0".join(outputs).encode()).hexdigest() if any(outputs) else "",
+        values=_means([result.values for result in results]),
+        work=dict(work),
+        output=_digest_of_all([result.output for result in results]),
         texts=results[0].texts,
         counts=results[0].counts,
-        counters=dict(sum((Counter(result.counters) for result in results), Counter())),
+        counters=dict(counters),
         samples=list(chain.from_iterable(result.samples for result in results)),
         late=round(median(late), 4) if late else None,
         cpu=_added([result.cpu for result in results]),
-        requests=sha256("\0".join(asked).encode()).hexdigest() if any(asked) else "",
+        requests=_digest_of_all([result.requests for result in results]),
         without=results[-1].without,
         resent=sum(result.resent for result in results),
     )
+
+
+def _means(turns: list[dict[str, float]]) -> dict[str, float]:
+    """The geometric mean of every value that all turns have."""
+    means: dict[str, float] = {}
+    for name in turns[0]:
+        values = [turn[name] for turn in turns if name in turn]
+        if len(values) == len(turns):
+            means[name] = float(np.exp(np.mean(np.log(values))))
+    return means
+
+
+def _digest_of_all(texts: list[str]) -> str:
+    """A digest of texts, of which none may be there."""
+    return sha256("\0".join(texts).encode()).hexdigest() if any(texts) else ""
 
 
 def _added(times: list[CpuTime | None]) -> CpuTime | None:

@@ -109,41 +109,50 @@ def _places(
         around = [line for line, node in functions.items() if line <= at <= (node.end_lineno or line)]
         groups[max(around, default=None)] = []
     for begins, inner in groups.items():
-        function = functions.get(begins or 0)
         first = inner[0].line if inner else at
         last = max((statement.last for statement in inner), default=first)
-        yield CodeChange(
+        shown = text[first - 1 : min(last, first + _MOST_STATEMENTS)]
+        change = CodeChange(
             file=file,
             first=first,
             last=last,
-            function=function.name if function else None,
-            begins=begins if function else None,
-            ends=function.end_lineno if function else None,
             chains=_chains(inner[:_MOST_STATEMENTS], text),
             imports=bool(inner) and all(isinstance(statement.node, _IMPORTS) for statement in inner),
-            text=[line.strip()[:_LONGEST_LINE] for line in text[first - 1 : min(last, first + _MOST_STATEMENTS)]],
+            text=[line.strip()[:_LONGEST_LINE] for line in shown],
         )
+        function = functions.get(begins or 0)
+        if function is None:
+            yield change
+        else:
+            yield msgspec.structs.replace(change, function=function.name, begins=begins, ends=function.end_lineno)
 
 
 def _chains(inner: Sequence[Statement], text: Sequence[str]) -> list[list[tuple[int, int]]]:
     """Statements that pass values on to each other; a loop belongs to its body if that is one chain."""
     working = [statement for statement in inner if not makes_nothing(statement.node)]
-    found = [
-        [(working[number].line, working[number].last) for number in chain]
-        for chain in chains([s.node for s in working])
-    ]
+    spans = [(statement.line, statement.last) for statement in working]
+    nodes = [statement.node for statement in working]
+    found = [[spans[number] for number in chain] for chain in chains(nodes)]
     for alone in [chain for chain in found if len(chain) == 1]:
         (first, last), *_ = alone
-        lines = {
-            number
-            for number in range(first + 1, last + 1)
-            if text[number - 1].strip() and not text[number - 1].lstrip().startswith("#")
-        }
+        lines = {number for number in range(first + 1, last + 1) if _is_code(text[number - 1])}
         for chain in found:
-            if chain is not alone and lines and lines <= {n for begin, end in chain for n in range(begin, end + 1)}:
+            if chain is not alone and lines and lines <= _lines_of(chain):
                 chain.insert(0, alone.pop())
                 break
     return [chain for chain in found if chain]
+
+
+def _is_code(line: str) -> bool:
+    words = line.strip()
+    return bool(words) and not words.startswith("#")
+
+
+def _lines_of(chain: Sequence[tuple[int, int]]) -> set[int]:
+    lines: set[int] = set()
+    for first, last in chain:
+        lines.update(range(first, last + 1))
+    return lines
 
 
 def _holds_tests(file: PurePosixPath) -> bool:

@@ -178,30 +178,31 @@ def add_to(
 
     A seal that was broken or missing in an earlier session stays so.
     """
-    base = msgspec.structs.replace(
-        earlier.base,
-        seal=_seal_of_both(earlier.base.seal, seals[0]),
+    base = _with_session(earlier.base, session, seals[0])
+    head = _with_session(earlier.head, session, seals[1])
+    failed = list(head.failed_pairs)
+    for pairs in measured:
+        base.replicates.extend(pairs.base)
+        head.replicates.extend(pairs.head)
+        failed += pairs.failed
+    for job in jobs:
+        base.turns.extend(job.base)
+        head.turns.extend(job.head)
+        failed += job.failed
+    kept = [artifact for artifact in head.artifacts if artifact.kind != "log"]
+    return base, msgspec.structs.replace(head, failed_pairs=failed, artifacts=[*kept, *log_artifacts(head_folder)])
+
+
+def _with_session(run: RunDocument, session: Session, seal: Seal) -> RunDocument:
+    """The document of an earlier session with a later one, and lists of its own for what that adds."""
+    return msgspec.structs.replace(
+        run,
+        seal=_seal_of_both(run.seal, seal),
         session=session,
-        earlier_sessions=[*earlier.base.earlier_sessions, earlier.base.session],
-        replicates=earlier.base.replicates + [replicate for pairs in measured for replicate in pairs.base],
-        turns=earlier.base.turns + [turn for job in jobs for turn in job.base],
+        earlier_sessions=[*run.earlier_sessions, run.session],
+        replicates=list(run.replicates),
+        turns=list(run.turns),
     )
-    head = msgspec.structs.replace(
-        earlier.head,
-        seal=_seal_of_both(earlier.head.seal, seals[1]),
-        session=session,
-        earlier_sessions=[*earlier.head.earlier_sessions, earlier.head.session],
-        replicates=earlier.head.replicates + [replicate for pairs in measured for replicate in pairs.head],
-        turns=earlier.head.turns + [turn for job in jobs for turn in job.head],
-        failed_pairs=[
-            *earlier.head.failed_pairs,
-            *(failed for pairs in measured for failed in pairs.failed),
-            *(failed for job in jobs for failed in job.failed),
-        ],
-        artifacts=[artifact for artifact in earlier.head.artifacts if artifact.kind != "log"]
-        + log_artifacts(head_folder),
-    )
-    return base, head
 
 
 def _seal_of_both(earlier: Seal | None, later: Seal) -> Seal | None:
