@@ -39,6 +39,7 @@ from perfgate.trace.analysis.rows import host_kinds
 from perfgate.trace.analysis.stacks import stacks_of
 from perfgate.trace.model.arithmetic import Intervals, joined, union
 from perfgate.trace.model.events import DEVICE_KINDS, EventKind, EventTable
+from perfgate.trace.model.faults import believed
 
 _NS = 1e9
 _SHOWN = 3
@@ -60,7 +61,7 @@ def trace_answer(path: Path, choice: Choice, *, base: Path | None = None) -> Ans
 
 
 def _answer(pick: ChosenTimeline, choice: Choice) -> AnswerTimeline:
-    events = pick.timeline.events
+    events = believed(pick.timeline.events)
     top = top_timeline(pick, choice, "type", False, None)
     kinds = DEVICE_KINDS if top.side == "device" else host_kinds(events)
     launched = launchers(stacks_of(pick.timeline.events, whole=True), kinds)

@@ -36,7 +36,7 @@ from perfgate.trace.analysis.gaps import CAUSES, Gaps, device_gaps
 from perfgate.trace.analysis.phases import FORWARD, Batch, batches
 from perfgate.trace.analysis.rows import TopOperator, top
 from perfgate.trace.model.arithmetic import seconds
-from perfgate.trace.model.faults import aligned
+from perfgate.trace.model.faults import aligned, believed
 from perfgate.trace.model.recording import ProfilerStep, Recording, Timeline
 from perfgate.trace.model.steps import profiler_steps
 from perfgate.trace.readers.contradictions import doubts_about
@@ -198,7 +198,8 @@ def top_timeline(pick: ChosenTimeline, choice: Choice, by: TopKey, host: bool, l
 
 
 def gap_timeline(pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_ns: int) -> GapTimeline:
-    events = aligned(pick.timeline.events)
+    known = believed(pick.timeline.events)
+    events = aligned(known)
     device = device_gaps(events, exposed=exposed)
     if device is None:
         return GapTimeline(
@@ -229,7 +230,7 @@ def gap_timeline(pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_n
             GapRow(start=(gap.start_ns - origin) / _NS, duration=gap.duration_ns / _NS, cause=gap.cause)
             for gap in longest
         ],
-        groups=gap_groups(events, device, uncertain=events is not pick.timeline.events)[: choice.limit],
+        groups=gap_groups(events, device, uncertain=events is not known)[: choice.limit],
     )
 
 
@@ -252,7 +253,8 @@ def step_timeline(pick: ChosenTimeline, choice: Choice, step_by: str | None) -> 
     if found:
         steps = profiler_steps(pick.timeline.events, [batch.mark for batch in found]) or ()
     starts = [step.start_ns for step in steps if step.start_ns is not None]
-    origin = int(pick.timeline.events.start.min()) if len(pick.timeline.events) else min(starts, default=None)
+    events = believed(pick.timeline.events)
+    origin = int(events.start.min()) if len(events) else min(starts, default=None)
     return StepTimeline(
         path=str(pick.recording.path),
         rank=pick.timeline.rank,

@@ -23,11 +23,15 @@ _GRAPH_LAUNCH = re.compile(r"graph_?launch|aclmdl|ModelExecute", re.IGNORECASE)
 # A kernel may begin while the one before it drains (programmatic dependent launch), but not run under it for most of its time.
 _MOST_UNDER = 0.5
 _MICROSECOND_NS = 1000
-# A clock that jumped leaves a gap of more than this, and of many times all other time.
-_JUMP_NS = 10_000_000_000
+# A clock that jumped leaves a gap of more than this, and of many times all other time. A server may idle as long; then no work
+# is launched before the gap that runs after it.
+_JUMP_NS = 1_000_000_000
 _JUMP = 20
+_BINS = 64
+_DAY_NS = 86_400_000_000_000
 # Times of host and device are matched to within microseconds.
 _CLOCK_NS = 1000
+_FOUND = "_time_faults"  # of an EventTable, as its cached properties
 _NONE = np.zeros(0, dtype=np.int64)
 
 
@@ -57,6 +61,14 @@ class ClockOffset(NamedTuple):
 
 
 def time_faults(events: EventTable) -> TimeFaults:
+    """Searched once for each table."""
+    if _FOUND not in vars(events):
+        object.__setattr__(events, _FOUND, _search(events))
+    found: TimeFaults = vars(events)[_FOUND]
+    return found
+
+
+def _search(events: EventTable) -> TimeFaults:
     work = np.flatnonzero(events.is_kind(*DEVICE_KINDS))
     if not work.size:
         return TimeFaults(0, _NONE, _NONE, _NONE)
@@ -66,7 +78,7 @@ def time_faults(events: EventTable) -> TimeFaults:
     overlapping = timed[_overlapping(events, work[timed])]
     others = np.flatnonzero(~events.is_kind(*DEVICE_KINDS, "python", "memory"))
     everything = np.concatenate((work[timed], others))
-    apart = everything[_apart(events.start[everything], events.end[everything])]
+    apart = everything[_apart(events, everything)]
     return TimeFaults(work.size, work[untimed], work[overlapping], apart)
 
 
@@ -88,6 +100,17 @@ def clock_offset(events: EventTable) -> ClockOffset | None:
     if not early.any() or 2 * int(early.sum()) <= work.size:
         return None
     return ClockOffset(int(early.sum()), work.size, int(np.median(lead[early])))
+
+
+def believed(events: EventTable) -> EventTable:
+    """The events without those whose place in time is unknown; a window around all others is as long as they are."""
+    faults = time_faults(events)
+    unknown = np.concatenate((faults.untimed, faults.apart))
+    if not unknown.size:
+        return events
+    stays = np.ones(len(events), dtype=bool)
+    stays[unknown] = False
+    return events.select(stays)
 
 
 def aligned(events: EventTable) -> EventTable:
@@ -134,9 +157,20 @@ def _overlapping(events: EventTable, work: IntColumn) -> IntColumn:
     return chosen
 
 
-def _apart(start: IntColumn, end: IntColumn) -> IntColumn:
-    """The places of the events on the smaller side of a jump."""
+def _is_mostly_empty(start: IntColumn) -> bool:
+    """Whether a single gap may be most of the window: a look at a few bins is cheaper than sorting millions of events."""
+    low = int(start.min())
+    width = (int(start.max()) - low) // _BINS + 1
+    filled = np.flatnonzero(np.bincount((start - low) // width, minlength=_BINS))
+    return int(np.diff(filled).max(initial=0)) > _BINS * 3 // 4
+
+
+def _apart(events: EventTable, rows: IntColumn) -> IntColumn:
+    """The places among ``rows`` of the events on the smaller side of a jump."""
+    start, end = events.start[rows], events.end[rows]
     if start.size < 2 or int(end.max()) - int(start.min()) <= _JUMP_NS:
+        return _NONE
+    if not _is_mostly_empty(start):
         return _NONE
     order = np.argsort(start, kind="stable")
     gap = start[order][1:] - np.maximum.accumulate(end[order])[:-1]
@@ -144,6 +178,12 @@ def _apart(start: IntColumn, end: IntColumn) -> IntColumn:
     others = int(end.max()) - int(start.min()) - int(gap[place])
     if gap[place] <= max(_JUMP_NS, _JUMP * others):
         return _NONE
-    before, after = order[: place + 1], order[place + 1 :]
-    smaller: IntColumn = before if before.size <= after.size else after
+    after = start >= start[order][place + 1]
+    if gap[place] < _DAY_NS:
+        launch = events.launch[rows]
+        launched = np.flatnonzero(launch != NOT_RECORDED)
+        launched_after = events.start[launch[launched]] >= start[order][place + 1]
+        if (launched_after == after[launched]).all():
+            return _NONE
+    smaller: IntColumn = np.flatnonzero(after if 2 * int(after.sum()) <= after.size else ~after)
     return smaller

@@ -12,6 +12,7 @@ from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.errors import DocumentError
 from perfgate.flows.run.from_profile import run_from_profile
+from perfgate.flows.trace.answer import trace_answer
 from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.diff import trace_diff
 from perfgate.flows.trace.job import trace_gaps, trace_steps, trace_top
@@ -144,3 +145,41 @@ def test_gate__impossible_times__no_time_is_compared(tmp_path: Path, name: str) 
     )
     decision = decide(base, head, policy=Policy(), history=History())
     assert decision.verdict == "INCONCLUSIVE"
+
+
+def test_time_faults__server_that_idles_between_two_requests__none(tmp_path: Path) -> None:
+    events = steps()
+    for event in events[len(events) // 2 :]:
+        event["ts"] += 60_000_000
+    (timeline,) = trace.read(recorded(tmp_path / "trace.json", events)).timelines
+    assert contradictions(timeline) == []
+
+
+def test_diff__operator_at_another_time__its_step_is_left_out(tmp_path: Path) -> None:
+    good, moved = steps(), steps()
+    for events in (good, moved):
+        for event in events:
+            event["ts"] += 1_700_000_000_000_000
+    next(event for event in moved if event["cat"] == "cpu_op")["ts"] = 0
+    paths = [recorded(tmp_path / f"{name}.json", events) for name, events in (("good", good), ("moved", moved))]
+    document = trace_diff(paths[:1], paths[1:], Choice())
+    assert [row.change for row in document.timelines[0].rows] == []
+    assert [note.code for note in document.notes] == ["verdict.about", "notes.steps-left-out"]
+
+
+@each("name", [*LOST, "apart"])
+def test_gaps__work_without_times__the_window_is_that_of_the_others(tmp_path: Path, name: str) -> None:
+    events = LOST.get(name) or steps()
+    if name == "apart":
+        next(event for event in events if is_kernel(event))["ts"] = 9e15
+    for event in events:
+        if event["ts"] == 0:
+            continue
+        event["ts"] += 1_700_000_000_000_000
+    path = recorded(tmp_path / "trace.json", events)
+    (timeline,) = trace_gaps(path, Choice(), exposed=False, shortest=0.0).timelines
+    assert timeline.window is not None
+    assert timeline.window < 0.006
+    answer = trace_answer(path, Choice()).timelines[0]
+    assert answer.window is not None
+    assert answer.window < 0.006
