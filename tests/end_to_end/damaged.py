@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 from rich.console import Console
 
+from perfgate.document.coverage import ChangedFunction, Coverage
 from perfgate.document.decision import Policy
 from perfgate.document.files import canonical_bytes
 from perfgate.document.history import Acceptance, History
@@ -32,6 +33,7 @@ from perfgate.judging.gate.decide import decide
 from perfgate.judging.report.render.terminal import render_terminal
 from tests.end_to_end.mutation import Documents, Mutation, mutated
 from tests.end_to_end.test_left_out import Check, Judge, function_checks, improved, is_forged_removal, job_checks
+from tests.fakes.documents import partial_coverage
 
 SECONDS = 20
 _FILES = {"base": "base/run.json", "head": "head/run.json", "decision": "decision.json", "history": "history.json"}
@@ -134,7 +136,28 @@ def _takes_evidence(command: str, mutation: Mutation) -> bool:
 
 def all_checks() -> dict[str, Check]:
     jobs = job_checks()
-    return {**function_checks(), **jobs, "command with profiles": _profiled(jobs["command"])}
+    functions = function_checks()
+    return {
+        **functions,
+        **jobs,
+        "command with profiles": _profiled(jobs["command"]),
+        "measured in part": _covered(functions["FAIL by time"]),
+        "not measured": _unmeasured(functions["PASS"]),
+    }
+
+
+def _covered(check: Check) -> Check:
+    """The check of a change of which a part was measured."""
+    return check._replace(head=msgspec.structs.replace(check.head, coverage=partial_coverage()))
+
+
+def _unmeasured(check: Check) -> Check:
+    """The check of a change whose code no workload runs."""
+    decode = ChangedFunction(line="decoder.py:2", function="decode", executed="no")
+    coverage = Coverage(files=["decoder.py"], functions=[decode], calls=5000, nearest=["tests/test_decoder.py::test"])
+    nothing: dict[str, Any] = {"workloads": [], "steps": [], "counters": [], "correctness": [], "replicates": []}
+    base = msgspec.structs.replace(check.base, **nothing)
+    return Check(base, msgspec.structs.replace(check.head, coverage=coverage, **nothing), "SKIPPED")
 
 
 def _profiled(check: Check) -> Check:

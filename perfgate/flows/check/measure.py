@@ -34,6 +34,7 @@ from perfgate.flows.shared.session import job_notes, remove_traces
 from perfgate.job_settings import JobReference
 from perfgate.judging.gate.look import Look
 from perfgate.judging.gate.turns import foreseen, smallest_tolerance
+from perfgate.judging.gate.unmeasured import settles
 from perfgate.locale import sentence
 from perfgate.system.walls import can_build_walls
 
@@ -111,7 +112,7 @@ def _measure_workloads(check: CheckContext) -> None:
         remove_traces(job.out / name, names)
     check.forecast.plan(names, PARTS)
     measured.coverage, call_seconds = try_sides(bench, base, head, job, options)
-    if measured.coverage is not None and measured.coverage.runs_nothing and not options.always:
+    if settles(measured.coverage, job.policy) and not options.always:
         return
     measured.harnesses = harnesses_of(bench, base, head, job, options)
     measured.loaded = loaded_packages(bench, (base, head), job, options)

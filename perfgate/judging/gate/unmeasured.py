@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from perfgate.document.coverage import Coverage
 from perfgate.document.decision import Policy, Verdict
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 
 _VERDICTS: dict[str, Verdict] = {"skip": "SKIPPED", "warn": "WARN", "fail": "FAIL"}
+
+
+def settles(coverage: Coverage | None, policy: Policy) -> bool:
+    """Whether trials end a check, because no workload runs the changed code.
+
+    Where that must be measured, a changed Python file without a changed function is measured: if the functions were taken out
+    of a document, it would look like a change of text.
+    """
+    if coverage is None or not coverage.runs_nothing:
+        return False
+    is_told = bool(coverage.functions) or not any(file.endswith(".py") for file in coverage.files)
+    return is_told or policy.unmeasured == "skip"
 
 
 def measured_nothing(head: RunDocument) -> bool:
@@ -22,7 +35,7 @@ def unmeasured(head: RunDocument, changed: frozenset[str] | None, policy: Policy
     alone needs no workload, whatever the policy says of code.
     """
     coverage = head.coverage
-    if coverage is None or not coverage.files or not measured_nothing(head):
+    if coverage is None or not coverage.files or not settles(coverage, policy) or not measured_nothing(head):
         return None
     if changed is not None and not changed <= set(coverage.files):
         return None

@@ -14,6 +14,7 @@ from perfgate.document.message import Message
 from perfgate.errors import EXIT_FAIL, EXIT_PASS
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.required import Required
+from perfgate.judging.gate.unmeasured import settles
 from perfgate.judging.gate.verdict import exit_code
 from tests.fakes.documents import make_run
 from tests.unit.gate.builders import sides
@@ -50,6 +51,17 @@ def test_decide__only_text_changed_that_no_workload_reads__skipped_whatever_the_
     decision = decided(Coverage(files=["docs/a.md"]), setting)
     assert decision.verdict == "SKIPPED"
     assert decision.reasons == [Message("gate.unread", {"count": 1})]
+
+
+@pytest.mark.parametrize(
+    ("setting", "verdict"), [("skip", "SKIPPED"), ("warn", "INCONCLUSIVE"), ("fail", "INCONCLUSIVE")]
+)
+def test_decide__changed_python_without_a_changed_function__text_only_where_no_workload_is_demanded(
+    setting: Unmeasured, verdict: Verdict
+) -> None:
+    coverage = Coverage(files=["decoder.py", "docs/a.md"])
+    assert decided(coverage, setting, changed={"decoder.py"}).verdict == verdict
+    assert settles(coverage, Policy(unmeasured=setting)) == (setting == "skip")
 
 
 @pytest.mark.parametrize(
