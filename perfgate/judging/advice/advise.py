@@ -20,6 +20,11 @@ from perfgate.judging.advice.changes import FAULTS, OF_STALLS, at_most, on_chang
 
 _COMPARED = ("ok", "attention")
 _KINDS = {"measured": 0, "estimated": 1}
+# Rules whose advice contradicts that of the other side: smaller buckets of gradients, and larger ones.
+_SIDES = {
+    **dict.fromkeys(("communication.exposed", "utilization.communication"), 0),
+    **dict.fromkeys(("communication.small_packets", "communication.peak_share"), 1),
+}
 _SEVERITIES = {"severe": 0, "warning": 1, "info": 2}
 
 
@@ -97,10 +102,15 @@ def suggested(decision: DecisionDocument) -> DecisionDocument:
 def _ranked(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
     """Each suggestion once, ordered by its certain gain, then its possible gain, then severity.
 
-    Equal words on one line are the same advice, whichever rule, step, shape or rank gives it; the largest gain stays.
+    Equal words on one line are the same advice, whichever rule, step, shape or rank gives it; the largest gain stays. Of advice
+    that contradicts other advice for the same workload, the first stays.
     """
     once: dict[tuple[object, ...], Suggestion] = {}
+    sides: dict[str, int] = {}
     for suggestion in sorted(suggestions, key=_rank):
+        side = _SIDES.get(suggestion.rule)
+        if side is not None and sides.setdefault(suggestion.workload, side) != side:
+            continue
         words = english(suggestion.message)
         once.setdefault((suggestion.workload, words, suggestion.line), suggestion)
     return list(once.values())

@@ -176,6 +176,13 @@ def test_suggestions__the_same_words_of_two_steps_and_two_ranks__once() -> None:
     assert (found.code or "").endswith("bucket_cap_mb=10)"), "smaller than the 25 that DDP takes by itself"
 
 
+def test_suggestions__smaller_buckets_and_larger_ones__the_larger_gain_alone() -> None:
+    packets = finding("communication.small_packets", share=0.3, link="SDMA", smaller=1e6)
+    exposed = finding("communication.exposed", **{"communication.exposed": 0.4})
+    found = suggestions(make_run(steps=[step(16, packets, exposed)]))
+    assert [suggestion.rule for suggestion in found] == ["communication.exposed"]
+
+
 def test_suggestions__workload_with_a_hostile_name__command_quotes_it() -> None:
     (found,) = suggestions(make_run(steps=[step(17, finding("memory.growth"), workload="a; rm -rf ~")]))
     assert found.command == "perfgate run --steps 17 --workload 'a; rm -rf ~'"

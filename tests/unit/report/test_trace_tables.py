@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
-from perfgate.document.trace import TopDocument, TopRow, TopTimeline
-from perfgate.judging.report.render.trace import render_top
+from perfgate.document.trace import StepDocument, StepRow, StepTimeline, TopDocument, TopRow, TopTimeline
+from perfgate.judging.report.render.trace import render_steps, render_top
 
 KERNEL = (
     "void cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3, false>(int, int, int, float const*, int, float const*)"
@@ -21,3 +22,17 @@ def test_render_top__long_name_of_a_kernel__one_line_without_return_type_and_arg
     render_top(TopDocument(format="kineto", by="name", timelines=[timeline]), Console(file=stream, width=80))
     *_, last = stream.getvalue().rstrip().splitlines()
     assert last.split() == ["cudnn::detail::dgrad_engine<…>", "compute", "162", "80.7", "ms", "13.4", "%"]
+
+
+@pytest.mark.parametrize("width", [30, 40])
+def test_render_steps__terminal_too_narrow_for_the_table__a_line_for_each_number(width: int) -> None:
+    times = dict.fromkeys(("communication", "exposed_communication", "exposed_copies", "preparing", "free"), 2.5e-4)
+    step = StepRow(number=0, start=0.0, length=1.5e-3, computing=3.2e-4, phase=None, requests=None, fused=None, **times)
+    timeline = StepTimeline(path="x.json", rank=None, device=0, origin_ns=0, steps_in_all=1, steps=[step], phases=[])
+    stream = io.StringIO()
+    document = StepDocument(format="kineto", slowest_rank=None, timelines=[timeline])
+    render_steps(document, Console(file=stream, width=width))
+    text = stream.getvalue()
+    assert "length 1.50 ms\n" in text
+    assert "computing 320 µs\n" in text
+    assert max(map(len, text.splitlines())) <= width

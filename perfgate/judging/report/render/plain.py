@@ -78,7 +78,8 @@ class Table:
         """Each row as lines of a title and a cell, where a line is too short for the numbers of all columns."""
         for row in self._rows:
             first, *others = (cell.plain.strip() for cell in row)
-            yield Text(" ".join(filter(None, (self._titles[0], first))))
+            title = self._titles[0]
+            yield Text(first if first.startswith(title) else f"{title} {first}".strip())
             for title, plain in zip(self._titles[1:], others):
                 if plain:
                     yield Text("  " + " ".join(filter(None, (title, plain))))

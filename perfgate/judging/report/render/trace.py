@@ -25,6 +25,7 @@ from perfgate.judging.report.text.words import phrase
 from perfgate.locale import sentence, translate
 
 _NUMBERS = 44  # columns of the numbers beside a name
+_LEAST_NAME = 12
 _LONG = 44  # letters of a name in such a table
 _OF_SOME_JOBS = ("stage", "bubble", "experts", "fused")  # of pipelines, of experts spread over ranks, of fused kernels
 # Codes of the documents in table cells: kinds of rows, causes of gaps, changes, units and parts of a total.
@@ -128,12 +129,18 @@ def render_top(document: TopDocument, console: TerminalOutput) -> None:
         for row in timeline.rows:
             share = "" if row.share is None else percent(row.share)
             is_kernel = timeline.side == "device" and document.by != "line"
-            ran = kernel_name(row.name, limit=console.width - _NUMBERS) if is_kernel else row.name
+            ran = kernel_name(row.name, limit=_name_width(console)) if is_kernel else row.name
             cells = [clean(ran), translate(row.kind), f"{row.count:,}", time_of(row.total), share]
             cells += [clean(row.operator or row.shapes or "")] if shapes else []
             table.add_row(*map(Text, cells))
         console.print(table)
         print_rest(timeline.rows_in_all - len(timeline.rows), "more row", console)
+
+
+def _name_width(console: TerminalOutput) -> int:
+    """The letters of a name beside its numbers, or on a line of its own where they do not fit beside each other."""
+    beside = console.width - _NUMBERS
+    return beside if beside >= _LEAST_NAME else console.width
 
 
 def render_gaps(document: GapDocument, console: TerminalOutput) -> None:
