@@ -182,6 +182,7 @@ def targets() -> dict[str, Target]:
         Target("trace-view", (_json(TRACE_VIEW),), _file("trace_view.json")),
         Target("folder", tuple(_numbered(name) for name in TABLES), _table),
         Target("database", (_database(),), _in_output("ascend_pytorch_profiler_0.db")),
+        Target("nsys", (_database(_NSYS),), _file("report.sqlite")),
         Target("zip", (_zip(),), _file("profile.zip")),
         Target("msprof", tuple(_numbered_msprof()), _msprof),
         Target(
@@ -342,17 +343,32 @@ def _zip() -> bytes:
     return stream.getvalue()
 
 
-def _database() -> bytes:
-    """Return a small export in the tables of schema 1.0.0 (facts of the sample msinsight-910B-alexnet-2501/db)."""
+def _database(schema: str | None = None) -> bytes:
+    """Return a small export, by default in the tables of schema 1.0.0 (facts of the sample msinsight-910B-alexnet-2501/db)."""
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "export.db"
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA page_size = 512")
-            connection.executescript(_SCHEMA)
+            connection.executescript(schema or _SCHEMA)
             connection.commit()
         return path.read_bytes()
 
 
+_NSYS = """
+CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL);
+INSERT INTO StringIds VALUES (1, 'gemm'), (2, 'cudaLaunchKernel_v7000');
+CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER,
+  correlationId INTEGER, globalPid INTEGER, demangledName INTEGER, shortName INTEGER);
+INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (2000, 2500, 0, 7, 5, 16777216, 1, 1);
+CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER,
+  correlationId INTEGER, globalPid INTEGER, copyKind INTEGER);
+INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (2600, 2700, 0, 7, 6, 16777216, 1);
+CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, globalTid INTEGER, correlationId INTEGER, nameId INTEGER);
+INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (1900, 1950, 16777223, 5, 2);
+CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType INTEGER, text TEXT, textId INTEGER, globalTid INTEGER);
+INSERT INTO NVTX_EVENTS VALUES (1000, 3000, 59, 'ProfilerStep#1', NULL, 16777223);
+CREATE TABLE TARGET_INFO_GPU (id INTEGER, name TEXT); INSERT INTO TARGET_INFO_GPU VALUES (0, 'Accelerator');
+"""
 _SCHEMA = """
 CREATE TABLE META_DATA (name TEXT, value TEXT); INSERT INTO META_DATA VALUES ('SCHEMA_VERSION', '1.0.0');
 CREATE TABLE STRING_IDS (id INTEGER PRIMARY KEY, value TEXT);

@@ -14,9 +14,11 @@ from perfgate.errors import DocumentError
 from perfgate.locale import Activity
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.events import NO_CORRELATION, EventKind, EventTableBuilder
+from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Recording, Timeline
 from perfgate.trace.model.steps import STEP_NAME, MarkedSteps
 from perfgate.trace.readers.ascend.database import Database, open_database
+from perfgate.trace.scanner.chrome_events import MAX_DEVICES
 
 READS = "SQLite exports of Nsight Systems (nsys export --type sqlite)"
 # Before the reader of every other SQLite database.
@@ -31,6 +33,8 @@ _WAYS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
 # NVTX_EVENTS.eventType: ranges that were pushed and popped, and those that were started and ended.
 _RANGES = (59, 60)
 _PROCESS_BITS, _THREAD_MASK = 24, (1 << 24) - 1
+_MOST_CORRELATIONS = 1 << 32
+_VERSION = lazy_pattern(r"_v\d+$")
 _HOST = None
 
 
@@ -72,6 +76,13 @@ def read(path: Path) -> Recording:
         spans = [*_of_host(database, names), *_of_device(database, names)]
         settings = _settings(database)
     devices = sorted({span.device for span in spans if span.device is not None})
+    if len(devices) > MAX_DEVICES:
+        raise DocumentError(
+            "{path}: {count} devices, and no machine has more than {limit}; the file is damaged, record it again",
+            path=path,
+            count=len(devices),
+            limit=MAX_DEVICES,
+        )
     timelines = tuple(_timeline(spans, device) for device in devices) or (_timeline(spans, _HOST),)
     absent = {} if devices else {"device": Message("notes.nothing-on-device")}
     if all(timeline.steps is None for timeline in timelines):
@@ -116,11 +127,11 @@ def _of_host(database: Database, names: dict[int, str]) -> Iterator[_Span]:
         database, _RUNTIME, ("start", "end", "globalTid", "correlationId", "nameId")
     ):
         # cudaLaunchKernel_v7000 is a version of the call.
-        plain = names.get(name or -1, "call").partition("_v")[0]
+        plain = _VERSION.sub("", names.get(name or -1, "call"))
         yield _span(_thread(thread), start, end, plain, "runtime", correlation, thread)
     for row in database.rows("NVTX_EVENTS", ("start", "end", "globalTid", "textId", "eventType", "text")):
         start, end, thread, text_id, event_type = (database.whole(cell) for cell in row[:5])
-        if event_type not in _RANGES or start is None or end is None:
+        if event_type not in _RANGES or start is None or end is None or end < start:
             continue
         name = names.get(text_id, "") if text_id is not None else str(row[5] or "")
         # torch's emit_nvtx names operators aten::mm, seq = 3, and PyTorch's steps have names of their own.
@@ -150,7 +161,7 @@ def _span(
 ) -> _Span:
     """Every process counts its correlations for itself."""
     number = NO_CORRELATION
-    if correlation is not None and correlation >= 0:
+    if correlation is not None and 0 <= correlation < _MOST_CORRELATIONS:
         number = correlation | ((process or 0) >> _PROCESS_BITS & _THREAD_MASK) << 32
     return _Span(place[0], start, end - start, place[1], name, kind, number)
 
