@@ -9,7 +9,6 @@ from typing import Literal, get_args
 import msgspec
 
 from perfgate.document.comparison import Paired
-from perfgate.document.message import Message
 
 FlameKind = Literal[
     "thread",  # the root of all work of a host thread
@@ -93,13 +92,6 @@ class FlameTree(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sides(self) -> tuple[FlameCosts, ...]:
         return tuple(side for side in (self.base, self.head) if side is not None)
-
-
-class FlameGraph(msgspec.Struct, frozen=True):
-    """The trees of some recordings, and the notes on their unreadable parts."""
-
-    trees: list[FlameTree]
-    notes: list[Message]
 
 
 @dataclass(frozen=True)

@@ -103,19 +103,24 @@ def _alike(
 ) -> tuple[list[UnitWork], list[UnitWork]]:
     """The works with rows as fine as all recordings have them: without shapes, or without lines, if one recording has none."""
     works = [*before, *after]
-    coarse: dict[str, set[str]] = {form: set() for form in _FORMS}
-    for form, note in _FORMS.items():
-        for kind in {row.kind for work in works for row in work.rows}:
-            rows_of = [[row for row in work.rows if row.kind == kind] for work in works]
-            has = [any(getattr(row, form) is not None for row in rows) for rows in rows_of if rows]
-            if any(has) and not all(has):
-                coarse[form].add(kind)
-        if coarse[form]:
-            notes.append(Message(note))
+    kinds = {row.kind for work in works for row in work.rows}
+    has_lines = [any(row.line is not None for row in work.rows) for work in works]
+    coarse = {
+        "shape": {kind for kind in kinds if _only_some_have_shapes(works, kind)},
+        "line": kinds if any(has_lines) and not all(has_lines) else set(),
+    }
+    notes += [Message(note) for form, note in _FORMS.items() if coarse[form]]
     if not any(coarse.values()):
         return before, after
     works = [replace(work, rows=_merged(work.rows, coarse)) for work in works]
     return works[: len(before)], works[len(before) :]
+
+
+def _only_some_have_shapes(works: Sequence[UnitWork], kind: str) -> bool:
+    """Whether of the recordings with rows of a kind some have their shapes and others have none."""
+    rows_of = [[row for row in work.rows if row.kind == kind] for work in works]
+    has = [any(row.shape is not None for row in rows) for rows in rows_of if rows]
+    return any(has) and not all(has)
 
 
 def _merged(rows: Sequence[TimedRow], coarse: Mapping[str, set[str]]) -> tuple[TimedRow, ...]:
