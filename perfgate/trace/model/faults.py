@@ -22,6 +22,7 @@ from perfgate.trace.model.launches import NOT_RECORDED
 _GRAPH_LAUNCH = re.compile(r"graph_?launch|aclmdl|ModelExecute", re.IGNORECASE)
 # A kernel may begin while the one before it drains (programmatic dependent launch), but not run under it for most of its time.
 _MOST_UNDER = 0.5
+_UNLIKE = 10
 _MICROSECOND_NS = 1000
 # A clock that jumped leaves a gap of more than this, and of many times all other time. A server may idle as long; then no work
 # is launched before the gap that runs after it.
@@ -150,10 +151,17 @@ def _overlapping(events: EventTable, work: IntColumn) -> IntColumn:
     places = np.flatnonzero(most)
     launch = events.launch[rows[places]]
     known = launch != NOT_RECORDED
-    by_graph = np.zeros(places.size, dtype=bool)
     named = np.array([_GRAPH_LAUNCH.search(name) is not None for name in events.names], dtype=bool)
-    by_graph[known] = named[events.name[launch[known]]]
-    chosen: IntColumn = order[places[~by_graph]]
+    alone = np.zeros(places.size, dtype=bool)
+    alone[known] = ~named[events.name[launch[known]]]
+    # Whether a graph launched the others is not recorded. Of these only a length unlike all others of its name is a fault.
+    unknown = rows[places[~known]]
+    if unknown.size:
+        group, duration = events.group[work], events.duration[work]
+        own = events.group[unknown]
+        usual = {name: float(np.median(duration[group == name])) for name in np.unique(own).tolist()}
+        alone[~known] = events.duration[unknown] > _UNLIKE * np.array([usual[name] for name in own.tolist()])
+    chosen: IntColumn = order[places[alone]]
     return chosen
 
 

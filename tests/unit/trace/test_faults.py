@@ -183,3 +183,14 @@ def test_gaps__work_without_times__the_window_is_that_of_the_others(tmp_path: Pa
     answer = trace_answer(path, Choice()).timelines[0]
     assert answer.window is not None
     assert answer.window < 0.006
+
+
+def test_time_faults__device_alone_recorded__a_length_unlike_all_others_of_its_name(tmp_path: Path) -> None:
+    side_by_side = [event for event in overflowing() if is_kernel(event)]
+    for number, event in enumerate(side_by_side):
+        event["name"] = "long" if number % 4 == 0 else "short"
+    (timeline,) = trace.read(recorded(tmp_path / "graph.json", side_by_side)).timelines
+    assert contradictions(timeline) == []
+    side_by_side[4]["dur"] = 90_000_000
+    (timeline,) = trace.read(recorded(tmp_path / "overflow.json", side_by_side)).timelines
+    assert [note.values["count"] for note in contradictions(timeline)] == [1]
