@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,7 +18,8 @@ from perfgate.catalogue.terms import Amount
 from perfgate.document.comparison import Bound, Comparison, Exact, NumberComparison, Paired, Recorded
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.explanation import MODES, Aspect, Cause, Compiling, Explanation, OperatorDelta, Part
-from perfgate.document.run import RunDocument
+from perfgate.document.profile import ProfiledLine
+from perfgate.document.run import CallRow, CounterSite, RunDocument
 from perfgate.judging.gate.changed_code import ChangedCode
 from perfgate.judging.gate.contributions import EXPLAINS
 from perfgate.judging.gate.evidence import RunIndex
@@ -114,20 +116,16 @@ class _Causes:
         A graph that breaks or is compiled again changes every operator after it, so it comes before them. Next come the causes
         of a slower call, in the order of its explanation; then the costliest, line by line.
         """
-        compiled = {
-            (comparison.place, part.name): _COMPILING[comparison.metric]
-            for comparison in self._decision.comparisons
-            if comparison.metric in _COMPILING and comparison.outcome == "regressed"
-            for part in comparison.parts
-        }
-        found = [replace(c, compiling=compiled.get((c.place, c.op))) for c in self._joined().values()]
-        worse = [self._with_origin(c) for c in found if c.more_count > 0 or (c.more_time or 0) > 0]
+        compiled = _compiled_operators(self._decision)
+        candidates = [replace(c, compiling=compiled.get((c.place, c.op))) for c in self._joined().values()]
+        worse = [self._with_origin(c) for c in candidates if c.more_count > 0 or (c.more_time or 0) > 0]
         by_place: dict[_Place, list[Cause]] = defaultdict(list)
         for cause in _led_by_counted(worse):
             by_place[cause.place].append(cause)
-        ordered = [cause for causes in by_place.values() for cause in self._of_place(causes)]
-        others = (self._with_origin(cause) for cause in _on_other_inputs(self._decision, worse))
-        return [*(cause for _, cause in sorted(ordered, key=lambda entry: entry[0])), *others]
+        ordered = list(chain.from_iterable(map(self._of_place, by_place.values())))
+        ordered.sort(key=lambda entry: entry[0])
+        others = [self._with_origin(cause) for cause in _on_other_inputs(self._decision, worse)]
+        return [cause for _, cause in ordered] + others
 
     def of(self, comparison: Comparison, at_place: Sequence[Cause]) -> Cause | None:
         """The main cause of one comparison that got worse, by itself or by its explanation; ``at_place`` are those there."""
@@ -144,13 +142,11 @@ class _Causes:
         if not (isinstance(comparison, Paired) and comparison.is_of_job):
             return None
         place = comparison.place
-        more = {
-            (part.name, part.ranks)
-            for other in self._decision.comparisons
-            if isinstance(other, Exact) and other.outcome == "regressed" and other.place == place
-            for part in other.parts
-            if part.ranks and part.head > part.base and metric(other.metric).fails_alone
-        }
+        counts = [c for c in self._decision.comparisons if isinstance(c, Exact) and c.place == place]
+        more: set[tuple[str, str | None]] = set()
+        for count in counts:
+            if count.outcome == "regressed" and metric(count.metric).fails_alone:
+                more |= {(part.name, part.ranks) for part in count.parts if part.ranks and part.head > part.base}
         return next((cause for cause in at_place if (cause.op, cause.ranks) in more), None)
 
     def grouped(self, causes: Sequence[Cause]) -> list[Cause]:
@@ -288,10 +284,24 @@ def _text_of_lines(head: RunDocument | None) -> dict[str, str]:
     """The text of the lines at which something was counted or traced."""
     if head is None:
         return {}
-    sites = [(site.line, site.code) for counters in head.counters for site in counters.sites]
-    rows = [(row.line, row.code) for account in head.accounts for row in account.rows]
-    profiled = [(line.line, line.code) for profile in head.profiles for line in profile.lines]
-    return {line: code for line, code in (*profiled, *rows, *sites) if line and code}
+    lines: list[ProfiledLine | CallRow | CounterSite] = []
+    for profile in head.profiles:
+        lines += profile.lines
+    for account in head.accounts:
+        lines += account.rows
+    for counters in head.counters:
+        lines += counters.sites
+    return {entry.line: entry.code for entry in lines if entry.line and entry.code}
+
+
+def _compiled_operators(decision: DecisionDocument) -> dict[tuple[_Place, str], Compiling]:
+    """The operators at which a graph breaks or is compiled again, by place and name."""
+    compiled: dict[tuple[_Place, str], Compiling] = {}
+    for comparison in decision.comparisons:
+        if comparison.metric in _COMPILING and comparison.outcome == "regressed":
+            for part in comparison.parts:
+                compiled[comparison.place, part.name] = _COMPILING[comparison.metric]
+    return compiled
 
 
 def _effect(cause: Cause) -> tuple[object, ...]:
@@ -336,11 +346,8 @@ def _on_other_inputs(decision: DecisionDocument, listed: Iterable[Cause]) -> lis
     They may allocate memory by themselves: a kernel that first converts its inputs to another layout.
     """
     keys = {(cause.place, cause.op) for cause in listed if cause.aspect is None}
-    unexplained = {
-        c.place
-        for c in decision.comparisons
-        if c.outcome == "regressed" and isinstance(c, Exact) and not any(part.head > part.base for part in c.parts)
-    }
+    regressed = [c for c in decision.comparisons if isinstance(c, Exact) and c.outcome == "regressed"]
+    unexplained = {count.place for count in regressed if not _has_grown_part(count)}
     slower = {
         (test.workload, test.shape, test.op): test.seconds for test in decision.operators if test.outcome == "regressed"
     }
@@ -354,6 +361,10 @@ def _on_other_inputs(decision: DecisionDocument, listed: Iterable[Cause]) -> lis
                 )
                 changed.setdefault((place, part.op, part.line), cause)
     return sorted(changed.values(), key=lambda cause: -slower.get((*cause.place, cause.op), 0.0))
+
+
+def _has_grown_part(comparison: Comparison) -> bool:
+    return any(part.head > part.base for part in comparison.parts)
 
 
 def _led_by_counted(ranked: list[Cause]) -> list[Cause]:

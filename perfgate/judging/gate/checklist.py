@@ -26,6 +26,7 @@ from perfgate.stats.summary import CONFIDENCE
 KNEE_GAIN = "batch.knee.gain"
 # So many operators stand for the step that lists them.
 _NAMED_OPERATORS = 3
+_SEVERITIES = ("info", "severe", "warning")
 
 
 def compare_checklist(
@@ -39,7 +40,7 @@ def compare_checklist(
 
     Times of ``invalid`` places prove nothing, so they have no difference here either.
     """
-    set_aside = {place for entry in invalid for place in (entry.place, (entry.workload, ""))}
+    set_aside = _places_of(invalid)
     decided = list(comparisons)
     measured = [c for c in decided if isinstance(c, Paired) and not c.is_of_job]
     paired = {(c.workload, c.shape, c.metric): c for c in measured}
@@ -71,6 +72,14 @@ def compare_checklist(
     return _with_leading(_operators_by_share(rows))
 
 
+def _places_of(invalid: Iterable[Invalid]) -> set[tuple[str, str]]:
+    """The places with invalid times, and the workloads as a whole."""
+    places: set[tuple[str, str]] = set()
+    for entry in invalid:
+        places |= {entry.place, (entry.workload, "")}
+    return places
+
+
 def _operators_by_share(rows: Sequence[StepComparison]) -> list[StepComparison]:
     """The rows in the order of steps, with the operators of each shape by their share on head, largest first."""
     shapes = list(dict.fromkeys((row.workload, row.shape) for row in rows))
@@ -88,7 +97,9 @@ def _with_leading(rows: list[StepComparison]) -> list[StepComparison]:
     of_steps: dict[tuple[int, str], list[StepComparison]] = {}
     for row in rows:
         of_steps.setdefault((row.step, row.workload), []).append(row)
-    marked = {id(row) for (step, _), of_step in of_steps.items() for row in _leading_rows(step, of_step)}
+    marked: set[int] = set()
+    for (step, _), of_step in of_steps.items():
+        marked.update(map(id, _leading_rows(step, of_step)))
     return [msgspec.structs.replace(row, leads=True) if id(row) in marked else row for row in rows]
 
 
@@ -218,9 +229,11 @@ def _limits(policy: Policy) -> dict[str, tuple[float, JudgedValue]]:
     """The limit of the checklist on each metric, and the value that it bounds."""
     limits: dict[str, tuple[float, JudgedValue]] = {}
     # If several limits bound a number, the table shows the one that gates, else the one that warns.
-    by_severity = [name for end in (".info", ".severe", ".warning") for name in LIMITS if name.endswith(end)]
+    of_findings = [name for name in LIMITS if name.rpartition(".")[2] in _SEVERITIES]
+    by_severity = sorted(of_findings, key=lambda name: _SEVERITIES.index(name.rpartition(".")[2]))
     for name in (*by_severity, *policy.limits):
-        if (judged := judged_by(name)) is not None:
+        judged = judged_by(name)
+        if judged is not None:
             limits[judged.metric] = policy.limits.get(name, float(LIMITS[name].default)), judged
     return limits
 

@@ -164,12 +164,10 @@ class _Shape:
         large = [part for part in parts if abs(part.seconds) >= abs(measured) * MIN_PART]
         # Operators with a changed exact count; others only do work for these.
         sign = 1 if measured > 0 else -1
-        counted = {
-            part.name
-            for c in self.exact
-            for part in c.parts
-            if part.aspect is None and sign * (part.head - part.base) > 0
-        }
+        counted: set[str] = set()
+        for count in self.exact:
+            changed = [part for part in count.parts if sign * (part.head - part.base) > 0]
+            counted |= {part.name for part in changed if part.aspect is None}
         return _ranked(large, measured, counted=counted)
 
     @property
@@ -194,8 +192,7 @@ class _Shape:
             code = frozenset(row.code for row in self.before.rows if row.code)
             grown = grown_sites(rows_by_line(before), rows_by_line(after), code)
         # Operators that compute in full precision again: the line had asked for less.
-        lowered = (part for c in self.exact if c.metric == LOW_PRECISION_OPS for part in c.parts)
-        precision_lines = {part.name: part.line for part in lowered if part.line}
+        precision_lines = {part.name: part.line for part in self._parts_of(LOW_PRECISION_OPS) if part.line}
         # A new copy on the device: the host began to wait for it.
         new_copy = site is not None and site.base is None and site.row.kind == "copy"
         wait = self._more_waits if new_copy else None
@@ -221,8 +218,15 @@ class _Shape:
         """The place at which the host of a device began to wait for it; a CPU has no such waits."""
         if "outside" in self.after.parts:
             return None
-        waits = (part for c in self.exact if c.metric == SYNCS for part in c.parts)
-        return next((part for part in waits if part.head > part.base), None)
+        return next((part for part in self._parts_of(SYNCS) if part.head > part.base), None)
+
+    def _parts_of(self, metric: str) -> list[Part]:
+        """The changed parts of an exact count."""
+        parts: list[Part] = []
+        for count in self.exact:
+            if count.metric == metric:
+                parts += count.parts
+        return parts
 
     def _of_outside(self, seconds: float, *, before: float | None) -> OperatorDelta:
         """The time added outside operators, attributed to waiting, to more operators, or else to the function that grew most.
@@ -239,8 +243,8 @@ class _Shape:
                 head_count=wait.head,
                 line=wait.line,
             )
-        accounts = self.before, self.after
-        base_ops, head_ops = (_count(row for row in account.rows if row.kind != "python") for account in accounts)
+        base_ops = _count(row for row in self.before.rows if row.kind != "python")
+        head_ops = _count(row for row in self.after.rows if row.kind != "python")
         if before is not None and base_ops and before / base_ops * (head_ops - base_ops) / seconds >= _LAUNCHING:
             return OperatorDelta(
                 op=OUTSIDE_OPERATORS,
@@ -249,7 +253,8 @@ class _Shape:
                 base_count=rounded(base_ops),
                 head_count=rounded(head_ops),
             )
-        old, new = ([_timed(row) for row in account.rows if row.kind == "python"] for account in accounts)
+        old = [_timed(row) for row in self.before.rows if row.kind == "python"]
+        new = [_timed(row) for row in self.after.rows if row.kind == "python"]
         site = _largest(align(old, new), growing=seconds > 0)
         changed = ChangedCode(self.evidence.head.run.source.changes)
         return OperatorDelta(
@@ -264,7 +269,10 @@ class _Shape:
 def _added_seconds(pairs: PairedTimes, smallest: float) -> dict[str, float]:
     """The seconds that each operator adds, if its pairs leave no doubt that it does."""
     seconds = {}
-    for op in sorted({op for pair in pairs for side in pair for op in side}):
+    operators: set[str] = set()
+    for before, after in pairs:
+        operators |= before.keys() | after.keys()
+    for op in sorted(operators):
         differences = np.array([after.get(op, 0.0) - before.get(op, 0.0) for before, after in pairs])
         if differences.size < MIN_PAIRS:
             continue

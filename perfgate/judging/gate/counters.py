@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -153,12 +153,15 @@ class _Counters:
         return varies and _total(sites) == side.values[name]
 
     def _outside(self, side: CounterSet, name: str) -> int:
-        return _total(site for sites in _sites(side, name).values() for site in sites if not self._varies(site))
+        return sum(_total(self._steady_sites(sites)) for sites in _sites(side, name).values())
+
+    def _steady_sites(self, sites: Iterable[CounterSite]) -> list[CounterSite]:
+        return [site for site in sites if not self._varies(site)]
 
     @cached_property
     def _varying(self) -> frozenset[_Varying]:
         """The places whose count differs between calls or processes of a side."""
-        sites = (site for side in (self.base, self.head) for site in side.sites)
+        sites = [*self.base.sites, *self.head.sites]
         return frozenset((site.metric, site.name, _text(site)) for site in sites if site.between)
 
     def _varies(self, site: CounterSite) -> bool:
@@ -346,22 +349,18 @@ class _Counters:
         before, after = _sites(self.base, name), _sites(self.head, name)
         parts = []
         for key in before.keys() | after.keys():
-            old, new = (
-                [site for site in side.get(key, []) if varying or not self._varies(site)] for side in (before, after)
-            )
+            old, new = before.get(key, []), after.get(key, [])
+            if not varying:
+                old, new = self._steady_sites(old), self._steady_sites(new)
             if _total(old) != _total(new):
-                sites = grown_sites(map(_row, old), map(_row, new), self.base_code)
-                parts.append(
-                    Part(
-                        name=key,
-                        aspect=_ASPECTS.get(name),
-                        base=_total(old),
-                        head=_total(new),
-                        line=sites[0].line if sites else _largest_line(new or old),
-                        sites=sites,
-                    )
-                )
+                parts.append(self._part(key, _ASPECTS.get(name), old, new))
         return sorted(parts, key=lambda part: (-abs(part.head - part.base), part.name))
+
+    def _part(self, key: str, aspect: Aspect | None, old: Sequence[CounterSite], new: Sequence[CounterSite]) -> Part:
+        """The change of a count at the places of one name, with the lines that grew."""
+        grown = grown_sites(map(_row, old), map(_row, new), self.base_code)
+        line = grown[0].line if grown else _largest_line(new or old)
+        return Part(name=key, aspect=aspect, base=_total(old), head=_total(new), line=line, sites=grown)
 
     def _comparison(
         self,
@@ -536,15 +535,12 @@ def operator_changes(evidence: Evidence) -> list[OperatorDelta]:
     before, after = evidence.base.operators, evidence.head.operators
     changes: list[OperatorDelta] = []
     for place in sorted((before.keys() & after.keys()) - evidence.unmarked):
-        varying = _varying_operators(evidence, place)
-        old, new = ({op: row for op, row in side[place].items() if op not in varying} for side in (before, after))
+        old, new = before[place], after[place]
         lines = evidence.head.operator_lines(place)
-        weights = {op: _weight(old.get(op), new.get(op)) for op in old.keys() | new.keys()}
-        ops = [
-            op
-            for op in sorted(weights, key=lambda op: (-weights[op], op))
-            if weights[op] > MIN_SHARE or not (op in old and op in new)
-        ]
+        steady = (old.keys() | new.keys()) - _varying_operators(evidence, place)
+        weights = {op: _weight(old.get(op), new.get(op)) for op in steady}
+        by_weight = sorted(weights, key=lambda op: (-weights[op], op))
+        ops = [op for op in by_weight if weights[op] > MIN_SHARE or not (op in old and op in new)]
         changes += [
             OperatorDelta(
                 workload=place.workload,
@@ -572,8 +568,10 @@ def replaced_operators(evidence: Evidence) -> list[Replacement]:
 
 def _varying_operators(evidence: Evidence, place: ShapePlace) -> set[str]:
     """The operators whose count differs between calls or processes of a side."""
-    counted = [index.counters[place] for index in (evidence.base, evidence.head) if place in index.counters]
-    names = (name for counters in counted for name in counters.unstable)
+    names: list[str] = []
+    for index in (evidence.base, evidence.head):
+        if place in index.counters:
+            names += index.counters[place].unstable
     return {name.removeprefix(_OPERATOR) for name in names if name.startswith(_OPERATOR)}
 
 
@@ -633,14 +631,11 @@ def grown_sites(before: Iterable[TimedRow], after: Iterable[TimedRow], base_code
     has too was not added by the change, though it may behave differently now. So new code comes before it, unless it adds less
     than half as much.
     """
-    old, new = _by_code(before), _by_code(after)
-    pairs = [pair for code in old.keys() & new.keys() for pair in align(old[code], new[code])]
-    gone = [row for code in old.keys() - new.keys() for row in old[code]]
-    came = {code: new[code] for code in new.keys() - old.keys()}
-    pairs += [AlignedRow(None, row) for code, rows in came.items() if code in base_code for row in rows]
-    pairs += align(gone, [row for code, rows in came.items() if code not in base_code for row in rows])
-    growth = [(pair.head, pair.head.count - (pair.base.count if pair.base else 0.0)) for pair in pairs if pair.head]
-    grown = [(row, more) for row, more in growth if more > 0]
+    grown: list[tuple[TimedRow, float]] = []
+    for pair in _aligned_by_code(_by_code(before), _by_code(after), base_code):
+        if pair.head is not None:
+            more = pair.head.count - (pair.base.count if pair.base else 0.0)
+            grown += [(pair.head, more)] if more > 0 else []
     most = max((more for _, more in grown), default=0.0)
 
     def order(entry: tuple[TimedRow, float]) -> tuple[bool, float, str, int]:
@@ -653,6 +648,25 @@ def grown_sites(before: Iterable[TimedRow], after: Iterable[TimedRow], base_code
         for row, more in sorted(grown, key=order)
         if row.line
     ][:MAX_SITES]
+
+
+def _aligned_by_code(
+    old: Mapping[str, Sequence[TimedRow]], new: Mapping[str, Sequence[TimedRow]], base_code: Collection[str]
+) -> list[AlignedRow]:
+    """The rows of both sides, line by line: by their code, and removed lines with the new ones in their place."""
+    pairs: list[AlignedRow] = []
+    removed: list[TimedRow] = []
+    added: list[TimedRow] = []
+    for code in old.keys() | new.keys():
+        if code in old and code in new:
+            pairs += align(old[code], new[code])
+        elif code in old:
+            removed += old[code]
+        elif code in base_code:
+            pairs += [AlignedRow(None, row) for row in new[code]]
+        else:
+            added += new[code]
+    return pairs + list(align(removed, added))
 
 
 def rows_by_line(rows: Iterable[CallRow]) -> list[TimedRow]:

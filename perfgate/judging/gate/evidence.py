@@ -188,24 +188,26 @@ class Evidence:
 
     def turns(self, job: str) -> tuple[list[Turn], list[Turn]]:
         """The turns that each side took of a job."""
-        before, after = ([turn for turn in run.turns if turn.workload == job] for run in self.runs)
-        return before, after
+        base = [turn for turn in self.base.run.turns if turn.workload == job]
+        head = [turn for turn in self.head.run.turns if turn.workload == job]
+        return base, head
 
     @cached_property
     def changed_counts(self) -> set[tuple[ShapePlace, str]]:
         """The operators that a call of one side runs more often than a call of the other."""
-        before, after = self.base.operators, self.head.operators
-        return {
-            (place, op)
-            for place in before.keys() & after.keys()
-            for op in before[place].keys() | after[place].keys()
-            if count_of(before[place].get(op)) != count_of(after[place].get(op))
-        }
+        changed: set[tuple[ShapePlace, str]] = set()
+        for place in self.base.operators.keys() & self.head.operators.keys():
+            before, after = self.base.operators[place], self.head.operators[place]
+            for op in before.keys() | after.keys():
+                if count_of(before.get(op)) != count_of(after.get(op)):
+                    changed.add((place, op))
+        return changed
 
     @cached_property
     def unmarked(self) -> set[ShapePlace]:
         """The shapes of recordings without call markers, so that their operators are not of one call."""
-        return {place for side in (self.base, self.head) for place, c in side.counters.items() if not c.repeats}
+        counters = [*self.base.counters.items(), *self.head.counters.items()]
+        return {place for place, counted in counters if not counted.repeats}
 
 
 def count_of(row: OperatorRow | None) -> float:
@@ -222,6 +224,10 @@ _OF_WORKLOADS = (
 
 def of_workload(run: RunDocument, workload: str) -> RunDocument:
     """The run document without the data of other workloads and jobs."""
-    kept = {name: [entry for entry in getattr(run, name) if entry.workload == workload] for name in _OF_WORKLOADS}
-    named = {name: [entry for entry in getattr(run, name) if entry.name == workload] for name in ("workloads", "jobs")}
-    return msgspec.structs.replace(run, **kept, **named)
+    lists = {
+        "workloads": [record for record in run.workloads if record.name == workload],
+        "jobs": [job for job in run.jobs if job.name == workload],
+    }
+    for name in _OF_WORKLOADS:
+        lists[name] = [entry for entry in getattr(run, name) if entry.workload == workload]
+    return msgspec.structs.replace(run, **lists)

@@ -139,14 +139,15 @@ def _line(finding: Finding) -> tuple[str, int]:
 def _cause_of(finding: Finding, workload: str, causes: Sequence[Cause]) -> int | None:
     """The number of the cause that changed the finding's line, else its operator, in the same place."""
     line, op, shape = (finding.evidence.get(name) for name in ("line", "op", "shape"))
-    here = [
-        (number, cause)
-        for number, cause in enumerate(causes)
-        if cause.workload == workload and shape in (None, "", cause.shape)
-    ]
-    by_line = (number for number, cause in here if line and line in (cause.line, *(site.line for site in cause.sites)))
-    by_op = (number for number, cause in here if op and op == cause.op)
-    return next(by_line, next(by_op, None))
+    by_op: int | None = None
+    for number, cause in enumerate(causes):
+        if cause.workload != workload or shape not in (None, "", cause.shape):
+            continue
+        if line and line in (cause.line, *(site.line for site in cause.sites)):
+            return number
+        if op and op == cause.op and by_op is None:
+            by_op = number
+    return by_op
 
 
 class _Moves:
@@ -200,12 +201,10 @@ class _Moves:
             self._operators.get((workload, str(shape), op)) == sign for op in _operators(finding)
         ):
             return True
-        signs = {
-            moved_by
-            for (place, of_shape, of_metric), moved in self._moved.items()
-            if (place, of_metric) == (workload, name) and (shape is None or shape == of_shape)
-            for moved_by in moved
-        }
+        signs: set[int] = set()
+        for (place, of_shape, of_metric), moved in self._moved.items():
+            if (place, of_metric) == (workload, name) and shape in (None, of_shape):
+                signs |= moved
         value, limit = (finding.evidence.get(key) for key in (finding.rule, "limit"))
         if not (isinstance(value, (int, float)) and isinstance(limit, (int, float))) or value == limit:
             return expected in signs
@@ -215,20 +214,23 @@ class _Moves:
 
 def _changed_operators(base: RunDocument, head: RunDocument) -> dict[tuple[str, str, str], int]:
     """1 or -1 by operator that a call of a shape dispatches more or less often, for shapes with equal counts in all calls."""
-    before, after = (
-        {
-            counted.place: Counter({_plain(op.op): op.count for op in counted.ops})
-            for counted in run.counters
-            if _DISPATCHED in counted.values and _DISPATCHED not in counted.unstable
-        }
-        for run in (base, head)
-    )
-    return {
-        (*place, op): 1 if after[place][op] > before[place][op] else -1
-        for place in before.keys() & after.keys()
-        for op in before[place].keys() | after[place].keys()
-        if before[place][op] != after[place][op]
-    }
+    before, after = _steady_operators(base), _steady_operators(head)
+    changed: dict[tuple[str, str, str], int] = {}
+    for place in before.keys() & after.keys():
+        old, new = before[place], after[place]
+        for op in old.keys() | new.keys():
+            if old[op] != new[op]:
+                changed[(*place, op)] = 1 if new[op] > old[op] else -1
+    return changed
+
+
+def _steady_operators(run: RunDocument) -> dict[tuple[str, str], Counter[str]]:
+    """How often a call of each shape dispatches each operator, for shapes with equal counts in all calls."""
+    counts = {}
+    for counted in run.counters:
+        if _DISPATCHED in counted.values and _DISPATCHED not in counted.unstable:
+            counts[counted.place] = Counter({_plain(op.op): op.count for op in counted.ops})
+    return counts
 
 
 def _operators(finding: Finding) -> set[str]:

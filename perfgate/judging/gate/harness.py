@@ -13,6 +13,7 @@ from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.decision import Failure, HarnessChange
 from perfgate.document.message import Message
 from perfgate.document.run import Harness, RunDocument
+from perfgate.judging.gate.comparison import places
 
 MAX_LINES = 12
 _Kind = Literal["removed", "changed", "added", "unknown"]
@@ -23,11 +24,10 @@ def harness_changes(base: RunDocument, head: RunDocument) -> list[HarnessChange]
     """The changes, workload by workload; none if both sides' own files measure the same."""
     before = {harness.workload: harness for harness in base.harness}
     after = {harness.workload: harness for harness in head.harness}
-    changes = [
-        HarnessChange(workload=name, kind=kind, message=message)
-        for name in {**before, **after}
-        for kind, message in _differences(name, before.get(name), after.get(name))
-    ]
+    changes = []
+    for name in {**before, **after}:
+        for kind, message in _differences(name, before.get(name), after.get(name)):
+            changes.append(HarnessChange(workload=name, kind=kind, message=message))
     changes += _not_comparable(base, head, new=after.keys() - before.keys())
     lines = {name: harness.changed_lines[:MAX_LINES] for name, harness in after.items()}
     return [msgspec.structs.replace(change, lines=lines.get(change.workload, [])) for change in changes]
@@ -46,20 +46,20 @@ def is_consequence(failure: Failure, changes: list[HarnessChange]) -> bool:
 def not_compared(head: RunDocument, changes: list[HarnessChange]) -> list[Comparison]:
     """A comparison for every shape that has none because the base does not run under the head's file."""
     reasons = {change.workload: change.message for change in changes if change.kind == "not_comparable"}
+    entry = metric(LATENCY)
     return [
         Paired(
-            workload=workload.name,
-            shape=shape,
+            workload=place.workload,
+            shape=place.shape,
             metric=LATENCY,
-            unit=metric(LATENCY).unit,
-            better=metric(LATENCY).better,
+            unit=entry.unit,
+            better=entry.better,
             outcome="not_comparable",
             gating=False,
-            reason=reasons[workload.name],
+            reason=reasons[place.workload],
         )
-        for workload in head.workloads
-        if workload.name in reasons
-        for shape in workload.shapes
+        for place in places(head)
+        if place.workload in reasons
     ]
 
 

@@ -47,12 +47,13 @@ class ChecklistNumber(NamedTuple):
 
 def leading_numbers(run: RunDocument) -> dict[ChecklistNumber, Value]:
     """The leading numbers of a run's steps, in the order of the document."""
-    return {
-        ChecklistNumber.of(step.number, step.workload, value): value
-        for step in run.steps
-        for value in step.values
-        if value.metric in METRICS and METRICS[value.metric].leading and not _NOT_THE_NUMBER & value.labels.keys()
-    }
+    numbers = {}
+    for step in run.steps:
+        for value in step.values:
+            is_leading = value.metric in METRICS and METRICS[value.metric].leading
+            if is_leading and not _NOT_THE_NUMBER & value.labels.keys():
+                numbers[ChecklistNumber.of(step.number, step.workload, value)] = value
+    return numbers
 
 
 def is_of_turns(name: str) -> bool:
@@ -88,10 +89,15 @@ class PairedNumbers:
         """
         if metric(number.metric).timed:
             return None
-        before, after = (list(turns.get(number[1:], {}).values()) for turns in self._turns)
+        before, after = self._values(number)
         if min(len(before), len(after)) < FEWEST_EQUAL_TURNS or len({*before, *after}) != 1:
             return None
         return before[0]
+
+    def _values(self, number: ChecklistNumber) -> tuple[list[float | None], list[float | None]]:
+        """The values that the turns of base and of head have."""
+        base, head = self._turns
+        return list(base.get(number[1:], {}).values()), list(head.get(number[1:], {}).values())
 
     def is_open(self, number: ChecklistNumber) -> bool:
         """Whether further turns would compare a number that both sides measured.
@@ -100,8 +106,11 @@ class PairedNumbers:
         """
         if not is_of_turns(number.metric) or self.constant(number) is not None:
             return False
-        values = [value for turns in self._turns for value in turns.get(number[1:], {None: None}).values()]
-        return None not in values
+        base, head = self._turns
+        before, after = base.get(number[1:]), head.get(number[1:])
+        if before is None or after is None:
+            return False
+        return None not in (*before.values(), *after.values())
 
     def waits_for_turns(self, number: ChecklistNumber) -> bool:
         """Whether the head has a number that base left to turns, and no turn of both sides was taken."""
@@ -110,8 +119,8 @@ class PairedNumbers:
 
     def varies(self, number: ChecklistNumber) -> bool:
         """Whether a number varies by its nature, as times do, or did so between the turns of a side."""
-        sides = [set(turns.get(number[1:], {}).values()) for turns in self._turns]
-        return metric(number.metric).timed or any(len(values) > 1 for values in sides)
+        before, after = self._values(number)
+        return metric(number.metric).timed or len(set(before)) > 1 or len(set(after)) > 1
 
     def knees(self, number: ChecklistNumber, gain: float) -> tuple[Knee, Knee] | None:
         """The batch knee of both sides over all their turns; None if a side did not reach one, or without common turns."""
@@ -125,10 +134,12 @@ class PairedNumbers:
 
     def _rates_of_sizes(self, number: ChecklistNumber) -> tuple[Rates, Rates] | None:
         """The items per second of every size that all turns of both sides measured; a turn is one visit of each size."""
-        base, head = (_rates_by_size(turns, number) for turns in self._turns)
+        turns_of_base, turns_of_head = self._turns
+        base, head = _rates_by_size(turns_of_base, number), _rates_by_size(turns_of_head, number)
         shared = base.keys() & head.keys()
-        before, after = ({size: side[size] for size in shared} for side in (base, head))
-        visits = {len(rates) for side in (before, after) for rates in side.values()}
+        before = {size: base[size] for size in shared}
+        after = {size: head[size] for size in shared}
+        visits = {len(rates) for rates in (*before.values(), *after.values())}
         return (before, after) if len(shared) > 1 and len(visits) == 1 else None
 
     def has(self, number: ChecklistNumber) -> bool:
@@ -138,13 +149,10 @@ class PairedNumbers:
     def _clock(self, number: ChecklistNumber) -> Clock:
         """The clock of a check's turns: its timer leaves out waits, which matters only if there were any."""
         entry = metric(number.metric)
-        waited = (
-            step.waited or 0.0
-            for run in (self._base, self._head)
-            for step in run.steps
-            if (step.number, step.workload) == (entry.step, number.workload)
-        )
-        return "awake" if entry.timed and max(waited, default=0.0) >= WAITED else "wall"
+        steps = [*self._base.steps, *self._head.steps]
+        of_number = [step for step in steps if (step.number, step.workload) == (entry.step, number.workload)]
+        waited = max((step.waited or 0.0 for step in of_number), default=0.0)
+        return "awake" if entry.timed and waited >= WAITED else "wall"
 
     def _effects(self, place: ShapePlace) -> dict[str, PairedEffect]:
         if place not in self._sampled:
@@ -154,18 +162,18 @@ class PairedNumbers:
 
 def _rates_by_size(turns: Mapping[_Key, _Turns], number: ChecklistNumber) -> dict[int, list[float]]:
     """The items per second of each batch size that all turns measured, in the order of turns."""
-    by_size = {
-        size: values
-        for (workload, shape, name, pairs), values in turns.items()
-        if (workload, shape, name) == (number.workload, number.shape, BATCH_THROUGHPUT)
-        and (size := _number(dict(pairs).get("batch", "")))
-    }
-    numbers = sorted({turn for values in by_size.values() for turn in values})
-    return {
-        size: rates
-        for size, values in by_size.items()
-        if len(rates := [rate for turn in numbers if 0 < (rate := values.get(turn) or 0.0) < math.inf]) == len(numbers)
-    }
+    by_size: dict[int, _Turns] = {}
+    for (workload, shape, name, labels), values in turns.items():
+        size = _number(dict(labels).get("batch", ""))
+        if size and (workload, shape, name) == (number.workload, number.shape, BATCH_THROUGHPUT):
+            by_size[size] = values
+    every_turn = sorted({turn for values in by_size.values() for turn in values})
+    rates_by_size: dict[int, list[float]] = {}
+    for size, values in by_size.items():
+        rates = [values.get(turn) or 0.0 for turn in every_turn]
+        if all(0 < rate < math.inf for rate in rates):
+            rates_by_size[size] = rates
+    return rates_by_size
 
 
 _Turns = dict[int, float | None]
@@ -189,12 +197,12 @@ def _turns_of(run: RunDocument) -> dict[_Key, _Turns]:
 
 def _left_to_turns(base: RunDocument) -> set[_Key]:
     """The numbers that the first turn of base left out."""
-    return {
-        ChecklistNumber.of(step.number, step.workload, value)[1:]
-        for step in base.steps
-        for value in step.values
-        if value.reason is not None and value.reason.code == LEFT_TO_TURNS
-    }
+    numbers: set[_Key] = set()
+    for step in base.steps:
+        for value in step.values:
+            if value.reason is not None and value.reason.code == LEFT_TO_TURNS:
+                numbers.add(ChecklistNumber.of(step.number, step.workload, value)[1:])
+    return numbers
 
 
 def _without_first(turns: _Turns) -> _Turns:
@@ -214,16 +222,22 @@ def _from_turns(name: str, before: _Turns, after: _Turns, clock: Clock) -> Paire
     if not before.keys() == after.keys() == set(numbers):
         return Message("gate.repetitions-differ", {"base": len(before), "head": len(after)})
     zero = zero_of(name)
-    pairs = [(zero + (before[turn] or 0.0), zero + (after[turn] or 0.0)) for turn in numbers]
-    if any(first != second and min(first, second) <= 0 for first, second in pairs):
+    of_base = [zero + (before[turn] or 0.0) for turn in numbers]
+    of_head = [zero + (after[turn] or 0.0) for turn in numbers]
+    ratios = [_log_ratio(first, second) for first, second in zip(of_base, of_head)]
+    if not max(map(abs, ratios)) <= LARGEST_RATIO:
         return Message("gate.no-ratio")
-    ratios = [0.0 if first == second else math.log(second) - math.log(first) for first, second in pairs]
-    if max(map(abs, ratios)) > LARGEST_RATIO:
-        return Message("gate.no-ratio")
-    base, head = (median([side[index] for side in pairs], name) - zero for index in (0, 1))
+    base, head = median(of_base, name) - zero, median(of_head, name) - zero
     effect = PairedEffect.of(Differences.of(ratios), base, "turn", zero=zero)._replace(clock=clock)
     # A whole number keeps the head's median: no batch size is 5.6.
     return effect._replace(head=head) if metric(name).is_whole else effect
+
+
+def _log_ratio(base: float, head: float) -> float:
+    """The logarithm of head/base, 0 if they are equal, and infinite if they have no ratio."""
+    if base == head:
+        return 0.0
+    return math.log(head) - math.log(base) if min(base, head) > 0 else math.inf
 
 
 def median(values: Sequence[float], name: str) -> float:

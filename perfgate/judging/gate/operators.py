@@ -110,8 +110,9 @@ def _cells(evidence: Evidence, invalid: Iterable[Invalid], kind: Kind) -> Iterat
         # Any part of a call runs within its longest subroutine.
         longest = [max(first.values(), default=0.0) for first, _ in pairs]
         call_seconds = median(operators if kind == "operators" else longest)
-        for name in sorted({name for first, _ in pairs for name in first} - {OUTSIDE_OPERATORS}):
-            times = np.array([(a[name], b[name]) for a, b in pairs if min(a.get(name, 0.0), b.get(name, 0.0)) > 0])
+        for name in sorted(_names([first for first, _ in pairs]) - {OUTSIDE_OPERATORS}):
+            timed = [pair for pair in pairs if min(pair[0].get(name, 0.0), pair[1].get(name, 0.0)) > 0]
+            times = np.array([(first[name], second[name]) for first, second in timed])
             if len(times) < MIN_PAIRS or (place, name) in changed:
                 continue
             typical = median(times[:, 0])
@@ -122,11 +123,18 @@ def _cells(evidence: Evidence, invalid: Iterable[Invalid], kind: Kind) -> Iterat
                 yield _Cell(place, part, full_name, ratios, typical, typical / call_seconds)
 
 
+def _names(times: Iterable[Mapping[str, float]]) -> set[str]:
+    names: set[str] = set()
+    for by_name in times:
+        names |= by_name.keys()
+    return names
+
+
 def _tests(cells: Sequence[_Cell], evidence: Evidence) -> Iterator[OperatorDelta]:
     """Yield the test of each cell: one-sided in the direction of its effect, and adjusted for all cells."""
     slower = [p_above(cell.differences, 0.0) for cell in cells]
     faster = [p_below(cell.differences, 0.0) for cell in cells]
-    adjusted = (false_discovery(p_values) for p_values in (slower, faster))
+    adjusted = false_discovery(slower), false_discovery(faster)
     for cell, p_slower, p_faster, q_slower, q_faster in zip(cells, slower, faster, *adjusted):
         is_slower = estimate(cell.differences) > 0
         yield _test(cell, p_slower if is_slower else p_faster, q_slower if is_slower else q_faster, evidence)
@@ -222,7 +230,7 @@ def untimed_subroutines(evidence: Evidence, policy: Policy, place: ShapePlace) -
 def _absent(evidence: Evidence, place: ShapePlace, kind: Kind) -> set[tuple[str, Side]]:
     """The names that one side did not time in a pair and the other did; an empty name if a side timed nothing in a pair."""
     times = evidence.profiled(place, kind)
-    names = [{name for pair in side.values() for name in pair} for side in times]
+    names = [_names(side.values()) for side in times]
     absent: set[tuple[str, Side]] = set()
     for replicate in evidence.head.run.replicates:
         if (replicate.workload, replicate.arm) != (place.workload, "ab"):
@@ -259,17 +267,16 @@ def joined(
 
 def mark_alone(decision: DecisionDocument) -> list[OperatorDelta]:
     """The decision's operators; one that runs more often, or that a count or an explanation names, is left to the causes."""
-    named = {(c.workload, c.shape, part.name) for c in decision.comparisons for part in c.parts if part.aspect is None}
-    named |= {(e.workload, e.shape, part.op) for e in decision.explanations for part in e.contributions}
-    return [
-        replace(
-            delta,
-            alone=delta.outcome == "regressed"
-            and delta.base_count is None
-            and (delta.workload, delta.shape, delta.op) not in named,
-        )
-        for delta in decision.operators
-    ]
+    named: set[tuple[str, str, str]] = set()
+    for comparison in decision.comparisons:
+        named |= {(*comparison.place, part.name) for part in comparison.parts if part.aspect is None}
+    for explanation in decision.explanations:
+        named |= {(*explanation.place, part.op) for part in explanation.contributions}
+    marked = []
+    for delta in decision.operators:
+        is_named = delta.base_count is not None or (*delta.place, delta.op) in named
+        marked.append(replace(delta, alone=delta.outcome == "regressed" and not is_named))
+    return marked
 
 
 def operator_times(
@@ -286,9 +293,8 @@ def operator_times(
     """
     spoiled = {entry.place for entry in invalid}
     differences = {(test.workload, test.shape, test.op): test.seconds for test in tests}
-    differences |= {
-        (e.workload, e.shape, part.profiled): part.seconds for e in explanations for part in e.contributions
-    }
+    for explanation in explanations:
+        differences |= {(*explanation.place, part.profiled): part.seconds for part in explanation.contributions}
     times: list[OperatorDelta] = []
     for place in evidence.places:
         pairs = [] if place in spoiled else evidence.paired_times(place)

@@ -344,15 +344,14 @@ def paired_effects(
 
 def _compute_alike(pairs: Sequence[_StatisticsPair]) -> bool:
     """Whether both sides compute for similar shares of their time: otherwise CPU time does not measure how long calls take."""
-    # The share of a call that its thread computed; NaN if its time awake is unknown.
-    shares = np.asarray(
-        [
-            [math.nan if one.turnaround is None else median(one.cpu) / math.exp(one.turnaround) for one in pair]
-            for pair in pairs
-        ]
-    )
+    shares = np.asarray([(_computed_share(first), _computed_share(second)) for first, second in pairs])
     known = shares[np.isfinite(shares).all(axis=1)]
     return not known.size or bool(abs(np.subtract(*np.median(known, axis=0))) <= ALIKE)
+
+
+def _computed_share(process: Statistics) -> float:
+    """The share of a call that its thread computed; NaN if its time awake is unknown."""
+    return math.nan if process.turnaround is None else median(process.cpu) / math.exp(process.turnaround)
 
 
 def _calls(pairs: Sequence[_StatisticsPair], clock: Clock | None) -> PairedEffect:
@@ -452,16 +451,18 @@ def _by_pair(
     first: Iterable[Replicate], second: Iterable[Replicate], place: ShapePlace, arm: Arm
 ) -> list[tuple[Replicate, Replicate]]:
     """The pairs in which both members timed the shape, in the order of measuring."""
-    firsts, seconds = (
-        {
-            replicate.pair: replicate
-            for replicate in replicates
-            if (replicate.workload, replicate.arm, replicate.member) == (place.workload, arm, member)
-            and place.shape in replicate.shapes
-        }
-        for replicates, member in ((first, "first"), (second, "second"))
-    )
+    firsts = _members_by_pair(first, place, arm, "first")
+    seconds = _members_by_pair(second, place, arm, "second")
     return [(firsts[number], seconds[number]) for number in sorted(firsts.keys() & seconds.keys())]
+
+
+def _members_by_pair(replicates: Iterable[Replicate], place: ShapePlace, arm: Arm, member: str) -> dict[int, Replicate]:
+    members = {}
+    for replicate in replicates:
+        is_meant = (replicate.workload, replicate.arm, replicate.member) == (place.workload, arm, member)
+        if is_meant and place.shape in replicate.shapes:
+            members[replicate.pair] = replicate
+    return members
 
 
 def _preprocess_lanes(pairs: Iterable[tuple[Replicate, Replicate]], shape: str) -> list[_Lanes]:
@@ -487,7 +488,8 @@ def pool_pairs(pairs: Iterable[tuple[Floats, Floats]]) -> list[tuple[Floats, Flo
     pools, members = list[tuple[Floats, Floats]](), list[tuple[Floats, Floats]]()
     for pair in pairs:
         members.append(pair)
-        first, second = (np.concatenate([sides[index] for sides in members]) for index in (0, 1))
+        first = np.concatenate([calls for calls, _ in members])
+        second = np.concatenate([calls for _, calls in members])
         if min(first.size, second.size) >= P99_CALLS:
             pools.append((first, second))
             members = []

@@ -59,19 +59,20 @@ _Growth = tuple[_Function, float, str]
 
 def explain_jobs(evidence: Evidence, comparisons: Sequence[Comparison]) -> list[Explanation]:
     """For every slower job that both sides profiled, the functions that take longer, most first."""
-    before, after = ({profile.workload: profile for profile in run.profiles} for run in evidence.runs)
-    changes = evidence.head.run.source.changes
-    return [
-        explanation
-        for workload in slower_jobs(evidence.head.run, comparisons)
-        if workload in before and workload in after
-        for explanation in _explain(before[workload], after[workload], changes)
-    ]
+    base, head = evidence.runs
+    before = {profile.workload: profile for profile in base.profiles}
+    after = {profile.workload: profile for profile in head.profiles}
+    explanations: list[Explanation] = []
+    for workload in slower_jobs(head, comparisons):
+        if workload in before and workload in after:
+            explanations += _explain(before[workload], after[workload], head.source.changes)
+    return explanations
 
 
 def slower_jobs(head: RunDocument, comparisons: Iterable[Comparison]) -> list[str]:
     """The jobs with a number that got worse."""
-    worse = {c.workload for c in comparisons if c.outcome == "regressed" and isinstance(c, Paired)}
+    regressed = [comparison for comparison in comparisons if comparison.outcome == "regressed"]
+    worse = {comparison.workload for comparison in regressed if isinstance(comparison, Paired)}
     return [job.name for job in head.jobs if job.name in worse]
 
 
@@ -166,11 +167,11 @@ def _grown(base: JobProfile, head: JobProfile, stretch: float, changes: Sequence
 def _is_changed(lines: Iterable[ProfiledLine], changes: Iterable[CodeChange]) -> bool:
     """Whether the change touches a function, by the lines of it that ran."""
     numbers = [split_line(line.line) for line in lines]
-    return any(
-        file == change.file and (change.begins or change.first) <= number <= (change.ends or change.last)
-        for change in changes
-        for file, number in numbers
-    )
+    for change in changes:
+        first, last = change.begins or change.first, change.ends or change.last
+        if any(file == change.file and first <= number <= last for file, number in numbers):
+            return True
+    return False
 
 
 def _line(base: Sequence[ProfiledLine], head: Sequence[ProfiledLine], stretch: float) -> str:

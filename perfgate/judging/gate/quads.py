@@ -20,13 +20,18 @@ class Quad(NamedTuple):
 def quads_of(evidence: Evidence, job: str) -> dict[int, Quad]:
     """The quads with turns of both sides, in the order of measuring."""
     before, after = (turns_by_quad(turns, job) for turns in evidence.turns(job))
-    return {
-        number: Quad(before[number][0].start, before[number], after[number])
-        for number in sorted(before.keys() & after.keys())
-    }
+    quads = {}
+    for number in sorted(before.keys() & after.keys()):
+        of_base, of_head = before[number], after[number]
+        quads[number] = Quad(of_base[0].start, of_base, of_head)
+    return quads
 
 
 def turns_of(quads: Iterable[Quad]) -> tuple[list[Turn], list[Turn]]:
     """All turns of the base and of the head."""
-    listed = list(quads)
-    return [turn for quad in listed for turn in quad.base], [turn for quad in listed for turn in quad.head]
+    base: list[Turn] = []
+    head: list[Turn] = []
+    for quad in quads:
+        base += quad.base
+        head += quad.head
+    return base, head

@@ -6,10 +6,12 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from types import MappingProxyType
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from perfgate.catalogue.names import (
     RANKS_COLLECTIVES,
@@ -22,7 +24,7 @@ from perfgate.catalogue.names import (
     RANKS_SKEW,
     RANKS_SYNCS,
 )
-from perfgate.document.comparison import Comparison
+from perfgate.document.comparison import Exact, Outcome, Paired
 from perfgate.document.decision import Policy
 from perfgate.document.explanation import Part
 from perfgate.document.job import CollectiveCount, RankCounts, Turn
@@ -59,22 +61,37 @@ def rank_parts(name: str, quads: Sequence[Quad]) -> list[Part]:
     only if a test over quads and starts shows that it leads: a slowdown of all ranks is not the fault of one.
     """
     metric, unit = (RANKS_MEMORY, 1.0) if name == RANKS_MEMORY else (RANKS_CPU, 1e9)
-    table = [(quad.start, _medians(quad.base, metric), _medians(quad.head, metric)) for quad in quads]
-    ranks = sorted(set.intersection(*({*before} & {*after} for _, before, after in table))) if table else []
+    of_base = [_medians(quad.base, metric) for quad in quads]
+    of_head = [_medians(quad.head, metric) for quad in quads]
+    ranks = _ranks_of_all([*of_base, *of_head])
     if len(ranks) < 2:
         return []
-    base, head = (np.array([[side[rank] for rank in ranks] for side in sides]) for sides in list(zip(*table))[1:])
+    base, head = _table(of_base, ranks), _table(of_head, ranks)
     level = float(np.median(base))
-    starts = [start for start, _, _ in table]
+    starts = [quad.start for quad in quads]
+    grown = head - base
     parts = []
     for index, rank in enumerate(ranks):
-        grown = head - base
         others = np.median(np.delete(grown, index, axis=1), axis=1)
         lead = Differences.of((grown[:, index] - others) / max(level, 1e-9), starts)
         if p_slower(lead, 0.0, (lead.size,)) <= _WRONG_RANK / len(ranks):
-            before, after = (median(side[:, index]) / unit for side in (base, head))
+            before, after = median(base[:, index]) / unit, median(head[:, index]) / unit
             parts.append(Part(name=f"rank {rank}", base=rounded(before), head=rounded(after)))
     return sorted(parts, key=lambda part: part.base - part.head)
+
+
+def _ranks_of_all(tables: Sequence[_ByRank]) -> list[int]:
+    """The ranks that every table has, in order."""
+    ranks = set(tables[0]) if tables else set()
+    for table in tables:
+        ranks &= table.keys()
+    return sorted(ranks)
+
+
+def _table(quads: Sequence[_ByRank], ranks: Sequence[int]) -> npt.NDArray[np.float64]:
+    """The numbers of a side: a row for each quad, a column for each of two ranks or more."""
+    row_of = itemgetter(*ranks)
+    return np.array([row_of(by_rank) for by_rank in quads])
 
 
 def _medians(turns: Iterable[Turn], metric: str) -> _ByRank:
@@ -90,11 +107,13 @@ def _medians(turns: Iterable[Turn], metric: str) -> _ByRank:
 
 def losses_differ(base: Iterable[Turn], head: Iterable[Turn], tolerance: float) -> bool:
     """Whether the mean losses of turns with the same steps are further apart than ``tolerance``, as a share."""
-    means = [[turn.values.get(RANKS_LOSS) for turn in turns] for turns in (base, head)]
-    return any(
-        before is not None and after is not None and not math.isclose(before, after, rel_tol=tolerance)
-        for before, after in zip(*means)
-    )
+    for before, after in zip(base, head):
+        loss, loss_of_head = before.values.get(RANKS_LOSS), after.values.get(RANKS_LOSS)
+        if loss is None or loss_of_head is None:
+            continue
+        if not math.isclose(loss, loss_of_head, rel_tol=tolerance):
+            return True
+    return False
 
 
 # --- counts of profiled steps
@@ -106,7 +125,7 @@ def compare_counts(
     head: Iterable[Turn],
     policy: Policy,
     lines: Mapping[str, str] = MappingProxyType({}),
-) -> Iterator[Comparison]:
+) -> Iterator[Exact | Paired]:
     """Compare the calls of ranks in profiled steps: exactly, with the differences by name and rank as parts.
 
     ``lines`` are the calling lines in the profile of the head.
@@ -114,90 +133,113 @@ def compare_counts(
     A count that differs between starts of one side is not exact. Its usual total must be the same on both sides, or nothing is
     decided.
     """
-    sides = [[turn.counts for turn in turns if turn.counts] for turns in (base, head)]
-    if not all(sides) or not all(count.steps for side in sides for start in side for count in start):
+    of_base = [turn.counts for turn in base if turn.counts]
+    of_head = [turn.counts for turn in head if turn.counts]
+    if not of_base or not of_head or not all(map(_is_profiled, (*of_base, *of_head))):
         return
     for name, count in _COUNTS.items():
-        before, after = ([dict(pair for of in start for pair in count(of)) for start in side] for side in sides)
-        if any(start != side[0] for side in (before, after) for start in side):
+        before = [_counts_of_start(start, count) for start in of_base]
+        after = [_counts_of_start(start, count) for start in of_head]
+        if not (_agree(before) and _agree(after)):
             yield from _unsteady(place, name, before, after)
             continue
-        total = [sum(side.values()) for side in (before[0], after[0])]
-        tolerated = configured_tolerance(policy, name, *place) or 0.0
-        has_grown = total[1] > total[0] * (1 + tolerated)
         parts: list[Part] = []
         if name == RANKS_OPERATORS:
-            parts = _operator_parts(sides)
+            parts = _operator_parts(of_base[0], of_head[0])
         elif name in (RANKS_COLLECTIVES, RANKS_SYNCS):  # for elements the sum is enough
             parts = _differing(before[0], after[0])
-        yield exact(
-            place,
-            name,
-            "regressed" if has_grown else "improved" if total[1] < total[0] else "unchanged",
-            gating=True,
-            base=rounded(total[0]),
-            head=rounded(total[1]),
-            allowed=tolerated,
-            parts=[
-                msgspec.structs.replace(part, line=lines.get(part.name) if part.head > part.base else None)
-                for part in parts
-            ],
-        )
-    for name, of in ((RANKS_EXPOSED, _exposed), (RANKS_SKEW, _skew)):
-        yield _profiled_time(place, name, *([of(start) for start in side] for side in sides), policy=policy)
+        yield _compare_totals(place, name, before[0], after[0], policy, [_with_line(part, lines) for part in parts])
+    for name, time_of in ((RANKS_EXPOSED, _exposed), (RANKS_SKEW, _skew)):
+        yield _profiled_time(place, name, list(map(time_of, of_base)), list(map(time_of, of_head)), policy=policy)
 
 
-def _unsteady(
-    place: ShapePlace, name: str, before: Sequence[_Counts], after: Sequence[_Counts]
-) -> Iterator[Comparison]:
-    usual = [statistics.median(sum(start.values()) for start in side) for side in (before, after)]
-    if usual[0] != usual[1]:
-        yield exact(
-            place,
-            name,
-            "inconclusive",
-            gating=True,
-            base=rounded(usual[0]),
-            head=rounded(usual[1]),
-            reason=Message("gate.starts-disagree"),
-        )
+def _is_profiled(start: Iterable[RankCounts]) -> bool:
+    return all(count.steps for count in start)
+
+
+def _counts_of_start(start: Iterable[RankCounts], count: Callable[[RankCounts], Iterable[_Pair]]) -> _Counts:
+    counts: _Counts = {}
+    for rank in start:
+        counts.update(count(rank))
+    return counts
+
+
+def _agree(starts: Sequence[_Counts]) -> bool:
+    return all(start == starts[0] for start in starts)
+
+
+def _with_line(part: Part, lines: Mapping[str, str]) -> Part:
+    """The part with the line that calls it, if it grew."""
+    line = lines.get(part.name) if part.head > part.base else None
+    return msgspec.structs.replace(part, line=line)
+
+
+def _compare_totals(
+    place: ShapePlace, name: str, before: _Counts, after: _Counts, policy: Policy, parts: Sequence[Part]
+) -> Exact:
+    base, head = sum(before.values()), sum(after.values())
+    tolerated = configured_tolerance(policy, name, *place) or 0.0
+    outcome: Outcome = "unchanged"
+    if head > base * (1 + tolerated):
+        outcome = "regressed"
+    elif head < base:
+        outcome = "improved"
+    return exact(
+        place,
+        name,
+        outcome,
+        gating=True,
+        base=rounded(base),
+        head=rounded(head),
+        allowed=tolerated,
+        parts=parts,
+    )
+
+
+def _unsteady(place: ShapePlace, name: str, before: Sequence[_Counts], after: Sequence[_Counts]) -> Iterator[Exact]:
+    base = statistics.median(sum(start.values()) for start in before)
+    head = statistics.median(sum(start.values()) for start in after)
+    if base != head:
+        reason = Message("gate.starts-disagree")
+        yield exact(place, name, "inconclusive", gating=True, base=rounded(base), head=rounded(head), reason=reason)
 
 
 def _differing(base: _Counts, head: _Counts) -> list[Part]:
     """The counts that differ: one part if every rank has the same count, else one for each rank that differs."""
     parts = []
-    ranks = {rank for _, rank in (*base, *head)}
+    ranks = sorted({rank for _, rank in (*base, *head)})
     for name in dict.fromkeys(name for name, _ in (*base, *head)):
-        counts = {rank: (base.get((name, rank), 0.0), head.get((name, rank), 0.0)) for rank in sorted(ranks)}
+        counts = {str(rank): (base.get((name, rank), 0.0), head.get((name, rank), 0.0)) for rank in ranks}
         if len(counts) > 1 and len(set(counts.values())) == 1:
-            counts = {-1: next(iter(counts.values()))}
-        parts += [
-            Part(name=name, ranks="each" if rank < 0 else str(rank), base=before, head=after)
-            for rank, (before, after) in counts.items()
-            if before != after
-        ]
+            counts = {"each": next(iter(counts.values()))}
+        for rank_name, (before, after) in counts.items():
+            if before != after:
+                parts.append(Part(name=name, ranks=rank_name, base=before, head=after))
     return parts
 
 
-def _operator_parts(sides: Sequence[Sequence[Sequence[RankCounts]]]) -> list[Part]:
+def _operator_parts(of_base: Iterable[RankCounts], of_head: Iterable[RankCounts]) -> list[Part]:
     """The operators with the largest differences over all ranks, without those that other counts name."""
-    base, head = (
-        {
-            (name, count.rank): times / count.steps
-            for count in side[0]
-            for name, times in count.by_name.items()
-            if name != _SYNC
-        }
-        for side in sides
-    )
+    base, head = _operator_counts(of_base), _operator_counts(of_head)
     growth: dict[str, float] = defaultdict(float)
-    for sign, side in ((-1, base), (1, head)):
-        for (name, _), times in side.items():
-            growth[name] += sign * times
-    most = sorted((name for name in growth if growth[name]), key=lambda name: (-abs(growth[name]), name))
+    for (name, _), times in base.items():
+        growth[name] -= times
+    for (name, _), times in head.items():
+        growth[name] += times
+    changed = [name for name in growth if growth[name]]
+    most = sorted(changed, key=lambda name: (-abs(growth[name]), name))
     named = {name: number for number, name in enumerate(most[:_NAMED_OPERATORS])}
     parts = [part for part in _differing(base, head) if part.name in named]
     return sorted(parts, key=lambda part: named[part.name])
+
+
+def _operator_counts(start: Iterable[RankCounts]) -> _Counts:
+    counts: _Counts = {}
+    for rank in start:
+        for name, times in rank.by_name.items():
+            if name != _SYNC:
+                counts[name, rank.rank] = times / rank.steps
+    return counts
 
 
 def _of_collectives(value: Callable[[CollectiveCount], int]) -> Callable[[RankCounts], Iterator[_Pair]]:
@@ -224,7 +266,7 @@ _COUNTS: Mapping[str, Callable[[RankCounts], Iterable[_Pair]]] = {
 
 def _profiled_time(
     place: ShapePlace, name: str, base: Sequence[float], head: Sequence[float], *, policy: Policy
-) -> Comparison:
+) -> Paired:
     """A time of profiled steps, start by start: tested over enough starts, otherwise it only informs."""
     old, new = statistics.median(base), statistics.median(head)
     pairs = list(zip(base, head))

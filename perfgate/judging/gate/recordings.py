@@ -18,7 +18,7 @@ from perfgate.document.comparison import Comparison, Outcome, Recorded
 from perfgate.document.decision import Policy
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message
-from perfgate.document.run import KernelTimes, RunDocument
+from perfgate.document.run import KernelTimes, OperatorRow, RunDocument
 from perfgate.judging.gate.comparison import ShapePlace, places, relative_change, rounded, tolerance
 from perfgate.judging.gate.evidence import Evidence
 
@@ -51,12 +51,13 @@ def compare_kernel_times(evidence: Evidence, policy: Policy) -> list[Recorded]:
             comparisons.append(_undecided(place, KERNELS_TIME, old, new, reason))
             continue
         comparisons.append(_compare_sum(place, old, new, policy))
-        comparisons += [
-            _compare_unit(place, old, new, unit, policy)
-            for unit in _UNIT_METRICS
-            if any(getattr(times, unit) is not None or _unit_seconds(times, unit) for times in (old, new))
-        ]
+        units = [unit for unit in _UNIT_METRICS if _counts_unit(old, unit) or _counts_unit(new, unit)]
+        comparisons += [_compare_unit(place, old, new, unit, policy) for unit in units]
     return comparisons
+
+
+def _counts_unit(times: KernelTimes, unit: _Unit) -> bool:
+    return getattr(times, unit) is not None or bool(_unit_seconds(times, unit))
 
 
 def untimed_places(evidence: Evidence, comparisons: Sequence[Comparison]) -> list[str]:
@@ -64,7 +65,8 @@ def untimed_places(evidence: Evidence, comparisons: Sequence[Comparison]) -> lis
     kernel_times = [row for row in comparisons if isinstance(row, Recorded) and row.outcome != "informs"]
     if kernel_times:
         return []
-    listed = dict.fromkeys(place for run in evidence.runs for place in places(run))
+    base, head = evidence.runs
+    listed = dict.fromkeys([*places(base), *places(head)])
     return [f"{workload}/{shape} {KERNELS_TIME}" for workload, shape in listed]
 
 
@@ -96,7 +98,8 @@ def _compare_sum(place: ShapePlace, base: KernelTimes, head: KernelTimes, policy
 
 
 def _slower_operators(base: KernelTimes, head: KernelTimes) -> list[Part]:
-    before, after = ({_row_name(row.op, row.inputs): row.seconds for row in times.rows} for times in (base, head))
+    before = {_row_name(row.op, row.inputs): row.seconds for row in base.rows}
+    after = {_row_name(row.op, row.inputs): row.seconds for row in head.rows}
     parts = [Part(name=name, base=before.get(name, 0.0), head=seconds) for name, seconds in after.items()]
     slower = [part for part in parts if part.head > part.base]
     return sorted(slower, key=lambda part: (part.base - part.head, part.name))[:_MAX_PARTS]
@@ -184,24 +187,37 @@ def _profiled(
 
 def recorded_times(evidence: Evidence) -> list[Recorded]:
     """Times of both sides for display only: of the whole step, then of its heaviest operators."""
-    before, after = map(_step_values, evidence.runs)
-    shown = [_shown(*step, before[step], seconds) for step, seconds in after.items() if step in before]
-    old, new = evidence.base.operators, evidence.head.operators
-    for place in (place for place in new if place in old and place not in evidence.unmarked):
-        rows = {op: (old[place].get(op), new[place].get(op)) for op in old[place].keys() | new[place].keys()}
-        times = {op: [row.self_time if row else None for row in pair] for op, pair in rows.items()}
-        heaviest = sorted(times, key=lambda op: (-max(time or 0.0 for time in times[op]), op))
-        shown += [_shown(place, f"ops.time:{op}", *times[op]) for op in heaviest[:MAX_OPERATORS]]
-    return shown
+    base, head = evidence.runs
+    before, after = _step_values(base), _step_values(head)
+    rows = [_shown(*step, before[step], seconds) for step, seconds in after.items() if step in before]
+    for place, operators in evidence.head.operators.items():
+        if place in evidence.base.operators and place not in evidence.unmarked:
+            rows += _heaviest_operators(place, evidence.base.operators[place], operators)
+    return rows
+
+
+def _heaviest_operators(
+    place: ShapePlace, base: Mapping[str, OperatorRow], head: Mapping[str, OperatorRow]
+) -> list[Recorded]:
+    """The self times of the operators that take most on either side."""
+    before = {op: row.self_time for op, row in base.items()}
+    after = {op: row.self_time for op, row in head.items()}
+
+    def order(op: str) -> tuple[float, str]:
+        return -max(before.get(op) or 0.0, after.get(op) or 0.0), op
+
+    heaviest = sorted(before.keys() | after.keys(), key=order)
+    return [_shown(place, f"ops.time:{op}", before.get(op), after.get(op)) for op in heaviest[:MAX_OPERATORS]]
 
 
 def _step_values(run: RunDocument) -> dict[tuple[ShapePlace, str], float]:
-    return {
-        (ShapePlace(step.workload, value.labels.get("shape", "")), value.metric): value.value
-        for step in run.steps
-        for value in step.values
-        if value.metric in _SHOWN and value.value is not None
-    }
+    values: dict[tuple[ShapePlace, str], float] = {}
+    for step in run.steps:
+        for value in step.values:
+            if value.metric in _SHOWN and value.value is not None:
+                place = ShapePlace(step.workload, value.labels.get("shape", ""))
+                values[place, value.metric] = value.value
+    return values
 
 
 def _shown(place: ShapePlace, name: str, base: float | None, head: float | None) -> Recorded:

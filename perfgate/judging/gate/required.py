@@ -35,7 +35,7 @@ from perfgate.document.run import (
     Side,
     WorkloadRecord,
 )
-from perfgate.document.samples import STOPPED, unpack
+from perfgate.document.samples import STOPPED, BlockColumns, Replicate, unpack
 from perfgate.judging.gate.clean import LEAST_CLEAN
 from perfgate.judging.gate.comparison import ShapePlace
 from perfgate.judging.gate.evidence import Evidence, RunIndex
@@ -88,26 +88,32 @@ def missing_evidence(
     ``timed`` is False if the sides cannot be compared by time, which is reported elsewhere. A workload that fails to load, or
     that the base cannot run, is reported separately.
     """
-    runs = evidence.runs
-    failed = {workload.name for run in runs for workload in run.workloads if workload.error}
-    not_comparable = {change.workload for change in changes if change.kind == "not_comparable"}
-    removed = {change.workload for change in changes if change.kind == "removed"}
-    removed -= {workload.name for run in runs for workload in run.workloads}
     names = [*required.workloads]
-    for run in runs:
+    jobs = [*required.jobs]
+    for run in evidence.runs:
         names += [workload.name for workload in run.workloads]
         for entries in (run.replicates, run.counters, run.correctness, run.steps):
             names += [entry.workload for entry in entries]
-    explained = failed | not_comparable | removed
-    jobs = [*required.jobs, *(job.name for run in runs for job in run.jobs)]
+        jobs += [job.name for job in run.jobs]
+    explained = _reported_elsewhere(evidence, changes)
     # The verdict gives the reason why these have no times.
     untimed = {pair.workload for pair in evidence.head.run.failed_pairs if pair.error.is_of_slow_calls}
-    return _missing_seals(evidence, [*names, *jobs], required) + [
-        entry
-        for name in dict.fromkeys(names)
-        if name not in explained
-        for entry in _WorkloadEvidence(name, evidence, required, policy).missing(timed=timed and name not in untimed)
-    ]
+    missing = _missing_seals(evidence, [*names, *jobs], required)
+    for name in dict.fromkeys(names):
+        if name not in explained:
+            workload = _WorkloadEvidence(name, evidence, required, policy)
+            missing += workload.missing(timed=timed and name not in untimed)
+    return missing
+
+
+def _reported_elsewhere(evidence: Evidence, changes: Sequence[HarnessChange]) -> set[str]:
+    """The workloads that fail to load, that the change removed, or that the base cannot run."""
+    base, head = evidence.runs
+    workloads = [*base.workloads, *head.workloads]
+    failed = {workload.name for workload in workloads if workload.error}
+    not_comparable = {change.workload for change in changes if change.kind == "not_comparable"}
+    removed = {change.workload for change in changes if change.kind == "removed"}
+    return failed | not_comparable | (removed - {workload.name for workload in workloads})
 
 
 def _missing_seals(evidence: Evidence, names: Sequence[str], required: Required) -> list[Missing]:
@@ -139,16 +145,20 @@ class _WorkloadEvidence:
         self._policy = policy
         self._recorded = evidence.recorded
         self._records = {side: _record(run, name) for side, run in self._runs.items()}
-        self._replicates = {
-            side: [replicate for replicate in run.replicates if replicate.workload == name]
-            for side, run in self._runs.items()
-        }
-        # Main's newest stored run that measured this workload by the file that both sides were measured by.
-        files = {record.sha256 for record in self._records.values() if record}
-        stored = ((run, _record(run, name)) for run in ([] if self._recorded else required.stored))
-        alike = (run for run, record in stored if record and not record.error and {record.sha256} == files)
-        self._stored = next(map(RunIndex, alike), None)
+        self._replicates: dict[Side, list[Replicate]] = {}
+        for side, run in self._runs.items():
+            self._replicates[side] = [replicate for replicate in run.replicates if replicate.workload == name]
+        self._stored = self._stored_run()
         self._stored_record = _record(self._stored.run, name) if self._stored else None
+
+    def _stored_run(self) -> RunIndex | None:
+        """Main's newest stored run that measured this workload by the file that both sides were measured by."""
+        files = {record.sha256 for record in self._records.values() if record}
+        for run in self._required.stored:
+            record = _record(run, self._name)
+            if record and not record.error and {record.sha256} == files and not self._recorded:
+                return RunIndex(run)
+        return None
 
     def missing(self, *, timed: bool) -> list[Missing]:
         name = self._name
@@ -166,9 +176,16 @@ class _WorkloadEvidence:
         for record in (*self._records.values(), self._stored_record):
             shapes += record.shapes if record else []
         for side, index in self._indexes.items():
-            shapes += [shape for replicate in self._replicates[side] for shape, _ in replicate.lanes]
+            shapes += [shape for shape, _ in self._lanes_of(side)]
             shapes += [place.shape for place in (*index.counters, *index.checks) if place.workload == self._name]
         return list(dict.fromkeys(shapes))
+
+    def _lanes_of(self, side: Side) -> list[tuple[str, BlockColumns]]:
+        """The blocks of all processes of a side, each with its shape."""
+        lanes: list[tuple[str, BlockColumns]] = []
+        for replicate in self._replicates[side]:
+            lanes += replicate.lanes
+        return lanes
 
     def _stored_keys(self, shapes: Sequence[str]) -> set[tuple[str, str]]:
         """Shape and metric of everything that main's stored run has."""
@@ -176,12 +193,17 @@ class _WorkloadEvidence:
             return set()
         keys = {(shape, "") for shape in self._stored_record.shapes}
         keys |= {("", SLA) for _ in _promises(self._stored_record)}
-        keys |= {(shape, lane) for shape in shapes for lane in self._stored_lanes()}
-        for place in (ShapePlace(self._name, shape) for shape in shapes):
-            if counters := self._stored.counters.get(place):
-                keys |= {(place.shape, metric) for metric in (FRAMEWORK_OPS, *counters.values)}
-            if check := self._stored.checks.get(place):
-                keys |= {(place.shape, metric) for metric in (CORRECTNESS, *([SIGNATURE] if check.signature else []))}
+        for shape in shapes:
+            place = ShapePlace(self._name, shape)
+            metrics = set(self._stored_lanes())
+            counters, check = self._stored.counters.get(place), self._stored.checks.get(place)
+            if counters:
+                metrics |= {FRAMEWORK_OPS, *counters.values}
+            if check:
+                metrics.add(CORRECTNESS)
+            if check and check.signature:
+                metrics.add(SIGNATURE)
+            keys |= {(shape, metric) for metric in metrics}
         return keys
 
     def _lacking(self, shapes: Sequence[str], *, timed: bool) -> Iterator[Missing]:
@@ -197,10 +219,7 @@ class _WorkloadEvidence:
             yield from self._quads()
             yield from self._columns()
             yield from self._settings()
-            for shape in shapes if judges_subroutines(self._policy.tolerances) else ():
-                place = ShapePlace(self._name, shape)
-                for metric, side in untimed_subroutines(self._evidence, self._policy, place):
-                    yield self._piece(side, metric, shape)
+            yield from self._subroutines(shapes)
         yield from self._steps()
         yield from self._harness()
         yield from self._sla()
@@ -212,6 +231,15 @@ class _WorkloadEvidence:
 
     def _piece(self, side: Side, metric: str, shape: str = "", *, pairs: Iterable[int] = ()) -> Missing:
         return Missing(workload=self._name, shape=shape, metric=metric, side=side, pairs=sorted(pairs))
+
+    def _subroutines(self, shapes: Iterable[str]) -> Iterator[Missing]:
+        """Yield the times of operators, modules and functions that a tolerance names and a side lacks."""
+        if not judges_subroutines(self._policy.tolerances):
+            return
+        for shape in shapes:
+            place = ShapePlace(self._name, shape)
+            for metric, side in untimed_subroutines(self._evidence, self._policy, place):
+                yield self._piece(side, metric, shape)
 
     # --- pairs
 
@@ -229,30 +257,36 @@ class _WorkloadEvidence:
         failed = {pair.pair for pair in of_workload if pair.arm != "stretch"}
         compared = {pair for pair, arm in firsts.items() if arm == "ab"}
         expected = set(_pair_numbers(measured | failed)) - (failed - measured)
-        absent = expected - (compared & heads) - ((firsts.keys() - compared) & twins.keys())
-        of_head, of_both = absent & compared, absent - measured
+        of_base = compared | ((firsts.keys() - compared) & twins.keys())
+        # Pairs of base against base have no member of the head.
+        of_head = heads | (measured - compared)
+        without_base, without_head = expected - of_base, expected - of_head
+        without_both = without_base & without_head
         lacking: list[tuple[Side, set[int]]] = [
-            ("base", absent - of_head - of_both),
-            ("head", of_head),
-            ("base", of_both),
-            ("head", of_both),
+            ("base", without_base - without_both),
+            ("head", without_head - without_both),
+            ("base", without_both),
+            ("head", without_both),
         ]
-        yield from (self._piece(side, LATENCY, pairs=numbers) for side, numbers in lacking if numbers)
+        for side, numbers in lacking:
+            if numbers:
+                yield self._piece(side, LATENCY, pairs=numbers)
         if sum(arm == "aa" for arm in twins.values()) < self._required.aa_pairs:
             yield Missing(workload=self._name, metric="replicates.aa", side="base", named_by="configuration")
 
     def _lanes(self, shapes: Sequence[str]) -> Iterator[Missing]:
         """Yield the lanes without blocks in a member of a pair, with the numbers of those pairs unless all lack them."""
         pairs = self._evidence.pairs.get(self._name, [])
-        preprocessed = {shape for pair in pairs for member in pair for shape in member.preprocess}
-        if PREPROCESSING in self._stored_lanes():
-            # The checklist times the preprocessing of one shape, the pairs that of all shapes.
-            preprocessed |= set(shapes)
+        members = {"base": [first for first, _ in pairs], "head": [second for _, second in pairs]}
+        # The checklist times the preprocessing of one shape, the pairs that of all shapes.
+        preprocessed = set(shapes) if PREPROCESSING in self._stored_lanes() else set()
+        for member in (*members["base"], *members["head"]):
+            preprocessed |= member.preprocess.keys()
         lanes = [(LATENCY, shape) for shape in shapes]
         lanes += [(PREPROCESSING, shape) for shape in shapes if shape in preprocessed]
         for metric, shape in lanes:
-            for side, members in zip(SIDES, zip(*pairs) if pairs else ((), ())):
-                lacking = [r.pair for r in members if shape not in (r.shapes if metric == LATENCY else r.preprocess)]
+            for side in SIDES:
+                lacking = [member.pair for member in members[side] if not _has_lane(member, metric, shape)]
                 if lacking or not pairs:
                     yield self._piece(side, metric, shape, pairs=lacking if len(lacking) < len(pairs) else ())
 
@@ -261,12 +295,14 @@ class _WorkloadEvidence:
 
         A stretch that failed is reported as that.
         """
-        failed = any(one.arm == "stretch" and one.workload == self._name for one in self._runs["head"].failed_pairs)
-        blocks = {side: self._stretch_blocks(run) for side, run in self._runs.items()}
-        is_expected = self._required.stretches and self._has_fast_calls()
-        if failed or not (is_expected or any(blocks.values())):
+        failed_pairs = [failed for failed in self._runs["head"].failed_pairs if failed.workload == self._name]
+        if any(failed.arm == "stretch" for failed in failed_pairs):
             return
-        every_block = {block for of_side in blocks.values() for block in of_side}
+        blocks = {side: self._stretch_blocks(side) for side in SIDES}
+        every_block = blocks["base"] | blocks["head"]
+        is_expected = self._required.stretches and self._has_fast_calls()
+        if not (is_expected or every_block):
+            return
         for shape in shapes:
             expected = {block for block in every_block if block.shape == shape}
             quads = {(block.start, block.quad) for block in expected}
@@ -277,14 +313,14 @@ class _WorkloadEvidence:
             for side in lacking or (SIDES if is_too_little else ()):
                 yield self._piece(side, MEAN, shape)
 
-    def _stretch_blocks(self, run: RunDocument) -> set[_StretchBlock]:
-        return {
-            _StretchBlock(replicate.pair, shape, quad)
-            for replicate in run.replicates
-            if (replicate.workload, replicate.arm) == (self._name, "stretch")
-            for shape, columns in replicate.shapes.items()
-            for quad in columns.quad
-        }
+    def _stretch_blocks(self, side: Side) -> set[_StretchBlock]:
+        blocks: set[_StretchBlock] = set()
+        for replicate in self._replicates[side]:
+            if replicate.arm != "stretch":
+                continue
+            for shape, columns in replicate.shapes.items():
+                blocks |= {_StretchBlock(replicate.pair, shape, quad) for quad in columns.quad}
+        return blocks
 
     def _has_fast_calls(self) -> bool:
         """Whether calls of the base are certainly fast enough for stretches, by its pairs: it is the trusted side."""
@@ -303,46 +339,57 @@ class _WorkloadEvidence:
                 for side, blocks in zip(SIDES, (after - before, before - after)):
                     if blocks:
                         lacking.setdefault((side, shape), []).append(first.pair)
-        yield from (self._piece(side, "quad", shape, pairs=pairs) for (side, shape), pairs in sorted(lacking.items()))
+        for (side, shape), pairs in sorted(lacking.items()):
+            yield self._piece(side, "quad", shape, pairs=pairs)
 
     def _stored_lanes(self) -> set[str]:
         """The lanes that the checklist of the stored run timed: calls, and the preprocessing of workloads that have it."""
-        steps = self._stored.steps.get(self._name, []) if self._stored else []
-        timed = {value.metric for step in steps for value in step.values if value.value is not None}
-        return {lane for lane, metric in ((LATENCY, P50), (PREPROCESSING, PREPROCESSING_STAGES)) if metric in timed}
+        lanes: set[str] = set()
+        for step in self._stored.steps.get(self._name, []) if self._stored else []:
+            timed = {value.metric for value in step.values if value.value is not None}
+            if P50 in timed:
+                lanes.add(LATENCY)
+            if PREPROCESSING_STAGES in timed:
+                lanes.add(PREPROCESSING)
+        return lanes
 
     def _columns(self) -> Iterator[Missing]:
-        lanes = {side: [lane for r in replicates for lane in r.lanes] for side, replicates in self._replicates.items()}
-        blocks = [columns for side in SIDES for _, columns in lanes[side]]
+        lanes = {side: self._lanes_of(side) for side in SIDES}
+        blocks = [columns for _, columns in (*lanes["base"], *lanes["head"])]
         reported = [column for column in _REPORTED if any(getattr(columns, column) for columns in blocks)]
         for column in (*_ALWAYS_SEEN, *reported):
             for side in SIDES:
                 lacking = [shape for shape, columns in lanes[side] if not getattr(columns, column)]
-                yield from (self._piece(side, column, shape) for shape in dict.fromkeys(lacking))
+                for shape in dict.fromkeys(lacking):
+                    yield self._piece(side, column, shape)
 
     def _settings(self) -> Iterator[Missing]:
         """Yield the settings that one member of a pair reports and another does not: they must be equal on both sides."""
-        expected = {key for side in SIDES for replicate in self._replicates[side] for key in replicate.settings}
-        if self._required.sealed:
-            expected.add(STOPPED)
+        expected = {STOPPED} if self._required.sealed else set()
+        for replicate in (*self._replicates["base"], *self._replicates["head"]):
+            expected |= replicate.settings.keys()
         for side, replicates in self._replicates.items():
-            lacking = {key for replicate in replicates for key in expected - replicate.settings.keys()}
-            yield from (self._piece(side, f"settings.{key}") for key in sorted(lacking))
+            lacking: set[str] = set()
+            for replicate in replicates:
+                lacking |= expected - replicate.settings.keys()
+            for key in sorted(lacking):
+                yield self._piece(side, f"settings.{key}")
 
     # --- counts and checks of the checklist
 
     def _steps(self) -> Iterator[Missing]:
         for side, run in self._runs.items():
-            expected = {number for w in run.workloads if w.name == self._name for number in w.steps}
-            for number in sorted(expected - {step.number for step in run.steps if step.workload == self._name}):
+            expected: set[int] = set()
+            for workload in run.workloads:
+                if workload.name == self._name:
+                    expected.update(workload.steps)
+            present = {step.number for step in run.steps if step.workload == self._name}
+            for number in sorted(expected - present):
                 yield self._piece(side, f"steps.{CARDS[number].slug if number in CARDS else number}")
 
     def _harness(self) -> Iterator[Missing]:
         """Yield the missing parts of the sides' harnesses; a part of the head alone is new if its harness declares that."""
-        before, after = (
-            next((harness for harness in run.harness if harness.workload == self._name), None)
-            for run in self._runs.values()
-        )
+        before, after = self._harness_of("base"), self._harness_of("head")
         if before and not after:
             yield self._piece("head", "harness")
         if not after or self._name in after.added:
@@ -350,14 +397,19 @@ class _WorkloadEvidence:
         if not before:
             yield self._piece("base", "harness")
         elif before.error is None and after.error is None:
-            new = _parts(after) - _parts(before) - set(after.added)
-            yield from (self._piece("base", f"harness.{part}") for part in sorted(new))
+            for part in sorted(_parts(after) - _parts(before) - set(after.added)):
+                yield self._piece("base", f"harness.{part}")
+
+    def _harness_of(self, side: Side) -> Harness | None:
+        return next((harness for harness in self._runs[side].harness if harness.workload == self._name), None)
 
     def _sla(self) -> Iterator[Missing]:
         """Yield the sides without the workload's SLA: its file declares it, and both sides are measured by one file."""
         promises = {side: _promises(record) for side, record in self._records.items()}
         expected = _promises(self._stored_record).union(*promises.values())
-        yield from (self._piece(side, SLA) for side, own in promises.items() if expected - own)
+        for side, own in promises.items():
+            if expected - own:
+                yield self._piece(side, SLA)
 
     def _counters(self, shape: str) -> Iterator[Missing]:
         place = ShapePlace(self._name, shape)
@@ -365,25 +417,36 @@ class _WorkloadEvidence:
         stored = self._stored.counters.get(place) if self._stored else None
         # Recordings of a host alone, or of a device alone, count only their own part.
         if len(counted) < len(SIDES):
-            if counted or not self._recorded:
-                yield from (self._piece(side, FRAMEWORK_OPS, shape) for side in SIDES if side not in counted)
+            for side in SIDES:
+                if side not in counted and (counted or not self._recorded):
+                    yield self._piece(side, FRAMEWORK_OPS, shape)
             return
-        expected = {name for c in counted.values() for name in (*c.values, *c.steady, *c.unstable)}
-        # A metric counted by an older perfgate only is not in the catalogue.
-        expected |= stored.values.keys() & METRICS.keys() if stored else set()
-        says_steady = any(c.steady for run in self._runs.values() for c in run.counters)
-        says_steady = says_steady or bool(stored and stored.steady)
+        expected = _expected_counts(counted.values(), stored)
+        says_steady = self._says_steady(stored)
         for side, counters in counted.items():
             lacking = expected - _present(counters, counted["base"], says_steady=says_steady)
-            # A single operator is among those that are unstable.
-            yield from (self._piece(side, name, shape) for name in sorted(lacking) if not name.startswith("ops."))
+            for name in sorted(lacking):
+                # A single operator is among those that are unstable.
+                if not name.startswith("ops."):
+                    yield self._piece(side, name, shape)
+        yield from self._sites(shape, counted)
+
+    def _sites(self, shape: str, counted: Mapping[Side, CounterSet]) -> Iterator[Missing]:
+        """Yield the ranges of varying counts, and the places of counts, that a side lacks."""
         # A loss of precision is judged place by place.
-        judges_sites = any(c.sites or c.values.get(LOW_PRECISION_OPS) for c in counted.values())
+        judges_sites = any(counters.sites or counters.values.get(LOW_PRECISION_OPS) for counters in counted.values())
         for side, counters in counted.items():
-            unranged = sorted(set(counters.unstable) - counters.ranges.keys())
-            yield from (self._piece(side, f"ranges.{metric}", shape) for metric in unranged)
-            for part in _incomplete_sites(counters) if judges_sites else ():
-                yield self._piece(side, part, shape)
+            for metric in sorted(set(counters.unstable) - counters.ranges.keys()):
+                yield self._piece(side, f"ranges.{metric}", shape)
+            if judges_sites:
+                for part in _incomplete_sites(counters):
+                    yield self._piece(side, part, shape)
+
+    def _says_steady(self, stored: CounterSet | None) -> bool:
+        """Whether any counter of the runs says which of its counts are steady, as older perfgates do not."""
+        base, head = self._evidence.runs
+        every_count = [*base.counters, *head.counters, *([stored] if stored else [])]
+        return any(counters.steady for counters in every_count)
 
     def _checks(self, shape: str) -> Iterator[Missing]:
         place = ShapePlace(self._name, shape)
@@ -396,22 +459,39 @@ class _WorkloadEvidence:
             side for side, check in checks.items() if check is None or (passed and check.status == "not_checked")
         ]
         if unchecked:
-            if not (self._recorded and len(unchecked) == len(SIDES)):
-                yield from (self._piece(side, CORRECTNESS, shape) for side in unchecked)
+            for side in unchecked:
+                if not self._recorded or len(unchecked) < len(SIDES):
+                    yield self._piece(side, CORRECTNESS, shape)
         # Every returned value has a signature; if none could be made, there is an error.
         elif not any(check and check.status == "error" for check in checks.values()):
-            unsigned = [side for side, check in checks.items() if check and check.signature is None]
-            yield from (self._piece(side, SIGNATURE, shape) for side in unsigned)
+            for side, check in checks.items():
+                if check and check.signature is None:
+                    yield self._piece(side, SIGNATURE, shape)
 
 
 def _record(run: RunDocument, name: str) -> WorkloadRecord | None:
     return next((workload for workload in run.workloads if workload.name == name), None)
 
 
+def _has_lane(member: Replicate, metric: str, shape: str) -> bool:
+    return shape in (member.shapes if metric == LATENCY else member.preprocess)
+
+
 def _pair_numbers(traces: Iterable[int]) -> Iterator[int]:
     """Yield the numbers of every round from its first pair to the last that left a trace."""
     for number, pairs in groupby(sorted(traces), key=lambda pair: pair // PAIRS_PER_ROUND):
         yield from range(number * PAIRS_PER_ROUND, max(pairs) + 1)
+
+
+def _expected_counts(counted: Iterable[CounterSet], stored: CounterSet | None) -> set[str]:
+    """The metrics that a side, or main's stored run, has counted."""
+    expected: set[str] = set()
+    for counters in counted:
+        expected.update(counters.values, counters.steady, counters.unstable)
+    if stored:
+        # A metric counted by an older perfgate only is not in the catalogue.
+        expected |= stored.values.keys() & METRICS.keys()
+    return expected
 
 
 def _present(counters: CounterSet, base: CounterSet, *, says_steady: bool) -> set[str]:
@@ -427,7 +507,9 @@ def _parts(harness: Harness) -> set[str]:
 
 def _promises(record: WorkloadRecord | None) -> set[tuple[str, float]]:
     """The parts of a workload's SLA, each with its value: different values are different promises."""
-    values = {name: getattr(record, name) for name in ("sla_p99", "sla_rate")} if record else {}
+    if record is None:
+        return set()
+    values = {"sla_p99": record.sla_p99, "sla_rate": record.sla_rate}
     return {(name, value) for name, value in values.items() if value is not None}
 
 
@@ -444,8 +526,10 @@ def _incomplete_sites(counted: CounterSet) -> Iterator[str]:
     if FRAMEWORK_OPS in counted.unstable and not any(site.between for site in counted.sites):
         yield f"sites.between:{FRAMEWORK_OPS}"
     ops = Counter({op.op: op.count for op in counted.ops})
-    of_ops = sorted(counts[FRAMEWORK_OPS].items())
-    yield from (f"ops.count:{name}" for name, count in of_ops if ops[name] != count)
-    # No operator can have run in low precision more often than it ran.
-    of_low = sorted(counts[LOW_PRECISION_OPS].items())
-    yield from (f"sites.{LOW_PRECISION_OPS}:{name}" for name, count in of_low if count > ops[name])
+    for name, count in sorted(counts[FRAMEWORK_OPS].items()):
+        if ops[name] != count:
+            yield f"ops.count:{name}"
+    for name, count in sorted(counts[LOW_PRECISION_OPS].items()):
+        # No operator can have run in low precision more often than it ran.
+        if count > ops[name]:
+            yield f"sites.{LOW_PRECISION_OPS}:{name}"

@@ -45,10 +45,11 @@ class RequiredJob:
         They are the base's own. If head changed the table, they are head's, which the documents report as a change.
         """
         name, own = self.reference.name, self.reference
-        hashes = {job.sha256 for run in (base, head) for job in run.jobs if job.name == name}
+        hashes = {job.sha256 for job in (*base.jobs, *head.jobs) if job.name == name}
         if hashes == {own.sha256}:
             return own
-        before, after = (next((h for h in run.harness if h.workload == name), None) for run in (base, head))
+        before = next((harness for harness in base.harness if harness.workload == name), None)
+        after = next((harness for harness in head.harness if harness.workload == name), None)
         if before is None or after is None or before.settings != own.written:
             return None
         changed = JobReference.from_written(name, after.settings, judged_by=own.settings)
@@ -130,11 +131,12 @@ def quads_of_other_work(required: RequiredJob, settings: JobReference, turns: Se
         asked["requests"] = (own.load or LoadSettings(concurrency=1)).requests
         # A streamed answer has at least one token.
         asked["output_tokens"] = 1 if own.streams_tokens else None
-    return {
-        name: quads
-        for name, times in asked.items()
-        if (quads := [turn.quad for turn in turns if not _has_done(turn.work.get(name), times)])
-    }
+    other: dict[str, list[int]] = {}
+    for name, times in asked.items():
+        quads = [turn.quad for turn in turns if not _has_done(turn.work.get(name), times)]
+        if quads:
+            other[name] = quads
+    return other
 
 
 def _has_done(count: int | None, times: int | None) -> bool:

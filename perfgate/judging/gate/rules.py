@@ -17,7 +17,7 @@ from perfgate.document.comparison import Bound, Checked, Comparison, Outcome
 from perfgate.document.decision import Policy
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message, quote
-from perfgate.document.run import CORRECTNESS, REPEAT, RunDocument, Value, WorkloadRecord
+from perfgate.document.run import CORRECTNESS, REPEAT, RunDocument, ShapeKernels, Value, WorkloadRecord
 from perfgate.judging.gate.comparison import ShapePlace, differing_output, rounded
 from perfgate.judging.gate.evidence import Evidence, RunIndex, of_workload
 from perfgate.judging.gate.repeated import repeated_metrics
@@ -246,11 +246,11 @@ def bounds_with_lost_values(evidence: Evidence, policy: Policy, place: ShapePlac
 
 
 def _labels_by_turn(run: RunIndex, bound: _Bound, place: ShapePlace) -> dict[str, Counter[_Labels]]:
-    values = (value for value in bound.step_values(run, place) if bound.best_end(value) is not None)
-    return {
-        turn: Counter(frozenset(value.labels.items() - {(REPEAT, turn)}) for value in of_turn)
-        for turn, of_turn in _by_turn(values).items()
-    }
+    values = [value for value in bound.step_values(run, place) if bound.best_end(value) is not None]
+    labels: dict[str, Counter[_Labels]] = {}
+    for turn, of_turn in _by_turn(values).items():
+        labels[turn] = Counter(frozenset(value.labels.items() - {(REPEAT, turn)}) for value in of_turn)
+    return labels
 
 
 # --- [expect] kernels
@@ -262,8 +262,13 @@ def compare_expected_kernels(head: RunIndex, policy: Policy) -> Iterator[Bound]:
     The head alone is judged, for a base that runs none of them is no excuse. Without recorded names, nothing is shown.
     """
     for workload in head.run.workloads if policy.kernels else ():
-        kernels = [entry for step in head.steps.get(workload.name, ()) for entry in step.kernels]
-        missing = missing_kernels(policy.kernels, {name for entry in kernels for name in entry.names})
+        kernels: list[ShapeKernels] = []
+        for step in head.steps.get(workload.name, ()):
+            kernels += step.kernels
+        names: set[str] = set()
+        for entry in kernels:
+            names.update(entry.names)
+        missing = missing_kernels(policy.kernels, names)
         outcome: Outcome = "inconclusive"
         reason: Message | None = None
         if not kernels:

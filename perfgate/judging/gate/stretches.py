@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -134,15 +134,13 @@ class StretchSample(NamedTuple):
 
     @classmethod
     def of(cls, quads: Sequence[StretchQuad], *, starts: int, line: str | None = None) -> StretchSample:
-        means = [np.array([quad.means[side] for quad in quads]) for side in (0, 1)]
-        shares = [np.array([quad.sides[side].stall_share for quad in quads]) for side in (0, 1)]
-        seconds = [np.array([quad.sides[side].stall_seconds for quad in quads]) for side in (0, 1)]
-        stalls = [_stalls([quad.sides[side] for quad in quads]) for side in (0, 1)]
+        base = [quad.sides[0] for quad in quads]
+        head = [quad.sides[1] for quad in quads]
         return cls(
-            means=(means[0], means[1]),
-            stall_shares=(shares[0], shares[1]),
-            stall_seconds=(seconds[0], seconds[1]),
-            stalls=(stalls[0], stalls[1]),
+            means=(np.array([quad.means[0] for quad in quads]), np.array([quad.means[1] for quad in quads])),
+            stall_shares=(_shares_of_stalls(base), _shares_of_stalls(head)),
+            stall_seconds=(_seconds_of_stalls(base), _seconds_of_stalls(head)),
+            stalls=(_stalls(base), _stalls(head)),
             starts=starts,
             line=line,
         )
@@ -156,6 +154,14 @@ class StretchSample(NamedTuple):
         """Head's mean of all calls over base's, minus 1."""
         base, head = self.means
         return float(head.sum() / base.sum()) - 1
+
+
+def _shares_of_stalls(quads: Iterable[SideCalls]) -> Floats:
+    return np.array([calls.stall_share for calls in quads])
+
+
+def _seconds_of_stalls(quads: Iterable[SideCalls]) -> Floats:
+    return np.array([calls.stall_seconds for calls in quads])
 
 
 def _stalls(sides: Sequence[SideCalls]) -> Stalls:

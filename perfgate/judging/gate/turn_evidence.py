@@ -12,7 +12,7 @@ from perfgate.catalogue.names import ITL, NUMBER, RANKS_LOSS, TPOT
 from perfgate.document.decision import Invalid, InvalidKind, Missing, MissingSide
 from perfgate.document.job import JobNumber, JobRecord, RankCounts, Turn, turns_by_quad
 from perfgate.document.message import Message
-from perfgate.document.run import Side
+from perfgate.document.run import RunDocument, Side
 from perfgate.job_settings import JobReference
 from perfgate.judging.gate.comparison import rounded
 from perfgate.judging.gate.evidence import Evidence
@@ -35,23 +35,25 @@ _MOST_SHARE = 1e9
 
 def invalid_turns(evidence: Evidence) -> list[Invalid]:
     """The jobs with times that prove nothing: a side was at work in the turns of the other, or the requests were sent late."""
-    return [
-        Invalid(workload=job.name, shape="", kind=kind, message=message)
-        for job in evidence.head.run.jobs
-        for kind, message in _disturbances(evidence.turns(job.name))
-    ]
+    invalid = []
+    for job in evidence.head.run.jobs:
+        for kind, message in _disturbances(*evidence.turns(job.name)):
+            invalid.append(Invalid(workload=job.name, shape="", kind=kind, message=message))
+    return invalid
 
 
-def _disturbances(turns: Sequence[Sequence[Turn]]) -> Iterator[tuple[InvalidKind, Message]]:
-    used = [[turn.out_of_turn for turn in side if turn.out_of_turn is not None] for side in turns]
-    if all(used):
-        before, after = map(_typical, used)
+def _disturbances(base: Sequence[Turn], head: Sequence[Turn]) -> Iterator[tuple[InvalidKind, Message]]:
+    used_by_base = [turn.out_of_turn for turn in base if turn.out_of_turn is not None]
+    used_by_head = [turn.out_of_turn for turn in head if turn.out_of_turn is not None]
+    if used_by_base and used_by_head:
+        before, after = _typical(used_by_base), _typical(used_by_head)
         if abs(after - before) > OUT_OF_TURN_SHARE + min(before, after):
             busy, idle = ("head", "base") if after > before else ("base", "head")
             shares = {"share": rounded(max(before, after)), "other_share": rounded(min(before, after))}
             yield "out_of_turn", Message("gate.works-out-of-turn", {"busy": busy, "other": idle, **shares})
-    late = [turn.late for side in turns for turn in side if turn.late is not None]
-    if late and (share := _typical(late)) > LATE_SHARE:
+    late = [turn.late for turn in (*base, *head) if turn.late is not None]
+    share = _typical(late) if late else 0.0
+    if share > LATE_SHARE:
         yield "late", Message("gate.requests-late", {"share": rounded(share)})
 
 
@@ -62,20 +64,24 @@ def _typical(shares: Iterable[float]) -> float:
 
 def missing_turns(evidence: Evidence, required: Mapping[str, RequiredJob]) -> list[Missing]:
     """The missing evidence of a job: turns of a side, a number that other turns have, one that must gate, or the whole job."""
-    failed = {failed.workload for failed in evidence.head.run.failed_pairs}
-    declared = (job.name for run in evidence.runs for job in run.jobs)
-    names = dict.fromkeys([*required, *declared, *(turn.workload for turn in evidence.base.run.turns)])
-    return one_a_piece(
-        entry for name in names if name not in failed for entry in _missing_of(name, evidence, required.get(name))
-    )
+    base, head = evidence.runs
+    failed = {failed.workload for failed in head.failed_pairs}
+    names = [*required, *(job.name for job in (*base.jobs, *head.jobs)), *(turn.workload for turn in base.turns)]
+    missing: list[Missing] = []
+    for name in dict.fromkeys(names):
+        if name not in failed:
+            missing += _missing_of(name, evidence, required.get(name))
+    return one_a_piece(missing)
 
 
 def _missing_of(name: str, evidence: Evidence, required: RequiredJob | None) -> Iterator[Missing]:
     turns = dict(zip(SIDES, evidence.turns(name)))
-    record, of_head = (next((job for job in run.jobs if job.name == name), None) for run in evidence.runs)
+    record, of_head = _job(evidence.base.run, name), _job(evidence.head.run, name)
+    if not turns["base"] or record is None:
+        yield Missing(workload=name, side="base")
+    if not turns["head"] or of_head is None:
+        yield Missing(workload=name, side="head")
     if not all(turns.values()) or record is None or of_head is None:
-        records = dict(zip(SIDES, (record, of_head)))
-        yield from (Missing(workload=name, side=side) for side in SIDES if not turns[side] or records[side] is None)
         return
     if record.numbers != of_head.numbers or not any(number.gating for number in record.numbers):
         yield Missing(workload=name, metric="job.numbers", side="base")
@@ -83,36 +89,57 @@ def _missing_of(name: str, evidence: Evidence, required: RequiredJob | None) -> 
         yield Missing(workload=name, metric="job.settings", side="base", differs=True)
     yield from _incomplete(record, turns)
     yield from _other_requests(name, turns)
-    declared = {f"{NUMBER}{key}" for key in required.reference.settings.numbers} if required else frozenset()
+    declared = _declared_numbers(required)
     for number in record.numbers:
-        may_be_zero = number.metric.startswith(NUMBER) and number.metric not in declared and number.unit == "1"
-        yield from _nothing_measured(name, number.metric, turns, may_be_zero=may_be_zero) if number.gating else ()
+        if number.gating:
+            is_count = number.metric.startswith(NUMBER) and number.metric not in declared and number.unit == "1"
+            yield from _nothing_measured(name, number.metric, turns, may_be_zero=is_count)
     if required is not None:
         yield from _not_as_required(required, evidence, record)
 
 
+def _job(run: RunDocument, name: str) -> JobRecord | None:
+    return next((job for job in run.jobs if job.name == name), None)
+
+
+def _declared_numbers(required: RequiredJob | None) -> set[str]:
+    """The metrics of the numbers that the base's configuration declares."""
+    if required is None:
+        return set()
+    return {f"{NUMBER}{key}" for key in required.reference.settings.numbers}
+
+
 def _incomplete(record: JobRecord, turns: Mapping[Side, Sequence[Turn]]) -> Iterator[Missing]:
     """Yield the turns of quads, the fields and the numbers that a side lacks: every turn has the numbers of all others."""
-    quads = {side: Counter(turn.quad for turn in of_side) for side, of_side in turns.items()}
-    numbers = range(max(quads["base"].keys() | quads["head"].keys()) + 1)
+    every_turn = [*turns["base"], *turns["head"]]
+    numbers = range(max(turn.quad for turn in every_turn) + 1)
     expected = {number.metric for number in record.numbers}
-    expected.update(metric for of_side in turns.values() for turn in of_side for metric in turn.values)
+    for turn in every_turn:
+        expected |= turn.values.keys()
+    turns_of_a_quad = sum(turn.quad == 0 for turn in turns["base"])
     for side, of_side in turns.items():
-        if absent := [number for number in numbers if quads[side][number] != quads["base"][0]]:
+        quads = Counter(turn.quad for turn in of_side)
+        absent = [number for number in numbers if quads[number] != turns_of_a_quad]
+        if absent:
             yield Missing(workload=record.name, metric="job.turns", side=side, pairs=absent)
-        lacking = {metric for turn in of_side for metric in expected - turn.values.keys()}
+        lacking: set[str] = set()
+        for turn in of_side:
+            lacking |= expected - turn.values.keys()
         for metric in (*_unreported(record, of_side), *sorted(lacking)):
             yield Missing(workload=record.name, metric=metric, side=side)
 
 
 def _other_requests(name: str, turns: Mapping[Side, Sequence[Turn]]) -> Iterator[Missing]:
     """Yield that the sides' requests differ, or that they went without different things, in the turns of a quad."""
-    before, after = (
-        {quad: [(turn.requests, sorted(turn.without)) for turn in of_quad] for quad, of_quad in quads.items()}
-        for quads in (turns_by_quad(of_side, name) for of_side in turns.values())
-    )
-    if unlike := sorted(quad for quad in before.keys() & after.keys() if before[quad] != after[quad]):
-        yield Missing(workload=name, metric="job.requests", side="both", pairs=unlike, differs=True)
+    before, after = turns_by_quad(turns["base"], name), turns_by_quad(turns["head"], name)
+    unlike = [quad for quad in before.keys() & after.keys() if _requests(before[quad]) != _requests(after[quad])]
+    if unlike:
+        yield Missing(workload=name, metric="job.requests", side="both", pairs=sorted(unlike), differs=True)
+
+
+def _requests(turns: Iterable[Turn]) -> list[tuple[str | None, list[str]]]:
+    """The hash of the requests of each turn, and what they went without."""
+    return [(turn.requests, sorted(turn.without)) for turn in turns]
 
 
 def _nothing_measured(
@@ -122,13 +149,12 @@ def _nothing_measured(
 
     A program's count may be 0, and is then 0 in all turns of both sides.
     """
-    values = {
-        side: [turn.values[metric] for turn in of_side if metric in turn.values] for side, of_side in turns.items()
-    }
-    if may_be_zero and not any(value for of_side in values.values() for value in of_side):
+    every_turn = [*turns["base"], *turns["head"]]
+    if may_be_zero and not any(turn.values.get(metric) for turn in every_turn):
         return
-    for side, of_side in values.items():
-        if not all(0 < value < math.inf for value in of_side):
+    for side, of_side in turns.items():
+        values = [turn.values[metric] for turn in of_side if metric in turn.values]
+        if not all(0 < value < math.inf for value in values):
             yield Missing(workload=job, metric=metric, side=side)
 
 
@@ -177,16 +203,23 @@ def _unproven(
     required: RequiredJob, settings: JobReference, side: MissingSide, turns: Sequence[Turn]
 ) -> Iterator[Missing]:
     """Yield the missing proof that the turns of a side are comparable with those of the other: their work and their output."""
-    for count, quads in quads_of_other_work(required, settings, turns).items():
-        yield _asked(settings.name, f"work.{count}", side, pairs=quads)
-    if unseen := list(turns_without_output(settings, turns)):
-        yield _asked(settings.name, "job.output", side, pairs=unseen)
-    if any(count.steps not in (0, settings.settings.steps) for turn in turns for count in turn.counts):
+    for work, quads in quads_of_other_work(required, settings, turns).items():
+        yield _asked(settings.name, f"work.{work}", side, pairs=quads)
+    without_output = list(turns_without_output(settings, turns))
+    if without_output:
+        yield _asked(settings.name, "job.output", side, pairs=without_output)
+    counts = [count for turn in turns for count in turn.counts]
+    if any(count.steps not in (0, settings.settings.steps) for count in counts):
         yield _asked(settings.name, "counts.steps", side, differs=True)
-    if any(TPOT in turn.values and all(entry.metric != ITL for entry in turn.samples) for turn in turns):
+    if not all(map(_has_token_times, turns)):
         yield _asked(settings.name, ITL, side)
     if settings.settings.loss_tolerance and any(RANKS_LOSS not in turn.values for turn in turns):
         yield _asked(settings.name, RANKS_LOSS, side)
+
+
+def _has_token_times(turn: Turn) -> bool:
+    """Whether a turn with a time per output token has the times between tokens that it is the mean of."""
+    return TPOT not in turn.values or any(entry.metric == ITL for entry in turn.samples)
 
 
 def _shares_devices_as(settings: JobReference, record: JobRecord, turns: Iterable[Turn]) -> bool:
@@ -221,15 +254,16 @@ def _unreported(job: JobRecord, turns: Sequence[Turn]) -> Iterator[str]:
 
 def _are_counted(turns: Sequence[Turn]) -> bool:
     """Whether a turn of every start has whole counts of all ranks that have times, or no rank could be profiled."""
-    counted = {
-        turn.start
-        for turn in turns
-        if turn.counts
-        and {str(count.rank) for count in turn.counts} == {entry.labels.get("rank") for entry in turn.samples}
-    }
     counts = [count for turn in turns for count in turn.counts]
-    are_whole = all(_is_whole(count) for count in counts) and len({count.steps > 0 for count in counts}) == 1
-    return are_whole and counted == {turn.start for turn in turns}
+    if not all(map(_is_whole, counts)) or len({count.steps > 0 for count in counts}) != 1:
+        return False
+    counted = {turn.start for turn in turns if _counts_every_rank(turn)}
+    return counted == {turn.start for turn in turns}
+
+
+def _counts_every_rank(turn: Turn) -> bool:
+    ranks = {str(count.rank) for count in turn.counts}
+    return bool(ranks) and ranks == {entry.labels.get("rank") for entry in turn.samples}
 
 
 def _is_whole(count: RankCounts) -> bool:

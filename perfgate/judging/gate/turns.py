@@ -110,11 +110,9 @@ def compare_turns(
         rows += different or _other_output(place, measured, policy)
         cells: list[_Cell] = []
         if not different:
-            cells = [
-                cell._replace(undirected=cell.tested.metric in trusted.undirected)
-                for number in job.numbers
-                for cell in _cells(job, number, measured, policy)
-            ]
+            for number in job.numbers:
+                is_undirected = number.metric in trusted.undirected
+                cells += [cell._replace(undirected=is_undirected) for cell in _cells(job, number, measured, policy)]
             cells += _halves(job, measured)
             stalls = stalls_of(place, measured, policy) if job.kind == "server" else None
             if stalls is not None:
@@ -156,20 +154,22 @@ def _judge_job(
 def _cells(job: JobRecord, number: JobNumber, measured: Mapping[int, Quad], policy: Policy) -> Iterator[_Cell]:
     """Yield the number if all turns have it; missing values are reported elsewhere."""
     quads_of_job = list(measured.values())
-    if not quads_of_job or any(number.metric not in turn.values for q in quads_of_job for turn in (*q.base, *q.head)):
+    every_turn = [turn for quad in quads_of_job for turn in (*quad.base, *quad.head)]
+    if not every_turn or any(number.metric not in turn.values for turn in every_turn):
         return
-    table = np.array([[_mean_log(turns, number.metric) for turns in (quad.base, quad.head)] for quad in quads_of_job])
-    if not np.isfinite(table).all():
+    base = np.array([_mean_log(quad.base, number.metric) for quad in quads_of_job])
+    head = np.array([_mean_log(quad.head, number.metric) for quad in quads_of_job])
+    if not (np.isfinite(base).all() and np.isfinite(head).all()):
         return
     starts = None if job.kind == "command" or job.fits == "alternate" else [quad.start for quad in quads_of_job]
     place = ShapePlace(job.name, "")
     allowed = _allowed(policy, number.metric, place)
     margin = JOB_OK_MARGIN * metric(number.metric).ok_margin_scale if policy.ok_margin is None else policy.ok_margin
-    differences = Differences.of(table[:, 1] - table[:, 0], starts)
+    differences = Differences.of(head - base, starts)
     tested = Tested(
         place,
         number.metric,
-        PairedEffect.of(differences, math.exp(median(table[:, 0])), "quad"),
+        PairedEffect.of(differences, math.exp(median(base)), "quad"),
         tolerance=allowed,
         margins=[max(allowed, margin)],
         better=number.better,
@@ -190,15 +190,10 @@ def _halves(job: JobRecord, measured: Mapping[int, Quad]) -> Iterator[_Cell]:
     # A quad with fewer turns is missing evidence.
     whole = [quad for quad in measured.values() if min(len(quad.base), len(quad.head)) > 1]
     for quad in whole:
-        first, second = (
-            [
-                _mean_log(turns[half * len(turns) // 2 :][: len(turns) // 2], number.metric)
-                for turns in (quad.base, quad.head)
-            ]
-            for half in (0, 1)
-        )
-        # The head begins on the second half, and the base ends there.
-        gains.append(sign * ((first[1] - first[0]) - (second[1] - second[0])) / 2)
+        # The head begins on the second half of the devices, and the base ends there.
+        first_of_base, second_of_base = _mean_logs_of_halves(quad.base, number.metric)
+        first_of_head, second_of_head = _mean_logs_of_halves(quad.head, number.metric)
+        gains.append(sign * ((first_of_head - first_of_base) - (second_of_head - second_of_base)) / 2)
     if gains and np.isfinite(gains).all():
         differences = Differences.of(np.array(gains), [quad.start for quad in whole])
         tested = Tested(
@@ -226,10 +221,16 @@ def _mean_log(turns: Iterable[Turn], name: str) -> float:
     return float(np.mean([math.log(value) if value > 0 else -math.inf for value in values]))
 
 
+def _mean_logs_of_halves(turns: Sequence[Turn], name: str) -> tuple[float, float]:
+    """The mean logarithm of a number in the first and in the second half of the turns."""
+    half = len(turns) // 2
+    return _mean_log(turns[:half], name), _mean_log(turns[half : 2 * half], name)
+
+
 def _other_work(place: ShapePlace, measured: Mapping[int, Quad]) -> list[Checked]:
     """A comparison that fails if the two sides did not do the same work, whatever their times."""
     for quad in measured.values():
-        before, after = (_work_of(turns) for turns in (quad.base, quad.head))
+        before, after = _work_of(quad.base), _work_of(quad.head)
         if before != after:
             name = min(name for name in {**before, **after} if before.get(name) != after.get(name))
             values: dict[str, MessageValue] = {"what": name, "before": before.get(name, 0), "after": after.get(name, 0)}
@@ -242,20 +243,22 @@ def _other_output(place: ShapePlace, measured: Mapping[int, Quad], policy: Polic
     """A comparison that fails if equal work gave different output."""
     tolerated = configured_tolerance(policy, RANKS_LOSS, *place) or 0.0
     # If a program checks a server's answers, only the first turns of a start have an output.
-    compared = [
-        quad
-        for quad in measured.values()
-        if any(turn.output or RANKS_LOSS in turn.values for turn in (*quad.base, *quad.head))
-    ]
-    differing = sum(
-        {turn.output for turn in quad.base} != {turn.output for turn in quad.head}
-        or losses_differ(quad.base, quad.head, tolerated)
-        for quad in compared
-    )
+    compared = [quad for quad in measured.values() if _has_output(quad)]
+    differing = sum(_output_differs(quad, tolerated) for quad in compared)
     if not differing:
         return []
     reason = Message("gate.other-output", {"count": differing, "quads": len(compared)})
     return [differing_output(place, JOB_OUTPUT, reason)]
+
+
+def _has_output(quad: Quad) -> bool:
+    return any(turn.output or RANKS_LOSS in turn.values for turn in (*quad.base, *quad.head))
+
+
+def _output_differs(quad: Quad, tolerated: float) -> bool:
+    if {turn.output for turn in quad.base} != {turn.output for turn in quad.head}:
+        return True
+    return losses_differ(quad.base, quad.head, tolerated)
 
 
 def _work_of(turns: Iterable[Turn]) -> dict[str, int]:

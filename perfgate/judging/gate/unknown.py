@@ -29,15 +29,21 @@ def unknown_note(base: RunDocument, head: RunDocument) -> list[Message]:
 
 
 def _names(run: RunDocument) -> Iterator[str]:
-    metrics = [name for counters in run.counters for name in (*counters.values, *counters.steady, *counters.unstable)]
-    metrics += [number.metric for job in run.jobs for number in job.numbers]
+    metrics: list[str] = []
+    for counters in run.counters:
+        metrics += [*counters.values, *counters.steady, *counters.unstable]
+    for job in run.jobs:
+        metrics += [number.metric for number in job.numbers]
+    yield from (name for name in metrics if not is_known(name))
     # Steps beyond the gate's own cards come from other packages. Their values are shown, and never compared.
     own = [step for step in run.steps if step.number <= max(CARDS)]
-    yield from (name for name in metrics if not is_known(name))
-    yield from (f"step {step.number}" for step in own if step.number not in CARDS)
-    # A finding with its own message needs no rule of ours.
-    found = [finding.rule for step in own for finding in step.findings if finding.message is None]
-    yield from (rule for rule in found if rule not in RULES)
+    for step in own:
+        if step.number not in CARDS:
+            yield f"step {step.number}"
+        for finding in step.findings:
+            # A finding with its own message needs no rule of ours.
+            if finding.message is None and finding.rule not in RULES:
+                yield finding.rule
     yield from (code for code in _codes(msgspec.to_builtins([run.warnings, own])) if code not in MESSAGES)
 
 
