@@ -62,7 +62,7 @@ def main() -> int:
         decision = json.loads(path.read_text())
         verdicts[decision["verdict"]] += 1
         for row in decision["checklist"]:
-            if row.get("delta") is not None and row.get("method") != "exact":
+            if row.get("delta") is not None and row.get("evidence") != "count":
                 by_metric[row["metric"]].add(row)
     total = Tally()
     print(f"{len(decisions)} gates: {', '.join(f'{count} {name}' for name, count in sorted(verdicts.items()))}")
