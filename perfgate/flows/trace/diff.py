@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from perfgate.document.alignment import AlignedRow, TimedRow, align
-from perfgate.document.message import Message, distinct, english
+from perfgate.document.message import Message, MessageValue, distinct, english
 from perfgate.document.trace import (
     DiffChange,
     DiffCost,
@@ -63,7 +63,8 @@ def trace_diff(
     if not shared:
         held = "; ".join(f"{path}: {', '.join(recording)}" for path, recording in zip([*bases, *heads], recordings))
         raise UsageError("no timeline is in all recordings ({held}); choose with --rank and --device", held=held)
-    compared, notes = [], []
+    compared: list[DiffTimeline] = []
+    notes: list[Message] = []
     for label in shared:
         before, after = ([_comparable(recording[label], notes) for recording in side] for side in sides)
         compared.append(_diff(label, before, after, choice, tolerance, by, notes))
@@ -93,7 +94,8 @@ def _comparable(pick: ChosenTimeline, notes: list[Message]) -> ChosenTimeline:
             why="; ".join(english(note) for note in notes_of([pick])[:2]),
         )
     if part.left_out:
-        values = {"count": len(part.left_out), "units": part.units, "named": ", ".join(part.left_out[:_MOST_NAMES])}
+        named = ", ".join(part.left_out[:_MOST_NAMES])
+        values: dict[str, MessageValue] = {"count": len(part.left_out), "units": part.units, "named": named}
         notes.append(Message("notes.steps-left-out", {"path": str(path), **values}))
     return pick._replace(timeline=part.timeline)
 

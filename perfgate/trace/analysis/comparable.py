@@ -147,8 +147,9 @@ def _complete(
         counts = np.bincount(owners[inside], minlength=spans.start.size)
         if complete.any():
             complete &= amounts == _most_common(amounts[complete], counts[complete])
-    # One alone agrees with nothing.
-    return complete if int(complete.sum()) > 1 else np.zeros_like(complete)
+    # One alone agrees with nothing, and a few of many may have lost the same.
+    agree = int(complete.sum())
+    return complete if agree > 1 and 2 * agree >= complete.size else np.zeros_like(complete)
 
 
 def _numbers_of_names(work: EventTable) -> npt.NDArray[np.uint64]:

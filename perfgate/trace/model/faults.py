@@ -56,7 +56,7 @@ class TimeFaults(NamedTuple):
 class ClockOffset(NamedTuple):
     """Work that begins before the call that launched it: the device's clock is ``behind_ns`` behind that of the host."""
 
-    count: int
+    early: int
     launched: int
     behind_ns: int
 
@@ -124,7 +124,7 @@ def aligned(events: EventTable) -> EventTable:
 
 
 def _untimed(start: IntColumn, duration: IntColumn, group: Codes) -> npt.NDArray[np.bool_]:
-    empty = duration == 0
+    empty: npt.NDArray[np.bool_] = duration == 0
     if not empty.any():
         return empty
     if not (duration % _MICROSECOND_NS == 0).all():
@@ -133,7 +133,8 @@ def _untimed(start: IntColumn, duration: IntColumn, group: Codes) -> npt.NDArray
     # its name are short then too.
     shortest = np.full(int(group.max()) + 1, np.iinfo(np.int64).max)
     np.minimum.at(shortest, group[~empty], duration[~empty])
-    return empty & ((start == 0) | (shortest[group] > 2 * _MICROSECOND_NS))
+    faulty: npt.NDArray[np.bool_] = empty & ((start == 0) | (shortest[group] > 2 * _MICROSECOND_NS))
+    return faulty
 
 
 def _overlapping(events: EventTable, work: IntColumn) -> IntColumn:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.document.message import Message
+from perfgate.document.message import Message, MessageValue
 from perfgate.trace.model.arithmetic import IntColumn, counts_by_name
 from perfgate.trace.model.events import DEVICE_KINDS, EventTable
 from perfgate.trace.model.faults import clock_offset, time_faults
@@ -54,7 +54,7 @@ def _about_each(
 def _of_clocks(timeline: Timeline) -> Iterator[Message]:
     offset = clock_offset(timeline.events)
     if offset is not None:
-        values = {"count": offset.count, "work": offset.launched, "microseconds": offset.behind_ns / 1e3}
+        values = {"count": offset.early, "work": offset.launched, "microseconds": offset.behind_ns / 1e3}
         yield Message("notes.clock-offset", values)
 
 
@@ -64,8 +64,8 @@ def _of_unknown_tasks(timeline: Timeline) -> Iterator[Message]:
     if unknown.size:
         total = int(events.duration[events.is_kind(*DEVICE_KINDS)].sum())
         share = int(events.duration[unknown].sum()) / total if total else 0.0
-        values = {"count": unknown.size, "share": share, "named": _named(events, unknown)}
-        yield Message("notes.unknown-tasks", values)
+        named = _named(events, unknown)
+        yield Message("notes.unknown-tasks", {"count": unknown.size, "share": share, "named": named})
 
 
 def _of_unknown_type(events: EventTable) -> npt.NDArray[np.bool_]:
@@ -79,11 +79,11 @@ def impossible_times(timeline: Timeline) -> Iterator[Message]:
     events = timeline.events
     faults = time_faults(events)
     if faults.untimed.size:
-        values = {"count": faults.untimed.size, "work": faults.work, "named": _named(events, faults.untimed)}
-        yield Message("notes.untimed-work", values)
+        named = _named(events, faults.untimed)
+        yield Message("notes.untimed-work", {"count": faults.untimed.size, "work": faults.work, "named": named})
     if faults.overlapping.size:
         tracks = dict.fromkeys(events.tracks[track][1] for track in events.track[faults.overlapping].tolist())
-        values = {
+        values: dict[str, MessageValue] = {
             "count": faults.overlapping.size,
             "work": faults.work,
             "streams": ", ".join(list(tracks)[:_EXAMPLES]),

@@ -212,7 +212,10 @@ def _seconds_recorded(recording: Recording) -> float:
 def _span(earliest: bytes | None, latest: bytes | None) -> tuple[int, int] | None:
     if earliest is None or latest is None:
         return None
-    first, last = nanoseconds(earliest), nanoseconds(latest)
+    try:
+        first, last = nanoseconds(earliest), nanoseconds(latest)
+    except ValueError:  # a damaged time
+        return None
     return min(first, last), max(first, last)
 
 

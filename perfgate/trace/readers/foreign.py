@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from perfgate.errors import DocumentError
 from perfgate.locale import Activity
@@ -107,10 +106,10 @@ def refuse_foreign(path: Path) -> None:
     """Raise DocumentError, which names the format and how to convert it, for a file of another kind than recordings."""
     if not path.is_file():
         return
-    heads = []
+    heads: list[bytes] = []
     # As it lies there, and unpacked: a pointer of Git LFS is plain text, whatever its name.
-    for open_file in (partial(path.open, "rb"), partial(opened, path)):
-        with suppress(OSError, DocumentError, *damage(path)), open_file() as stream:
+    for open_file in (_opened_as_it_is, opened):
+        with suppress(OSError, DocumentError, *damage(path)), open_file(path) as stream:
             heads.append(stream.read(_HEAD_BYTES))
     name = path.name.lower()
     for foreign in _FORMATS:
@@ -121,3 +120,7 @@ def refuse_foreign(path: Path) -> None:
                 format=foreign.name,
                 advice=foreign.advice,
             )
+
+
+def _opened_as_it_is(path: Path) -> IO[bytes]:
+    return path.open("rb")

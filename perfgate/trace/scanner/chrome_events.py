@@ -184,10 +184,11 @@ def looks_like(path: Path, pattern: re.Pattern[bytes]) -> bool:
 
 def begins_with(path: Path, pattern: re.Pattern[bytes]) -> bool:
     """As ``looks_like``, but false for files that cannot be read."""
+    unreadable: tuple[type[Exception], ...] = (DocumentError, OSError, *damage(path))
     try:
         with opened(path) as stream:
             return pattern.search(stream.read(LOOK_BYTES)) is not None
-    except (DocumentError, OSError, *damage(path)):
+    except unreadable:
         return False
 
 

@@ -191,8 +191,9 @@ def _zstd(path: Path) -> Any:
 
 def _begins_like_json(path: Path) -> bool:
     """Whether the text of a file begins with a list or an object."""
+    unreadable: tuple[type[Exception], ...] = (DocumentError, OSError, *damage(path))
     try:
         with opened(path) as stream:
             return stream.read(_LOOK_BYTES).lstrip()[:1] in (b"[", b"{")
-    except (DocumentError, OSError, *damage(path)):
+    except unreadable:
         return False

@@ -198,3 +198,13 @@ def test_read__damaged__its_error_in_chinese(tmp_path: Path, name: str, content:
     assert chinese in caught.value.shown
     assert str(tmp_path) in str(caught.value)
     assert str(caught.value).isascii()
+
+
+def test_salvage__lost_event_with_a_time_of_centuries__no_span_is_said(tmp_path: Path) -> None:
+    texts = [json.dumps(event) for event in EVENTS]
+    path = tmp_path / "trace.json"
+    path.write_text(
+        kineto([*texts[:20], '{"ph": "X", "name": "k", "ts": 9999999999999999999, "dur": -1}', *texts[20:]])
+    )
+    recording = trace.salvage(path)
+    assert [note.code for note in recording.notes] == ["notes.salvaged"]

@@ -130,7 +130,7 @@ def test_gaps__kernels_before_their_launch__offset_said_and_operators_kept(tmp_p
     (timeline,) = trace.read(tmp_path / "early.json").timelines
     offset = clock_offset(timeline.events)
     assert offset is not None
-    assert (offset.count, offset.launched, offset.behind_ns) == (24, 24, 25_000)
+    assert (offset.early, offset.launched, offset.behind_ns) == (24, 24, 25_000)
     assert [note.code for note in documents[1].notes] == ["notes.clock-offset"]
     groups = [document.timelines[0].groups for document in documents]
     assert [row.operator for row in groups[1]] == [row.operator for row in groups[0]]

@@ -26,6 +26,7 @@ PRIORITY = 22
 
 _MAGIC = b"SQLite format 3\0"
 _KERNELS, _RUNTIME = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
+_OF_WORK = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
 # Tables of copies and fills, which have no names.
 _COPIES = {"CUPTI_ACTIVITY_KIND_MEMCPY": "Memcpy", "CUPTI_ACTIVITY_KIND_MEMSET": "Memset"}
 # CUpti_ActivityMemcpyKind: 1 is to the device, 2 from it, 8 on it.
@@ -108,15 +109,14 @@ def _timeline(spans: Sequence[_Span], device: int | None) -> Timeline:
 
 
 def _of_device(database: Database, names: dict[int, str]) -> Iterator[_Span]:
-    columns = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "shortName", "demangledName")
-    for row in _rows(database, _KERNELS, columns):
+    for row in _rows(database, _KERNELS, (*_OF_WORK, "shortName", "demangledName")):
         start, end, device, stream, correlation, process, short, demangled = row
         name = names.get(demangled or short or -1) or names.get(short or -1) or "kernel"
         place = device or 0, (f"device {device or 0}", f"stream {stream or 0}")
         yield _span(place, start, end, name, kernel_kind(name), correlation, process)
     for table, name in _COPIES.items():
-        columns = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "copyKind")
-        for start, end, device, stream, correlation, process, way in _rows(database, table, columns):
+        for row in _rows(database, table, (*_OF_WORK, "copyKind")):
+            start, end, device, stream, correlation, process, way = row
             place = device or 0, (f"device {device or 0}", f"stream {stream or 0}")
             named = f"{name} {_WAYS[way]}" if way in _WAYS else name
             yield _span(place, start, end, named, "copy", correlation, process)
