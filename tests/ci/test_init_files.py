@@ -12,6 +12,7 @@ import pytest
 
 from perfgate.flows.init.inputs import InitOptions
 from perfgate.flows.init.job import start_project
+from tests.fakes.package_index import offline
 
 ROOT = Path(__file__).parents[2]
 ACTIONS = Path(__file__).parent / "actions"
@@ -44,8 +45,9 @@ def _commit(project: Path, origin: str) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _no_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in offline().items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def test_wheel__installed_alone__init_writes_its_files_and_every_command_has_hel
     (wheel,) = tmp_path.glob("perfgate-*.whl")
     _run([sys.executable, "-m", "venv", str(tmp_path / "venv")], tmp_path)
     python = tmp_path / "venv" / "bin" / "python"
-    _run([str(python), "-m", "pip", "install", "--quiet", str(wheel)], tmp_path)
+    _run([str(python), "-m", "pip", "install", "--quiet", str(wheel), "uv"], tmp_path)
     perfgate = str(python.with_name("perfgate"))
     model = tmp_path / "model"
     _run(["git", "init", "-q", str(model)], tmp_path)

@@ -15,6 +15,7 @@ from tests.docs.blocks import ROOT
 from tests.end_to_end.conftest import SMALL_GATE, WORKLOADS
 from tests.fakes.forge import BOT_TOKEN, FakeForge, StoredChange
 from tests.fakes.forge_dialects import GitHubDialect
+from tests.fakes.package_index import offline
 from tests.forking import exit_code, forked
 from tests.installed import from_git, write_installation
 from tests.unit.cli.test_trace_ranks import job
@@ -91,7 +92,7 @@ class Desk:
             "PERFGATE_LOCK": str(self.folder / "lock"),
             "PRE_COMMIT_HOME": str(self.folder / "pre-commit"),
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-            "PIP_NO_INDEX": "1",
+            **offline(),
         }
 
     def _place(self, address: str) -> Path:

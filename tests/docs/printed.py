@@ -188,7 +188,7 @@ NOT_RUN: dict[str, str] = {
     "pip install 'perfgate[fast]'": "downloads; the extra is in pyproject.toml",
     "pip install 'perfgate[zstd]'": "downloads; the extra is in pyproject.toml",
     "pip install torch --index-url https://download.pytorch.org/whl/cpu": "downloads another build of torch",
-    "perfgate init --lock": "asks the package index for hashes: tests/unit/flows/test_init_lock.py",
+    "perfgate init --lock": "asks a package index: tests/unit/flows/test_init_lock.py",
     "git -C {name} fetch origin": "needs a clone that lacks a submodule's commit: tests/unit/git/test_contents.py",
     "git lfs fetch origin {commit}": "needs Git LFS: tests/unit/git/test_contents.py",
     "git lfs pull": "needs Git LFS: tests/unit/git/test_contents.py",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.conftest import Perfgate
+from tests.fakes.package_index import offline
 
 PIN = "a" * 40
 ACTION = f"tools/perfgate@{PIN}"
@@ -20,6 +21,7 @@ AUTHOR = [option for name in ("name", "email") for option in ("-c", f"user.{name
 @pytest.fixture
 def empty(tmp_path: Path, perfgate: Perfgate) -> Path:
     root = tmp_path / "model"
+    perfgate.environment.update(offline())
     subprocess.run(["git", "init", "-q", "-b", "main", str(root)], env=perfgate.environment, check=True)
     return root
 

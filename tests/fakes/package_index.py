@@ -1,9 +1,15 @@
-"""A package index on this machine, by the simple repository API: as JSON (PEP 691), or as pages (PEP 503)."""
+"""Package indexes on this machine: a folder of wheels, or a server of the simple repository API (PEP 691)."""
 
 from __future__ import annotations
 
+import atexit
+import functools
 import hashlib
+import importlib.metadata
 import json
+import os
+import shutil
+import tempfile
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -35,11 +41,30 @@ def write_wheel(folder: Path, name: str, version: str, *needs: str, code: str | 
     return path
 
 
+@functools.cache
+def installed_wheels() -> Path:
+    """A folder with a wheel of every installed distribution, without its code, for the settings of ``offline``."""
+    folder = Path(tempfile.mkdtemp(prefix="perfgate-wheels-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for distribution in importlib.metadata.distributions():
+        write_wheel(folder, distribution.name, distribution.version, *(distribution.requires or []))
+    return folder
+
+
+def offline(*folders: Path) -> dict[str, str]:
+    """Environment variables with which uv and pip take packages from folders of wheels; default: the installed packages."""
+    places = " ".join(map(str, folders or [installed_wheels()]))
+    return {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": places, "PIP_CONFIG_FILE": os.devnull, "UV_NO_CACHE": "1"}
+
+
 @contextmanager
-def serve_index(wheels: Path, *, as_html: bool = False) -> Iterator[str]:
+def serve_index(wheels: Path) -> Iterator[str]:
     """Serve the wheels of a folder and yield the address of the index."""
 
     class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
         def do_GET(self) -> None:
             kind, _, name = self.path.strip("/").partition("/")
             if kind == "files" and (wheels / name).is_file():
@@ -48,9 +73,6 @@ def serve_index(wheels: Path, *, as_html: bool = False) -> Iterator[str]:
             files = {path.name: _sha256(path) for path in sorted(wheels.glob(f"{name.replace('-', '_')}-*.whl"))}
             if kind != "simple" or not files:
                 self.send_error(404)
-            elif as_html:
-                links = (f'<a href="/files/{file}#sha256={digest}">{file}</a>' for file, digest in files.items())
-                self._answer("text/html", f"<html><body>{''.join(links)}</body></html>".encode())
             else:
                 listed = [
                     {"filename": file, "url": f"/files/{file}", "hashes": {"sha256": digest}}
@@ -64,7 +86,8 @@ def serve_index(wheels: Path, *, as_html: bool = False) -> Iterator[str]:
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            if self.command == "GET":
+                self.wfile.write(body)
 
         def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - its name in the base class
             pass

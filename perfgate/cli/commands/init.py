@@ -126,14 +126,6 @@ def _say_lock(started: Started) -> None:
                 names=_listed(started.imported),
             )
         )
-    if started.lock.absent:
-        click.echo(
-            sentence(
-                "CI does not install these packages, without which the workload runs here: {names}; if it needs one "
-                "later, install it here and run `perfgate init --lock`",
-                names=_listed(started.lock.absent),
-            )
-        )
     if started.lock.left_out:
         click.echo(
             sentence(
@@ -153,7 +145,9 @@ def _say_lock(started: Started) -> None:
     if started.lock.unhashed:
         click.echo(
             sentence(
-                "the packages installed in CI are pinned by version but not by hash: {why}", why=started.lock.unhashed
+                "the packages installed in CI are pinned by version but not by hash, because {name} has none: pip needs "
+                "the hash of every package or of none",
+                name=started.lock.unhashed,
             )
         )
 

@@ -1,12 +1,14 @@
-"""Find the commit of perfgate for CI: the one the user names, or the one that this perfgate was installed from."""
+"""The source of an installation: perfgate's commit for CI, and the project as pip installed it."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from perfgate.errors import UsageError
@@ -58,16 +60,35 @@ def installed_revision() -> Revision:
 
     Raises UsageError if CI could not fetch that source, or if it is not a commit.
     """
-    text = importlib.metadata.distribution("perfgate").read_text("direct_url.json")
-    record = json.loads(text) if text else {}
+    record = direct_url(importlib.metadata.distribution("perfgate"))
     if "vcs_info" in record:
         return _at(record["url"], record["vcs_info"]["commit_id"])
     if "dir_info" in record:
-        return _checked_out(Path(unquote(urlsplit(record["url"]).path)))
+        return _checked_out(local_path(record["url"]))
     raise UsageError(
         "perfgate was not installed from a repository, so {remedy}",
         remedy=remedy(),
     )
+
+
+def direct_url(distribution: importlib.metadata.Distribution) -> Mapping[str, Any]:
+    """The record of what pip installed a distribution from (PEP 610); empty if it was an index."""
+    text = distribution.read_text("direct_url.json")
+    return dict(json.loads(text)) if text else {}
+
+
+def local_path(url: str) -> Path:
+    """The path of a file: URL."""
+    return Path(unquote(urlsplit(url).path))
+
+
+def project_distribution(folder: Path) -> importlib.metadata.Distribution | None:
+    """The project in ``folder`` as pip installed it from there; None if it did not."""
+    for distribution in importlib.metadata.distributions():
+        record = direct_url(distribution)
+        if "dir_info" in record and local_path(record["url"]).resolve() == folder.resolve():
+            return distribution
+    return None
 
 
 def remedy(commit: str = "COMMIT") -> Activity:

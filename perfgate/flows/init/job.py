@@ -22,6 +22,7 @@ from perfgate.flows.init.installed import Revision, address, installed_revision,
 from perfgate.flows.init.lock import HEADER, LOCK, Lock, lock_project, missing_in
 from perfgate.flows.init.project import NewProject, read_project
 from perfgate.flows.init.requirements import Declared, read_declared
+from perfgate.flows.init.uv import find_uv
 from perfgate.flows.shared.preflight import preflight
 from perfgate.git.commands import run_git
 from perfgate.git.repository import MAIN_NAMES, Repository, checked_out
@@ -128,7 +129,9 @@ def start_project(folder: Path, options: InitOptions, trial: Trial = _not_tried)
     if forge and forge in _CI_FILES:
         values.update(_called(forge, revision, origin))
     texts = {file: render_starter(template, values) for file, template in templates.items()}
-    # Before anything is written or tried: a dependency file that cannot be read.
+    # Before anything is written or tried: uv is missing, or a dependency file cannot be read.
+    if lock_file:
+        find_uv()
     declared = read_declared(folder) if lock_file else None
     lock, imported = None, set[str]()
     with written_files(repository.root, texts):
@@ -172,6 +175,7 @@ def _to_add(root: Path, files: Sequence[str], below: str) -> list[str]:
 def write_lock(folder: Path, options: InitOptions, trial: Trial = _not_tried) -> Started:
     """Rewrite only the lock file. Raises UsageError if the user has a file of that name."""
     repository = Repository(folder)
+    find_uv()
     declared, project = read_declared(folder), read_project(folder)
     lock, imported = _lock(declared, folder, options, project, trial())
     _replace_lock(folder, lock)
@@ -204,13 +208,13 @@ def _lock(
 ) -> tuple[Lock, set[str]]:
     """The lock file, and the distributions in it only because the workload has ``loaded`` them (None: it was not tried).
 
-    Raises UsageError for a package without a known version that CI could install.
+    Raises UsageError if uv finds no versions that CI could install.
     """
     python = python_of(options, project) or project.python
-    lock = lock_project(declared, folder, python=python, ran=loaded is not None)
-    imported = missing_in(lock, loaded or ())
+    lock = lock_project(declared, folder, python=python)
+    imported = missing_in(lock, loaded or (), folder)
     if imported:
-        lock = lock_project(declared, folder, python=python, imported=imported, ran=True)
+        lock = lock_project(declared, folder, python=python, imported=imported)
     return lock, imported
 
 

@@ -14,8 +14,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from perfgate.errors import UsageError
-from perfgate.flows.init.locked import Pin, read_lock_file
-from perfgate.flows.init.metadata import built_requirements, requirements_of_installed
+from perfgate.flows.init.installed import project_distribution
+from perfgate.flows.init.uv import names_requirements
 from perfgate.toml import tomllib
 
 PYPROJECT, SETUP_PY, SETUP_CFG = "pyproject.toml", "setup.py", "setup.cfg"
@@ -30,13 +30,13 @@ _INDEX_OPTION = re.compile(r"(?:-i|-f|--index-url|--extra-index-url|--find-links
 
 @dataclass(frozen=True)
 class Declared:
-    """``locked`` are the packages of the project's own lock file, ``indexes`` the pip options for indexes in its files.
+    """``files`` are files whose requirements only a build backend knows, ``indexes`` the pip options for indexes.
 
     ``conda`` are conda packages that may or may not exist on an index.
     """
 
-    requirements: Sequence[Requirement]
-    locked: Mapping[str, Pin]
+    requirements: Sequence[str]
+    files: Sequence[Path]
     indexes: Sequence[str]
     conda: Sequence[str]
 
@@ -48,14 +48,22 @@ def read_declared(folder: Path) -> Declared:
     """
     lines = [line for file in _requirement_files(folder) for line in _requirement_lines(file)]
     conda, pip_lines = _read_environment(folder)
-    own = _own_dependencies(folder)
+    own, files = _own_dependencies(folder), []
     listed = [line for line in lines if not line.startswith("-")]
-    needed = [*(own or listed), *(line for line in pip_lines if not line.startswith("-"))]
-    lines += pip_lines
+    if own is None:
+        own = []
+        built = next(path for path in (folder / SETUP_PY, folder / PYPROJECT) if path.is_file())
+        if not listed or names_requirements(built):
+            files.append(built)
+    needed = own if own or files else listed
+    needed = [*needed, *(line for line in pip_lines if not line.startswith("-"))]
+    options = [line for line in [*lines, *pip_lines] if line.startswith("-")]
+    tables = read_pyproject(folder / PYPROJECT).get("tool", {}).get("uv", {}).get("index", [])
+    options += [f"--extra-index-url {table['url']}" for table in tables if "url" in table]
     return Declared(
-        requirements=[_parse(text) for text in needed],
-        locked=read_lock_file(folder),
-        indexes=list(dict.fromkeys(line for line in lines if line.startswith("-"))),
+        requirements=[text for text in needed if _name(text) != "perfgate"],
+        files=files,
+        indexes=list(dict.fromkeys(options)),
         conda=conda,
     )
 
@@ -89,8 +97,8 @@ def read_setup_cfg(folder: Path) -> ConfigParser:
     return parser
 
 
-def _own_dependencies(folder: Path) -> Sequence[str]:
-    """The dependencies in the project's metadata: listed in pyproject.toml, or known only to its build backend."""
+def _own_dependencies(folder: Path) -> Sequence[str] | None:
+    """The dependencies in the project's metadata; None if only its build backend knows them."""
     file = read_pyproject(folder / PYPROJECT)
     table, poetry = file.get("project", {}), file.get("tool", {}).get("poetry", {})
     if "dependencies" in poetry:
@@ -102,9 +110,10 @@ def _own_dependencies(folder: Path) -> Sequence[str]:
     if table and "dependencies" not in table.get("dynamic", []):
         return [str(text) for text in table.get("dependencies", [])]
     if not table and not (folder / SETUP_PY).is_file() and "build-system" not in file:
-        return read_setup_cfg(folder).get("options", "install_requires", fallback="").splitlines()[1:]
-    installed = requirements_of_installed(folder)
-    return built_requirements(folder) if installed is None else installed
+        lines = read_setup_cfg(folder).get("options", "install_requires", fallback="").splitlines()
+        return [line for line in lines if line.strip()]
+    installed = project_distribution(folder)
+    return installed.requires or [] if installed else None
 
 
 def _requirement_files(folder: Path) -> Sequence[Path]:
@@ -165,9 +174,9 @@ def _conda_name(text: str) -> str:
     return _CONDA_NAMES.get(name, name)
 
 
-def _parse(text: str) -> Requirement:
+def _name(text: str) -> str:
     try:
-        return Requirement(text)
+        return canonicalize_name(Requirement(text).name)
     except InvalidRequirement as error:
         raise UsageError(
             "the requirement {text!r} cannot be read; name CI's own line with --setup",

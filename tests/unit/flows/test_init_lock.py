@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,39 +13,46 @@ from typing import Any
 import pytest
 
 from perfgate.errors import UsageError
-from perfgate.flows.init import lock as lock_module
-from perfgate.flows.init.index import default_index, find_hashes
 from perfgate.flows.init.lock import Lock, lock_project, missing_in
 from perfgate.flows.init.requirements import read_declared
-from tests.fakes.package_index import serve_index, write_wheel
+from perfgate.flows.init.uv import find_uv, pip_indexes
+from tests.fakes.package_index import installed_wheels, offline, serve_index, write_wheel
 from tests.installed import from_git, write_distribution
 
 RUNNING = f"{sys.version_info.major}.{sys.version_info.minor}"
-COMMIT = "git+https://example.com/b@" + "0" * 40
 TORCH_VERSION = importlib.metadata.version("torch")
 
 
-@pytest.fixture(autouse=True)
-def _no_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
+@pytest.fixture
+def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of wheels that uv knows besides those of the installed packages."""
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    for name, value in offline(installed_wheels(), folder).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("UV_NO_BUILD_ISOLATION", "1")  # setuptools has no wheel with its code here
+    return folder
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path: Path, wheels: Path) -> Path:
     folder = tmp_path / "model"
     folder.mkdir()
     return folder
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where further distributions are installed: probe 1.5, which needs probe-core."""
+def installed(tmp_path: Path, wheels: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where further distributions are installed: probe 1.5, which needs probe-core. The index has a newer probe."""
     folder = tmp_path / "installed"
-    write_distribution(
-        folder, "probe", "1.5", "probe-core>=1", "odd (>dev)", 'probe-extra; extra == "more"', module="probe"
-    )
-    write_distribution(folder, "probe-core", "2.0")
-    write_distribution(folder, "probe-extra", "3.0", module="probe_extra")
+    for name, version, needs in (
+        ("probe", "1.5", ["probe-core>=1", 'probe-extra; extra == "more"']),
+        ("probe-core", "2.0", []),
+        ("probe-extra", "3.0", []),
+    ):
+        write_distribution(folder, name, version, *needs, module=name.replace("-", "_"))
+        write_wheel(wheels, name, version, *needs)
+    write_wheel(wheels, "probe", "1.6")
     monkeypatch.syspath_prepend(folder)
     return folder
 
@@ -54,7 +62,8 @@ def locked(folder: Path, *imported: str) -> Lock:
 
 
 def versions(lock: Lock) -> dict[str, str]:
-    return {pin.name: pin.version for pin in lock.pins}
+    lines = (line.removesuffix(" \\") for line in lock.text.splitlines() if "==" in line)
+    return {name: version for name, _, version in (line.partition("==") for line in lines)}
 
 
 SETUP_PY = (
@@ -149,125 +158,79 @@ def test_lock__project_installed_from_its_folder__what_pip_noted_and_not_the_pro
 
 def test_lock__build_backend_fails__said_with_its_reason_and_the_way_out(project: Path) -> None:
     (project / "setup.py").write_text("raise RuntimeError('needs CUDA_HOME')\n")
-    with pytest.raises(UsageError, match=r"known to its build backend alone, and that fails .*pip install --editable"):
-        read_declared(project)
+    with pytest.raises(UsageError, match=r"uv cannot pin .*needs CUDA_HOME.*; install the project .* --setup"):
+        locked(project)
 
 
-UV_LOCK = """\
-version = 1
-[[package]]
-name = "model"
-source = { editable = "." }
-[[package]]
-name = "unseen"
-version = "4.0"
-source = { registry = "https://wheels.example.com/simple" }
-dependencies = [{ name = "unseen-core" }, { name = "unseen-mac", marker = "sys_platform == 'darwin'" }]
-wheels = [{ url = "https://x/unseen-4.0-py3-none-any.whl", hash = "sha256:aa" }]
-[[package]]
-name = "unseen-core"
-version = "0.1"
-source = { registry = "https://pypi.org/simple" }
-sdist = { url = "https://x/unseen_core-0.1.tar.gz", hash = "sha256:bb" }
-[[package]]
-name = "unseen-mac"
-version = "1.0"
-source = { registry = "https://pypi.org/simple" }
-[[package]]
-name = "probe"
-version = "1.4"
-source = { registry = "https://pypi.org/simple" }
-wheels = [{ url = "https://x/probe.whl", hash = "sha256:cc" }]
-"""
-POETRY_LOCK = """\
-[[package]]
-name = "unseen"
-version = "4.0"
-files = [{ file = "unseen-4.0-py3-none-any.whl", hash = "sha256:aa" }]
-[package.dependencies]
-unseen-core = ">=0"
-unseen-mac = { version = "*", markers = "sys_platform == \\"darwin\\"" }
-[package.source]
-type = "legacy"
-url = "https://wheels.example.com/simple"
-reference = "mine"
-[[package]]
-name = "unseen-core"
-version = "0.1"
-files = [{ file = "unseen_core-0.1.tar.gz", hash = "sha256:bb" }]
-[[package]]
-name = "unseen-mac"
-version = "1.0"
-"""
-
-
-@pytest.mark.parametrize(("file", "text"), [("uv.lock", UV_LOCK), ("poetry.lock", POETRY_LOCK)])
-def test_lock__lock_file_of_the_project__versions_hashes_and_index_of_what_is_not_installed(
-    project: Path, installed: Path, file: str, text: str
-) -> None:
-    (project / file).write_text(text)
-    (project / "pyproject.toml").write_text('[project]\nname = "model"\ndependencies = ["unseen", "probe"]\n')
-    lock = locked(project)
-    pins = {pin.name: pin for pin in lock.pins}
-    assert (pins["unseen"].version, list(pins["unseen"].hashes)) == ("4.0", ["sha256:aa"])
-    assert (pins["unseen-core"].version, list(pins["unseen-core"].hashes)) == ("0.1", ["sha256:bb"])
-    assert "unseen-mac" not in pins
-    # What runs here counts, not what another version of it would have for a hash.
-    assert (pins["probe"].version, list(pins["probe"].hashes)) == ("1.5", [])
-    assert "--extra-index-url https://wheels.example.com/simple\n" in lock.text
-
-
-@pytest.mark.parametrize(
-    ("build", "index"),
-    [("cpu", "https://download.pytorch.org/whl/cpu"), ("cu128", "https://download.pytorch.org/whl/cu128")],
-)
+@pytest.mark.parametrize("build", ["cpu", "cu128"])
 def test_lock__torch_of_another_index__keeps_its_build_and_names_the_index(
-    project: Path, installed: Path, build: str, index: str
+    project: Path, installed: Path, wheels: Path, build: str
 ) -> None:
     write_distribution(installed, "torch", f"2.9.1+{build}")
-    lock = locked(project)
-    assert f"\ntorch==2.9.1+{build}\n" in lock.text
-    assert lock.text.count(f"--extra-index-url {index}\n") == 1
-
-
-def test_lock__indexes_that_the_requirements_name__are_named_in_it(project: Path, installed: Path) -> None:
-    (project / "requirements.txt").write_text("--extra-index-url https://example.com/simple\n-f wheels/\nprobe\n")
-    assert locked(project).text.splitlines()[1:3] == ["--extra-index-url https://example.com/simple", "-f wheels/"]
+    write_wheel(wheels, "torch", f"2.9.1+{build}")
+    text = locked(project).text
+    assert f"\ntorch==2.9.1+{build} \\\n" in text
+    assert text.count("download.pytorch.org") == text.count(
+        f"--extra-index-url https://download.pytorch.org/whl/{build}\n"
+    )
 
 
 @pytest.mark.parametrize(
-    ("record", "line"),
+    ("texts", "lines"),
     [
-        (from_git("https://example.com/odd", "b" * 40), "odd @ git+https://example.com/odd@" + "b" * 40),
+        ({"requirements.txt": "-f ../wheels/\nprobe\n"}, ["-f ../wheels/"]),
         (
-            {"url": "https://example.com/odd-1.whl", "archive_info": {"hashes": {"sha256": "a" * 64}}},
-            "odd @ https://example.com/odd-1.whl#sha256=" + "a" * 64,
+            {"pyproject.toml": '[project]\nname = "a"\n[[tool.uv.index]]\nurl = "https://example.com/simple"\n'},
+            ["--extra-index-url https://example.com/simple"],
         ),
-        ({"url": "file:///tmp/odd-1.whl", "archive_info": {}}, "odd==1.0"),
     ],
 )
-def test_lock__installed_from_an_address__that_very_commit_or_archive(
-    project: Path, installed: Path, record: Any, line: str
+def test_lock__indexes_that_the_project_names__are_named_in_it(
+    project: Path, installed: Path, texts: Mapping[str, str], lines: list[str]
 ) -> None:
-    write_distribution(installed, "odd", "1.0", direct_url=record)
+    for name, text in texts.items():
+        (project / name).write_text(text)
+    assert locked(project).text.splitlines()[1 : 1 + len(lines)] == lines
+
+
+def test_lock__installed_from_a_commit__that_very_commit_and_no_hashes(
+    project: Path, installed: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "odd"
+    source.mkdir()
+    (source / "pyproject.toml").write_text('[project]\nname = "odd"\nversion = "1.0"\ndependencies = ["probe"]\n')
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a", "-C", str(source)]
+    for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "odd"]):
+        subprocess.run([*git, *arguments], check=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    write_distribution(installed, "odd", "1.0", "probe", direct_url=from_git(source.as_uri(), commit))
     (project / "requirements.txt").write_text("odd\n")
-    assert f"\n{line}\n" in locked(project).text
+    lock = locked(project)
+    assert f"\nodd @ git+{source.as_uri()}@{commit}\n" in lock.text
+    assert versions(lock)["probe"] == "1.5"
+    assert (lock.unhashed, "--hash" in lock.text) == ("odd", False)
+
+
+def test_lock__installed_from_a_wheel_of_an_index__its_version(project: Path, installed: Path, wheels: Path) -> None:
+    write_wheel(wheels, "odd", "1.0")
+    write_distribution(installed, "odd", "1.0", direct_url={"url": "file:///tmp/odd-1.whl", "archive_info": {}})
+    (project / "requirements.txt").write_text("odd\n")
+    assert versions(locked(project))["odd"] == "1.0"
 
 
 @pytest.mark.parametrize(
-    ("version", "record", "words"),
+    ("version", "is_local", "words"),
     [
-        (
-            "1.0",
-            {"url": "file:///srv/odd", "dir_info": {}},
-            r"odd is installed from /srv/odd, a folder that CI does not",
-        ),
-        ("1.0+mine", None, r"odd 1.0\+mine is a build of its own"),
+        ("1.0", True, r"odd is installed from .*/odd, a folder that CI does not have"),
+        ("1.0+mine", False, r"uv cannot pin .*odd==1\.0\+mine"),
     ],
 )
 def test_lock__what_ci_cannot_get__refused_by_name(
-    project: Path, installed: Path, version: str, record: Any, words: str
+    project: Path, installed: Path, tmp_path: Path, version: str, is_local: bool, words: str
 ) -> None:
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "pyproject.toml").write_text('[project]\nname = "odd"\nversion = "1.0"\n')
+    record: Any = {"url": (tmp_path / "odd").as_uri(), "dir_info": {}} if is_local else None
     write_distribution(installed, "odd", version, direct_url=record)
     (project / "requirements.txt").write_text("odd\n")
     with pytest.raises(UsageError, match=words):
@@ -277,11 +240,12 @@ def test_lock__what_ci_cannot_get__refused_by_name(
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        ({"pyproject.toml": '[project]\nname = "a"\ndependencies = ["no-such-package>=1"]'}, "is not installed here"),
-        ({"requirements.txt": "a @ git+https://example.com/a@main\n"}, "a is not installed here.*--setup"),
+        (
+            {"pyproject.toml": '[project]\nname = "a"\ndependencies = ["no-such-package>=1"]'},
+            "no-such-package.*--setup",
+        ),
         ({"requirements.txt": "not a requirement\n"}, "'not a requirement' cannot be read.*--setup"),
         ({"pyproject.toml": "requires = ["}, r"pyproject\.toml cannot be read: .*; repair it"),
-        ({"uv.lock": "["}, r"uv\.lock cannot be read: .*; repair it"),
         ({"setup.cfg": "["}, r"setup\.cfg cannot be read: .*; repair it"),
         ({"environment.yml": "dependencies: [numpy]\n"}, "must be followed by lines of `- NAME`"),
     ],
@@ -293,95 +257,67 @@ def test_lock__a_file_that_gives_no_version__said(project: Path, texts: Mapping[
         locked(project)
 
 
-def test_lock__not_installed_but_pinned_by_the_project__as_it_says(project: Path) -> None:
-    (project / "requirements.txt").write_text(f"no-such-package==1.5\nb @ {COMMIT}\n")
-    lock = locked(project)
-    assert f"\nb @ {COMMIT}\n" in lock.text
-    assert "\nno-such-package==1.5\n" in lock.text
-    assert lock.unhashed == "no-such-package is not installed here, so what it needs is not known"
+def test_find_uv__not_installed__said_with_both_ways_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "executable", "/nowhere/bin/python")
+    with pytest.raises(UsageError, match=r"uv is not installed.*run `python -m pip install uv`, or .* --setup "):
+        find_uv()
 
 
-def test_lock__not_installed_while_the_workload_runs__left_out_by_name(project: Path) -> None:
-    (project / "requirements.txt").write_text("numpy\nno-such-package==1.5\nno-such-tool\n")
-    lock = lock_project(read_declared(project), project, python=RUNNING, ran=True)
-    assert lock.absent == ["no-such-package", "no-such-tool"]
-    assert "\nnumpy==" in lock.text
-    assert "no-such" not in lock.text
-    assert "no-such" not in lock.unhashed
+def test_lock__not_installed__the_newest_that_the_project_accepts(project: Path, installed: Path, wheels: Path) -> None:
+    for version in ("1.0", "1.1", "2.0"):
+        write_wheel(wheels, "unseen", version, "probe")
+    (project / "requirements.txt").write_text("unseen<2\n")
+    found = versions(locked(project))
+    assert (found["unseen"], found["probe"]) == ("1.1", "1.5")
 
 
 @pytest.mark.parametrize("texts", [{"pyproject.toml": PEP_621}, {"setup.py": SETUP_PY}], ids=" ".join)
 def test_lock__metadata_name_the_dependencies__requirements_of_developers_do_not_count(
     project: Path, installed: Path, texts: Mapping[str, str]
 ) -> None:
-    for name, text in {
-        **texts,
-        "requirements.txt": "--extra-index-url https://example.com/\nno-such-tool==3.5.0\n",
-    }.items():
+    for name, text in {**texts, "requirements.txt": "-f ../wheels\nno-such-tool==3.5.0\n"}.items():
         (project / name).write_text(text)
     lock = locked(project)
     assert "probe" in versions(lock)
     assert "no-such-tool" not in lock.text
-    assert "--extra-index-url https://example.com/" in lock.text
+    assert "\n-f ../wheels\n" in lock.text
 
 
 def test_lock__loaded_packages__those_that_it_lacks_and_that_do_not_come_with_perfgate(
     project: Path, installed: Path
 ) -> None:
     lock = locked(project)
-    assert missing_in(lock, ["torch", "sympy", "probe", "perfgate", "numpy", "GitPython"]) == {"probe"}
+    assert missing_in(lock, ["torch", "sympy", "probe", "perfgate", "numpy", "GitPython"], project) == {"probe"}
     assert {"probe", "probe-core"} <= set(versions(locked(project, "probe")))
 
 
-# --- hashes
-
-
-@pytest.mark.parametrize("as_html", [False, True])
-def test_hashes__of_the_index_that_pip_is_told_of__every_file_of_the_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_html: bool
+def test_lock__any_machine__every_line_has_the_hashes_of_its_files(
+    project: Path, installed: Path, monkeypatch: pytest.MonkeyPatch, wheels: Path
 ) -> None:
-    monkeypatch.delenv("PIP_NO_INDEX")
-    for version in ("1.5", "1.6"):
-        write_wheel(tmp_path / "wheels", "probe", version)
-    with serve_index(tmp_path / "wheels", as_html=as_html) as index:
-        monkeypatch.setenv("PIP_INDEX_URL", index)
-        hashes, complaint = find_hashes({("probe", "1.5", "")})
-        assert complaint == ""
-        (digest,) = hashes["probe"]
-        assert re.fullmatch(r"sha256:[0-9a-f]{64}", digest)
-        assert "127.0.0.1 gave none (HTTPError)" in find_hashes({("other", "1", index)})[1]
-
-
-def test_hashes__of_every_package__each_line_has_them_and_of_none_otherwise(
-    project: Path, installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("PIP_NO_INDEX")
-    monkeypatch.setattr(lock_module, "_TORCH_INDEX", "{build}")
+    """The index is one that pip is told of: uv itself does not read pip's settings."""
     write_distribution(installed, "torch", "9.9", "probe")
-    for name, version in (("probe", "1.5"), ("probe-core", "2.0"), ("torch", "9.9")):
-        write_wheel(tmp_path / "wheels", name, version)
-    with serve_index(tmp_path / "wheels") as index:
+    write_wheel(wheels, "torch", "9.9", "probe")
+    for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS"):
+        monkeypatch.delenv(name)
+    with serve_index(wheels) as index:
         monkeypatch.setenv("PIP_INDEX_URL", index)
         lock = locked(project)
-        if lock.unhashed.startswith("this machine is"):
-            pytest.skip(lock.unhashed)
-        assert re.sub(r"[0-9a-f]{64}", "…", lock.text.partition("\n")[2]) == "".join(
-            f"{pin} \\\n    --hash=sha256:…\n" for pin in ("probe==1.5", "probe-core==2.0", "torch==9.9")
-        )
-        (tmp_path / "wheels" / "probe_core-2.0-py3-none-any.whl").unlink()
-        write_wheel(tmp_path / "wheels", "probe-core", "2.1")
-        lock = locked(project)
-        assert (lock.unhashed, "--hash" in lock.text) == ("the index has no hash of probe-core", False)
-        assert "Python 3.8" in lock_project(read_declared(project), project, python="3.8").unhashed
+    assert re.sub(r"[0-9a-f]{64}", "…", lock.text.partition("\n")[2]) == "".join(
+        f"{pin} \\\n    --hash=sha256:…\n" for pin in ("probe==1.5", "probe-core==2.0", "torch==9.9")
+    )
 
 
-def test_index__configuration_of_pip__is_asked_and_the_environment_first(
+def test_pip_indexes__files_and_environment_of_pip__its_options_with_every_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for variable in ("PIP_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL"):
+    for variable in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS"):
         monkeypatch.delenv(variable, raising=False)
-    (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://mirror.example.com/simple\n")
+    (tmp_path / "pip.conf").write_text(
+        "[global]\nindex-url = https://mirror.example.com/simple\nextra-index-url =\n  https://a.example\n  https://b.example\n"
+    )
     monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
-    assert default_index() == "https://mirror.example.com/simple"
+    extra = ["--extra-index-url https://a.example", "--extra-index-url https://b.example"]
+    assert pip_indexes() == ["--index-url https://mirror.example.com/simple", *extra]
     monkeypatch.setenv("PIP_INDEX_URL", "https://other.example.com/simple")
-    assert default_index() == "https://other.example.com/simple"
+    assert pip_indexes() == ["--index-url https://other.example.com/simple", *extra]

@@ -244,7 +244,7 @@ def test_render_issue__hundreds_of_changes__folds_go_first_then_rows_and_it_fits
     assert len(render_issue(make_trend(*series, not_looked_at=names), CONTEXT)) <= 60_000
     whole = render_issue(make_trend(*series, not_looked_at=names), CONTEXT, budget=90_000)
     text = render_issue(make_trend(*series, not_looked_at=names), CONTEXT, budget=len(whole) - 1)
-    assert "Not searched" not in text
+    assert "The numbers of the checklist" not in text
     assert "How the runs went" in text
     small = render_issue(make_trend(*series, not_looked_at=names), CONTEXT, budget=16_000)
     assert len(small) <= 16_000
