@@ -30,7 +30,7 @@ from perfgate.judging.report.render.served import (
 from perfgate.judging.report.render.site.addresses import OPEN, SiteLinks, run_address
 from perfgate.judging.report.render.site.runs import render_unreadable
 from perfgate.judging.report.render.timeline import render_timeline
-from perfgate.judging.report.render.trend_email import render_email
+from perfgate.judging.report.render.trend import render_email
 from perfgate.judging.report.render.trend_page import render_trend_page
 from perfgate.locale import Language
 from perfgate.trace.pages.timeline import drawn_timeline

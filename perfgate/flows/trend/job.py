@@ -23,8 +23,7 @@ from perfgate.flows.shared.trend.commits import commit_names
 from perfgate.flows.shared.trend.read import Wanted, find_trend, open_documents, read_histories
 from perfgate.flows.trend.confirm import confirm_suspected, keep_confirmations, read_confirmations
 from perfgate.flows.trend.post import DEFAULT_KEY, OurIssue, find_issue, post_trend
-from perfgate.judging.report.render.trend import render_issue
-from perfgate.judging.report.render.trend_email import render_email
+from perfgate.judging.report.render.trend import render_email, render_issue
 from perfgate.judging.report.render.trend_page import MAX_PICTURES, render_trend_page, runs_beside
 from perfgate.judging.report.view.summary import CommentContext
 from perfgate.judging.report.view.trend_rows import moved_by

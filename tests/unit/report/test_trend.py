@@ -18,8 +18,7 @@ from perfgate.document.explanation import OperatorDelta
 from perfgate.document.history import Acceptance
 from perfgate.document.kept import KeptLink
 from perfgate.document.trend import CommitLabel, NotLookedAt
-from perfgate.judging.report.render.trend import issue_title, render_issue, render_news
-from perfgate.judging.report.render.trend_email import MOST_BYTES, render_email
+from perfgate.judging.report.render.trend import MOST_BYTES, issue_title, render_email, render_issue, render_news
 from perfgate.judging.report.render.trend_page import render_trend_page
 from perfgate.judging.report.render.trend_svg import small_plot
 from perfgate.judging.report.render.trend_terminal import render_trend
