@@ -35,6 +35,11 @@ class GateRecord(msgspec.Struct, frozen=True, kw_only=True):
     def stated_at(self) -> str:
         return self.judged_at
 
+    @property
+    def subject(self) -> str:
+        """The verdict and the commit, for an audit log."""
+        return f"{self.verdict} of {self.commit}"
+
 
 class GateHistory(msgspec.Struct, frozen=True, kw_only=True):
     """What a gate would have blocked so far: of ``gates`` commits ``failed`` would have failed.

@@ -79,6 +79,11 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
     def stated_at(self) -> str:
         return self.accepted_at
 
+    @property
+    def subject(self) -> str:
+        """The regression, for an audit log."""
+        return f"{self.metric} of {self.commit}"
+
     def counts_on(self, today: date) -> bool:
         """Whether it has not expired."""
         return self.until is None or today.isoformat() <= self.until
@@ -109,6 +114,11 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
     def stated_at(self) -> str:
         return self.changed_at
 
+    @property
+    def subject(self) -> str:
+        """The state and the commit, for an audit log."""
+        return f"{self.state}: {self.commit}"
+
 
 class Confirmation(ShapeEntry, frozen=True, kw_only=True):
     """The result for one metric of measuring two commits of main side by side: a suspected change point confirmed, or not.
@@ -133,6 +143,11 @@ class Confirmation(ShapeEntry, frozen=True, kw_only=True):
     @property
     def stated_at(self) -> str:
         return self.confirmed_at
+
+    @property
+    def subject(self) -> str:
+        """The metric and both commits, for an audit log."""
+        return f"{self.metric} of {self.before} and {self.after}"
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):

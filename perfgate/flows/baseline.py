@@ -260,7 +260,7 @@ def _metrics_of(numbers: tuple[int, ...], commit: str, folder: Path | None, conf
 
 def list_accepted(config: Config, environ: Mapping[str, str]) -> list[Acceptance]:
     """Every accepted regression of the project, newest first."""
-    return open_project_store(config, environ).accepted(config.project)
+    return open_project_store(config, environ).statements(config.project, Acceptance)
 
 
 def triage_regression(
@@ -281,7 +281,7 @@ def triage_regression(
 
 def list_triages(config: Config, environ: Mapping[str, str]) -> list[Triage]:
     """The states of the project's regressions, newest first."""
-    return open_project_store(config, environ).triages(config.project)
+    return open_project_store(config, environ).statements(config.project, Triage)
 
 
 def _commit_of_main(revision: str, runs: Iterable[StoredRun], root: Path) -> str:

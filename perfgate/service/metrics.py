@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perfgate.document.decision import Verdict
+from perfgate.document.gates import GateRecord
 from perfgate.document.history import StoredRun, moment
 from perfgate.document.run import RunDocument
 from perfgate.judging.report.render.openmetrics import LabelledRun, ServiceFamily, openmetrics_of_runs
@@ -93,7 +94,10 @@ class Metrics:
 
     def _gates(self, projects: Iterable[str]) -> dict[tuple[str, ...], float]:
         """The number of each verdict; a project without kept verdicts has none."""
-        kept = {project: Counter(gate.verdict for gate in self._served.store().gates(project)) for project in projects}
+        kept = {
+            project: Counter(gate.verdict for gate in self._served.store().statements(project, GateRecord))
+            for project in projects
+        }
         return {
             (project, verdict): float(counts[verdict])
             for project, counts in kept.items()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import APIRouter, HTTPException, Path, Query
@@ -14,24 +14,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perfgate.document.files import parse_canonical_run, parse_run
-from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage
+from perfgate.document.history import StoredRun
 from perfgate.document.records import convert_record
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES, parse_json
 from perfgate.errors import DocumentError, UnknownRunError
 from perfgate.judging.store.ledger import AuditEntry
-from perfgate.judging.store.store import HistoryValue, RecentValues, Series, SeriesPlace, Store
+from perfgate.judging.store.store import STATEMENTS, HistoryValue, RecentValues, Series, SeriesPlace, Statement
 from perfgate.service.answers import as_document, as_json, described, json_answer, written
-from perfgate.service.callers import NO_NUL, Caller, ReadProject, WrittenProject, caller_of
+from perfgate.service.callers import NO_NUL, ReadProject, WrittenProject, caller_of
 from perfgate.service.served_store import ServedStore
 
 _MOST_LISTED = 1_000
-# Millions of lines in a body would take gigabytes before the first of them is found wrong.
-_MOST_UPLOADED = 1_000
 # An acceptance, a triage, a confirmation or a verdict is a few short texts.
 _MOST_SMALL_BYTES = 64 * 1024
-_Record = TypeVar("_Record", Acceptance, Triage, Confirmation, GateRecord)
 
 Limit = Annotated[int, Query(ge=1, le=_MOST_LISTED, description="So many at most.")]
 Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The SHA-256 of the document, which is its id.")]
@@ -45,6 +41,7 @@ SeriesNames = Annotated[
     str,
     Query(description="Workload, shape, metric and labels of each series, as a JSON array of arrays of four texts."),
 ]
+StatementsName = Literal["acceptances", "triages", "confirmations", "gates"]
 Before = Annotated[int, Query(ge=1, le=2**63 - 1, description="Only entries with a lower number.")]
 Recorded = Callable[[RunDocument, str], None]
 
@@ -57,10 +54,7 @@ class StoreApi:
         Series,
         HistoryValue,
         RecentValues,
-        Acceptance,
-        Triage,
-        Confirmation,
-        GateRecord,
+        *STATEMENTS.values(),
         AuditEntry,
     )
 
@@ -97,19 +91,14 @@ class StoreApi:
             responses=json_answer(RecentValues),
             summary="The newest values of several series of a testbed, with how the steps of their runs were measured.",
         )(self.recent)
-        get(f"{project}/confirmations", responses=json_answer(list[Confirmation]), summary="Newest first.")(
-            self.confirmations
-        )
-        get(f"{project}/acceptances", responses=json_answer(list[Acceptance]), summary="Newest first.")(
-            self.acceptances
-        )
-        get(f"{project}/triages", responses=json_answer(list[Triage]), summary="Newest first.")(self.triages)
-        get(f"{project}/gates", responses=json_answer(list[GateRecord]), summary="Verdicts on changes, newest first.")(
-            self.gates
-        )
         listed = f"{project}/runs/{{sha256}}/listed"
         get(listed, responses=json_answer(StoredRun), summary="A run as it is listed.")(self.listed)
         get(f"{project}/runs/{{sha256}}", responses=document, summary="The document of a run.")(self.document)
+        get(
+            f"{project}/{{statements}}",
+            responses=json_answer(*(list[kind] for kind in STATEMENTS.values())),
+            summary="What people and gates stated about commits, newest first.",
+        )(self.statements)
         return router
 
     def _add_writers(self, router: APIRouter, project: str) -> None:
@@ -119,36 +108,13 @@ class StoreApi:
             openapi_extra=_body({"type": "object"}),
             summary="Store a run document in its canonical bytes; repeating it changes nothing.",
         )(self.upload)
+        kinds = [{"$ref": f"#/components/schemas/{kind.__name__}"} for kind in STATEMENTS.values()]
         router.post(
-            f"{project}/runs",
-            responses=written(json_answer(list[str])),
-            openapi_extra=_body({"type": "string"}, "application/x-ndjson"),
-            summary="Store several documents, one a line: all of them, or none. The answer has those that were not there.",
-        )(self.upload_all)
-        router.post(
-            f"{project}/confirmations",
-            responses=written(json_answer(Confirmation)),
-            openapi_extra=_body({"$ref": "#/components/schemas/Confirmation"}),
-            summary="Store the result of measuring two commits side by side.",
-        )(self.confirm)
-        router.post(
-            f"{project}/acceptances",
-            responses=written(json_answer(Acceptance)),
-            openapi_extra=_body({"$ref": "#/components/schemas/Acceptance"}),
-            summary="Accept a regression of a commit.",
-        )(self.accept)
-        router.post(
-            f"{project}/triages",
-            responses=written(json_answer(Triage)),
-            openapi_extra=_body({"$ref": "#/components/schemas/Triage"}),
-            summary="Give the regressions of main that began with a commit a state.",
-        )(self.triage)
-        router.post(
-            f"{project}/gates",
-            responses=written(json_answer(GateRecord)),
-            openapi_extra=_body({"$ref": "#/components/schemas/GateRecord"}),
-            summary="Keep the verdict of a gate on a commit.",
-        )(self.keep_gate)
+            f"{project}/{{statements}}",
+            responses=written(json_answer(*STATEMENTS.values())),
+            openapi_extra=_body({"anyOf": kinds}),
+            summary="Store a statement about a commit; it replaces an earlier one about the same.",
+        )(self.append)
 
     def check(self) -> None:
         """Raise StoreError if the store cannot be read."""
@@ -220,17 +186,8 @@ class StoreApi:
         places = [SeriesPlace(*name, fingerprint) for name in names]
         return as_json(self._served.store().recent(project, places, newest=newest))
 
-    def confirmations(self, project: ReadProject) -> Response:
-        return as_json(self._served.store().confirmations(project))
-
-    def acceptances(self, project: ReadProject, commit: Text | None = None) -> Response:
-        return as_json(self._served.store().accepted(project, commit=commit))
-
-    def triages(self, project: ReadProject) -> Response:
-        return as_json(self._served.store().triages(project))
-
-    def gates(self, project: ReadProject) -> Response:
-        return as_json(self._served.store().gates(project))
+    def statements(self, project: ReadProject, statements: StatementsName) -> Response:
+        return as_json(self._served.store().statements(project, STATEMENTS[statements]))
 
     async def upload(
         self, request: Request, project: WrittenProject, sha256: Sha256, allow_dirty: AllowDirty = False
@@ -245,46 +202,22 @@ class StoreApi:
                     found=found,
                     sha256=sha256,
                 )
-            new = self._record(caller_of(request), project, {sha256: body}, allow_dirty)
-            return as_json(sha256, HTTPStatus.CREATED if new else HTTPStatus.OK)
+            run = _parsed(body, project)
+            store = self._served.store().acting_as(caller_of(request).name)
+            if not store.record_all([run], allow_dirty=allow_dirty, data=[body]):
+                return as_json(sha256)
+            for listener in self._recorded:
+                listener(run, sha256)
+            return as_json(sha256, HTTPStatus.CREATED)
 
         return await run_in_threadpool(record)
 
-    async def upload_all(self, request: Request, project: WrittenProject, allow_dirty: AllowDirty = False) -> Response:
-        body = await bounded_body(request, MAX_BYTES)
-
-        if body.count(b"\n") > _MOST_UPLOADED:
-            told = f"more than {_MOST_UPLOADED} documents at once are not accepted; send them in several requests"
-            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, told)
-
-        def record() -> Response:
-            documents = {hashlib.sha256(line).hexdigest(): line for line in body.split(b"\n") if line}
-            return as_json(self._record(caller_of(request), project, documents, allow_dirty))
-
-        return await run_in_threadpool(record)
-
-    async def confirm(self, request: Request, project: WrittenProject) -> Response:
-        confirmation = _small(await bounded_body(request, _MOST_SMALL_BYTES), Confirmation)
-        await run_in_threadpool(self._acting(request).confirm, project, confirmation)
-        return as_json(confirmation)
-
-    async def accept(self, request: Request, project: WrittenProject) -> Response:
-        acceptance = _small(await bounded_body(request, _MOST_SMALL_BYTES), Acceptance)
-        await run_in_threadpool(self._acting(request).accept, project, acceptance)
-        return as_json(acceptance)
-
-    async def triage(self, request: Request, project: WrittenProject) -> Response:
-        triage = _small(await bounded_body(request, _MOST_SMALL_BYTES), Triage)
-        await run_in_threadpool(self._acting(request).triage, project, triage)
-        return as_json(triage)
-
-    async def keep_gate(self, request: Request, project: WrittenProject) -> Response:
-        record = _small(await bounded_body(request, _MOST_SMALL_BYTES), GateRecord)
-        await run_in_threadpool(self._acting(request).keep_gates, project, [record])
-        return as_json(record)
-
-    def _acting(self, request: Request) -> Store:
-        return self._served.store().acting_as(caller_of(request).name)
+    async def append(self, request: Request, project: WrittenProject, statements: StatementsName) -> Response:
+        body = await bounded_body(request, _MOST_SMALL_BYTES)
+        statement = _small(body, STATEMENTS[statements])
+        store = self._served.store().acting_as(caller_of(request).name)
+        await run_in_threadpool(store.append, project, [statement])
+        return as_json(statement)
 
     def _own_id(self, project: str, beginning: str) -> str:
         """The id of the run of a project that begins so. Runs of other projects are as if they were not there."""
@@ -303,16 +236,6 @@ class StoreApi:
             raise _unknown(run_id)
         return run
 
-    def _record(self, caller: Caller, project: str, documents: Mapping[str, bytes], allow_dirty: bool) -> list[str]:
-        """Record documents by their ids; return those that were not there before."""
-        runs = {run_id: _parsed(data, project) for run_id, data in documents.items()}
-        store = self._served.store().acting_as(caller.name)
-        new = store.record_all(runs.values(), allow_dirty=allow_dirty, data=list(documents.values()))
-        for run_id in new:
-            for listener in self._recorded:
-                listener(runs[run_id], run_id)
-        return new
-
 
 def _parsed(data: bytes, project: str) -> RunDocument:
     """The run in an upload. Raises DocumentError for another project's, and for bytes with another hash than the run's id."""
@@ -327,7 +250,7 @@ def _parsed(data: bytes, project: str) -> RunDocument:
     return run
 
 
-def _small(body: bytes, record: type[_Record]) -> _Record:
+def _small(body: bytes, record: type[Statement]) -> Statement:
     try:
         return convert_record(parse_json(body, name="the body", max_bytes=_MOST_SMALL_BYTES), record)
     except msgspec.ValidationError as error:
@@ -354,5 +277,5 @@ def _unknown(run_id: str) -> UnknownRunError:
     )
 
 
-def _body(schema: dict[str, Any], media_type: str = "application/json") -> dict[str, Any]:
-    return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}}}
+def _body(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

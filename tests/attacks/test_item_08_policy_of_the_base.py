@@ -160,7 +160,7 @@ def test_item_8__accepted_in_our_own_store__counts_for_the_merge_that_was_measur
     meant = Acceptance(
         commit=job.project.head, metric="*", reason="a new layer", accepted_by="ann", accepted_at="2026-11-20T10:00:00Z"
     )
-    store.accept(load_config(job.root).project, meant)
+    store.append(load_config(job.root).project, [meant])
     assert job.publish().returncode == 0
     assert "a new layer" in job.comment()
 

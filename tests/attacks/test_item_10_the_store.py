@@ -421,5 +421,5 @@ def test_keep__slower_than_mains_earlier_runs__kept_for_the_trend_but_no_level_f
     said = Acceptance(
         commit=project.head, metric="latency.low@encoder", reason="meant", accepted_by="Li", accepted_at="2026-01-04"
     )
-    store.accept("shop", said)
+    store.append("shop", [said])
     assert shown() == [0.0026]

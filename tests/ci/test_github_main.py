@@ -11,6 +11,7 @@ from io import BytesIO
 import numpy as np
 import pytest
 
+from perfgate.document.history import Confirmation
 from perfgate.judging.store.store import Store, StorePlace, open_location
 from tests.ci.act import Hub
 from tests.fakes.history import on_another_day
@@ -79,7 +80,7 @@ def test_main__two_regressions_a_week_apart__each_measured_once_and_confirmed_an
     assert _causes(issue.body, "Still open") == [(past.commits[7][:10], "confirmed")]
     (news,) = hub.forge.comments[issue.number]
     assert past.commits[13][:10] in news.body
-    assert {one.after for one in past.store.confirmations("small")} == {past.commits[7], past.commits[13]}
+    assert {one.after for one in past.store.statements("small", Confirmation)} == {past.commits[7], past.commits[13]}
 
     # Beside its base the next change is none; what nobody accepted is no part of main's level, and so it lies above that.
     hub.change("a word", model=("def build", "WORD = 'build'\n\n\ndef build"))

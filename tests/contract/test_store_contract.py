@@ -158,6 +158,7 @@ def test_record__session_kept_with_another_document__refused(store: Store) -> No
     assert history(store) == [0.002]
 
 
+@pytest.mark.usefixtures("own_store")
 def test_record_all__one_of_them_refused__none_is_kept(store: Store) -> None:
     store.record(run_of_day(1))
     with pytest.raises(StoreError, match="session 's1' is already stored"):
@@ -247,8 +248,8 @@ def test_revision__every_write_to_the_project__another_one(store: Store) -> None
     for write in (
         lambda: store.record(run_of_day(1)),
         lambda: store.record(run_of_day(2)),
-        lambda: store.accept("shop", acceptance()),
-        lambda: store.accept("shop", acceptance(reason="still meant")),
+        lambda: store.append("shop", [acceptance()]),
+        lambda: store.append("shop", [acceptance(reason="still meant")]),
     ):
         write()
         seen.append(store.revision("shop"))
@@ -399,32 +400,31 @@ def acceptance(
 
 
 def test_accept__of_several_commits__newest_first_and_by_commit(store: Store) -> None:
-    store.accept("shop", acceptance("a1", day=1))
-    store.accept("shop", acceptance("b2", day=2))
-    store.accept("other", acceptance("a1", day=3))
-    assert [one.commit for one in store.accepted("shop")] == ["b2", "a1"]
-    assert store.accepted("shop", commit="a1") == [acceptance("a1", day=1)]
+    store.append("shop", [acceptance("a1", day=1)])
+    store.append("shop", [acceptance("b2", day=2)])
+    store.append("other", [acceptance("a1", day=3)])
+    assert [one.commit for one in store.statements("shop", Acceptance)] == ["b2", "a1"]
 
 
 def test_accept__the_same_again__replaces_it(store: Store) -> None:
-    store.accept("shop", acceptance())
-    store.accept("shop", acceptance(reason="still meant", until=None))
-    assert store.accepted("shop") == [acceptance(reason="still meant", until=None)]
+    store.append("shop", [acceptance()])
+    store.append("shop", [acceptance(reason="still meant", until=None)])
+    assert store.statements("shop", Acceptance) == [acceptance(reason="still meant", until=None)]
 
 
 def test_accepted__no_store_yet__empty(store: Store) -> None:
-    assert store.accepted("shop") == []
+    assert store.statements("shop", Acceptance) == []
 
 
 def test_triage__the_same_commit_again__replaces_its_state(store: Store) -> None:
     first = Triage(commit="a1", state="acknowledged", reason="in #12 ✓", author="Li", changed_at="2026-03-01")
     other = msgspec.structs.replace(first, commit="b2", state="fixed", changed_at="2026-03-02")
     again = msgspec.structs.replace(first, state="expected", reason="", changed_at="2026-03-03")
-    assert store.triages("shop") == []
+    assert store.statements("shop", Triage) == []
     for triage in (first, other, again):
-        store.triage("shop", triage)
-    assert store.triages("shop") == [again, other]
-    assert store.triages("another") == []
+        store.append("shop", [triage])
+    assert store.statements("shop", Triage) == [again, other]
+    assert store.statements("another", Triage) == []
 
 
 def test_series__runs_on_two_testbeds__one_series_each_with_its_runs(store: Store) -> None:
@@ -533,11 +533,11 @@ def test_confirm__the_same_commits_again__replaces_it(store: Store) -> None:
         first, outcome="regressed", low=0.02, high=0.04, confirmed_at="2026-03-02T12:00:00+00:00"
     )
     other = msgspec.structs.replace(first, metric="latency.p99", confirmed_at="2026-03-03T12:00:00+00:00")
-    assert store.confirmations("shop") == []
+    assert store.statements("shop", Confirmation) == []
     for confirmation in (first, second, other):
-        store.confirm("shop", confirmation)
-    assert store.confirmations("shop") == [other, second]
-    assert store.confirmations("another") == []
+        store.append("shop", [confirmation])
+    assert store.statements("shop", Confirmation) == [other, second]
+    assert store.statements("another", Confirmation) == []
 
 
 def test_keep_gates__the_same_commit_again__replaces_its_verdict(store: Store) -> None:
@@ -546,8 +546,8 @@ def test_keep_gates__the_same_commit_again__replaces_its_verdict(store: Store) -
     )
     other = msgspec.structs.replace(first, testbed="a3", verdict="PASS")
     again = msgspec.structs.replace(first, verdict="WARN", judged_at="2026-03-02T12:00:00+00:00")
-    assert store.gates("shop") == []
-    store.keep_gates("shop", [first, other])
-    store.keep_gates("shop", [again])
-    assert store.gates("shop") == [again, other]
-    assert store.gates("another") == []
+    assert store.statements("shop", GateRecord) == []
+    store.append("shop", [first, other])
+    store.append("shop", [again])
+    assert store.statements("shop", GateRecord) == [again, other]
+    assert store.statements("another", GateRecord) == []

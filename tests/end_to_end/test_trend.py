@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from perfgate.document.files import read_run
+from perfgate.document.history import Confirmation
 from perfgate.judging.store.backends.sql import SqlStore
 from tests.end_to_end.conftest import Clone, Perfgate
 from tests.fakes.history import on_another_day
@@ -73,7 +74,7 @@ def test_trend__slowdown_planted_in_history__named_with_its_commits_then_confirm
     (confirmation,) = json.loads((out / "confirmations.json").read_bytes())["confirmations"]
     assert confirmation["fingerprint"] == series["fingerprint"]
     assert confirmation["low"] > 0.5
-    assert [one.low for one in store.confirmations("small")] == [confirmation["low"]]
+    assert [one.low for one in store.statements("small", Confirmation)] == [confirmation["low"]]
     # The commit of it, by the command as it was printed.
     (command,) = re.findall(r"^ +(perfgate bisect .*)$", looked.stderr, flags=re.MULTILINE)
     found = perfgate(*shlex.split(command)[1:], cwd=clone.root, COLUMNS="140")

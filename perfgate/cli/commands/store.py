@@ -234,7 +234,7 @@ def _finish(done: Exported, as_json: bool, *more: str) -> None:
             acceptances=done.acceptances,
             triages=done.triages,
             confirmations=done.confirmations,
-            verdicts=done.verdicts,
+            verdicts=done.gates,
         )
         click.echo("\n".join((counts, *more)))
     if done.damaged:

@@ -14,7 +14,8 @@ from perfgate.document.answers import (
     RunSuggestions,
     StoredProject,
 )
-from perfgate.document.history import StoredRun
+from perfgate.document.gates import GateRecord
+from perfgate.document.history import Acceptance, StoredRun, Triage
 from perfgate.document.trace import TopDocument
 from perfgate.document.trend import TrendDocument
 from perfgate.errors import UnknownRunError, UsageError
@@ -119,8 +120,8 @@ def top(asked: TopArguments, sources: Sources) -> TopDocument:
 
 def gates(asked: ListArguments, sources: Sources) -> GateVerdicts:
     project, store = sources.project(asked.project), sources.opened()
-    kept = store.gates(project)
-    history = gate_history(kept, store.accepted(project), store.triages(project))
+    kept = store.statements(project, GateRecord)
+    history = gate_history(kept, store.statements(project, Acceptance), store.statements(project, Triage))
     return GateVerdicts(history=history, newest=kept[: asked.limit])
 
 

@@ -40,7 +40,7 @@ def record_verdicts(published: Published, case: PublishCase, request: PublishReq
         return
     try:
         config = load_config(request.root, environ=doors.environ)
-        open_project_store(config, doors.environ).keep_gates(config.project, records)
+        open_project_store(config, doors.environ).append(config.project, records)
     except (ConfigError, StoreError) as error:
         doors.say(sentence("The verdict was not kept for `perfgate trend`: {error}", error=error.shown))
     else:

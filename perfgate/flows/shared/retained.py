@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from perfgate.config import Config
-from perfgate.document.history import StoredRun
+from perfgate.document.history import StoredRun, Triage
 from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.trend.read import Wanted, read_histories
 from perfgate.judging.store.store import Store
@@ -27,7 +27,7 @@ def retained_runs(config: Config, store: Store, progress: Progress, *, seconds_s
     stored = read_histories(config, store, Wanted(), progress, seconds_since_1970=seconds_since_1970)
     # Of a testbed that is no longer measured no change is searched for elsewhere.
     judged = [entry if entry.current else with_changes(entry) for entry in stored.series if not entry.informing]
-    open_commits = {entry.commit for entry in store.triages(config.project) if entry.state in _OPEN_STATES}
+    open_commits = {entry.commit for entry in store.statements(config.project, Triage) if entry.state in _OPEN_STATES}
     retained = set(_first_and_before(stored.runs, open_commits))
     for entry in judged:
         regressions = [change.at for change in entry.changes if change.direction == "worse"]

@@ -13,7 +13,7 @@ import msgspec
 from perfgate.catalogue.lookup import metric
 from perfgate.config import CONFIG_NAME, Config, load_config, parse_config
 from perfgate.document.conditions import StepConditions, conditions_of
-from perfgate.document.history import Acceptance, History, HistorySeries
+from perfgate.document.history import Acceptance, History, HistorySeries, Triage
 from perfgate.document.run import RunDocument
 from perfgate.errors import RepositoryError, StoreError
 from perfgate.git.commands import COMMIT_ID
@@ -115,8 +115,8 @@ def stored_history(
     try:
         store = open_project_store(config, environ)
         today = datetime.now(timezone.utc).date()
-        accepted = [entry for entry in store.accepted(config.project) if entry.counts_on(today)]
-        of_main = meant(accepted, store.triages(config.project), today)
+        accepted = [entry for entry in store.statements(config.project, Acceptance) if entry.counts_on(today)]
+        of_main = meant(accepted, store.statements(config.project, Triage), today)
         numbers = list(leading_numbers(head))
         comparable = _Comparable(store, config.project, head, numbers)
         series = [_series(number, comparable, of_main, config.root) for number in numbers]

@@ -23,7 +23,7 @@ def give_state(store: Store, project: str, *, commit: str, state: TriageState, r
         raise UsageError(
             "the reason may have {reason} characters and the name {author}", reason=_MOST_REASON, author=_MOST_AUTHOR
         )
-    store.triage(project, triage)
+    store.append(project, [triage])
     return triage
 
 

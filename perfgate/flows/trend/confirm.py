@@ -138,7 +138,7 @@ def keep_confirmations(
     """Keep confirmations in the store; note it if this job may not write there, since the file still has them."""
     try:
         for confirmation in confirmations:
-            store.confirm(config.project, confirmation)
+            store.append(config.project, [confirmation])
     except StoreError as error:
         note(sentence("what was confirmed is not in the store: {error}", error=error.shown))
 

@@ -10,7 +10,8 @@ import msgspec
 
 from perfgate.config import Config, load_config
 from perfgate.document.files import write_atomically, write_text_atomically
-from perfgate.document.history import Confirmation
+from perfgate.document.gates import GateRecord
+from perfgate.document.history import Acceptance, Confirmation, Triage
 from perfgate.document.kept import KeptLink
 from perfgate.document.strict_json import parse_json
 from perfgate.document.trend import ConfirmationsFile, TrendDocument, TrendState
@@ -86,7 +87,7 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
             documents=documents,
         )
 
-    stored_confirmations = store.confirmations(config.project)
+    stored_confirmations = store.statements(config.project, Confirmation)
     document = find(stored_confirmations)
     added: list[Confirmation] = []
     if request.confirmations is not None:
@@ -101,7 +102,11 @@ def run_trend(request: TrendRequest, doors: Doors, progress: Progress, check: Ch
     if added:
         keep_confirmations(config, store, added, note=remembered.note)
         document = find([*added, *stored_confirmations])
-    gates = gate_history(store.gates(config.project), store.accepted(config.project), store.triages(config.project))
+    gates = gate_history(
+        store.statements(config.project, GateRecord),
+        store.statements(config.project, Acceptance),
+        store.statements(config.project, Triage),
+    )
     document = msgspec.structs.replace(document, notes=remembered.notes, gates=gates)
     if out is not None:
         kept = _kept_beside_changes(document, config, doors, remembered)

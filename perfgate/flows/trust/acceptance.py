@@ -94,6 +94,5 @@ def store_acceptances(
         )
         for metric in named
     ]
-    for acceptance in acceptances:
-        store.accept(config.project, acceptance)
+    store.append(config.project, acceptances)
     return acceptances

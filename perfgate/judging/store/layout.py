@@ -14,17 +14,16 @@ import gzip
 import hashlib
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, Triage, moment
+from perfgate.document.history import moment
 from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES, parse_json
 from perfgate.errors import DocumentError, StoreError
-from perfgate.judging.store.store import RunEntry, Statement, StoredDocument, run_entry
+from perfgate.judging.store.store import RunEntry, Statement, StoredDocument, run_entry, statement_name
 from perfgate.locale import Activity
 
 VERSION = 1
@@ -37,12 +36,6 @@ MOST_GATES = 2000
 REMEDY = Activity(
     "restore an earlier commit of the branch, or delete the file from it; `perfgate baseline record` stores new runs"
 )
-_FOLDERS: Mapping[type[msgspec.Struct], str] = {
-    Acceptance: "acceptances",
-    Triage: "triages",
-    Confirmation: "confirmations",
-    GateRecord: "gates",
-}
 _MARK = re.compile(r"perfgate-store-v([0-9]{1,6})")
 _DOCUMENT = re.compile(r"documents/([0-9a-f]{64})\.json\.gz")
 _RUN = re.compile(r"runs/[^/]+/[0-9a-f]{16}-([0-9a-f]{64})\.json")
@@ -88,7 +81,7 @@ def session_prefix(project: str, session: str) -> str:
 
 def list_path(kind: type[Statement], project: str) -> str:
     """The file of a project's statements of a kind."""
-    return f"{_FOLDERS[kind]}/{project_key(project)}.json"
+    return f"{statement_name(kind)}/{project_key(project)}.json"
 
 
 def project_key(project: str) -> str:

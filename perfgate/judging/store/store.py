@@ -37,8 +37,16 @@ _NO_PORT = re.compile(r"(?<=://)[^/@?\[\]]*:(?=[^/@?]*[^0-9/@?])[^/@?]*")
 _SECRET = re.compile(r"(?i)(password|token|secret)=[^&]*")
 # Limit on how far the clock of a measuring machine may be ahead: a trend omits runs dated later.
 AHEAD = timedelta(weeks=4)
-# What people and gates stated about commits: of two with one key, the one that was stated later counts.
-Statement = TypeVar("Statement", Acceptance, Triage, Confirmation, GateRecord)
+# What people and gates state about commits: of two with one key, the one that was stated later counts.
+AnyStatement = Acceptance | Triage | Confirmation | GateRecord
+Statement = TypeVar("Statement", bound=AnyStatement)
+# The kinds of statements by their name in tables, files and addresses.
+STATEMENTS: Mapping[str, type[AnyStatement]] = {
+    "acceptances": Acceptance,
+    "triages": Triage,
+    "confirmations": Confirmation,
+    "gates": GateRecord,
+}
 
 
 class SeriesPlace(NamedTuple):
@@ -164,9 +172,10 @@ class Store(Protocol):
     def record_all(
         self, runs: Iterable[RunDocument], *, allow_dirty: bool = False, data: Sequence[bytes] | None = None
     ) -> list[str]:
-        """Store several runs in one write, all or none, and return the ids of those that were not there before, in their order.
+        """Store several runs and return the ids of those that were not there before, in their order.
 
-        ``data`` are the canonical bytes of the documents, if the caller has checked both. Raises StoreError for an unfit one.
+        They are one write, all or none; a service stores one a request. ``data`` are the canonical bytes of the documents, if
+        the caller has checked both. Raises StoreError for an unfit one.
         """
 
     def revision(self, project: str) -> str:
@@ -209,29 +218,11 @@ class Store(Protocol):
     def series(self, project: str) -> list[Series]:
         """Every series of a project, in the order of workload, shape, metric, labels and fingerprint."""
 
-    def confirm(self, project: str, confirmation: Confirmation) -> None:
-        """Store the result of measuring two commits side by side; it replaces that of the same commits and metric."""
+    def append(self, project: str, statements: Sequence[Statement]) -> None:
+        """Store statements of one kind in one write; each replaces an earlier one with the same key."""
 
-    def confirmations(self, project: str) -> list[Confirmation]:
-        """The confirmations of a project, newest first."""
-
-    def accept(self, project: str, acceptance: Acceptance) -> None:
-        """Store the acceptance of a regression; it replaces that of the same commit and metric."""
-
-    def accepted(self, project: str, *, commit: str | None = None) -> list[Acceptance]:
-        """The acceptances of a project, or of one commit of it, newest first."""
-
-    def triage(self, project: str, triage: Triage) -> None:
-        """Store the state of the regressions that began with a commit of main; it replaces the earlier one."""
-
-    def triages(self, project: str) -> list[Triage]:
-        """The states that people gave the regressions of a project, newest first."""
-
-    def keep_gates(self, project: str, records: Sequence[GateRecord]) -> None:
-        """Store the verdicts of a gate; each replaces that of the same gate, commit and testbed."""
-
-    def gates(self, project: str) -> list[GateRecord]:
-        """The verdicts of a project's gates, newest first."""
+    def statements(self, project: str, kind: type[Statement]) -> list[Statement]:
+        """The statements of a kind about a project, newest first."""
 
     def prune(self, project: str, *, keep: int) -> int:
         """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed."""
@@ -380,6 +371,11 @@ def recent_values(histories: Iterable[Iterable[tuple[RecentRun, float]]]) -> Rec
             runs[run.id] = run
             values[-1].append((at.setdefault(run.id, len(at)), value))
     return RecentValues(runs=list(runs.values()), values=values)
+
+
+def statement_name(kind: type[AnyStatement]) -> str:
+    """The name of a kind of statements."""
+    return next(name for name, one in STATEMENTS.items() if one is kind)
 
 
 def labels_text(labels: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from perfgate.errors import StoreError
 from perfgate.judging.store.copied_ledger import LedgerCopy, LeftBehind
 from perfgate.judging.store.layout import encode_list, project_key
 from perfgate.judging.store.ledger import COPIER
-from perfgate.judging.store.store import Statement, Store, StoredDocument, intact_run
+from perfgate.judging.store.store import STATEMENTS, Statement, Store, StoredDocument, intact_run
 
 AT_ONCE = 50
 INDEX = "index.json"
@@ -26,8 +26,12 @@ class Exported(msgspec.Struct, kw_only=True):
     acceptances: int = 0
     triages: int = 0
     confirmations: int = 0
-    verdicts: int = 0
+    gates: int = 0
     damaged: list[str] = []
+
+    def count(self, name: str, statements: int) -> None:
+        """Add the number of statements of the kind with this name."""
+        setattr(self, name, getattr(self, name) + statements)
 
 
 class Copied(Exported, kw_only=True):
@@ -68,18 +72,10 @@ def _copy_runs(source: Store, target: Store, project: str, done: Copied, advance
 
 
 def _copy_statements(source: Store, target: Store, project: str, done: Copied) -> None:
-    for acceptance in _newer(source.accepted(project), target.accepted(project)):
-        target.accept(project, acceptance)
-        done.acceptances += 1
-    for confirmation in _newer(source.confirmations(project), target.confirmations(project)):
-        target.confirm(project, confirmation)
-        done.confirmations += 1
-    for triage in _newer(source.triages(project), target.triages(project)):
-        target.triage(project, triage)
-        done.triages += 1
-    if verdicts := _newer(source.gates(project), target.gates(project)):
-        target.keep_gates(project, verdicts)
-        done.verdicts += len(verdicts)
+    for name, kind in STATEMENTS.items():
+        newer = _newer(source.statements(project, kind), target.statements(project, kind))
+        target.append(project, newer)
+        done.count(name, len(newer))
 
 
 def exported_files(
@@ -97,16 +93,10 @@ def exported_files(
         for documents in _intact(store, project, runs, done, advance):
             exported.update(document.id for document in documents)
             yield from ((f"{folder}/runs/{document.id}.json", document.data) for document in documents)
-        accepted, confirmations = store.accepted(project), store.confirmations(project)
-        triages, verdicts = store.triages(project), store.gates(project)
-        done.acceptances += len(accepted)
-        done.triages += len(triages)
-        done.confirmations += len(confirmations)
-        done.verdicts += len(verdicts)
-        yield f"{folder}/acceptances.json", encode_list(accepted)
-        yield f"{folder}/triages.json", encode_list(triages)
-        yield f"{folder}/confirmations.json", encode_list(confirmations)
-        yield f"{folder}/gates.json", encode_list(verdicts)
+        for name, kind in STATEMENTS.items():
+            statements = store.statements(project, kind)
+            done.count(name, len(statements))
+            yield f"{folder}/{name}.json", encode_list(statements)
         newest_first = [run for run in runs if run.id in exported]
         index.append({"project": project, "folder": folder, "runs": newest_first})
     yield INDEX, encode_list(index)

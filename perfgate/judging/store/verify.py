@@ -8,7 +8,7 @@ import msgspec
 
 from perfgate.document.history import StoredRun
 from perfgate.errors import StoreError
-from perfgate.judging.store.store import RunEntry, Store, intact_run, run_entry
+from perfgate.judging.store.store import STATEMENTS, RunEntry, Store, intact_run, run_entry
 from perfgate.judging.store.transfer import Advance, in_batches
 
 REMEDY = "bring back a copy of the store, or copy it to a new one with `perfgate store copy`, which makes lists from documents"
@@ -30,9 +30,9 @@ def verify_store(store: Store, projects: Iterable[str], advance: Advance) -> Ver
         for some in in_batches(runs, project, advance):
             done.faults += _faults_of_runs(store, some)
             done.runs += len(some)
-        for read in (store.accepted, store.triages, store.confirmations, store.gates):
+        for kind in STATEMENTS.values():
             try:
-                read(project)
+                store.statements(project, kind)
             except StoreError as error:
                 done.faults.append(str(error))
     return done

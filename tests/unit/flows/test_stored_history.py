@@ -117,13 +117,13 @@ def test_stored_history__slower_runs_of_main__part_of_the_level_while_they_are_m
         accepted_at="2026-01-09",
         until="2026-02-01",
     )
-    store.accept("shop", accepted)
+    store.append("shop", [accepted])
     assert level() == quiet
-    store.accept("shop", msgspec.structs.replace(accepted, until="2999-01-01"))
+    store.append("shop", [msgspec.structs.replace(accepted, until="2999-01-01")])
     assert level() == [410.0, 411.0]
-    store.accept("shop", accepted)
+    store.append("shop", [accepted])
     expected = Triage(commit="a" * 40, state="expected", reason="meant", author="Li", changed_at="2026-01-09")
-    store.triage("shop", expected)
+    store.append("shop", [expected])
     assert level() == [410.0, 411.0]
-    store.triage("shop", msgspec.structs.replace(expected, state="acknowledged"))
+    store.append("shop", [msgspec.structs.replace(expected, state="acknowledged")])
     assert level() == quiet

@@ -421,7 +421,7 @@ def test_trend__accepted_in_the_store__accepted(project: Project, slower_store: 
     word = Acceptance(
         commit=commit_of(STEP), metric="*", reason="a larger model", accepted_by="mei", accepted_at=CONFIRMED_AT
     )
-    project.store.accept("demo", word)
+    project.store.append("demo", [word])
     document = project.trend()
     assert found_in(document).changes[0].accepted == "mei: a larger model"
     assert not has_open_regression(document)
@@ -432,10 +432,10 @@ def test_trend__acceptance_that_expired__open_again_and_named(project: Project, 
     word = Acceptance(
         commit=commit_of(STEP), metric="*", reason="a larger model", accepted_by="mei", accepted_at=CONFIRMED_AT
     )
-    project.store.accept("demo", msgspec.structs.replace(word, until="2999-12-31"))
+    project.store.append("demo", [msgspec.structs.replace(word, until="2999-12-31")])
     assert project.trend().expired == []
     ended = msgspec.structs.replace(word, until="2026-08-01")
-    project.store.accept("demo", ended)
+    project.store.append("demo", [ended])
     document = project.trend()
     assert (found_in(document).changes[0].standing, document.expired) == ("new", [ended])
     assert has_open_regression(document)
@@ -446,11 +446,11 @@ def test_trend__triaged_in_the_store__expected_closes_it_and_acknowledged_does_n
 ) -> None:
     project.take(slower_store)
     state = Triage(commit=commit_of(STEP), state="acknowledged", reason="in #12", author="mei", changed_at=CONFIRMED_AT)
-    project.store.triage("demo", state)
+    project.store.append("demo", [state])
     document = project.trend()
     assert document.causes[0].triage == state
     assert has_open_regression(document)
-    project.store.triage("demo", msgspec.structs.replace(state, state="expected"))
+    project.store.append("demo", [msgspec.structs.replace(state, state="expected")])
     document = project.trend()
     assert found_in(document).changes[0].accepted == "mei: in #12"
     assert not has_open_regression(document)
@@ -471,7 +471,7 @@ def test_trend__email__one_file_that_needs_no_folder_of_ours(
 
 def test_trend__confirmation_in_the_store__confirmed(project: Project, slower_store: Path) -> None:
     project.take(slower_store)
-    project.store.confirm("demo", answer(project.trend()))
+    project.store.append("demo", [answer(project.trend())])
     (change,) = found_in(project.trend()).changes
     assert change.confirmation is not None
     assert (change.evidence, change.confirmation.low, change.confirmation.high) == ("confirmed", 0.06, 0.1)
@@ -493,7 +493,7 @@ def test_trend__confirmations_of_another_job__kept_where_they_answer_a_suspicion
     ]
     document = project.trend(confirmations=confirmations_file(tmp_path, *forged, good))
     assert found_in(document).changes[0].evidence == "confirmed"
-    assert project.store.confirmations("demo") == [good]
+    assert project.store.statements("demo", Confirmation) == [good]
     assert "6 entries of confirmations.json answer no suspicion and are left out" in project.progress.notes
 
 
@@ -539,7 +539,7 @@ def test_trend__in_a_clone__the_commits_that_may_have_done_it(project: Project) 
     word = Acceptance(
         commit=commits[5], metric="counters.*", reason="wanted", accepted_by="mei", accepted_at=CONFIRMED_AT
     )
-    project.store.accept("demo", word)
+    project.store.append("demo", [word])
     assert found_in(project.trend(), "counters.framework_ops").changes[0].standing == "accepted"
 
 
@@ -684,7 +684,7 @@ def test_weekly__settled_since_last_week__said_in_text_and_comment(job: Job, slo
     job.project.take(slower_store)
     document = job.week(1)
     for metric in TIMES:
-        job.project.store.confirm("demo", answer(document, "unchanged", metric=metric, low=-0.003, high=0.004))
+        job.project.store.append("demo", [answer(document, "unchanged", metric=metric, low=-0.003, high=0.004)])
     job.week(2)
     assert "1 settled" in job.issue
     assert "refuted: both commits measured side by side show 0.3 % faster to 0.4 % slower" in job.issue

@@ -48,7 +48,7 @@ def asked(address: Listening, tmp_path_factory: pytest.TempPathFactory) -> Asked
     ids = service.store.record_all(runs)
     service.store.record(minimal_run(project="bank"))
     gate = GateRecord(gate="default", commit="a1", verdict="FAIL", judged_at="2026-11-01T10:00:00+00:00")
-    service.store.keep_gates("demo", [gate])
+    service.store.append("demo", [gate])
     return Asked(service, folder / "store.db", recordings, ids[SLOWER - 1], ids[SLOWER])
 
 

@@ -22,7 +22,7 @@ def test_metrics__two_projects_and_testbeds__the_newest_values_of_each_and_the_u
     ):
         service.store.record(run)
     upload(service, minimal_run(session="s3", fingerprint="f3", value=0.005))
-    service.store.keep_gates("shop", [make_gate(1), make_gate(2), make_gate(3, verdict="FAIL")])
+    service.store.append("shop", [make_gate(1), make_gate(2), make_gate(3, verdict="FAIL")])
 
     answer = service.client(SERVER_TOKEN).get("/metrics")
     assert answer.headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"

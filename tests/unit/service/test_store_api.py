@@ -109,13 +109,6 @@ def test_upload__bytes_that_are_not_the_document__refused(service: Service) -> N
     assert client.get("/api/v1/projects/shop/runs").json() == []
 
 
-def test_upload_all__more_lines_than_documents_at_once__refused_before_one_is_read(service: Service) -> None:
-    client = service.client(service.token("shop"))
-    answer = client.post("/api/v1/projects/shop/runs", data=b"{}\n" * 1_001)
-    assert (answer.status_code, "in several requests" in answer.json()["error"]) == (413, True)
-    assert client.post("/api/v1/projects/shop/runs", data=b"{}\n" * 1_000).status_code == 422
-
-
 def test_upload__larger_than_any_document__refused_before_it_is_read(service: Service) -> None:
     client = service.client(service.token("shop"))
     announced = {"Content-Length": str(MAX_BYTES + 1), "Connection": "close"}
@@ -149,7 +142,7 @@ def test_acceptance__stored__with_an_entry_in_the_audit_log(service: Service) ->
     client = service.client(service.token("shop"))
     answer = client.post("/api/v1/projects/shop/acceptances", data=msgspec.json.encode(ACCEPTANCE))
     assert answer.status_code == 200
-    assert client.get("/api/v1/projects/shop/acceptances", params={"commit": "a1"}).json() == [answer.json()]
+    assert client.get("/api/v1/projects/shop/acceptances").json() == [answer.json()]
     newest = client.get("/api/v1/audit").json()[0]
     assert (newest["action"], newest["subject"], newest["project"]) == (
         "regression accepted",
@@ -205,12 +198,11 @@ def test_health__without_a_token__says_only_that_it_runs(service: Service) -> No
 
 @pytest.mark.slow
 def test_openapi__requests_of_every_kind__none_fails_and_every_response_fits(service: Service) -> None:
-    schemathesis.serializer.alias("application/x-ndjson", "text/plain")
     upload(service, minimal_run())
     client = service.client(service.token(None))
     schema = schemathesis.openapi.from_dict(client.get("/openapi.json").json())
     operations = [one.ok() for one in schema.get_all_operations()]
-    assert len(operations) == 37
+    assert len(operations) == 30
     for operation in operations:
 
         @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), database=None)

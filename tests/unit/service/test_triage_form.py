@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from perfgate.document.history import Triage
 from tests.fakes.history import commit_of, main_runs, stepped
 from tests.fakes.service import SERVER_TOKEN, Client, Service
 
@@ -40,7 +41,7 @@ def test_form__token_typed_in__state_stored_shown_and_in_the_audit_log(slower: S
     assert "form-action 'self'" in page
     answer = client.post(FORM, data={**FIELDS, "token": slower.token("demo")})
     assert (answer.status_code, answer.headers["Location"]) == (303, f"open.html#commit-{COMMIT[:12]}")
-    (triage,) = slower.store.triages("demo")
+    (triage,) = slower.store.statements("demo", Triage)
     assert (triage.commit, triage.state, triage.reason, triage.author) == (
         COMMIT,
         "acknowledged",
@@ -62,7 +63,7 @@ def test_form__signed_in_with_a_token_that_writes__its_key_is_enough(slower: Ser
     assert 'type="password"' not in client.get(PAGE).text
     assert client.post(FORM, data={**FIELDS, "key": key}).status_code == 303
     assert client.post(FORM, data={**FIELDS, "state": "expected", "key": key}).status_code == 303
-    assert [triage.state for triage in slower.store.triages("demo")] == ["expected"]
+    assert [triage.state for triage in slower.store.statements("demo", Triage)] == ["expected"]
     assert "no regression is open" in client.get(PAGE).text
 
 
@@ -73,7 +74,7 @@ def test_form__made_up_by_a_foreign_page__nothing_changes(slower: Service, sent:
     client = browser(slower, slower.token("demo"))
     answer = client.post(FORM, data={**FIELDS, **sent})
     assert (answer.status_code, "takes a token of this project with scope write" in answer.text) == (403, True)
-    assert slower.store.triages("demo") == []
+    assert slower.store.statements("demo", Triage) == []
 
 
 def test_form__token_of_another_project_or_for_reading__nothing_changes(slower: Service) -> None:
@@ -84,7 +85,7 @@ def test_form__token_of_another_project_or_for_reading__nothing_changes(slower: 
     other = browser(slower, slower.token("bank"))
     assert other.post(FORM, data={**FIELDS, "token": slower.token("demo")}).status_code == 403
     assert slower.client().post(FORM, data={**FIELDS, "token": slower.token("demo")}).status_code == 401
-    assert slower.store.triages("demo") == []
+    assert slower.store.statements("demo", Triage) == []
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_form__field_that_cannot_be_stored__said_on_a_page(slower: Service, fiel
     answer = client.post(FORM, data={**FIELDS, **fields})
     assert (answer.status_code, answer.headers["Content-Type"]) == (422, "text/html; charset=utf-8")
     assert why in re.sub(r"<[^>]+>", "", answer.text)
-    assert slower.store.triages("demo") == []
+    assert slower.store.statements("demo", Triage) == []
 
 
 def test_form__too_large_or_no_form__refused(slower: Service) -> None:

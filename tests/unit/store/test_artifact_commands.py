@@ -188,7 +188,7 @@ def test_retained_runs__regression_in_triage__its_runs_and_those_before_stay_whi
     store = SqlStore(project.parent / "store.db")
     store.record_all(main_runs(12, shapes=("long",)))
     entry = Triage(commit=commit_of(4), state=state, reason="seen", author="Li", changed_at="2026-06-01T00:00:00+00:00")
-    store.triage("demo", entry)
+    store.append("demo", [entry])
     runs = sorted(store.runs("demo"), key=lambda run: run.started_at)
     config = load_config(project)
     retained = retained_runs(config, store, Said(), seconds_since_1970=NOW.timestamp())

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from perfgate.cli.commands.baseline import COMMAND
 from perfgate.document.decision import SideSummary
 from perfgate.document.files import write_document
+from perfgate.document.history import Acceptance
 from perfgate.errors import PerfgateError, RepositoryError, StoreError, UsageError
 from perfgate.judging.store.backends.sql import SqlStore
 from tests.command import run_perfgate
@@ -208,7 +209,7 @@ def test_baseline_accept__metric_of_head__kept_with_who_and_why(project: Path) -
     result = baseline(project, "accept", "latency.*", "--reason", "the new layer", "--by", "Li Wei")
     assert result.exit_code == 0, result.exception
     assert result.output == f"accepted latency.* of {sha[:12]} by Li Wei\n"
-    (kept,) = SqlStore(project.parent / "store.db").accepted("shop", commit=sha)
+    (kept,) = SqlStore(project.parent / "store.db").statements("shop", Acceptance)
     assert (kept.metric, kept.reason, kept.accepted_by) == ("latency.*", "the new layer", "Li Wei")
     assert "the new layer" in baseline(project, "accepted").output
 
@@ -262,7 +263,7 @@ def test_baseline_accept__number_that_names_no_cause__refused(
     result = baseline(project, "accept", *absolute, "--reason", "meant", "--by", "Li")
     assert isinstance(result.exception, PerfgateError)
     assert message.format(old=old[:12], new=new[:12], out=out) in str(result.exception)
-    assert not SqlStore(project.parent / "store.db").accepted("shop")
+    assert not SqlStore(project.parent / "store.db").statements("shop", Acceptance)
 
 
 def test_baseline_accept__number_and_no_check__what_to_name_instead(project: Path) -> None:
@@ -294,8 +295,8 @@ def test_baseline_accept__until__counts_to_that_day_and_is_listed(project: Path)
     assert kept.output == f"accepted latency.low of {sha[:12]} by Li until 2999-01-31\n", kept.exception
     assert "2999-01-31" in baseline(project, "accepted").output
     store = SqlStore(project.parent / "store.db")
-    (entry,) = store.accepted("shop")
-    store.accept("shop", msgspec.structs.replace(entry, until="2026-01-31"))
+    (entry,) = store.statements("shop", Acceptance)
+    store.append("shop", [msgspec.structs.replace(entry, until="2026-01-31")])
     assert "2026-01-31, expired" in baseline(project, "accepted").output
     past = baseline(project, *accept, "--until", "2020-01-01")
     assert "2020-01-01 is in the past; give the last day of the acceptance" in str(past.exception)

@@ -97,7 +97,7 @@ def test_record__first_run__a_branch_of_its_own_and_nothing_else_moves(clone: Pa
 def test_runs__no_branch_yet__empty_and_still_none(clone: Path, remote: Path) -> None:
     assert opened(clone).runs("shop") == []
     assert opened(clone).series("shop") == []
-    assert opened(clone).accepted("shop") == []
+    assert opened(clone).statements("shop", Acceptance) == []
     assert git(remote, "for-each-ref", "--format=%(refname)") == "refs/heads/main"
 
 
@@ -136,15 +136,15 @@ def test_record__four_processes_start_on_no_branch__every_run_is_kept(clone: Pat
     assert len([path for path in files(remote) if path.startswith("documents/")]) == 20
 
 
-def test_accept__of_two_stores_opened_before__both_are_kept(clone: Path) -> None:
+def test_append__to_two_stores_opened_before__both_are_kept(clone: Path) -> None:
     first, second = opened(clone), opened(clone)
-    assert first.accepted("shop") == second.accepted("shop") == []
+    assert first.statements("shop", Acceptance) == second.statements("shop", Acceptance) == []
     for store, commit in ((first, "a1"), (second, "b2")):
-        store.accept(
-            "shop",
-            Acceptance(commit=commit, metric="latency.*", reason="meant", accepted_by="Li", accepted_at="2026-03-01"),
+        meant = Acceptance(
+            commit=commit, metric="latency.*", reason="meant", accepted_by="Li", accepted_at="2026-03-01"
         )
-    assert {one.commit for one in opened(clone).accepted("shop")} == {"a1", "b2"}
+        store.append("shop", [meant])
+    assert {one.commit for one in opened(clone).statements("shop", Acceptance)} == {"a1", "b2"}
 
 
 def test_record_all__a_session_twice_among_them__refused_and_nothing_is_kept(clone: Path, remote: Path) -> None:

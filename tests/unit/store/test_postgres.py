@@ -15,6 +15,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
+from perfgate.document.history import Triage
 from perfgate.errors import StoreError, StoreRefusedError
 from perfgate.flows.shared.store import open_store_at
 from perfgate.judging.store.backends.sql import SqlStore
@@ -120,7 +121,7 @@ def test_store__right_to_select__reads_and_cannot_record(database: StoredDatabas
 def test_store__a_table_or_its_version_is_missing__says_so(database: StoredDatabase) -> None:
     record(database.store())
     database.execute("DROP TABLE run_conditions, triages")
-    said = refusal(StoreError, lambda: database.store().triages("shop"))
+    said = refusal(StoreError, lambda: database.store().statements("shop", Triage))
     assert 'relation "triages" does not exist; a table or column of the store is missing' in said
     database.execute("ALTER TABLE perfgate_store RENAME COLUMN version_num TO version")
     assert "written by a commit of perfgate before its first release" in refusal(

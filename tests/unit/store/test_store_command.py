@@ -61,10 +61,10 @@ def old(tmp_path: Path) -> Path:
     for number in range(3):
         store.record(minimal_run(session=f"s{number}", dirty=number == 2), allow_dirty=True)
     store.record(minimal_run(project="Other project"))
-    store.accept("shop", ACCEPTED)
-    store.triage("shop", TRIAGED)
-    store.confirm("shop", CONFIRMED)
-    store.keep_gates("shop", [JUDGED])
+    store.append("shop", [ACCEPTED])
+    store.append("shop", [TRIAGED])
+    store.append("shop", [CONFIRMED])
+    store.append("shop", [JUDGED])
     return tmp_path / "old.db"
 
 
@@ -89,10 +89,10 @@ def contents(store: Store) -> object:
         (
             store.runs(name),
             store.documents(store.runs(name)),
-            store.accepted(name),
-            store.triages(name),
-            store.confirmations(name),
-            store.gates(name),
+            store.statements(name, Acceptance),
+            store.statements(name, Triage),
+            store.statements(name, Confirmation),
+            store.statements(name, GateRecord),
         )
         for name in store.projects()
     ]
@@ -233,9 +233,9 @@ def test_store_copy__store_before_its_first_run__tokens_and_verdicts_are_copied(
     secret = store.ledger().create_token("wall", None, "read").secret
     assert store_command("copy", str(tmp_path / "first.db"), str(tmp_path / "1.db"), folder=tmp_path).exit_code == 0
     assert SqlStore(tmp_path / "1.db").ledger().find(secret)
-    store.keep_gates("advised", [JUDGED])
+    store.append("advised", [JUDGED])
     assert store_command("copy", str(tmp_path / "first.db"), str(tmp_path / "2.db"), folder=tmp_path).exit_code == 0
-    assert SqlStore(tmp_path / "2.db").gates("advised") == [JUDGED]
+    assert SqlStore(tmp_path / "2.db").statements("advised", GateRecord) == [JUDGED]
 
 
 def test_store_copy__one_project__nothing_of_the_others(old: Path, tmp_path: Path) -> None:
@@ -249,10 +249,10 @@ def test_store_copy__one_project__nothing_of_the_others(old: Path, tmp_path: Pat
 def test_store_copy__newer_acceptance_in_one_of_them__the_newer_counts(old: Path, tmp_path: Path) -> None:
     new = SqlStore(tmp_path / "new.db")
     newer = msgspec.structs.replace(ACCEPTED, reason="meant, and reviewed", accepted_at="2026-04-01T12:00:00+00:00")
-    new.accept("shop", newer)
+    new.append("shop", [newer])
     for source, target in ((old, tmp_path / "new.db"), (tmp_path / "new.db", old)):
         assert store_command("copy", str(source), str(target), folder=tmp_path).exit_code == 0
-    assert SqlStore(old).accepted("shop") == new.accepted("shop") == [newer]
+    assert SqlStore(old).statements("shop", Acceptance) == new.statements("shop", Acceptance) == [newer]
 
 
 def test_copy_store__interrupted_after_fifty_runs__the_next_one_copies_the_rest(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import msgspec
 
 from perfgate.config import Config
-from perfgate.document.history import StoredRun
+from perfgate.document.gates import GateRecord
+from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage
 from perfgate.document.run import RunDocument
 from perfgate.document.site import SiteContent
 from perfgate.document.trend import TrendDocument, TrendSeries
@@ -72,7 +73,7 @@ def read_main(
         store,
         stored,
         before=None,
-        confirmations=store.confirmations(config.project),
+        confirmations=store.statements(config.project, Confirmation),
         name_commits=commit_names(config.root),
         documents=documents,
     )
@@ -80,8 +81,8 @@ def read_main(
     health = [
         run_health(run.id, documents[run.id], run.recorded_at) for run in reversed(stored.runs) if run.id in documents
     ]
-    accepted, triages = store.accepted(config.project), store.triages(config.project)
-    gates = gate_history(store.gates(config.project), accepted, triages)
+    accepted, triages = store.statements(config.project, Acceptance), store.statements(config.project, Triage)
+    gates = gate_history(store.statements(config.project, GateRecord), accepted, triages)
     trend = msgspec.structs.replace(trend, health=health, notes=remembered.notes, gates=gates)
     return MainHistory(trend, stored.runs, documents)
 
@@ -96,16 +97,16 @@ def read_site(
 ) -> SiteContent:
     """The content of all pages. Raises as ``read_main``."""
     main = read_main(config, store, progress, seconds_since_1970=seconds_since_1970, search=search)
-    accepted = store.accepted(config.project)
+    accepted = store.statements(config.project, Acceptance)
     return SiteContent(
         trend=main.trend,
         runs=main.runs,
         branches=_branches(config, store, main.runs, seconds_since_1970=seconds_since_1970, search=search),
         devices={document.testbed.fingerprint: _device(document) for document in main.documents.values()},
         acceptances=accepted,
-        confirmations=store.confirmations(config.project),
-        gates=store.gates(config.project),
-        accepted_commits=accepted_commits(accepted, store.triages(config.project)),
+        confirmations=store.statements(config.project, Confirmation),
+        gates=store.statements(config.project, GateRecord),
+        accepted_commits=accepted_commits(accepted, store.statements(config.project, Triage)),
     )
 
 

@@ -12,7 +12,7 @@ import msgspec
 from perfgate.catalogue.lookup import METRICS, metric
 from perfgate.catalogue.names import NUMBER
 from perfgate.config import Config
-from perfgate.document.history import Confirmation, StoredRun, moment
+from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage, moment
 from perfgate.document.job import JobNumber, JobRecord
 from perfgate.document.run import RunDocument
 from perfgate.document.trend import (
@@ -139,12 +139,12 @@ def find_trend(
 ) -> TrendDocument:
     """The trend document. ``documents`` are the opened runs by id; ``name_commits`` looks up the commits in git."""
     newest, made_at = _newest(stored.runs), now()
-    today, acceptances = moment(made_at).date(), store.accepted(config.project)
+    today, acceptances = moment(made_at).date(), store.statements(config.project, Acceptance)
     named = [
         msgspec.structs.replace(_with_intervals(entry, documents), changes=[name_commits(one) for one in entry.changes])
         for entry in stored.series
     ]
-    triaged = TriagedChanges(store.triages(config.project), named)
+    triaged = TriagedChanges(store.statements(config.project, Triage), named)
     accepted = [one for one in acceptances if one.counts_on(today)]
     series = [
         judged(entry, confirmations=confirmations, accepted=accepted, triaged=triaged, before=before, newest=newest)

@@ -26,6 +26,7 @@ from perfgate.judging.store.layout import RunFile
 from perfgate.judging.store.remote import PREFIX, RemoteBranch, find_link, parse_location
 from perfgate.judging.store.scratch import Scratch, StoreChange, Tip, open_scratch
 from perfgate.judging.store.store import (
+    AnyStatement,
     HistoryValue,
     RecentRun,
     RecentValues,
@@ -51,6 +52,14 @@ TRIES = 40
 MAX_WAIT_SECONDS = 2.0
 
 Plan = Callable[[Scratch, Tip], StoreChange | None]
+
+# The subjects of the commits in the branch.
+_MESSAGES: Mapping[type[AnyStatement], str] = {
+    Acceptance: "accept a regression",
+    Triage: "triage a regression",
+    Confirmation: "confirm a change point",
+    GateRecord: "keep a verdict",
+}
 
 
 def accepts(location: str) -> bool:
@@ -185,33 +194,32 @@ class GitBranchStore:
             for place, history in sorted(self._read().histories(project).items())
         ]
 
-    def confirm(self, project: str, confirmation: Confirmation) -> None:
-        """Store the result of measuring two commits side by side; it replaces that of the same commits and metric."""
-        self._state(project, Confirmation, [confirmation], "confirm a change point")
+    def append(self, project: str, statements: Sequence[Statement]) -> None:
+        """Store statements of one kind in one write; each replaces an earlier one with the same key."""
+        if not statements:
+            return
+        kind = type(statements[0])
+        path = layout.list_path(kind, project)
+        most = layout.MOST_GATES if kind is GateRecord else None
 
-    def confirmations(self, project: str) -> list[Confirmation]:
-        return self._stated(project, Confirmation)
+        def plan(scratch: Scratch, tip: Tip) -> StoreChange | None:
+            data = layout.EMPTY_LIST
+            if path in tip.files:
+                data = scratch.read([tip.files[path]], most=layout.MAX_SMALL_BYTES)[tip.files[path]]
+            stored = layout.decode_list(data, kind, name=f"{self._link.name}: {path}")
+            replaced = {statement.key for statement in statements}
+            rest = [statement for statement in stored if statement.key not in replaced]
+            by_age = sorted([*rest, *statements], key=lambda statement: statement.stated_at)
+            return StoreChange(_MESSAGES[kind], {path: layout.encode_list(by_age[-most:] if most else by_age)})
 
-    def accept(self, project: str, acceptance: Acceptance) -> None:
-        """Store the acceptance of a regression; it replaces that of the same commit and metric."""
-        self._state(project, Acceptance, [acceptance], "accept a regression")
+        self._write(plan)
 
-    def accepted(self, project: str, *, commit: str | None = None) -> list[Acceptance]:
-        return [entry for entry in self._stated(project, Acceptance) if commit in (None, entry.commit)]
-
-    def triage(self, project: str, triage: Triage) -> None:
-        """Store the state of the regressions that began with a commit of main; it replaces the earlier one."""
-        self._state(project, Triage, [triage], "triage a regression")
-
-    def triages(self, project: str) -> list[Triage]:
-        return self._stated(project, Triage)
-
-    def keep_gates(self, project: str, records: Sequence[GateRecord]) -> None:
-        """Store the verdicts of a gate; each replaces that of the same gate, commit and testbed."""
-        self._state(project, GateRecord, records, "keep a verdict", most=layout.MOST_GATES)
-
-    def gates(self, project: str) -> list[GateRecord]:
-        return self._stated(project, GateRecord)
+    def statements(self, project: str, kind: type[Statement]) -> list[Statement]:
+        """The statements of a kind about a project, newest first."""
+        path = layout.list_path(kind, project)
+        stored = layout.decode_list(self._read().file(path), kind, name=f"{self._link.name}: {path}")
+        by_key = sorted(stored, key=lambda statement: statement.key)
+        return sorted(by_key, key=lambda statement: statement.stated_at, reverse=True)
 
     def prune(self, project: str, *, keep: int) -> int:
         """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed.
@@ -275,37 +283,6 @@ class GitBranchStore:
         if packed:
             self._write(plan)
         return [file.run.id for file, _ in packed if layout.run_path(file) in write]
-
-    def _state(
-        self,
-        project: str,
-        kind: type[Statement],
-        statements: Sequence[Statement],
-        message: str,
-        *,
-        most: int | None = None,
-    ) -> None:
-        """Add statements to the list of their kind, each in place of one about the same; ``most`` of the newest stay."""
-        path = layout.list_path(kind, project)
-
-        def plan(scratch: Scratch, tip: Tip) -> StoreChange | None:
-            data = layout.EMPTY_LIST
-            if path in tip.files:
-                data = scratch.read([tip.files[path]], most=layout.MAX_SMALL_BYTES)[tip.files[path]]
-            stored = layout.decode_list(data, kind, name=f"{self._link.name}: {path}")
-            replaced = {statement.key for statement in statements}
-            rest: list[Statement] = [statement for statement in stored if statement.key not in replaced]
-            by_age = sorted([*rest, *statements], key=lambda statement: statement.stated_at)
-            return StoreChange(message, {path: layout.encode_list(by_age[-most:] if most else by_age)})
-
-        self._write(plan)
-
-    def _stated(self, project: str, kind: type[Statement]) -> list[Statement]:
-        """The statements of a kind, newest first."""
-        path = layout.list_path(kind, project)
-        stored = layout.decode_list(self._read().file(path), kind, name=f"{self._link.name}: {path}")
-        by_key = sorted(stored, key=lambda statement: statement.key)
-        return sorted(by_key, key=lambda statement: statement.stated_at, reverse=True)
 
     def _packed(self, find: Callable[[Tip], list[str]]) -> dict[str, bytes]:
         """Files by path, of the tip that was read before; if the branch was rewritten since, of the present one."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -17,8 +17,7 @@ import requests
 from requests.auth import AuthBase
 
 from perfgate.document.files import canonical_bytes, parse_run
-from perfgate.document.gates import GateRecord
-from perfgate.document.history import Acceptance, Confirmation, StoredRun, Triage
+from perfgate.document.history import StoredRun
 from perfgate.document.run import RunDocument
 from perfgate.document.served import ServedError
 from perfgate.document.strict_json import MAX_BYTES
@@ -38,12 +37,14 @@ from perfgate.judging.store.store import (
     RunEntry,
     Series,
     SeriesPlace,
+    Statement,
     StoredDocument,
     StorePlace,
     intact_run,
     recent_values,
     run_entry,
     shown_location,
+    statement_name,
 )
 from perfgate.system.loopback import is_loopback_host
 from perfgate.version import __version__
@@ -107,6 +108,13 @@ class _Token(AuthBase):
         return request
 
 
+class _Answer(NamedTuple):
+    """The status and body of a response."""
+
+    status: int
+    body: bytes
+
+
 class ServiceStore:
     """The Store of a service. Its connections are kept between calls, and made anew after a fork."""
 
@@ -120,20 +128,20 @@ class ServiceStore:
     def record(self, run: RunDocument, *, allow_dirty: bool = False) -> str:
         """Store a run and return its id; repeating it changes nothing. Raises StoreError for an unfit run."""
         data = canonical_bytes(run, name="the run")
-        run_id = hashlib.sha256(data).hexdigest()
-        self._send("PUT", f"{_project(run.project)}/runs/{run_id}", data, {"allow_dirty": _word(allow_dirty)})
-        return run_id
+        self._upload(run.project, data, allow_dirty)
+        return hashlib.sha256(data).hexdigest()
 
     def record_all(
         self, runs: Iterable[RunDocument], *, allow_dirty: bool = False, data: Sequence[bytes] | None = None
     ) -> list[str]:
-        """Store several runs of one project in one write, all or none, and return the ids of those that were not there."""
+        """Store several runs, one a request, and return the ids of those that were not there."""
         several = list(runs)
-        if not several:
-            return []
-        lines = b"\n".join(data or [canonical_bytes(run, name="the run") for run in several])
-        path = f"{_project(several[0].project)}/runs"
-        return self._decoded(self._send("POST", path, lines, {"allow_dirty": _word(allow_dirty)}), list[str])
+        encoded = data or [canonical_bytes(run, name="the run") for run in several]
+        new = []
+        for run, document in zip(several, encoded):
+            if self._upload(run.project, document, allow_dirty):
+                new.append(hashlib.sha256(document).hexdigest())
+        return new
 
     def revision(self, project: str) -> str:
         return self._read(f"{_project(project)}/revision", str)
@@ -166,7 +174,7 @@ class ServiceStore:
     def show(self, run_id: str) -> RunDocument:
         """The document of a run, by its id or a prefix of it."""
         try:
-            return parse_run(self._send("GET", "runs", query={"id": run_id}), name=f"run {run_id[:12]!a}")
+            return parse_run(self._send("GET", "runs", query={"id": run_id}).body, name=f"run {run_id[:12]!a}")
         except DocumentError as error:
             raise StoreError(str(error)) from error
 
@@ -210,35 +218,15 @@ class ServiceStore:
     def series(self, project: str) -> list[Series]:
         return self._read(f"{_project(project)}/series", list[Series])
 
-    def confirm(self, project: str, confirmation: Confirmation) -> None:
-        """Store the result of measuring two commits side by side; it replaces that of the same commits and metric."""
-        self._send("POST", f"{_project(project)}/confirmations", msgspec.json.encode(confirmation))
+    def append(self, project: str, statements: Sequence[Statement]) -> None:
+        """Store statements of one kind, one a request; each replaces an earlier one with the same key."""
+        for statement in statements:
+            path = f"{_project(project)}/{statement_name(type(statement))}"
+            self._send("POST", path, msgspec.json.encode(statement))
 
-    def confirmations(self, project: str) -> list[Confirmation]:
-        return self._read(f"{_project(project)}/confirmations", list[Confirmation])
-
-    def accept(self, project: str, acceptance: Acceptance) -> None:
-        """Store the acceptance of a regression; it replaces that of the same commit and metric."""
-        self._send("POST", f"{_project(project)}/acceptances", msgspec.json.encode(acceptance))
-
-    def accepted(self, project: str, *, commit: str | None = None) -> list[Acceptance]:
-        query = {} if commit is None else {"commit": commit}
-        return self._read(f"{_project(project)}/acceptances", list[Acceptance], query)
-
-    def triage(self, project: str, triage: Triage) -> None:
-        """Store the state of the regressions that began with a commit of main; it replaces the earlier one."""
-        self._send("POST", f"{_project(project)}/triages", msgspec.json.encode(triage))
-
-    def triages(self, project: str) -> list[Triage]:
-        return self._read(f"{_project(project)}/triages", list[Triage])
-
-    def keep_gates(self, project: str, records: Sequence[GateRecord]) -> None:
-        """Store the verdicts of a gate; each replaces that of the same gate, commit and testbed."""
-        for record in records:
-            self._send("POST", f"{_project(project)}/gates", msgspec.json.encode(record))
-
-    def gates(self, project: str) -> list[GateRecord]:
-        return self._read(f"{_project(project)}/gates", list[GateRecord])
+    def statements(self, project: str, kind: type[Statement]) -> list[Statement]:
+        """The statements of a kind about a project, newest first."""
+        return self._read(f"{_project(project)}/{statement_name(kind)}", list[kind])  # type: ignore[valid-type]
 
     def prune(self, project: str, *, keep: int) -> int:
         """Always refused: a token that can upload must not be able to remove main's history."""
@@ -256,7 +244,7 @@ class ServiceStore:
             StoredDocument(
                 id=run.id,
                 recorded_at=run.recorded_at,
-                data=self._send("GET", f"{_project(run.project)}/runs/{run.id}"),
+                data=self._send("GET", f"{_project(run.project)}/runs/{run.id}").body,
             )
             for run in runs
         ]
@@ -282,8 +270,14 @@ class ServiceStore:
     def acting_as(self, actor: str) -> ServiceStore:  # noqa: ARG002 - the service knows the actor by the token
         return self
 
+    def _upload(self, project: str, document: bytes, allow_dirty: bool) -> bool:
+        """Store a document; return whether it was not there before."""
+        path = f"{_project(project)}/runs/{hashlib.sha256(document).hexdigest()}"
+        answer = self._send("PUT", path, document, {"allow_dirty": "true" if allow_dirty else "false"})
+        return answer.status == HTTPStatus.CREATED
+
     def _read(self, path: str, kind: type[T], query: Mapping[str, str] | None = None) -> T:
-        return self._decoded(self._send("GET", path, query=query), kind)
+        return self._decoded(self._send("GET", path, query=query).body, kind)
 
     def _decoded(self, body: bytes, kind: type[T]) -> T:
         try:
@@ -296,10 +290,12 @@ class ServiceStore:
                 error=error,
             ) from None
 
-    def _send(self, method: str, path: str, data: bytes | None = None, query: Mapping[str, str] | None = None) -> bytes:
+    def _send(
+        self, method: str, path: str, data: bytes | None = None, query: Mapping[str, str] | None = None
+    ) -> _Answer:
         for wait in (*_WAITS, None):
             try:
-                status, body = self._try(method, f"{self._address}/api/v1/{path}", data, query)
+                answer = self._try(method, f"{self._address}/api/v1/{path}", data, query)
             except requests.exceptions.SSLError as error:
                 raise StoreRefusedError(
                     "{address}: {error}; set REQUESTS_CA_BUNDLE to the file with the authority that signed its certificate",
@@ -309,9 +305,10 @@ class ServiceStore:
             except requests.RequestException as error:
                 why = str(error)[:300]
             else:
-                if status not in _TRANSIENT:
-                    return self._judged(status, body)
-                why = _refusal(body) or f"HTTP {status}"
+                if answer.status not in _TRANSIENT:
+                    self._refuse(answer)
+                    return answer
+                why = _refusal(answer.body) or f"HTTP {answer.status}"
             if wait is not None:
                 self._sleep(wait)
         raise StoreRefusedError(
@@ -321,7 +318,7 @@ class ServiceStore:
             why=why,
         )
 
-    def _try(self, method: str, url: str, data: bytes | None, query: Mapping[str, str] | None) -> tuple[int, bytes]:
+    def _try(self, method: str, url: str, data: bytes | None, query: Mapping[str, str] | None) -> _Answer:
         # No redirect is followed: the token would go along.
         with self._open().request(
             method,
@@ -343,7 +340,7 @@ class ServiceStore:
                         address=self._address,
                         most=MAX_BYTES,
                     )
-            return response.status_code, bytes(body)
+            return _Answer(response.status_code, bytes(body))
 
     def _open(self) -> requests.Session:
         if self._process != os.getpid():
@@ -354,11 +351,12 @@ class ServiceStore:
             self._session.headers["User-Agent"] = f"perfgate/{__version__}"
         return self._session
 
-    def _judged(self, status: int, body: bytes) -> bytes:
-        """The body of a success. Raises StoreError for everything else."""
+    def _refuse(self, answer: _Answer) -> None:
+        """Raise StoreError unless the answer is a success."""
+        status = answer.status
         if status in (HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NO_CONTENT):
-            return body
-        said = _refusal(body)
+            return
+        said = _refusal(answer.body)
         kind = _ERRORS.get(status)
         if said is not None and kind is not None:
             raise kind("{said}", said=said)
@@ -399,7 +397,3 @@ def _ahead(date: str) -> timedelta:
 
 def _project(project: str) -> str:
     return f"projects/{quote(project, safe='')}"
-
-
-def _word(value: bool) -> str:
-    return "true" if value else "false"

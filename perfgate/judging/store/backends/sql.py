@@ -22,12 +22,13 @@ from perfgate.document.run import RunDocument
 from perfgate.document.strict_json import MAX_BYTES
 from perfgate.errors import StoreError, UnknownRunError
 from perfgate.judging.store.database import StoreDatabase
-from perfgate.judging.store.ledger import LOCAL, Ledger
+from perfgate.judging.store.ledger import LOCAL, AuditAction, Ledger
 from perfgate.judging.store.postgres import PREFIXES, PostgresDatabase
 from perfgate.judging.store.recent import read_recent
 from perfgate.judging.store.run_rows import LISTED, insert_run, stored_run
 from perfgate.judging.store.sqlite import SqliteFile
 from perfgate.judging.store.store import (
+    AnyStatement,
     HistoryValue,
     RecentValues,
     RunEntry,
@@ -43,22 +44,18 @@ from perfgate.judging.store.store import (
     recorded_document,
     refuse_unfit,
     run_entry,
+    statement_name,
     utc_now,
 )
-from perfgate.judging.store.tables import (
-    ACCEPTANCES,
-    AUDIT,
-    CONDITIONS,
-    CONFIRMATIONS,
-    DOCUMENTS,
-    GATES,
-    RUNS,
-    SERIES,
-    TRIAGES,
-    VALUES,
-)
+from perfgate.judging.store.tables import AUDIT, CONDITIONS, DOCUMENTS, METADATA, RUNS, SERIES, VALUES
 
 _FILE = "sqlite:///"
+_NOTED: Mapping[type[AnyStatement], AuditAction] = {
+    Acceptance: "regression accepted",
+    Triage: "regression triaged",
+    Confirmation: "change confirmed",
+    GateRecord: "verdict kept",
+}
 NoteRuns = Callable[[sa.Connection, Sequence[StoredRun]], None]
 """Notes runs in the audit log, in the transaction that inserts them."""
 
@@ -238,46 +235,20 @@ class SqlStore:
             Series(**{**row, "labels": json.loads(row["labels"]) if row["labels"] else {}}) for row in self._read(query)
         ]
 
-    def confirm(self, project: str, confirmation: Confirmation) -> None:
-        """Store the result of measuring two commits side by side; it replaces that of the same commits and metric."""
-        subject = f"{confirmation.metric} of {confirmation.before} and {confirmation.after}"
+    def append(self, project: str, statements: Sequence[Statement]) -> None:
+        """Store statements of one kind in one write; each replaces an earlier one with the same key."""
         with self._database.writing() as connection:
-            self._replace(connection, CONFIRMATIONS, {"project": project, **msgspec.structs.asdict(confirmation)})
-            self._ledger.note(connection, self._actor, "change confirmed", project, subject)
+            for statement in statements:
+                table = METADATA.tables[statement_name(type(statement))]
+                self._replace(connection, table, {"project": project, **msgspec.structs.asdict(statement)})
+                self._ledger.note(connection, self._actor, _NOTED[type(statement)], project, statement.subject)
 
-    def confirmations(self, project: str) -> list[Confirmation]:
-        return self._stated(project, CONFIRMATIONS, Confirmation)
-
-    def accept(self, project: str, acceptance: Acceptance) -> None:
-        """Store the acceptance of a regression; it replaces that of the same commit and metric."""
-        subject = f"{acceptance.metric} of {acceptance.commit}"
-        with self._database.writing() as connection:
-            self._replace(connection, ACCEPTANCES, {"project": project, **msgspec.structs.asdict(acceptance)})
-            self._ledger.note(connection, self._actor, "regression accepted", project, subject)
-
-    def accepted(self, project: str, *, commit: str | None = None) -> list[Acceptance]:
-        return [entry for entry in self._stated(project, ACCEPTANCES, Acceptance) if commit in (None, entry.commit)]
-
-    def triage(self, project: str, triage: Triage) -> None:
-        """Store the state of the regressions that began with a commit of main; it replaces the earlier one."""
-        with self._database.writing() as connection:
-            self._replace(connection, TRIAGES, {"project": project, **msgspec.structs.asdict(triage)})
-            subject = f"{triage.state}: {triage.commit}"
-            self._ledger.note(connection, self._actor, "regression triaged", project, subject)
-
-    def triages(self, project: str) -> list[Triage]:
-        return self._stated(project, TRIAGES, Triage)
-
-    def keep_gates(self, project: str, records: Sequence[GateRecord]) -> None:
-        """Store the verdicts of a gate; each replaces that of the same gate, commit and testbed."""
-        with self._database.writing() as connection:
-            for record in records:
-                self._replace(connection, GATES, {"project": project, **msgspec.structs.asdict(record)})
-                subject = f"{record.verdict} of {record.commit}"
-                self._ledger.note(connection, self._actor, "verdict kept", project, subject)
-
-    def gates(self, project: str) -> list[GateRecord]:
-        return self._stated(project, GATES, GateRecord)
+    def statements(self, project: str, kind: type[Statement]) -> list[Statement]:
+        """The statements of a kind about a project, newest first."""
+        table = METADATA.tables[statement_name(kind)]
+        rows = self._read(sa.select(table).where(table.c.project == project).order_by(*table.primary_key))
+        by_key = [kind(**{name: row[name] for name in kind.__struct_fields__}) for row in rows]
+        return sorted(by_key, key=lambda statement: statement.stated_at, reverse=True)
 
     def prune(self, project: str, *, keep: int) -> int:
         """Remove all but the newest ``keep`` runs of each testbed of a project; return how many were removed."""
@@ -351,12 +322,6 @@ class SqlStore:
         insert = self._database.insert(table).values(row)
         rest = {column.name: insert.excluded[column.name] for column in table.c if not column.primary_key}
         connection.execute(insert.on_conflict_do_update(index_elements=list(table.primary_key), set_=rest))
-
-    def _stated(self, project: str, table: sa.Table, kind: type[Statement]) -> list[Statement]:
-        """The statements of a kind, newest first."""
-        rows = self._read(sa.select(table).where(table.c.project == project).order_by(*table.primary_key))
-        by_key = [kind(**{name: row[name] for name in kind.__struct_fields__}) for row in rows]
-        return sorted(by_key, key=lambda statement: statement.stated_at, reverse=True)
 
     def _read_conditions(self, run_id: str, text: str) -> list[StepConditions]:
         try:
