@@ -34,10 +34,13 @@ from perfgate.document.run import (
     Value,
 )
 from perfgate.errors import DocumentError
+from perfgate.flows.publish.artifact import ReadArtifact
 from perfgate.flows.publish.job import judge_artifacts
-from perfgate.flows.publish.judging import ReadArtifact
 from perfgate.flows.publish.request import PublishRequest
+from perfgate.flows.publish.trusted import read_trusted_inputs
+from perfgate.flows.publish.wording import Wording
 from perfgate.flows.shared.doors import Doors
+from perfgate.judging.forge.comment import TEXT_BUDGET
 from perfgate.judging.store.backends.sql import SqlStore
 from tests.end_to_end.omission import Edit, edits
 from tests.fakes.jobs import SETTINGS, Does, job_documents
@@ -371,8 +374,16 @@ class Judge:
     def _published(self, documents: CheckDocuments | None, refusal: DocumentError | None) -> DecisionDocument:
         """What publish makes of them, with its comment and page. Raises whatever fails."""
         request = PublishRequest(self.root, out=self.root / "out")
-        artifacts = (ReadArtifact(documents, refusal),)
-        published = judge_artifacts(artifacts, None, request, self._doors)
+        wording = Wording(
+            trusted=read_trusted_inputs(request, self._doors, posts=False),
+            key=request.key,
+            name=request.name,
+            language="en",
+            writes_pages=True,
+            keeper=None,
+            budget=TEXT_BUDGET,
+        )
+        published = judge_artifacts((ReadArtifact(documents, refusal),), wording, (), self._doors)
         if published.error is not None:
             raise published.error
         return published.artifacts[0].decision

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from perfgate.config import CONFIG_NAME, load_config
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.kept import set_of_check
 from perfgate.errors import ConfigError, PerfgateError, StoreRefusedError
-from perfgate.flows.publish.judging import PublishCase, ReadArtifact
-from perfgate.flows.publish.request import PublishRequest
+from perfgate.flows.publish.artifact import ReadArtifact
+from perfgate.flows.publish.trusted import TargetForge, TrustedInputs
 from perfgate.flows.shared.artifacts import keep_artifacts, open_artifacts
 from perfgate.flows.shared.ci_artifact import key_of, with_traces
 from perfgate.flows.shared.doors import Doors
@@ -30,7 +29,7 @@ class CheckKeeper:
     store: ArtifactStore
     project: str
     key: str
-    case: PublishCase
+    target: TargetForge
     doors: Doors
 
     def keep(self, decision: DecisionDocument, artifact: ReadArtifact, page: str) -> Mapping[str, str]:
@@ -40,7 +39,7 @@ class CheckKeeper:
         artifacts = set_of_check(documents.base, documents.head, decision, self.project, kept_at)
         assert artifact.source is not None, "it has been read"
         key = key_of(self.key, artifact.testbed)
-        sources = with_traces(artifact.source, self.case.forge, self.case.event, key)
+        sources = with_traces(artifact.source, self.target.forge, self.target.event, key)
         try:
             done = keep_artifacts(self.store, artifacts, sources, self._in_time(), page=page)
         except PerfgateError as error:
@@ -78,13 +77,13 @@ class CheckKeeper:
         self.doors.say(log_lines(text, self.doors.environ))
 
 
-def open_keeper(case: PublishCase | None, request: PublishRequest, doors: Doors) -> CheckKeeper | None:
-    """The keeper, if the project keeps artifacts and this publication is no trial."""
-    if case is None or request.dry_run or not (request.root / CONFIG_NAME).exists():
+def open_keeper(trusted: TrustedInputs, key: str, doors: Doors) -> CheckKeeper | None:
+    """The keeper of a gate's checks; None if the project keeps no artifacts, or nothing is posted."""
+    config = trusted.settings.config
+    if config is None or trusted.target is None:
         return None
     try:
-        config = load_config(request.root, environ=doors.environ, needs_workload=False)
         store = open_artifacts(config, doors.environ)
     except ConfigError:
-        return None  # judging reads the file again and posts the mistake
-    return CheckKeeper(store, config.project, request.key, case, doors) if store is not None else None
+        return None  # judging opens them again and posts the mistake
+    return CheckKeeper(store, config.project, key, trusted.target, doors) if store is not None else None

@@ -7,21 +7,21 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from perfgate.config import CONFIG_NAME, MOST_TESTBEDS, TESTBED_NAME, load_config
+from perfgate.config import MOST_TESTBEDS, TESTBED_NAME, Config
 from perfgate.document.artifact import CheckDocuments
 from perfgate.document.message import Message, ReasonError
-from perfgate.errors import ConfigError, UsageError
-from perfgate.flows.publish.judging import ReadArtifact, read_artifact
+from perfgate.errors import UsageError
+from perfgate.flows.publish.artifact import ReadArtifact, read_artifact
 
 # The kind of device of each expected testbed by name, None if perfgate.toml does not have it.
 Testbeds = Mapping[str, str | None]
 
 
-def expected_testbeds(root: Path, named: tuple[str, ...], environ: Mapping[str, str]) -> Testbeds:
+def expected_testbeds(config: Config | None, named: tuple[str, ...]) -> Testbeds:
     """The expected testbeds; empty for a gate of one runner.
 
-    perfgate.toml in ``root`` is that of the base or of the default branch, so a change cannot take a testbed away. Those
-    ``named`` in the call, which a CI file of the change may have written, only add to them.
+    ``config`` is that of the base or of the default branch, so a change cannot take a testbed away. Those ``named`` in the
+    call, which a CI file of the change may have written, only add to them.
     """
     for name in named:
         if not TESTBED_NAME.fullmatch(name):
@@ -29,12 +29,7 @@ def expected_testbeds(root: Path, named: tuple[str, ...], environ: Mapping[str, 
                 "--testbed {name!r} must be letters, digits, '_', '-' or '.', and not 'judged', e.g. --testbed 910b",
                 name=name,
             )
-    written: Testbeds = {}
-    try:
-        if (root / CONFIG_NAME).exists():
-            written = load_config(root, environ=environ, needs_workload=False).testbeds
-    except ConfigError:
-        pass  # judging reads the file again and posts the mistake
+    written: Testbeds = config.testbeds if config else {}
     testbeds = {**dict.fromkeys((*written, *named)), **written}
     if len(testbeds) > MOST_TESTBEDS:
         raise UsageError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from perfgate.config import CONFIG_NAME, Config, load_config
+from perfgate.config import CONFIG_NAME, Config
 from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.document.message import Message
@@ -57,11 +57,6 @@ class Grounds:
     def policy(self) -> Policy:
         """The base's policy, or perfgate's default if the base has none; never that of the change."""
         return self.config.policy() if self.config else Policy()
-
-
-def grounds_at_hand(root: Path, environ: Mapping[str, str]) -> Grounds:
-    """The grounds from the directory's perfgate.toml, if no forge names a base."""
-    return Grounds(load_config(root, environ=environ) if (root / CONFIG_NAME).exists() else None)
 
 
 def grounds_of_base(

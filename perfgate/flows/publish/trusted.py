@@ -1,0 +1,101 @@
+"""What judges a change and cannot be edited by it: perfgate.toml of this checkout, the event of this job, and its forge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from perfgate.config import CONFIG_NAME, Config, load_config
+from perfgate.document.artifact import CheckDocuments
+from perfgate.errors import ConfigError
+from perfgate.flows.publish.request import PublishRequest
+from perfgate.flows.shared.doors import Doors
+from perfgate.flows.shared.store import git_access
+from perfgate.judging.forge.detect import detect
+from perfgate.judging.forge.forge import ChangeRequest, CiEvent, Forge, connect, find_token
+from perfgate.judging.store.store import GitAccess
+
+
+@dataclass(frozen=True)
+class CheckoutSettings:
+    """perfgate.toml of the checkout, None if it has none; ``error`` is the reason why it cannot be read."""
+
+    config: Config | None = None
+    error: ConfigError | None = None
+
+    def checked(self) -> Config | None:
+        """The configuration. Raises ConfigError if it cannot be read."""
+        if self.error is not None:
+            raise self.error
+        return self.config
+
+
+@dataclass(frozen=True)
+class TargetForge:
+    """The forge to post on, and the access to its git server, both with the job's token."""
+
+    forge: Forge
+    event: CiEvent
+    access: GitAccess
+
+
+@dataclass(frozen=True)
+class TrustedInputs:
+    """The inputs of a judgement besides the artifacts.
+
+    ``root`` is the project's folder in a checkout of the base or of the default branch. ``event`` is None outside a CI job, and
+    ``target`` without a token. ``change`` is the change request, if it still has the event's head.
+    """
+
+    root: Path
+    environ: Mapping[str, str]
+    settings: CheckoutSettings
+    event: CiEvent | None = None
+    target: TargetForge | None = None
+    change: ChangeRequest | None = None
+
+    @property
+    def proposed(self) -> ChangeRequest | None:
+        """The change request, or the change that a merge queue builds."""
+        event = self.event
+        if self.change is not None or event is None or event.base_sha is None:
+            return self.change
+        return ChangeRequest(number=0, head_sha=event.head_sha, base_sha=event.base_sha)
+
+    def with_change(self, documents: Iterable[CheckDocuments | None]) -> TrustedInputs:
+        """The same with the change request of the event's head.
+
+        If several have this exact head, the artifact may choose among them, but never another one.
+        """
+        if self.target is None:
+            return self
+        contexts = (each.head.session.ci for each in documents if each is not None)
+        context = next(contexts, None)
+        change = self.target.forge.find_change_request(prefer=context.change_request if context else None)
+        if change is None or change.head_sha != self.target.event.head_sha:
+            return self
+        return replace(self, change=change)
+
+
+def read_trusted_inputs(request: PublishRequest, doors: Doors, *, posts: bool) -> TrustedInputs:
+    """Read perfgate.toml once, and connect to the forge if the job has a token and something is to be posted or fetched.
+
+    Raises ForgeError if the forge refuses.
+    """
+    event = request.event or detect(doors.environ)
+    trusted = TrustedInputs(request.root, doors.environ, _read_settings(request.root, doors.environ), event)
+    token = find_token(event.forge, doors.environ, request.token_variable) if event else None
+    if event is None or token is None or not posts:
+        return trusted
+    forge = connect(event, token, sleep=doors.sleep, clock=doors.clock)
+    return replace(trusted, target=TargetForge(forge, event, git_access(event, token)))
+
+
+def _read_settings(root: Path, environ: Mapping[str, str]) -> CheckoutSettings:
+    if not (root / CONFIG_NAME).exists():
+        return CheckoutSettings()
+    try:
+        return CheckoutSettings(load_config(root, environ=environ))
+    except ConfigError as error:  # judging raises and posts it
+        return CheckoutSettings(error=error)
