@@ -13,7 +13,7 @@ from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.index import Named, entries, meanings, suggestions
 from perfgate.judging.report.text.templates import render
-from perfgate.judging.report.text.words import Words, phrase, say, translated
+from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.locale import Activity, Language, speaking
 
 _UNITS = {
@@ -83,7 +83,7 @@ def _explain_word(word: str, device: DeviceKind, limits: _Settings) -> str:
     if found[0].kind != "term":
         return _explain(found[0].name, device, limits)
     term = GLOSSARY[found[0].name]
-    return _render("term", {"name": translated(term.name), "explanation": translated(term.explanation)})
+    return _render("term", {"name": say(term.name), "explanation": say(term.explanation)})
 
 
 def list_names(language: Language) -> str:
@@ -95,12 +95,12 @@ def list_names(language: Language) -> str:
 def _listed(named: Named) -> dict[str, Words]:
     name = Words(named.name)
     if named.kind == "metric":
-        return {"name": name, "title": translated(METRICS[named.name].title)}
+        return {"name": name, "title": say(METRICS[named.name].title)}
     if named.kind == "step":
-        return {"name": name, "title": translated(CARDS[_step_number(named.name) or 0].title)}
+        return {"name": name, "title": say(CARDS[_step_number(named.name) or 0].title)}
     if named.kind == "rule":
-        return {"name": name, "title": translated(RULES[named.name].message)}
-    return {"name": name, "title": translated(named.name) if named.kind == "term" else Words("")}
+        return {"name": name, "title": say(RULES[named.name].message)}
+    return {"name": name, "title": say(named.name) if named.kind == "term" else Words("")}
 
 
 def _step_number(text: str) -> int | None:
@@ -117,21 +117,19 @@ def _explain_step(card: StepCard, device: DeviceKind, limits: _Settings) -> str:
         {
             "number": card.number,
             "slug": card.slug,
-            "title": translated(card.title),
-            "question": translated(card.question),
-            "how": translated(card.how),
+            "title": say(card.title),
+            "question": say(card.question),
+            "how": say(card.how),
             "kind": Words(device),
-            "here": translated(card.devices.get(device, "")),
+            "here": say(card.devices[device]) if device in card.devices else Words(""),
             "others": [
-                {"kind": Words(kind), "shows": translated(card.devices[kind])}
-                for kind in other_kinds
-                if kind in card.devices
+                {"kind": Words(kind), "shows": say(card.devices[kind])} for kind in other_kinds if kind in card.devices
             ],
-            "metrics": [{"name": metric.name, "title": translated(metric.title)} for metric in card.metrics],
+            "metrics": [{"name": metric.name, "title": say(metric.title)} for metric in card.metrics],
             "limits": [_limit(metric, limits) for metric in card.limits],
             "rules": [_rule(metric) for metric in card.rules],
-            "cost": translated(card.cost),
-            "remedy": translated(card.remedy),
+            "cost": say(card.cost),
+            "remedy": say(card.remedy),
         },
     )
 
@@ -151,9 +149,9 @@ def _explain_metric(metric: Metric, limits: _Settings) -> str:
             "exact": metric.kind == "exact",
             "compared": Words(compared(metric.name)),
             "shown": metric.leading,
-            "source": translated(metric.source),
+            "source": say(metric.source),
             "step": card.number,
-            "step_title": translated(card.title),
+            "step_title": say(card.title),
             "tolerance": None if metric.tolerance is None else numbers.setting(metric.tolerance),
             "limits": [
                 _limit(limit, limits)
@@ -173,9 +171,9 @@ def _explain_rule(name: str, limits: _Settings) -> str:
         {
             **_rule(RULES[name]),
             "step": card.number,
-            "step_title": translated(card.title),
+            "step_title": say(card.title),
             "limits": [_limit(limit, limits) for limit in judged],
-            "remedy": translated(card.remedy),
+            "remedy": say(card.remedy),
         },
     )
 
@@ -189,9 +187,9 @@ def _explain_limit(name: str, limits: _Settings) -> str:
         {
             **_limit(limit, limits),
             "severity": Words(severity) if severity in _SEVERITIES else None,
-            "message": translated(RULES[rule].message) if rule in RULES else None,
+            "message": say(RULES[rule].message) if rule in RULES else None,
             "step": card.number,
-            "step_title": translated(card.title),
+            "step_title": say(card.title),
         },
     )
 
@@ -204,13 +202,13 @@ def _limit(limit: Limit, settings: _Settings) -> Mapping[str, object]:
         "value": Words(f"{limit.default if setting is None else setting:g}"),
         "default": Words(f"{limit.default:g}"),
         "overridden": setting is not None,
-        "source": translated(limit.source),
+        "source": say(limit.source),
     }
 
 
 def _rule(rule: Rule) -> Mapping[str, object]:
     # The braces of its evidence stay: they show which values a finding inserts there.
-    return {"rule": rule.name, "message": translated(rule.message)}
+    return {"rule": rule.name, "message": say(rule.message)}
 
 
 def _render(kind: str, values: Mapping[str, object]) -> str:

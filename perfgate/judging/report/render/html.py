@@ -12,7 +12,7 @@ from perfgate.document.run import RunDocument
 from perfgate.judging.report.text import numbers, svg
 from perfgate.judging.report.text.names import place
 from perfgate.judging.report.text.templates import environment, inlined
-from perfgate.judging.report.text.words import Words, translated
+from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.blocks import blocks_with_more
 from perfgate.judging.report.view.card import card_lines
 from perfgate.judging.report.view.checklist import quantile_rows, step_numbers, worded_steps
@@ -137,7 +137,7 @@ def _end(summary: Summary, base: RunDocument | None, head: RunDocument) -> Mappi
         "own_pages": _OWN_PAGES,
         "procedure": decision.procedure,
         "procedure_version": decision.procedure.version,
-        "gate_title": translated(CARDS[20].title),
+        "gate_title": say(CARDS[20].title),
         "seed": str(decision.procedure.seed),
         "alpha": numbers.setting(decision.policy.alpha),
         "margin": numbers.setting(decision.excluded),

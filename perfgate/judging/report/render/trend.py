@@ -18,12 +18,10 @@ from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.sparkline import sparkline
 from perfgate.judging.report.text.templates import render
-from perfgate.judging.report.text.words import Words, phrase, say, translated
+from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.summary import CommentContext
 from perfgate.judging.report.view.trend_rows import (
-    MovedSeries,
     cause_row,
-    change_row,
     day,
     expired_row,
     gates_line,
@@ -211,15 +209,12 @@ def _leading(document: TrendDocument) -> list[TrendSeries]:
 
 
 def _number(series: TrendSeries) -> Mapping[str, object]:
-    moved = [change for change in series.changes if change.standing != "refuted"]
-    last = MovedSeries(series, moved[-1]) if moved else None
     number = metric(series.metric).step
     return {
         "step": number,
-        "step_title": translated(CARDS[number].title) if number in CARDS else Words(""),
+        "step_title": say(CARDS[number].title) if number in CARDS else Words(""),
         "metric": metric_name(series.metric),
         "place": place_of(series.workload, series.shape, series.labels),
         "value": formats.quantity(series.points[-1].value, series.unit, metric=series.metric),
         "history": Words(sparkline([point.value for point in series.points], _HISTORY)),
-        "change": change_row(last) if last else None,
     }

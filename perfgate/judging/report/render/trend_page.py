@@ -12,7 +12,7 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import metric_name
 from perfgate.judging.report.text.templates import environment, inlined, is_linkable
-from perfgate.judging.report.text.words import Words, say, translated
+from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.trend_rows import (
     MovedSeries,
     cause_row,
@@ -182,7 +182,7 @@ def series_cells(group: Group) -> Mapping[str, object]:
 
 def step_titles(health: Sequence[RunHealth]) -> dict[int, str]:
     present = {int(number) for run in health for number in run.steps}
-    return {number: translated(CARDS[number].title) for number in _STEPS if number in present}
+    return {number: say(CARDS[number].title) for number in _STEPS if number in present}
 
 
 def testbed_cells(span: TestbedSpan) -> Mapping[str, object]:

@@ -12,7 +12,7 @@ from perfgate.document.run import Finding, Severity
 from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.kernels import with_short_kernel
-from perfgate.judging.report.text.words import Words, say, translated
+from perfgate.judging.report.text.words import Words, say
 from perfgate.locale import current_language, gap_between, translate
 
 # Names of timelines in recordings (trace/summary.py, shape_names).
@@ -157,7 +157,7 @@ def _uncatalogued(message: Message) -> str:
 
 
 def _metric(name: MessageValue) -> str:
-    return translated(METRICS[name].title) if isinstance(name, str) and name in METRICS else str(name)
+    return say(METRICS[name].title) if isinstance(name, str) and name in METRICS else str(name)
 
 
 def _number(wording: Callable[[float], str]) -> Callable[[MessageValue], str]:

@@ -9,7 +9,7 @@ from perfgate.catalogue.names import NUMBER, SUBROUTINE_TIMES
 from perfgate.document.comparison import Clock, Comparison, Paired
 from perfgate.document.decision import Missing, NoiseFloor
 from perfgate.judging.report.text.index import CLOCK_TITLES
-from perfgate.judging.report.text.words import Words, phrase, say, translated
+from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.locale import filled, translate
 
 # Parts of a document that may be missing but are no metrics.
@@ -57,9 +57,9 @@ def metric_name(name: str, clock: Clock = "wall") -> str:
         return name
     entry = METRICS[name]
     if clock == "wall" or (clock not in entry.clock_titles and not entry.timed):
-        return translated(entry.title)
+        return say(entry.title)
     if clock in entry.clock_titles:
-        return translated(entry.clock_titles[clock])
+        return say(entry.clock_titles[clock])
     return Words(filled(translate(CLOCK_TITLES[clock]), {"title": translate(entry.title)}))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfgate.locale import filled, translate
+from perfgate.locale import sentence
 
 
 class Words(str):
@@ -25,17 +25,12 @@ class Linked(str):
 def say(english: str, **values: Words | int) -> Words:
     """A sentence of ours in the current language; ``{name}`` in it is a value that is worded already.
 
-    ``make locale`` finds sentences that are literals in the call. A sentence in a constant is marked with ``phrase`` at its
-    definition.
+    Without values, braces stay. ``make locale`` finds sentences that are literals in the call, and those of the catalogue. A
+    constant is marked with ``phrase`` at its definition.
     """
-    return Words(filled(translate(english), values))
+    return Words(sentence(english, **values))
 
 
 def phrase(english: str) -> str:
     """Marks a sentence for ``make locale``."""
     return english
-
-
-def translated(english: str) -> Words:
-    """A sentence of ours in the current language; braces in it stay."""
-    return Words(translate(english))

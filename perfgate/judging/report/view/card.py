@@ -14,7 +14,7 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.names import metric_name, place
 from perfgate.judging.report.text.templates import Values
-from perfgate.judging.report.text.words import Words, phrase, say, translated
+from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.checklist import step_numbers, worded_steps
 from perfgate.judging.report.view.summary import Summary
 
@@ -118,7 +118,7 @@ def decision_row(summary: Summary) -> Values:
     """The last step of the checklist, which is the decision."""
     return {
         "number": GATE_STEP,
-        "title": translated(CARDS[GATE_STEP].title),
+        "title": say(CARDS[GATE_STEP].title),
         "verdict": Words(summary.verdict),
         "counts": Words(say(", ").join(_outcomes(summary))),
     }

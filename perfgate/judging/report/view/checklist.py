@@ -22,7 +22,7 @@ from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.messages import word, word_findings
 from perfgate.judging.report.text.names import first_line, metric_name, place
 from perfgate.judging.report.text.templates import Values, line
-from perfgate.judging.report.text.words import Words, phrase, say, translated
+from perfgate.judging.report.text.words import Words, phrase, say
 from perfgate.judging.report.view.findings import new_of
 from perfgate.judging.report.view.rows import stored_row
 from perfgate.judging.report.view.summary import Summary
@@ -236,7 +236,7 @@ def _worded_number(row: StepComparison, main: StoredComparison | None) -> Values
         "workload": row.workload,
         "leads": row.leads,
         "is_resolved": row.is_resolved,
-        "title": translated(CARDS[row.step].title) if row.step in CARDS else Words(""),
+        "title": say(CARDS[row.step].title) if row.step in CARDS else Words(""),
         "metric": row.metric,
         "name": metric_name(row.metric, row.clock),
         "operator": row.labels.get("op", "").removeprefix("aten::"),
@@ -330,7 +330,7 @@ def worded_step(step: StepSummary) -> Values:
     notes = list(dict.fromkeys((words, finding in new_of(step)) for finding, words in word_findings(judged)))
     return {
         "number": step.number,
-        "title": translated(CARDS[step.number].title) if step.number in CARDS else step.slug,
+        "title": say(CARDS[step.number].title) if step.number in CARDS else step.slug,
         "workload": step.workload,
         "status": say(STATUS_NAMES[step.status]) if step.status in STATUS_NAMES else step.status,
         "key": Words(step.status) if step.status in STATUS_NAMES else Words("unknown"),

@@ -10,7 +10,7 @@ from perfgate.document.run import Finding
 from perfgate.judging.report.text.messages import word_findings
 from perfgate.judging.report.text.names import place
 from perfgate.judging.report.text.templates import Values
-from perfgate.judging.report.text.words import translated
+from perfgate.judging.report.text.words import say
 from perfgate.judging.report.view.blocks import listed_regressions
 from perfgate.judging.report.view.summary import Summary
 
@@ -31,7 +31,7 @@ def _views(step: StepSummary, findings: Iterable[Finding], summary: Summary) -> 
     return [
         {
             "step": step.number,
-            "title": translated(CARDS[step.number].title) if step.number in CARDS else step.slug,
+            "title": say(CARDS[step.number].title) if step.number in CARDS else step.slug,
             "place": place(step.workload, str(finding.evidence.get("shape") or "")),
             "words": words,
             "line": str(line) if (line := finding.evidence.get("line")) else None,

@@ -18,7 +18,7 @@ from perfgate.judging.report.text import format as formats
 from perfgate.judging.report.text import numbers
 from perfgate.judging.report.text.messages import word
 from perfgate.judging.report.text.names import metric_name, place
-from perfgate.judging.report.text.words import Words, say, translated
+from perfgate.judging.report.text.words import Words, say
 from perfgate.judging.report.view.checklist import step_row
 from perfgate.judging.report.view.page_tables import counter_rows
 from perfgate.judging.report.view.trend_rows import minute
@@ -172,7 +172,7 @@ def _step(step: StepResult) -> Mapping[str, object]:
     row = step_row(step)
     return {
         "number": row.number,
-        "title": translated(CARDS[row.number].title) if row.number in CARDS else row.name,
+        "title": say(CARDS[row.number].title) if row.number in CARDS else row.name,
         "workload": step.workload,
         "key": Words(row.key),
         "status": row.status,
