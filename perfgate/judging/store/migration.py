@@ -12,7 +12,7 @@ SCRIPTS = Path(__file__).parent / "migrations"
 
 
 def migrate(connection: sa.Connection, place: str) -> None:
-    """Run every script that a database lacks, within the caller's transaction; of an empty one those are all.
+    """Run every script that a database lacks, within the caller's transaction.
 
     Raises StoreError without Alembic.
     """
