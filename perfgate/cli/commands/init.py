@@ -186,22 +186,7 @@ def _say(started: Started, directory: Path, example: str) -> None:
     steps = [*beginning, *measuring] if started.is_empty else [*measuring, *proposing]
     is_written = any(name.endswith(example) for name in started.files)
     ending = [sentence("{file} still measures the example; replace it with your model.", file=example)]
-    click.echo("\n".join(["", sentence("Next:"), *steps, *(ending if is_written else []), *_further(started)]))
-
-
-def _further(started: Started) -> list[str]:
-    """What else fits this project, in a line each."""
-    lines = {
-        "plan": sentence("docs/ci.md: `plan: true` reads perfgate.toml on an ordinary runner before a device is taken"),
-        "record": sentence(
-            "docs/ci.md: `record: true` keeps each verdict, from which `perfgate trend` judges the gate"
-        ),
-        "testbeds": sentence("docs/ci.md: [testbeds] joins several machines into one comment"),
-        "slurm": sentence("templates/slurm/testbed.sbatch: measure on a node of Slurm (docs/cluster.md)"),
-        "kubernetes": sentence("templates/kubernetes/testbed.yml: measure on a node of Kubernetes (docs/cluster.md)"),
-    }
-    fitting = [f"  {lines[name]}" for name in started.further]
-    return ["", sentence("Also suitable for this project, in perfgate's repository:"), *fitting] if fitting else []
+    click.echo("\n".join(["", sentence("Next:"), *steps, *(ending if is_written else [])]))
 
 
 def _below(words: str) -> str:

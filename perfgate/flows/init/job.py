@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from perfgate.config import CONFIG_NAME, load_config
 from perfgate.document.schema import schema_path
 from perfgate.errors import RepositoryError, UsageError
 from perfgate.flows.init.files import render_starter, written_files
-from perfgate.flows.init.further import Further, fitting
 from perfgate.flows.init.inputs import Forge, InitOptions, Inputs, inputs_of, needs_lock, python_of
 from perfgate.flows.init.installed import Revision, address, installed_revision, named_revision, remedy
 from perfgate.flows.init.lock import HEADER, LOCK, Lock, lock_project, missing_in
@@ -87,8 +85,8 @@ class Started:
 
     ``root`` is the repository's folder; ``is_empty`` means that it has no commit yet to compare with. ``forge`` is None if no
     CI file is written; ``missing`` is the reason, if the repository has an origin. ``lock`` is the lock file that CI
-    installs from, ``imported`` are the distributions that it has because the workload loaded them, ``to_add`` are the files
-    to add to git for a first change request, and ``further`` is what else fits.
+    installs from, ``imported`` are the distributions that it has because the workload loaded them, and ``to_add`` are the files
+    to add to git for a first change request.
     """
 
     forge: Forge | None
@@ -100,7 +98,6 @@ class Started:
     missing: str = ""
     lock: Lock | None = None
     imported: Collection[str] = ()
-    further: Sequence[Further] = ()
 
 
 def start_project(folder: Path, options: InitOptions, trial: Trial = _not_tried) -> Started:
@@ -152,16 +149,7 @@ def start_project(folder: Path, options: InitOptions, trial: Trial = _not_tried)
         missing=missing,
         lock=lock,
         imported=imported,
-        further=fitting(
-            forge, options.device, slurm=bool(shutil.which("sbatch")), kubernetes=_has_manifests(repository)
-        ),
     )
-
-
-def _has_manifests(repository: Repository) -> bool:
-    """Whether the project has manifests of Kubernetes."""
-    asked = ["grep", "--quiet", "--untracked", "--extended-regexp", "^apiVersion:", "--", "*.yml", "*.yaml"]
-    return run_git(repository.root, asked, {}).code == 0
 
 
 def _to_add(root: Path, files: Sequence[str], below: str) -> list[str]:

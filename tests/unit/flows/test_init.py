@@ -18,7 +18,6 @@ from click.testing import CliRunner, Result
 from perfgate.cli.main import cli
 from perfgate.config import load_config, parse_config
 from perfgate.errors import RepositoryError, SetUpError, UsageError
-from perfgate.flows.init.further import fitting
 from perfgate.flows.init.inputs import Forge, InitOptions
 from perfgate.flows.init.job import start_project
 from tests.ci_schema import assert_valid
@@ -113,50 +112,6 @@ def test_init__repository_without_a_commit__the_next_step_is_one(project: Path) 
     next_steps = done.output.partition("Next:\n")[2].splitlines()
     assert next_steps[0].strip() == f"git -C {project} add . && git -C {project} commit"
     assert next_steps[2].strip() == f"perfgate local -C {project}"
-
-
-@pytest.mark.parametrize(
-    ("forge", "device", "clusters", "fits"),
-    [
-        ("github", "cpu", [], []),
-        ("github", "npu", [], ["plan", "testbeds"]),
-        ("gitlab", "cpu", [], ["record"]),
-        ("gitlab", "cuda", ["kubernetes"], ["plan", "record", "testbeds", "kubernetes"]),
-        ("gitee", "npu", [], []),
-        (None, "cpu", ["slurm", "kubernetes"], ["slurm", "kubernetes"]),
-    ],
-)
-def test_fitting__forge_device_and_machine__what_they_can_use(
-    forge: Any, device: str, clusters: list[str], fits: list[str]
-) -> None:
-    found = fitting(forge, device, slurm="slurm" in clusters, kubernetes="kubernetes" in clusters)
-    assert list(found) == fits
-
-
-def test_init__project_with_manifests_of_kubernetes__its_template_and_nobody_else_s(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kubectl = tmp_path / "bin" / "kubectl"
-    kubectl.parent.mkdir()
-    kubectl.touch(mode=0o755)
-    monkeypatch.setenv("PATH", f"{kubectl.parent}:{os.environ['PATH']}")
-    assert "kubernetes" not in start_project(project, InitOptions(forge="github", action=ACTION)).further
-    (project / "deploy.yaml").write_text("apiVersion: apps/v1\nkind: Deployment\n")
-    assert "kubernetes" in start_project(project, InitOptions(forge="gitlab", action=ACTION, ci_only=True)).further
-
-
-def test_init__machine_of_a_cluster__its_template_named_below_the_next_steps(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sbatch = tmp_path / "bin" / "sbatch"
-    sbatch.parent.mkdir()
-    sbatch.touch(mode=0o755)
-    monkeypatch.setenv("PATH", f"{sbatch.parent}:{os.environ['PATH']}")
-    done = init(project, "--gitlab", "--action", ACTION, "--job", "command")
-    further = done.output.partition("Also suitable for this project")[2]
-    files = [line.partition(":")[0].strip() for line in further.splitlines()[1:]]
-    assert files[:2] == ["docs/ci.md", "templates/slurm/testbed.sbatch"]
-    assert all((ROOT / file).is_file() for file in files)
 
 
 @pytest.mark.parametrize("forge", ["github", "gitlab"])
