@@ -56,9 +56,6 @@ class ChangedFiles(NamedTuple):
         return any(places for files in self.statements.values() for places in files.values())
 
 
-NOTHING_CHANGED = ChangedFiles([], {"base": {}, "head": {}}, [], [], [])
-
-
 def changed_files(
     base_tree: Path,
     head_tree: Path,

@@ -69,8 +69,6 @@ _LOOKS = re.compile(
 _EVENTS = re.compile(rb'\A\s*\[|"traceEvents"\s*:')
 _TRACE_FILES, _JSON_FILES = named("*.pt.trace.json"), named("*.json")
 
-_Scalar = int | float | str | None
-
 
 _CORRELATION, _DEVICE, _SHAPES, _REQUEST, _TYPE = "correlation", "device", "Input Dims", "request_id", "type"
 _STREAM = "stream"
