@@ -96,7 +96,7 @@ class StoreApi:
         get(f"{project}/runs/{{sha256}}", responses=document, summary="The document of a run.")(self.document)
         get(
             f"{project}/{{statements}}",
-            responses=json_answer(*(list[kind] for kind in STATEMENTS.values())),
+            responses=json_answer(*(list[kind] for kind in STATEMENTS.values())),  # type: ignore[valid-type]
             summary="What people and gates stated about commits, newest first.",
         )(self.statements)
         return router

@@ -23,7 +23,9 @@ def obeys_comments(trusted: TrustedInputs) -> bool:
     If the checkout has no workflows and this job runs in GitHub Actions, the workflows are kept elsewhere and count as
     obeying. On GitLab the template says so, because a webhook has to be set up.
     """
-    forge = trusted.target.forge if trusted.target else None
+    if trusted.target is None:
+        return False
+    forge = trusted.target.forge
     if not isinstance(forge, OrderForge):
         return False
     if isinstance(forge, CommentForge):

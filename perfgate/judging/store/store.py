@@ -373,7 +373,7 @@ def recent_values(histories: Iterable[Iterable[tuple[RecentRun, float]]]) -> Rec
     return RecentValues(runs=list(runs.values()), values=values)
 
 
-def statement_name(kind: type[AnyStatement]) -> str:
+def statement_name(kind: type[object]) -> str:
     """The name of a kind of statements."""
     return next(name for name, one in STATEMENTS.items() if one is kind)
 

@@ -26,7 +26,6 @@ from perfgate.judging.store.layout import RunFile
 from perfgate.judging.store.remote import PREFIX, RemoteBranch, find_link, parse_location
 from perfgate.judging.store.scratch import Scratch, StoreChange, Tip, open_scratch
 from perfgate.judging.store.store import (
-    AnyStatement,
     HistoryValue,
     RecentRun,
     RecentValues,
@@ -54,7 +53,7 @@ MAX_WAIT_SECONDS = 2.0
 Plan = Callable[[Scratch, Tip], StoreChange | None]
 
 # The subjects of the commits in the branch.
-_MESSAGES: Mapping[type[AnyStatement], str] = {
+_MESSAGES: Mapping[type[object], str] = {
     Acceptance: "accept a regression",
     Triage: "triage a regression",
     Confirmation: "confirm a change point",

@@ -28,7 +28,6 @@ from perfgate.judging.store.recent import read_recent
 from perfgate.judging.store.run_rows import LISTED, insert_run, stored_run
 from perfgate.judging.store.sqlite import SqliteFile
 from perfgate.judging.store.store import (
-    AnyStatement,
     HistoryValue,
     RecentValues,
     RunEntry,
@@ -50,7 +49,7 @@ from perfgate.judging.store.store import (
 from perfgate.judging.store.tables import AUDIT, CONDITIONS, DOCUMENTS, METADATA, RUNS, SERIES, VALUES
 
 _FILE = "sqlite:///"
-_NOTED: Mapping[type[AnyStatement], AuditAction] = {
+_NOTED: Mapping[type[object], AuditAction] = {
     Acceptance: "regression accepted",
     Triage: "regression triaged",
     Confirmation: "change confirmed",
