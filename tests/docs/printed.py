@@ -176,6 +176,7 @@ NOT_RUN: dict[str, str] = {
     "perfgate upgrade --python NEW/bin/python": "as above",
     "perfgate upgrade --python PATH": "as above",
     "pip install": "installs what the reader names",
+    "pip install uv": "downloads; tests/unit/flows/test_init_lock.py reads the error that names it",
     "pip install 'perfgate[serving]'": "downloads; the extra is in pyproject.toml",
     "pip install 'perfgate[serve]'": "downloads; the extra is in pyproject.toml",
     "pip install 'perfgate[postgres]'": "downloads; the extra is in pyproject.toml",
