@@ -177,6 +177,7 @@ def once(action: Callable[[], None]) -> Callable[[], bool]:
     return steps().__next__
 
 
+@pytest.mark.slow  # tests/unit/conductor/test_in_use.py has the same without pairs
 def test_check__package_that_both_sides_import_is_upgraded_beside_it__invalid_and_named(
     project: Clone, perfgate: Perfgate, machine: Machine
 ) -> None:
@@ -186,6 +187,7 @@ def test_check__package_that_both_sides_import_is_upgraded_beside_it__invalid_an
     assert str(machine.packages / "used_package") in changed_files(decision)
 
 
+@pytest.mark.slow
 def test_check__package_that_no_side_could_import_appears__invalid_as_soon_as_it_is_imported(
     project: Clone, perfgate: Perfgate, machine: Machine
 ) -> None:

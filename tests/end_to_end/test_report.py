@@ -318,9 +318,9 @@ def test_report__csv__both_sides_and_the_difference_to_a_file_or_printed(step: S
     assert counted == [
         "12,counters.framework_ops,encoder,short,,base,40,1,lower,,,,3",
         "12,counters.framework_ops,encoder,short,,head,64,1,lower,,,,3",
-        "20,counters.framework_ops,encoder,short,method=exact,base,40.0,1,lower,,,,",
-        "20,counters.framework_ops,encoder,short,method=exact,head,64.0,1,lower,,,,",
-        "20,counters.framework_ops,encoder,short,method=exact,difference,0.6,1,lower,,,,",
+        "20,counters.framework_ops,encoder,short,evidence=count,base,40.0,1,lower,,,,",
+        "20,counters.framework_ops,encoder,short,evidence=count,head,64.0,1,lower,,,,",
+        "20,counters.framework_ops,encoder,short,evidence=count,difference,0.6,1,lower,,,,",
     ]
     path = step.folder / "numbers.csv"
     assert step.report("--csv", str(path)).stdout == ""

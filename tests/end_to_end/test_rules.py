@@ -120,6 +120,7 @@ def test_run__rules__exit_code_last_line_decision_and_what_ci_hosts_show(
     assert not (out / "decision.json").exists()
 
 
+@pytest.mark.slow
 def test_check__head_runs_no_expected_kernel__fails_by_the_rule_of_the_base_that_the_change_takes_back(
     perfgate: Perfgate, clone: Clone, tmp_path: Path
 ) -> None:

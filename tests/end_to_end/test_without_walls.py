@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.command import COMMAND
 from tests.end_to_end.conftest import SECONDS, Clone, Perfgate
 
@@ -24,6 +26,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_check__container_refuses_landlock__measured_with_a_note_in_the_comment(
     perfgate: Perfgate, clone: Clone, tmp_path: Path
 ) -> None:

@@ -18,13 +18,17 @@ _CATEGORIES = {UPLOAD: "gpu_memcpy"}
 def kineto_recording(
     path: Path, *, steps: Iterable[Sequence[tuple[str, int]]] = (STEP, STEP, STEP), marked: bool = True, rank: int = 0
 ) -> Path:
-    """Write a recording of so many steps, each the kernels given with their microseconds, one after another."""
+    """Write a recording of so many steps, each the kernels given with their microseconds, one after another.
+
+    A step takes longer than US_PER_STEP if its kernels do.
+    """
     events: list[dict[str, Any]] = []
     correlation = 0
+    began = 1_700_000_000_000_000
     for number, kernels in enumerate(steps):
-        began = 1_700_000_000_000_000 + number * US_PER_STEP
+        length_of_step = max(US_PER_STEP, 20 + sum(length + 1 for _, length in kernels))
         if marked:
-            events.append(_event("user_annotation", f"ProfilerStep#{number + 2}", 77, 77, began, US_PER_STEP, {}))
+            events.append(_event("user_annotation", f"ProfilerStep#{number + 2}", 77, 77, began, length_of_step, {}))
         at = began + 20
         for name, length in kernels:
             correlation += 1
@@ -34,6 +38,7 @@ def kineto_recording(
             on_device = {"device": 0, "stream": 7, **launch}
             events.append(_event(_CATEGORIES.get(name, "kernel"), name, 0, 7, at, length, on_device))
             at += length + 1
+        began += length_of_step
     document = {
         "schemaVersion": 1,
         "deviceProperties": [{"id": 0, "name": "NVIDIA A100", "totalGlobalMem": 85_000_000_000}],
