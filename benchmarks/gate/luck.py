@@ -127,7 +127,7 @@ def _report(path: Path) -> None:
         spread = 1.4826 * float(np.median(np.abs(np.concatenate(pairs))))
         count = min(len(visits) for visits in on_servers.values())
         between = float(np.mean([visits.var(ddof=1) for visits in on_servers.values()]))
-        of_pairs = math.pi / 2 * spread**2 / np.mean([one.size for one in pairs])
+        of_pairs = math.pi / 2 * spread**2 / float(np.mean([one.size for one in pairs]))
         means = np.array([visits.mean() for visits in on_servers.values()])
         luck = float(np.mean(means**2)) - between / count
         error = math.sqrt(2 / means.size) * between / count

@@ -208,14 +208,17 @@ def judge_stretches(name: str) -> dict[str, Any]:
     place = ShapePlace("service", "default")
     measured = PairedMeasurement()
 
-    def compared() -> list[Paired]:
+    def evidence() -> Any:
+        """What the judge takes of the evidence of a gate."""
         pairs = list(zip(measured.base, measured.head))
+        return SimpleNamespace(stretches={"service": pairs}, places=[place])
+
+    def compared() -> list[Paired]:
         shares = AlphaShares.of(Policy(), subjects=1, repeats=False)
-        return compare_stretches(SimpleNamespace(stretches={"service": pairs}, places=[place]), Policy(), shares)
+        return compare_stretches(evidence(), Policy(), shares)
 
     def is_decided() -> bool:
-        pairs = list(zip(measured.base, measured.head))
-        return not more_calls_would_help(SimpleNamespace(stretches={"service": pairs}, places=[place]), compared())
+        return not more_calls_would_help(evidence(), compared())
 
     with tempfile.TemporaryDirectory(prefix="perfgate-tails-") as scratch:
         base, head = (Path(scratch) / side for side in ("base", "head"))

@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from cost import PERFGATE, Command, cheapest
+from cost import TRACE, Command, cheapest
 
 TABLES = {
     "STRING_IDS": "id INTEGER PRIMARY KEY, value TEXT",
@@ -97,7 +97,7 @@ def main() -> None:
         size, total = path.stat().st_size, sum(rows.values())
         read = [table for table in TABLES if table not in NO_SPANS]
         ways: dict[str, Command] = {
-            "perfgate": [*PERFGATE, "top", path],
+            "perfgate": [*TRACE, "top", path],
             "spans": [sys.executable, "-c", FETCH, path, *read],
             "all": [sys.executable, "-c", FETCH, path, *TABLES],
         }

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cost import PERFGATE, Command, cheapest
+from cost import TRACE, Command, cheapest
 
 HEADER = (
     "Step Id,Model ID,Task ID,Stream ID,Name,Type,Accelerator Core,Start Time(us),Duration(us),Wait Time(us),Block Dim,"
@@ -56,7 +56,7 @@ def main() -> None:
         write_kernels(path, options.rows)
         ways = [way for way in WAYS if not way.startswith("polars") or importlib.util.find_spec("polars")]
         commands: dict[str, Command] = {way: [sys.executable, "-c", WAYS[way], path] for way in ways}
-        costs = cheapest({"perfgate": [*PERFGATE, "top", path.parent], **commands}, options.turns)
+        costs = cheapest({"perfgate": [*TRACE, "top", path.parent], **commands}, options.turns)
         size, ours = path.stat().st_size, costs["perfgate"].cpu_seconds
         print(f"{options.rows:,} rows, {size / 1e6:.0f} MB\n{'':12}{'CPU s':>8}{'perfgate/it':>13}{'memory/file':>13}")
         for way, (seconds, memory, _) in costs.items():
