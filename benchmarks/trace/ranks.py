@@ -1,9 +1,9 @@
-"""What a job of many ranks costs: `perfgate trace ranks` for the first time, and again from the tables that it kept.
+"""What a job of many ranks costs `perfgate trace ranks`.
 
     python benchmarks/trace/ranks.py --ranks 200 --kernels 330
 
 Every rank has the folder of torch_npu.profiler: tables of steps, kernels, collectives and links, and a timeline of some 8 MB.
-Each way is a process of its own; seconds on the clock of as many CPUs as there are, and CPU seconds. No bound is asserted.
+Seconds on the clock of as many CPUs as there are, and CPU seconds. No bound is asserted.
 """
 
 from __future__ import annotations
@@ -37,16 +37,13 @@ def main() -> None:
         write_job(folder, options.ranks, options.kernels, tables=not options.no_tables)
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         print(f"{options.ranks} ranks, {size / 1e6 / options.ranks:.1f} MB each, {os.cpu_count()} CPUs")
-        for way in ("first time", "again"):
-            begun, before = time.perf_counter(), os.times()
-            command = [sys.executable, "-m", "perfgate", "trace", "ranks", str(folder), "--json"]
-            found = json.loads(
-                subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout
-            )
-            after = os.times()
-            cpu = after.children_user + after.children_system - before.children_user - before.children_system
-            slow = [row["rank"] for row in found["slow_ranks"]]
-            print(f"{way:12}{time.perf_counter() - begun:8.2f} s{cpu:8.2f} CPU s   slow: {slow}")
+        begun, before = time.perf_counter(), os.times()
+        command = [sys.executable, "-m", "perfgate", "trace", "ranks", str(folder), "--json"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+        after = os.times()
+        cpu = after.children_user + after.children_system - before.children_user - before.children_system
+        slow = [row["rank"] for row in json.loads(done.stdout)["slow_ranks"]]
+        print(f"{time.perf_counter() - begun:8.2f} s{cpu:8.2f} CPU s   slow: {slow}")
 
 
 def write_job(folder: Path, ranks: int, kernels: int, *, tables: bool) -> None:
