@@ -99,9 +99,9 @@ class Look:
     def more_calls_would_help(self) -> bool:
         """Whether the mean of calls, or their stalls, look worse and further stretches may show it.
 
-        No stretch is worth its time for a gate that fails already.
+        Also where a gate fails already: what fails it may be accepted later, and the stalls are not.
         """
-        return not self._regressed() and more_calls_would_help(self._evidence, self.comparisons)
+        return more_calls_would_help(self._evidence, self.comparisons)
 
     def repetitions_would_help(self) -> bool:
         """Whether a number of the checklist that a tolerance names is measured in turns and not yet decided."""
