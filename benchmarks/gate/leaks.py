@@ -27,8 +27,8 @@ from perfgate.config import load_config
 from perfgate.document.comparison import Checked, Exact
 from perfgate.document.decision import Policy
 from perfgate.document.run import CounterSet
-from perfgate.judging.gate.counters import compare_counters
-from perfgate.judging.gate.evidence import Evidence
+from perfgate.judging.gate.compare.counters import compare_counters
+from perfgate.judging.gate.evidence.index import Evidence
 from tests.fakes.documents import make_run
 
 PROJECTS = Path(__file__).parent / "mistakes" / "projects"

@@ -20,7 +20,7 @@ import numpy as np
 from simulated import SimulatedRule, simulate
 
 from perfgate.document.decision import DEFAULT_LOOKS
-from perfgate.judging.gate.rule import LEANING_PAIRS
+from perfgate.judging.gate.compare.rule import LEANING_PAIRS
 
 SPREADS = (0.003, 0.0065, 0.013, 0.026)
 SLOWDOWNS = (0.0, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05)

@@ -35,8 +35,8 @@ from perfgate.conductor.sides.pairs import measure_pairs
 from perfgate.conductor.sides.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.config import WorkloadReference
-from perfgate.judging.gate.comparison import ShapePlace
-from perfgate.judging.gate.pairs import TimedLane, paired_effects
+from perfgate.judging.gate.compare.comparison import ShapePlace
+from perfgate.judging.gate.evidence.pairs import TimedLane, paired_effects
 
 CONDITIONS = ("scattered", "as it is")
 

@@ -16,9 +16,8 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import FAMILIES, METRICS
 from perfgate.document.decision import Policy
-from perfgate.judging.gate.comparison import margins_for_unchanged, tolerance
-from perfgate.judging.gate.pairs import GAP_QUANTILE, ProcessFastPath, compare_fast_paths, fast_path, pool_pairs
-from perfgate.judging.gate.rule import (
+from perfgate.judging.gate.compare.comparison import margins_for_unchanged, tolerance
+from perfgate.judging.gate.compare.rule import (
     Differences,
     Errors,
     Limits,
@@ -27,6 +26,13 @@ from perfgate.judging.gate.rule import (
     interval,
     leans_slower,
     p_slower,
+)
+from perfgate.judging.gate.evidence.pairs import (
+    GAP_QUANTILE,
+    ProcessFastPath,
+    compare_fast_paths,
+    fast_path,
+    pool_pairs,
 )
 
 # A recording is of one workload and shape, whose names no tolerance of the default policy mentions.

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from perfgate.catalogue.lookup import FAMILIES, METRICS
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.decision import DEFAULT_LOOKS, Policy
-from perfgate.judging.gate.alpha import AlphaShares
-from perfgate.judging.gate.rule import (
+from perfgate.judging.gate.compare.alpha import AlphaShares
+from perfgate.judging.gate.compare.rule import (
     LEANING,
     LEANING_PAIRS,
     Answer,

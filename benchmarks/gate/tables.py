@@ -9,7 +9,7 @@ from recordings import Cell, runs_of
 from rule import differences_of
 from trials import GAP_SHARE, P99_SHARE, SIZES, STORED_SIZES, Plan, Row
 
-from perfgate.judging.gate.rule import spread
+from perfgate.judging.gate.compare.rule import spread
 from perfgate.stats.signed_rank import lower_bound, upper_bound
 
 MUST_FIND = 0.95

@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.decision import Policy
-from perfgate.judging.gate.comparison import ShapePlace
-from perfgate.judging.gate.stretches import (
+from perfgate.judging.gate.compare.comparison import ShapePlace
+from perfgate.judging.gate.compare.stretches import (
     FAMILY,
     LOOKS,
     SideCalls,

@@ -38,7 +38,7 @@ from perfgate.catalogue.lookup import metric
 from perfgate.config import Config, parse_config
 from perfgate.document.run import RunDocument
 from perfgate.flows.shared.store import stored_history
-from perfgate.judging.gate.stored import compare_stored
+from perfgate.judging.gate.compare.stored import compare_stored
 from perfgate.judging.report.render.site.addresses import series_address
 from perfgate.judging.store.backends.sql import SqlStore
 from perfgate.judging.store.postgres import PostgresDatabase

@@ -40,7 +40,7 @@ from perfgate.flows.trust.main_only import refuse_change_request, refuse_foreign
 from perfgate.git.repository import Repository
 from perfgate.judging.forge.forge import CiEvent, Clock, Sleep, connect, find_token, token_variables
 from perfgate.judging.forge.orders import cause_numbers
-from perfgate.judging.gate.stored import compare_stored
+from perfgate.judging.gate.compare.stored import compare_stored
 from perfgate.judging.report.render.comment import accepting_metrics
 from perfgate.judging.report.text.escape import clean
 from perfgate.judging.report.text.numbers import percent

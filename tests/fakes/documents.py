@@ -47,9 +47,9 @@ from perfgate.document.samples import BlockColumns, PackedArray, Replicate, pack
 from perfgate.document.seal import Seal
 from perfgate.document.testbed import Testbed
 from perfgate.judging.advice.advise import suggested
-from perfgate.judging.gate.causes import with_causes
-from perfgate.judging.gate.operators import joined
-from perfgate.judging.gate.regressions import with_regressions
+from perfgate.judging.gate.compare.operators import joined
+from perfgate.judging.gate.explain.causes import with_causes
+from perfgate.judging.gate.explain.regressions import with_regressions
 
 BASE_COMMIT = "a1b2c3d4e5f60718293a4b5c6d7e8f9001122334"
 HEAD_COMMIT = "0f1e2d3c4b5a69788796a5b4c3d2e1f001122334"

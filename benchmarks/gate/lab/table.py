@@ -14,7 +14,7 @@ from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
 WILD = 0.05
 WALL_SECONDS = 60.0
 # One test at one-sided alpha 1 %, power 95 %: 2.33 + 1.64 standard errors. It compares conditions; the gate looks several times
-# and needs more (judging/gate/rule.py, detectable).
+# and needs more (judging/gate/compare/rule.py, detectable).
 DETECTABLE = 3.97
 
 Record = dict[str, Any]

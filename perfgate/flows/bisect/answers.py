@@ -14,7 +14,7 @@ from perfgate.document.budget import PlacePattern
 from perfgate.document.comparison import Bound, Comparison, Exact, NumberComparison, Paired
 from perfgate.document.decision import DecisionDocument
 from perfgate.errors import MeasuringError
-from perfgate.judging.gate.rule import SHAPE
+from perfgate.judging.gate.compare.rule import SHAPE
 from perfgate.stats.culprits import Answer
 from perfgate.stats.error_control import sequential_p
 

@@ -27,8 +27,8 @@ from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.session import assemble_run, now, start_session
 from perfgate.flows.trust.commits import config_at
 from perfgate.git.repository import Repository
-from perfgate.judging.gate.counters import compare_counters
-from perfgate.judging.gate.evidence import Evidence
+from perfgate.judging.gate.compare.counters import compare_counters
+from perfgate.judging.gate.evidence.index import Evidence
 
 COUNTING_STEP = 4
 # The folder of the workers' logs, below that of the bisection.

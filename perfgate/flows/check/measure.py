@@ -32,8 +32,8 @@ from perfgate.flows.shared.doors import Progress
 from perfgate.flows.shared.options import CheckOptions
 from perfgate.flows.shared.session import job_notes, remove_traces
 from perfgate.job_settings import JobReference
+from perfgate.judging.gate.compare.jobs import foreseen, smallest_tolerance
 from perfgate.judging.gate.look import Look
-from perfgate.judging.gate.turns import foreseen, smallest_tolerance
 from perfgate.judging.gate.unmeasured import settles
 from perfgate.locale import sentence
 from perfgate.system.walls import can_build_walls

@@ -17,10 +17,10 @@ from perfgate.config import WorkloadReference
 from perfgate.document.message import Message
 from perfgate.flows.check.context import CheckContext
 from perfgate.flows.check.rerun import next_round, pairs_of, quads_of_stretches
+from perfgate.judging.gate.compare.interim import interval_so_far
+from perfgate.judging.gate.compare.rule import looks_left
+from perfgate.judging.gate.compare.stretches import LOOKS as STRETCH_LOOKS
 from perfgate.judging.gate.look import Look
-from perfgate.judging.gate.rule import looks_left
-from perfgate.judging.gate.so_far import interval_so_far
-from perfgate.judging.gate.stretches import LOOKS as STRETCH_LOOKS
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """A check that is run again adds its pairs and turns to those of the earlier one, instead of rolling the dice again.
 
 The data of the first job is kept, so repeated runs cannot be used to fish for a better verdict; the later pairs count as
-evidence that stays valid for any number of reruns (judging/gate/rule.py).
+evidence that stays valid for any number of reruns (judging/gate/compare/rule.py).
 """
 
 from __future__ import annotations

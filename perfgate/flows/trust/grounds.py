@@ -21,8 +21,8 @@ from perfgate.git.repository import files_between, prefix_of
 from perfgate.job_settings import JobReference
 from perfgate.judging.forge.forge import ChangeRequest, Forge
 from perfgate.judging.gate.paths import always_relevant, skipped_because
-from perfgate.judging.gate.required import Required
-from perfgate.judging.gate.required_jobs import RequiredJob
+from perfgate.judging.gate.plan.jobs import RequiredJob
+from perfgate.judging.gate.plan.workloads import Required
 from perfgate.judging.store.store import GitAccess, Store
 
 # Files that configure the CI of the forges.

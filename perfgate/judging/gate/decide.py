@@ -27,32 +27,36 @@ from perfgate.document.history import History, read_history
 from perfgate.document.message import Message
 from perfgate.document.run import FROM_PROFILE, RunDocument
 from perfgate.errors import DocumentError
-from perfgate.judging.gate.alpha import subjects_of
-from perfgate.judging.gate.causes import with_causes
-from perfgate.judging.gate.checklist import compare_checklist
-from perfgate.judging.gate.clean import waited_share
-from perfgate.judging.gate.compare import compare_sides, set_aside, shares_of
-from perfgate.judging.gate.comparison import rounded, with_accepted
-from perfgate.judging.gate.contributions import explanations
-from perfgate.judging.gate.counters import (
+from perfgate.judging.gate.compare.alpha import subjects_of
+from perfgate.judging.gate.compare.checklist import compare_checklist
+from perfgate.judging.gate.compare.comparison import rounded, with_accepted
+from perfgate.judging.gate.compare.counters import (
     notes_on_varying,
     operator_changes,
     replaced_operators,
 )
-from perfgate.judging.gate.covering import waited_of_jobs
-from perfgate.judging.gate.evidence import Evidence, RunIndex
-from perfgate.judging.gate.findings import with_findings
-from perfgate.judging.gate.harness import harness_changes, not_compared
-from perfgate.judging.gate.operators import compare_operators, joined, operator_times
-from perfgate.judging.gate.pairs import QUANTILE
-from perfgate.judging.gate.profiles import explain_jobs, missing_profiles
-from perfgate.judging.gate.recordings import recorded_times, untimed_places
-from perfgate.judging.gate.regressions import with_regressions
-from perfgate.judging.gate.required import Required, missing_evidence
-from perfgate.judging.gate.required_jobs import numbers_of_jobs
-from perfgate.judging.gate.rules import compare_rules, deciding_steps
-from perfgate.judging.gate.servers import notes_on_requests
-from perfgate.judging.gate.settings import notes_on_settings
+from perfgate.judging.gate.compare.head_rules import compare_rules, deciding_steps
+from perfgate.judging.gate.compare.implied_numbers import waited_of_jobs
+from perfgate.judging.gate.compare.jobs import compare_quantiles
+from perfgate.judging.gate.compare.operators import compare_operators, joined, operator_times
+from perfgate.judging.gate.compare.recordings import recorded_times, untimed_places
+from perfgate.judging.gate.compare.servers import notes_on_requests
+from perfgate.judging.gate.compare.settings import notes_on_settings
+from perfgate.judging.gate.compare.sides import compare_sides, set_aside, shares_of
+from perfgate.judging.gate.compare.stored import compare_stored
+from perfgate.judging.gate.evidence.index import Evidence, RunIndex
+from perfgate.judging.gate.evidence.pairs import QUANTILE
+from perfgate.judging.gate.evidence.undisturbed import waited_share
+from perfgate.judging.gate.evidence.unknown import unknown_note
+from perfgate.judging.gate.explain.causes import with_causes
+from perfgate.judging.gate.explain.contributions import explanations
+from perfgate.judging.gate.explain.findings import with_findings
+from perfgate.judging.gate.explain.profiles import explain_jobs, missing_profiles
+from perfgate.judging.gate.explain.regressions import with_regressions
+from perfgate.judging.gate.plan.harness import harness_changes, not_compared
+from perfgate.judging.gate.plan.jobs import numbers_of_jobs
+from perfgate.judging.gate.plan.turns import missing_turns
+from perfgate.judging.gate.plan.workloads import Required, missing_evidence
 from perfgate.judging.gate.sides import (
     duration_of,
     failure_of_pair,
@@ -64,10 +68,6 @@ from perfgate.judging.gate.sides import (
     testbed_differences,
 )
 from perfgate.judging.gate.steps import summarize_steps
-from perfgate.judging.gate.stored import compare_stored
-from perfgate.judging.gate.turn_evidence import missing_turns
-from perfgate.judging.gate.turns import compare_quantiles
-from perfgate.judging.gate.unknown import unknown_note
 from perfgate.judging.gate.unmeasured import unmeasured
 from perfgate.judging.gate.verdict import verdict_of, verdict_rules
 from perfgate.version import __version__

@@ -8,15 +8,15 @@ from perfgate.document.budget import judges_subroutines
 from perfgate.document.comparison import Bound, Checked, Comparison, Exact, NumberComparison, Paired, Recorded
 from perfgate.document.decision import Policy
 from perfgate.document.run import RunDocument
-from perfgate.judging.gate.alpha import subjects_of
-from perfgate.judging.gate.compare import compare_sides, shares_of
-from perfgate.judging.gate.comparison import margins_for_unchanged
-from perfgate.judging.gate.costless import fails_alone
-from perfgate.judging.gate.counters import is_differing_count
-from perfgate.judging.gate.evidence import Evidence, of_workload
-from perfgate.judging.gate.rule import MOST_PAIRS, leans_slower
-from perfgate.judging.gate.stretches import FAMILY as STRETCH
-from perfgate.judging.gate.stretches import more_calls_would_help
+from perfgate.judging.gate.compare.alpha import subjects_of
+from perfgate.judging.gate.compare.comparison import margins_for_unchanged
+from perfgate.judging.gate.compare.counters import is_differing_count
+from perfgate.judging.gate.compare.harmless_counts import fails_alone
+from perfgate.judging.gate.compare.rule import MOST_PAIRS, leans_slower
+from perfgate.judging.gate.compare.sides import compare_sides, shares_of
+from perfgate.judging.gate.compare.stretches import FAMILY as STRETCH
+from perfgate.judging.gate.compare.stretches import more_calls_would_help
+from perfgate.judging.gate.evidence.index import Evidence, of_workload
 
 
 class Look:

@@ -19,7 +19,7 @@ from perfgate.document.decision import (
 )
 from perfgate.document.message import Message, quote
 from perfgate.errors import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_MEASURING, EXIT_PASS
-from perfgate.judging.gate.harness import hides, is_consequence
+from perfgate.judging.gate.plan.harness import hides, is_consequence
 
 
 class VerdictRule(NamedTuple):

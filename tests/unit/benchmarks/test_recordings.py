@@ -13,7 +13,7 @@ import recordings
 
 from perfgate.catalogue.names import GAP
 from perfgate.document.samples import BlockColumns, Replicate, pack
-from perfgate.judging.gate.pairs import paired_effects
+from perfgate.judging.gate.evidence.pairs import paired_effects
 from tests.samples import recorded
 from tests.unit.gate.builders import SHAPE, WORKLOAD, replicate
 

@@ -12,8 +12,8 @@ import torch
 from perfgate.document.comparison import Comparison
 from perfgate.document.decision import Policy
 from perfgate.document.run import CounterSet
-from perfgate.judging.gate.counters import compare_counters
-from perfgate.judging.gate.evidence import Evidence
+from perfgate.judging.gate.compare.counters import compare_counters
+from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.measuring.counting.compiled import with_compilations
 from perfgate.measuring.counting.counters import count_calls
 from perfgate.measuring.devices.registry import open_device

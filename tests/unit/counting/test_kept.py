@@ -17,8 +17,8 @@ import torch
 from perfgate.document.comparison import Comparison
 from perfgate.document.decision import Policy
 from perfgate.document.run import CounterSet
-from perfgate.judging.gate.counters import compare_counters
-from perfgate.judging.gate.evidence import Evidence
+from perfgate.judging.gate.compare.counters import compare_counters
+from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.measuring.counting.counters import with_steady
 from perfgate.measuring.counting.kept import KEPT_NATIVE, KEPT_PYTHON, with_kept_bytes
 from perfgate.measuring.counting.python_work import with_python_work

@@ -6,7 +6,7 @@ import pytest
 
 from perfgate.catalogue.lookup import FAMILIES
 from perfgate.document.decision import Policy
-from perfgate.judging.gate.alpha import AlphaShares
+from perfgate.judging.gate.compare.alpha import AlphaShares
 
 NAMING = Policy(alpha=0.02, tolerances={"op.aten::mm": 0.05, "throughput.median": 0.1})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, Roof, Work
-from perfgate.judging.gate.bottleneck import better_roof, bottleneck
+from perfgate.judging.gate.explain.bottleneck import better_roof, bottleneck
 
 ROOF = Roof(flops_per_second=1e11, bytes_per_second=1e10)
 

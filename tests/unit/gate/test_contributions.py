@@ -10,9 +10,9 @@ from perfgate.document.decision import Policy
 from perfgate.document.explanation import Explanation, OperatorDelta, Part
 from perfgate.document.history import History
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow, CodeChange, Roof, RunDocument, Work
-from perfgate.judging.gate.contributions import explanations
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.evidence import Evidence
+from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.explain.contributions import explanations
 from tests.fakes.documents import make_comparison, make_counter
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
 

@@ -11,7 +11,7 @@ from perfgate.document.comparison import Comparison
 from perfgate.document.explanation import Cause, OperatorDelta
 from perfgate.document.flame import FLAME_KINDS, FlameCosts, FlameTree, merged, node_totals, side_by_side
 from perfgate.document.run import OUTSIDE_OPERATORS
-from perfgate.judging.gate.flame import with_pairs
+from perfgate.judging.gate.explain.flame import with_pairs
 from tests.fakes.documents import make_comparison, make_decision, make_operator_test
 
 MS = 1_000_000

@@ -13,9 +13,9 @@ import torch
 from perfgate.conductor.sides.code_changes import code_changes
 from perfgate.document.decision import Policy
 from perfgate.document.explanation import Cause
-from perfgate.judging.gate.causes import with_causes
-from perfgate.judging.gate.counters import compare_counters
-from perfgate.judging.gate.evidence import Evidence
+from perfgate.judging.gate.compare.counters import compare_counters
+from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.explain.causes import with_causes
 from tests.fakes.documents import make_decision, make_run
 from tests.unit.counting.planted import FIRST_LINE, count
 

@@ -10,9 +10,9 @@ from perfgate.document.comparison import Comparison
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import RunDocument
+from perfgate.judging.gate.compare.operators import judge_subroutines
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.evidence import Evidence
-from perfgate.judging.gate.operators import judge_subroutines
+from perfgate.judging.gate.evidence.index import Evidence
 from tests.unit.gate.builders import SHAPE, WORKLOAD
 from tests.unit.gate.test_operators import TIMES, measured
 from tests.wording import worded

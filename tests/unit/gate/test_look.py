@@ -12,9 +12,9 @@ from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import PackedArray
-from perfgate.judging.gate.alpha import subjects_of
+from perfgate.judging.gate.compare.alpha import subjects_of
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.evidence import of_workload
+from perfgate.judging.gate.evidence.index import of_workload
 from perfgate.judging.gate.look import Look
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 from tests.unit.gate.test_turns import NAME, TPOT, job

@@ -14,7 +14,13 @@ from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.pairs import compare_fast_paths, deciding_clock, fast_path, paired_effects, statistics
+from perfgate.judging.gate.evidence.pairs import (
+    compare_fast_paths,
+    deciding_clock,
+    fast_path,
+    paired_effects,
+    statistics,
+)
 from tests.unit.gate.builders import SHAPE, WORKLOAD, columns, replicate, sides
 from tests.wording import text_of
 

@@ -5,10 +5,10 @@ from perfgate.document.comparison import Paired
 from perfgate.document.decision import Policy
 from perfgate.document.history import History
 from perfgate.document.run import CallAccount, CallRow, CorrectnessResult, CounterSet, CounterSite, OpCount
-from perfgate.judging.gate.counters import compare_counters
+from perfgate.judging.gate.compare.counters import compare_counters
+from perfgate.judging.gate.compare.head_rules import compare_signatures
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.evidence import Evidence, RunIndex
-from perfgate.judging.gate.rules import compare_signatures
+from perfgate.judging.gate.evidence.index import Evidence, RunIndex
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.fakes.documents import make_run
 from tests.unit.gate.builders import sides

@@ -12,9 +12,9 @@ from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import KernelTimes, KernelWork, RunDocument
 from perfgate.flows.run.from_profile import run_from_profile
+from perfgate.judging.gate.compare.recordings import NOT_COMPARED, compare_kernel_times
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.evidence import Evidence
-from perfgate.judging.gate.recordings import NOT_COMPARED, compare_kernel_times
+from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.verdict import exit_code
 from tests.fakes.recordings import ADD, ALL_REDUCE, GEMM, STEP, TO_NHWC, UPLOAD, kineto_recording
 from tests.samples import unpacked

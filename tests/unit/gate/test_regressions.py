@@ -8,7 +8,7 @@ from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.explanation import Part
 from perfgate.document.history import History
 from perfgate.judging.gate.decide import decide
-from perfgate.judging.gate.regressions import with_regressions
+from perfgate.judging.gate.explain.regressions import with_regressions
 from tests.fakes.documents import make_comparison, make_counter, make_decision, make_run, suggestions
 
 SLOWER = make_comparison("latency.low", outcome="regressed", delta=0.068, interval=(0.059, 0.077))

@@ -10,9 +10,9 @@ from perfgate.document.comparison import EvidenceUnit, Paired
 from perfgate.document.decision import DecisionDocument, Policy
 from perfgate.document.history import History
 from perfgate.document.run import REPEAT, RunDocument, StepResult, Value
+from perfgate.judging.gate.compare.repeated import metrics_in_turns, repeated_metrics
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.look import Look
-from perfgate.judging.gate.repeated import metrics_in_turns, repeated_metrics
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 
 UNCHANGED = [1.0 + 0.0005 * (-1) ** pair for pair in range(16)]

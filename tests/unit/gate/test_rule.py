@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from perfgate.document.decision import DEFAULT_LOOKS
-from perfgate.judging.gate.rule import (
+from perfgate.judging.gate.compare.rule import (
     Differences,
     Errors,
     Limits,

@@ -6,8 +6,8 @@ import pytest
 from perfgate.document.comparison import Comparison
 from perfgate.document.decision import Verdict
 from perfgate.document.run import CodeChange, CounterSet
-from perfgate.judging.gate.evidence import Evidence
-from perfgate.judging.gate.settings import compare_settings, notes_on_settings
+from perfgate.judging.gate.compare.settings import compare_settings, notes_on_settings
+from perfgate.judging.gate.evidence.index import Evidence
 from tests.fakes.documents import make_run
 from tests.wording import text_of
 

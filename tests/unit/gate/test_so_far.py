@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfgate.judging.gate.so_far import interval_so_far
+from perfgate.judging.gate.compare.interim import interval_so_far
 from tests.unit.gate.builders import WORKLOAD, pairs_of
 
 

@@ -11,8 +11,8 @@ import pytest
 from perfgate.document.decision import InvalidKind
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import BlockColumns, pack
-from perfgate.judging.gate.evidence import Evidence
-from perfgate.judging.gate.validity import misconduct
+from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.validity import misconduct
 from tests.fakes.wording import worded
 from tests.unit.gate.builders import SHAPE, sides
 

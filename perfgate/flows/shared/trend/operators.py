@@ -12,8 +12,8 @@ from perfgate.document.decision import Policy
 from perfgate.document.explanation import OperatorDelta
 from perfgate.document.run import RunDocument
 from perfgate.document.trend import TrendCause, TrendSeries
-from perfgate.judging.gate.counters import compare_counters
-from perfgate.judging.gate.evidence import Evidence
+from perfgate.judging.gate.compare.counters import compare_counters
+from perfgate.judging.gate.evidence.index import Evidence
 
 _MOST_OPERATORS = 12
 

@@ -1,0 +1,1 @@
+"""Rows of both sides into comparisons."""

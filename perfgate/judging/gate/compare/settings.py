@@ -1,0 +1,62 @@
+"""Settings of the process that differ between base and head: they warn, with the line of the change that names them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from perfgate.catalogue.names import SETTINGS
+from perfgate.document.comparison import Comparison
+from perfgate.document.decision import Verdict
+from perfgate.document.message import Message
+from perfgate.document.run import CodeChange
+from perfgate.judging.gate.compare.comparison import ShapePlace, exact
+from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.explain.changed_code import MOST_ELSEWHERE
+
+
+def compare_settings(evidence: Evidence) -> Iterator[Comparison]:
+    """Yield each setting of a workload that differs, or is on one side only."""
+    told: set[tuple[str, str]] = set()
+    for place, head in evidence.head.counters.items():
+        base = evidence.base.counters.get(place)
+        if base is None or not base.settings:
+            continue
+        if not head.settings:
+            yield exact(place, SETTINGS, "inconclusive", gating=False, reason=Message("gate.no-settings"))
+            continue
+        for name in sorted(base.settings.keys() | head.settings.keys()):
+            before, after = base.settings.get(name), head.settings.get(name)
+            if before != after and (place.workload, name) not in told:
+                told.add((place.workload, name))
+                yield _differs(place, name, before, after, evidence.head.run.source.changes)
+
+
+def notes_on_settings(comparisons: Iterable[Comparison], verdict: Verdict) -> list[Message]:
+    """Notes about other settings for the top of a report with a verdict that has another reason; a WARN may be about them."""
+    if verdict == "WARN":
+        return []
+    return [c.reason for c in comparisons if c.metric == SETTINGS and c.reason is not None]
+
+
+def _differs(
+    place: ShapePlace, name: str, before: str | None, after: str | None, changes: Sequence[CodeChange]
+) -> Comparison:
+    line = _line_that_names(name, changes)
+    values = {"setting": name, "base": before or "-", "head": after or "-"}
+    reason = (
+        Message("gate.other-setting-at", {**values, "line": line}) if line else Message("gate.other-setting", values)
+    )
+    return exact(place, SETTINGS, "inconclusive", gating=False, reason=reason)
+
+
+def _line_that_names(setting: str, changes: Sequence[CodeChange]) -> str | None:
+    """The first changed line with the name of a setting; without one, as after a deletion, the first of few changes."""
+    word = re.compile(rf"\b{re.escape(setting.rpartition('.')[2])}\b")
+    for change in changes:
+        for number, text in enumerate(change.text):
+            if word.search(text):
+                return f"{change.file}:{change.first + number}"
+    if not changes or len(changes) > MOST_ELSEWHERE:
+        return None
+    return f"{changes[0].file}:{changes[0].first}"

@@ -1,0 +1,1 @@
+"""Documents into rows: the measurements of base and head, looked up, validated and paired."""

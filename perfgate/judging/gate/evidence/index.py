@@ -1,0 +1,233 @@
+"""The measurements of base and head, looked up once: every comparer is a function of them.
+
+Samples are unpacked and summarised on the first request for a place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Literal, TypeVar
+
+import msgspec
+
+from perfgate.document.job import Turn
+from perfgate.document.run import (
+    FROM_PROFILE,
+    CallAccount,
+    CorrectnessResult,
+    CounterSet,
+    KernelTimes,
+    OperatorRow,
+    RunDocument,
+    StepResult,
+    Value,
+)
+from perfgate.document.samples import Arm, Replicate
+from perfgate.judging.gate.compare.comparison import ShapePlace, places
+from perfgate.judging.gate.evidence.effect import PairedEffect
+from perfgate.judging.gate.evidence.numbers import ChecklistNumber, PairedNumbers, leading_numbers
+from perfgate.judging.gate.evidence.pairs import Clocks, deciding_clocks, paired_effects
+
+_Entry = TypeVar("_Entry", CounterSet, CallAccount, CorrectnessResult, KernelTimes)
+Kind = Literal["operators", "subroutines"]
+# Seconds by name, of both members of each pair.
+PairedTimes = list[tuple[dict[str, float], dict[str, float]]]
+
+
+class RunIndex:
+    """One run document, indexed by place."""
+
+    def __init__(self, run: RunDocument) -> None:
+        self.run = run
+
+    @cached_property
+    def counters(self) -> dict[ShapePlace, CounterSet]:
+        return _by_place(self.run.counters)
+
+    @cached_property
+    def accounts(self) -> dict[ShapePlace, CallAccount]:
+        return _by_place(self.run.accounts)
+
+    @cached_property
+    def checks(self) -> dict[ShapePlace, CorrectnessResult]:
+        return _by_place(self.run.correctness)
+
+    @cached_property
+    def kernel_times(self) -> dict[ShapePlace, KernelTimes]:
+        return _by_place(self.run.kernel_times)
+
+    @cached_property
+    def operators(self) -> dict[ShapePlace, dict[str, OperatorRow]]:
+        rows: dict[ShapePlace, dict[str, OperatorRow]] = {}
+        for row in self.run.operators:
+            rows.setdefault(ShapePlace(row.workload, row.shape), {})[row.op] = row
+        return rows
+
+    @cached_property
+    def steps(self) -> dict[str, list[StepResult]]:
+        """The steps of each workload."""
+        steps: dict[str, list[StepResult]] = {}
+        for step in self.run.steps:
+            steps.setdefault(step.workload, []).append(step)
+        return steps
+
+    @cached_property
+    def leading(self) -> dict[ChecklistNumber, Value]:
+        return leading_numbers(self.run)
+
+    @cached_property
+    def kept_layout(self) -> frozenset[str]:
+        """The workloads with a pair that kept its memory layout."""
+        return frozenset(replicate.workload for replicate in self.run.replicates if replicate.moved is False)
+
+    def operator_lines(self, place: ShapePlace) -> dict[str, str]:
+        """The project line that most often calls each operator of a shape, by the exact counters."""
+        counters = self.counters.get(place)
+        return {op.op: op.line for op in counters.ops if op.line} if counters else {}
+
+    def profiled(self, place: ShapePlace, member: str, kind: Kind) -> dict[int, dict[str, float]]:
+        """The times of operators (and outside them) or of subroutines, by pair."""
+        times: dict[int, dict[str, float]] = {}
+        for replicate in self.run.replicates:
+            shapes = replicate.operators if kind == "operators" else replicate.subroutines
+            key = (replicate.workload, replicate.arm, replicate.member)
+            if key == (place.workload, "ab", member) and shapes.get(place.shape):
+                times[replicate.pair] = shapes[place.shape]
+        return times
+
+
+def _by_place(entries: Iterable[_Entry]) -> dict[ShapePlace, _Entry]:
+    return {ShapePlace(entry.workload, entry.shape): entry for entry in entries}
+
+
+# Two processes that took turns.
+Pair = tuple[Replicate, Replicate]
+
+
+class Evidence:
+    """Base and head of one job."""
+
+    def __init__(self, base: RunDocument, head: RunDocument) -> None:
+        self.base, self.head = RunIndex(base), RunIndex(head)
+        self._effects: dict[tuple[ShapePlace, Arm], dict[str, PairedEffect]] = {}
+
+    @property
+    def runs(self) -> tuple[RunDocument, RunDocument]:
+        return self.base.run, self.head.run
+
+    @cached_property
+    def places(self) -> list[ShapePlace]:
+        return places(self.head.run)
+
+    @cached_property
+    def recorded(self) -> bool:
+        """Whether these are recordings that were made separately."""
+        return all(run.session.command == FROM_PROFILE for run in self.runs)
+
+    @cached_property
+    def clocks(self) -> Clocks:
+        return deciding_clocks(*self.runs)
+
+    @cached_property
+    def numbers(self) -> PairedNumbers:
+        return PairedNumbers(*self.runs, self.clocks)
+
+    @cached_property
+    def kept_layout(self) -> frozenset[str]:
+        return self.base.kept_layout | self.head.kept_layout
+
+    @cached_property
+    def pairs(self) -> dict[str, list[Pair]]:
+        """The pairs of each workload, in the order of measuring."""
+        return self._members("ab")
+
+    @cached_property
+    def stretches(self) -> dict[str, list[Pair]]:
+        """The members of each workload's stretches, start by start."""
+        return self._members("stretch")
+
+    def _members(self, arm: Arm) -> dict[str, list[Pair]]:
+        """What base and head measured together in an arm, by workload."""
+        heads = {
+            (replicate.workload, replicate.pair): replicate
+            for replicate in self.head.run.replicates
+            if replicate.arm == arm
+        }
+        pairs: dict[str, list[Pair]] = {}
+        for first in self.base.run.replicates:
+            second = heads.get((first.workload, first.pair))
+            if first.arm == arm and second:
+                pairs.setdefault(first.workload, []).append((first, second))
+        return pairs
+
+    def effects(self, place: ShapePlace, arm: Arm = "ab") -> dict[str, PairedEffect]:
+        """The paired effects of each metric, of head against base or of base against itself."""
+        if (place, arm) not in self._effects:
+            second = self.head if arm == "ab" else self.base
+            self._effects[place, arm] = paired_effects(
+                self.base.run.replicates,
+                second.run.replicates,
+                workload=place.workload,
+                shape=place.shape,
+                arm=arm,
+                clocks=self.clocks,
+            )
+        return self._effects[place, arm]
+
+    def profiled(
+        self, place: ShapePlace, kind: Kind
+    ) -> tuple[dict[int, dict[str, float]], dict[int, dict[str, float]]]:
+        """The profiled seconds of the pairs' members on each side, by pair."""
+        return self.base.profiled(place, "first", kind), self.head.profiled(place, "second", kind)
+
+    def paired_times(self, place: ShapePlace, kind: Kind = "operators") -> PairedTimes:
+        """The times of operators or of subroutines of all pairs that profiled them, in the order of measuring."""
+        before, after = self.profiled(place, kind)
+        return [(before[pair], after[pair]) for pair in sorted(before.keys() & after.keys())]
+
+    def turns(self, job: str) -> tuple[list[Turn], list[Turn]]:
+        """The turns that each side took of a job."""
+        base = [turn for turn in self.base.run.turns if turn.workload == job]
+        head = [turn for turn in self.head.run.turns if turn.workload == job]
+        return base, head
+
+    @cached_property
+    def changed_counts(self) -> set[tuple[ShapePlace, str]]:
+        """The operators that a call of one side runs more often than a call of the other."""
+        changed: set[tuple[ShapePlace, str]] = set()
+        for place in self.base.operators.keys() & self.head.operators.keys():
+            before, after = self.base.operators[place], self.head.operators[place]
+            for op in before.keys() | after.keys():
+                if count_of(before.get(op)) != count_of(after.get(op)):
+                    changed.add((place, op))
+        return changed
+
+    @cached_property
+    def unmarked(self) -> set[ShapePlace]:
+        """The shapes of recordings without call markers, so that their operators are not of one call."""
+        counters = [*self.base.counters.items(), *self.head.counters.items()]
+        return {place for place, counted in counters if not counted.repeats}
+
+
+def count_of(row: OperatorRow | None) -> float:
+    return row.count if row else 0.0
+
+
+# --- one workload of several
+
+_OF_WORKLOADS = (
+    *("steps", "correctness", "counters", "operators", "kernel_times", "accounts", "replicates", "turns"),
+    *("failed_pairs", "harness"),
+)
+
+
+def of_workload(run: RunDocument, workload: str) -> RunDocument:
+    """The run document without the data of other workloads and jobs."""
+    lists = {
+        "workloads": [record for record in run.workloads if record.name == workload],
+        "jobs": [job for job in run.jobs if job.name == workload],
+    }
+    for name in _OF_WORKLOADS:
+        lists[name] = [entry for entry in getattr(run, name) if entry.workload == workload]
+    return msgspec.structs.replace(run, **lists)

@@ -1,0 +1,217 @@
+"""Reasons that make times worthless: a throttled or shared device, a clock below its rate, a worker that breaks the rules.
+
+User code runs in the process that times it: it could report false times, change settings, or work while the other side is
+measured. The conductor's clock and the kernel's accounting are outside its reach, so the worker's report is compared with them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.document.decision import Invalid, InvalidKind
+from perfgate.document.message import Message, MessageValue
+from perfgate.document.samples import STOPPED, BlockColumns, Replicate, unpack
+from perfgate.judging.gate.compare.comparison import ShapePlace, rounded
+from perfgate.judging.gate.evidence.index import Evidence, Pair
+from perfgate.judging.gate.evidence.undisturbed import LEAST_CLEAN, RATED_CLOCK_SHARE, Taint, clean_pair
+from perfgate.stats.summary import median
+
+# A worker's clock must show as much time as ours, less the waits of worker and conductor for a CPU by the kernel's account.
+# Other waits (a hypervisor, memory) delay some blocks, a false clock shortens all: hence a low quantile, and a wide limit for
+# the call that is made but not recorded: its caches are cold, its memory was given back (measured: up to 1.1 ms more than
+# others).
+CLOCK_QUANTILE = 0.25
+CLOCK_SHARE = 0.2
+FIRST_CALL_NS = 2_000_000
+FEWEST_BLOCKS = 5
+BUSY_SHARE = 0.2
+# CPU time over the capacity of the granted CPUs: the kernel's accounting is exact, reading it takes a moment.
+CPU_SHARE = 1.05
+# CPU time out of turn, as a share of the time of the other side's turns, by which one side may exceed the other. A worker that
+# waits for its next request uses 0.03 ms a block on both sides (measured: 0.07 % of blocks of 40 ms, 0.6 % of 5 ms). A
+# framework may do so all the time on both sides: release_thread of torch_npu 2.13 polls with 7 to 17 % of a CPU, in bursts
+# after a block, so that the side with longer blocks shows less of it. Up to as much again may therefore differ.
+OUT_OF_TURN_SHARE = 0.02
+STEADY_SHARE = 0.5  # of the pairs
+
+Floats = npt.NDArray[np.float64]
+_TAINTS: dict[Taint, Message] = {
+    "throttled": Message("gate.throttled"),
+    "slow_clock": Message("gate.slow-clock", {"share": RATED_CLOCK_SHARE}),
+    "foreign_process": Message("gate.foreign-process"),
+}
+
+
+def invalid_times(evidence: Evidence) -> list[Invalid]:
+    """The reasons that the times of a shape prove nothing, one entry a shape and kind."""
+    entries: dict[tuple[str, str, str], Invalid] = {}
+    for entry in [*_changed_code(evidence), *_disturbed(evidence), *misconduct(evidence)]:
+        entries.setdefault((entry.workload, entry.shape, entry.kind), entry)
+    return list(entries.values())
+
+
+def _changed_code(evidence: Evidence) -> Iterator[Invalid]:
+    """Yield, for every place, that a side's code was changed during the run: no measurement shows which code it was."""
+    broken = [run.seal for run in evidence.runs if run.seal and run.seal.broken]
+    files = list(dict.fromkeys(name for seal in broken for name in seal.changed))
+    jobs = [ShapePlace(job.name, "") for job in evidence.head.run.jobs]
+    for workload, shape in [*evidence.places, *jobs] if broken else ():
+        message = Message("gate.code-changed", {"files": files}) if files else Message("gate.code-changed-somewhere")
+        yield Invalid(workload=workload, shape=shape, kind="code_changed", message=message)
+
+
+# --- reports of the environment
+
+
+def _disturbed(evidence: Evidence) -> Iterator[Invalid]:
+    places: dict[tuple[str, str], list[tuple[frozenset[int] | None, Counter[Taint]]]] = {}
+    for workload, replicates in (*evidence.pairs.items(), *evidence.stretches.items()):
+        for first, second in replicates:
+            for shape in first.shapes.keys() & second.shapes.keys():
+                pair = clean_pair(first.shapes[shape], second.shapes[shape])
+                places.setdefault((workload, shape), []).append(pair)
+    for (workload, shape), pairs in sorted(places.items()):
+        clean = sum(quads is not None for quads, _ in pairs)
+        if clean >= LEAST_CLEAN * len(pairs):
+            continue
+        taints: Counter[Taint] = sum((taints for _, taints in pairs), Counter())
+        kind, what = _most_taints(taints)
+        values: dict[str, MessageValue] = {"what": what, "few": len(pairs) - clean, "pairs": len(pairs)}
+        yield Invalid(workload=workload, shape=shape, kind=kind, message=Message("gate.too-few-blocks", values))
+
+
+def _most_taints(taints: Counter[Taint]) -> tuple[InvalidKind, Message]:
+    """The kind and the reason for too few undisturbed blocks; without a disturbance the sides have different blocks."""
+    if not taints:
+        return "too_few_clean", Message("gate.other-blocks")
+    most, count = taints.most_common(1)[0]
+    return most if count > taints.total() / 2 else "too_few_clean", _TAINTS[most]
+
+
+# --- misconduct of workers
+
+
+def misconduct(evidence: Evidence) -> Iterator[Invalid]:
+    """Yield the misconduct of workers that makes their times worthless, worst first."""
+    sides = list(zip(("base", "head"), evidence.runs))
+    for side, run in sides:
+        for replicate in run.replicates:
+            for shape, columns in replicate.lanes:
+                if reason := _false_clock(columns):
+                    message = Message("gate.wrong-clock", {"side": side, "pair": replicate.pair, "what": reason})
+                    yield Invalid(workload=replicate.workload, shape=shape, kind="worker_clock", message=message)
+    for side, run in sides:
+        for replicate in run.replicates:
+            yield from _more_cpus(replicate, side)
+            if replicate.settings.get(STOPPED, "0") != "0":
+                message = Message("gate.was-stopped", {"side": side, "pair": replicate.pair})
+                yield from _every_shape(replicate, "stopped", message)
+    for pairs in (*evidence.pairs.values(), *evidence.stretches.values()):
+        yield from _changed_settings(pairs)
+        yield from _out_of_turn(pairs)
+        yield from _unsteady(pairs)
+
+
+def _false_clock(columns: BlockColumns) -> Message | None:
+    """Compare a worker's own times of its blocks with the conductor's."""
+    calls, wall = np.asarray(columns.calls), unpack(columns.wall)
+    spans = np.asarray(columns.end_ns, dtype=np.float64) - np.asarray(columns.start_ns)
+    sums = np.add.reduceat(wall, np.concatenate([[0], np.cumsum(calls)[:-1]]))
+    if (sums > spans).any() or (spans <= 0).any():
+        return Message("gate.calls-exceed-block")
+    if (wall <= 0).any():
+        return Message("gate.no-time")
+    seen = np.asarray(columns.seen_ns, dtype=np.float64)
+    if seen.size and (spans > seen).any():
+        return Message("gate.block-exceeds-wait")
+    if seen.size < FEWEST_BLOCKS:
+        return None
+    unseen = float(np.quantile(_unseen_shares(columns, spans), CLOCK_QUANTILE))
+    if unseen <= max(CLOCK_SHARE, FIRST_CALL_NS / median(seen)):
+        return None
+    waited = float(_or_zeros(columns.run_delay_ns, seen.size).sum() / seen.sum())
+    # Caches that other processes emptied look the same, so a busy machine is named beside the clock.
+    code = "gate.clock-misses-time" if waited < BUSY_SHARE else "gate.clock-misses-time-busy"
+    return Message(code, {"share": rounded(unseen), "waited": rounded(waited)})
+
+
+def _unseen_shares(columns: BlockColumns, spans: Floats) -> Floats:
+    """The share of each block's time, without waits for a CPU, that the worker's clock does not show.
+
+    Compared with the blocks, all of the worker's waiting is subtracted, because the share that fell to the call that is not
+    recorded is unknown. Compared with its whole turn, only the waiting outside of that.
+    """
+    blocks = len(columns.seen_ns)
+    calls, delays = np.asarray(columns.calls), _or_zeros(columns.run_delay_ns, blocks)
+    awake = np.asarray(columns.seen_ns) - _or_zeros(columns.conductor_delay_ns, blocks)
+    expected = spans * (calls + 1) / calls  # one call of every block is made and not recorded
+    shares: Floats = 1 - expected / np.maximum(1, awake - delays)
+    if columns.took_ns:
+        outside = np.maximum(0, delays - _or_zeros(columns.took_delay_ns, blocks))
+        shares = np.maximum(shares, 1 - np.asarray(columns.took_ns) / np.maximum(1, awake - outside))
+    return shares
+
+
+def _or_zeros(column: list[int], blocks: int) -> Floats:
+    return np.asarray(column or [0] * blocks, dtype=np.float64)
+
+
+def _more_cpus(replicate: Replicate, side: str) -> Iterator[Invalid]:
+    # CPU times are read before and after the conductor's clock, and the conductor may have waited in between.
+    seen = _total(replicate, "seen_ns") + _total(replicate, "conductor_delay_ns")
+    used, granted = _total(replicate, "used_ns"), len(replicate.cpus)
+    if seen and used > CPU_SHARE * granted * seen:
+        values: dict[str, MessageValue] = {
+            "side": side,
+            "pair": replicate.pair,
+            "used": rounded(used / seen),
+            "granted": granted,
+        }
+        yield from _every_shape(replicate, "worker_changed", Message("gate.too-many-cpus", values))
+
+
+def _changed_settings(pairs: list[Pair]) -> Iterator[Invalid]:
+    for first, second in pairs:
+        for name in sorted((first.settings.keys() & second.settings.keys()) - {STOPPED}):
+            before, after = first.settings[name], second.settings[name]
+            if before != after:
+                values: dict[str, MessageValue] = {"pair": first.pair, "name": name, "before": before, "after": after}
+                yield from _every_shape(first, "worker_changed", Message("gate.settings-differ", values))
+
+
+def _out_of_turn(pairs: list[Pair]) -> Iterator[Invalid]:
+    shares = [[_out_of_turn_share(member) for member in pair] for pair in pairs]
+    base, head = np.median(np.array(shares), axis=0)
+    if abs(head - base) <= OUT_OF_TURN_SHARE + min(base, head):
+        return
+    busy, idle = ("head", "base") if head > base else ("base", "head")
+    shares_used = {"share": rounded(max(base, head)), "other_share": rounded(min(base, head))}
+    message = Message("gate.works-out-of-turn", {"busy": busy, "other": idle, **shares_used})
+    yield from _every_shape(pairs[0][0], "out_of_turn", message)
+
+
+def _out_of_turn_share(replicate: Replicate) -> float:
+    # Documents older than waited_ns: turns of both sides were assumed to be equally long.
+    waited = _total(replicate, "waited_ns") or _total(replicate, "seen_ns")
+    return _total(replicate, "out_of_turn_ns") / max(1, waited)
+
+
+def _unsteady(pairs: list[Pair]) -> Iterator[Invalid]:
+    for side, members in zip(("base", "head"), zip(*pairs)):
+        unsteady = sum(not member.steady for member in members)
+        if unsteady > STEADY_SHARE * len(members):
+            message = Message("gate.still-warming-up", {"side": side, "unsteady": unsteady, "members": len(members)})
+            yield from _every_shape(pairs[0][0], "not_steady", message)
+
+
+def _total(replicate: Replicate, column: str) -> int:
+    return sum(sum(getattr(columns, column)) for _, columns in replicate.lanes)
+
+
+def _every_shape(replicate: Replicate, kind: InvalidKind, message: Message) -> Iterator[Invalid]:
+    for shape in replicate.shapes:
+        yield Invalid(workload=replicate.workload, shape=shape, kind=kind, message=message)

@@ -1,0 +1,1 @@
+"""The causes of comparisons: operators, lines, functions and findings."""

@@ -1,0 +1,110 @@
+"""Flame graphs of both sides of a check, with the times that the pairs profiled.
+
+A trace shows which frames ran under which; its times, under a heavy profiler in some calls, are the weaker evidence. So the
+times of operators and of the rest of the call are the ones that the pairs profiled, spread over the stacks as traced. If they
+still contradict the clock, frames are not compared by time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+import msgspec
+
+from perfgate.document.comparison import Paired
+from perfgate.document.decision import DecisionDocument
+from perfgate.document.explanation import Cause, Explanation, OperatorDelta
+from perfgate.document.flame import FLAME_KINDS, NONE, FlameCosts, FlameMark, FlameTree, WhyCounts, node_totals
+from perfgate.document.run import OUTSIDE_OPERATORS
+from perfgate.judging.gate.explain.contributions import call_times
+
+_STREAM = FLAME_KINDS.index("stream")
+_OPERATOR = FLAME_KINDS.index("host_op")
+_ON_DEVICE = frozenset(FLAME_KINDS.index(kind) for kind in ("compute", "copy", "comm", "fused"))
+
+
+def with_pairs(tree: FlameTree, decision: DecisionDocument, workload: str, shape: str) -> FlameTree:
+    """The tree of both sides of a workload's shape with the pairs' times and their result for the call."""
+    paired = [c for c in decision.comparisons if isinstance(c, Paired) and c.workload == workload]
+    is_job = any(c.is_of_job for c in paired)
+    if is_job or tree.base is None or tree.head is None:
+        return tree
+    rows = [row for row in decision.operators if row.place == (workload, shape)]
+    tree = msgspec.structs.replace(
+        tree,
+        base=_with_times(tree, tree.base, {row.op: row.base for row in rows if row.base is not None}),
+        head=_with_times(tree, tree.head, {row.op: row.head for row in rows if row.head is not None}),
+    )
+    call = next(iter(call_times(decision.comparisons, workload, shape)), None)
+    marks = _marks(tree, decision, workload, shape)
+    return msgspec.structs.replace(tree, call=call, by_counts=why_counts(tree, call), marks=marks)
+
+
+def _marks(tree: FlameTree, decision: DecisionDocument, workload: str, shape: str) -> list[FlameMark]:
+    """The operators of the tree that the decision's causes name, and those decided by the times of the pairs."""
+
+    def here(row: Cause | Explanation | OperatorDelta) -> bool:
+        return row.place == (workload, shape)
+
+    named = {cause.op for cause in filter(here, decision.causes)}
+    decided = {test.op for test in filter(here, decision.operators) if test.outcome in ("regressed", "improved")}
+    decided |= {part.profiled for why in filter(here, decision.explanations) for part in why.contributions}
+    profiled = [row for row in filter(here, decision.operators) if row.base is not None]
+    seconds = {row.op: row.seconds for row in profiled if row.op in decided}
+    return [
+        FlameMark(name=at, named=text in named, seconds=seconds.get(text))
+        for at, text in enumerate(tree.texts)
+        if text in named or text in seconds
+    ]
+
+
+def why_counts(tree: FlameTree, call: Paired | None) -> WhyCounts | None:
+    """Why the times of a tree do not show the change, None if they agree with the pairs.
+
+    The times of the host's threads add up to the call, so their difference must lie in the pairs' interval. The time on a
+    device is a part of it, which must not point the other way.
+    """
+    if call is None or call.base is None or call.head is None or call.interval is None:
+        return "unpaired"
+    low, high = (call.base * end for end in call.interval)
+    decided = call.outcome in ("regressed", "improved")
+    threads, streams = _change(tree, streams=False), _change(tree, streams=True)
+    changes = [change for change in (threads, streams) if change is not None]
+    if decided and any(change * (call.head - call.base) < 0 for change in changes):
+        return "sign"
+    if threads is not None and not low <= threads <= high:
+        return "outside"
+    return None
+
+
+def _change(tree: FlameTree, *, streams: bool) -> float | None:
+    """The seconds by which a call of head takes longer on all threads, or all streams; None without any."""
+    roots = [at for at, parent in enumerate(tree.parent) if parent == NONE and (tree.kind[at] == _STREAM) == streams]
+    base, head = node_totals(tree, tree.base), node_totals(tree, tree.head)
+    return sum(head[at].total - base[at].total for at in roots) if roots else None
+
+
+def _with_times(tree: FlameTree, side: FlameCosts, times: Mapping[str, float]) -> FlameCosts:
+    """A side's costs with the pairs' time for each operator and for the rest of the call.
+
+    An operator that the pairs did not profile keeps its traced time.
+    """
+    on_device = _STREAM in tree.kind
+    measured = _ON_DEVICE if on_device else frozenset({_OPERATOR})
+
+    def name_of(node: int) -> str | None:
+        if tree.kind[node] in measured:
+            return tree.texts[tree.name[node]]
+        return None if on_device else OUTSIDE_OPERATORS
+
+    traced: dict[str | None, float] = defaultdict(float)
+    for node, own in zip(side.node, side.own):
+        traced[name_of(node)] += own / side.units / 1e9
+    factors = {
+        name: times[name] / seconds
+        for name, seconds in traced.items()
+        if name is not None and name in times and seconds
+    }
+    scaled = [round(own * factors.get(name_of(node) or "", 1.0)) for node, own in zip(side.node, side.own)]
+    return msgspec.structs.replace(side, own=scaled)

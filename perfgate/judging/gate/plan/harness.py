@@ -1,0 +1,144 @@
+"""The effect of a changed workload file on the measurement, so that measuring less is never a silent pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import msgspec
+
+from perfgate.catalogue.lookup import metric
+from perfgate.catalogue.names import LATENCY
+from perfgate.document.comparison import Comparison, Paired
+from perfgate.document.decision import Failure, HarnessChange
+from perfgate.document.message import Message
+from perfgate.document.run import Harness, RunDocument
+from perfgate.judging.gate.compare.comparison import places
+
+MAX_LINES = 12
+_Kind = Literal["removed", "changed", "added", "unknown"]
+_Difference = tuple[_Kind, Message]
+
+
+def harness_changes(base: RunDocument, head: RunDocument) -> list[HarnessChange]:
+    """The changes, workload by workload; none if both sides' own files measure the same."""
+    before = {harness.workload: harness for harness in base.harness}
+    after = {harness.workload: harness for harness in head.harness}
+    changes = []
+    for name in {**before, **after}:
+        for kind, message in _differences(name, before.get(name), after.get(name)):
+            changes.append(HarnessChange(workload=name, kind=kind, message=message))
+    changes += _not_comparable(base, head, new=after.keys() - before.keys())
+    lines = {name: harness.changed_lines[:MAX_LINES] for name, harness in after.items()}
+    return [msgspec.structs.replace(change, lines=lines.get(change.workload, [])) for change in changes]
+
+
+def hides(change: HarnessChange) -> bool:
+    """Whether a change may hide a regression; a mere addition hides none."""
+    return change.kind in ("removed", "changed", "unknown")
+
+
+def is_consequence(failure: Failure, changes: list[HarnessChange]) -> bool:
+    unable = {change.workload for change in changes if change.kind == "not_comparable"}
+    return failure.workload in unable
+
+
+def not_compared(head: RunDocument, changes: list[HarnessChange]) -> list[Comparison]:
+    """A comparison for every shape that has none because the base does not run under the head's file."""
+    reasons = {change.workload: change.message for change in changes if change.kind == "not_comparable"}
+    entry = metric(LATENCY)
+    return [
+        Paired(
+            workload=place.workload,
+            shape=place.shape,
+            metric=LATENCY,
+            unit=entry.unit,
+            better=entry.better,
+            outcome="not_comparable",
+            gating=False,
+            reason=reasons[place.workload],
+        )
+        for place in places(head)
+        if place.workload in reasons
+    ]
+
+
+def _differences(name: str, base: Harness | None, head: Harness | None) -> Iterator[_Difference]:
+    if base is None:
+        yield "added", Message("harness.workload-new", {"name": name})
+    elif head is None:
+        yield "removed", Message("harness.workload-removed", {"name": name})
+    elif base.error is not None:
+        error = base.error.message
+        text = error.splitlines() if isinstance(error, str) else [error]
+        yield "unknown", Message("harness.base-unknown", {"why": text[0] if text else Message("harness.no-reason")})
+    elif head.error is None:
+        differences = [
+            *_shapes(base.shapes, head.shapes),
+            *_settings(base, head),
+            *_functions(base.functions, head.functions),
+            *_job_settings(base.settings, head.settings),
+        ]
+        yield from differences
+        if not differences and base.file_sha256 != head.file_sha256:
+            yield "changed", Message("harness.file-changed", {"file": head.reference.rpartition(":")[0]})
+
+
+def _shapes(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[_Difference]:
+    for shape in sorted(base.keys() | head.keys()):
+        if shape not in head:
+            yield "removed", Message("harness.shape-removed", {"shape": shape})
+        elif shape not in base:
+            yield "added", Message("harness.shape-new", {"shape": shape})
+        elif base[shape] != head[shape]:
+            before, after = (side[shape] or Message("harness.no-arguments") for side in (base, head))
+            yield "changed", Message("harness.shape-changed", {"shape": shape, "before": before, "after": after})
+
+
+def _settings(base: Harness, head: Harness) -> Iterator[_Difference]:
+    if base.batch != head.batch:
+        yield "changed", Message("harness.batch-changed", {"before": base.batch, "after": head.batch})
+    if base.batch_sizes != head.batch_sizes:
+        yield "changed", Message("harness.batch-sizes-changed")
+    before, after = base.sla_p99, head.sla_p99
+    if before is not None and after is None:
+        yield "removed", Message("harness.sla-removed")
+    elif before is None and after is not None:
+        yield "added", Message("harness.sla-added")
+    elif before is not None and after is not None and before != after:
+        yield "changed", Message("harness.sla-changed", {"before": before, "after": after})
+
+
+def _functions(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[_Difference]:
+    for function in sorted(base.keys() | head.keys()):
+        if function not in head:
+            yield "removed", Message("harness.function-removed", {"function": function})
+        elif function not in base:
+            # An additional check proves more, and another way to preprocess is not another call; with any other new function it
+            # is.
+            kind: _Kind = "added" if function in ("check", "preprocess_on_device") else "changed"
+            yield kind, Message("harness.function-added", {"function": function})
+        elif base[function] != head[function]:
+            yield "changed", Message("harness.function-changed", {"function": function})
+
+
+def _job_settings(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[_Difference]:
+    for name in sorted(base.keys() | head.keys()):
+        before, after = (side.get(name, "") for side in (base, head))
+        if before != after:
+            yield "changed", Message("harness.setting-changed", {"setting": name, "before": before, "after": after})
+
+
+def _not_comparable(base: RunDocument, head: RunDocument, *, new: set[str]) -> Iterator[HarnessChange]:
+    """If the base fails, the head does not, and their files differ, the head's file is not for the base's code."""
+    broken_base, broken_head = (
+        {workload.name for workload in run.workloads if workload.error}
+        | {step.workload for step in run.steps if step.error}
+        | {check.workload for check in run.correctness if check.status == "error"}
+        for run in (base, head)
+    )
+    for harness in head.harness:
+        name = harness.workload
+        if name in broken_base - broken_head:
+            code = "harness.workload-new-to-base" if name in new else "harness.base-does-not-run"
+            yield HarnessChange(workload=name, kind="not_comparable", message=Message(code))
