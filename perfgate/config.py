@@ -439,7 +439,7 @@ class Config(ConfigFile, frozen=True, kw_only=True):
     def pair_cpus(self) -> int:
         if self.gate.cpus is not None:
             return self.gate.cpus
-        return 1 if self.device.partition(":")[0] == "cpu" else ACCELERATOR_CPUS
+        return 1 if device_kind(self.device) == "cpu" else ACCELERATOR_CPUS
 
     def selected(self, names: tuple[str, ...]) -> tuple[WorkloadReference, ...]:
         """The workloads named that are functions, or all of them. Raises ConfigError for a name that is not there."""
@@ -495,6 +495,11 @@ def load_config(
     device = device or environ.get("PERFGATE_DEVICE") or None
     testbed = environ.get("PERFGATE_TESTBED", "")
     return parse_config(text, path, device=device, testbed=testbed, needs_workload=needs_workload)
+
+
+def device_kind(device: str) -> str:
+    """The kind of a configured device: that of ``npu:1`` is ``npu``."""
+    return device.partition(":")[0]
 
 
 def report_language(option: str | None, root: Path, *, environ: Mapping[str, str] = os.environ) -> Language:

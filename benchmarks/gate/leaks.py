@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from perfgate.catalogue.lookup import METRICS
-from perfgate.conductor.sides.recount import confirmed, count_again
+from perfgate.conductor.sides.checklist.recount import confirmed, count_again
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.config import load_config
 from perfgate.document.comparison import Checked, Exact

@@ -31,8 +31,8 @@ from record import _config
 from workloads import VARIANTS, write_checkouts, write_harness
 
 from perfgate.catalogue.names import LATENCY
-from perfgate.conductor.sides.pairs import measure_pairs
-from perfgate.conductor.sides.workload import PairedMeasurement, WorkloadSides
+from perfgate.conductor.sides.function.pairs import measure_pairs
+from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.config import WorkloadReference
 from perfgate.judging.gate.compare.comparison import ShapePlace

@@ -27,8 +27,8 @@ from models import SOURCES
 from neighbours import running
 from workloads import write_checkouts, write_harness
 
-from perfgate.conductor.sides.pairs import measure_pairs
-from perfgate.conductor.sides.workload import PairedMeasurement, WorkloadSides
+from perfgate.conductor.sides.function.pairs import measure_pairs
+from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
 from perfgate.document.samples import BlockColumns, Replicate, unpack

@@ -24,7 +24,7 @@ GAP_SHARE = 0.01
 STORED_SIZES = (0.0, 0.05, 0.10)
 # Pairs of base against base lie among those of the first look.
 AA_PAIRS = GateSettings().aa_pairs
-# How many pairs of a gate come from each server (conductor/sides/plan.py, draw_renewals): from half of the first look on.
+# How many pairs of a gate come from each server (draw_renewals): from half of the first look on.
 RUNS = (4, 4, 8, 16, 32)
 
 Ints = npt.NDArray[np.int64]

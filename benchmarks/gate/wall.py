@@ -31,8 +31,8 @@ sys.path.insert(0, str(Path(__file__).parent / "lab"))
 
 from measure import Clock, low
 
-from perfgate.conductor.sides.pairs import measure_pairs
-from perfgate.conductor.sides.workload import PairedMeasurement, WorkloadSides
+from perfgate.conductor.sides.function.pairs import measure_pairs
+from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference
 from perfgate.document.samples import Replicate, unpack

@@ -1,6 +1,6 @@
 """``perfgate.turn()``: how a rank of a training or inference script takes turns with the other side of a comparison.
 
-The conductor listens on the Unix socket that ``PERFGATE_TURN`` names (``conductor/sides/ranks.py``). Lines of JSON go both
+The conductor listens on the Unix socket that ``PERFGATE_TURN`` names. Lines of JSON go both
 ways: a rank begins with ``{"rank", "pid"}``, is granted ``{"steps"}``, reports them when they are done, and waits again.
 Only the standard library is imported: the script's environment may lack perfgate's dependencies.
 """

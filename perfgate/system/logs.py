@@ -1,4 +1,4 @@
-"""Keep user code's output in a log of bounded size, also while it is written."""
+"""Keep user code's output in a log of bounded size, also while it is written, and quote it only as data."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 MAX_LOG_BYTES = 32 * 1024**2
 KEPT_BYTES = 1024**2
+TAIL_BYTES = 4_000
 _DROPPED = b"\n[perfgate: the log grew over 32 MiB; what stood here is dropped]\n"
 # linux/falloc.h: FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 _PUNCH_HOLE = 0x02 | 0x01
@@ -50,6 +51,31 @@ def _cut(log: BinaryIO, begins: int) -> None:
     log.seek(begins + KEPT_BYTES)
     log.write(_DROPPED + end)
     log.truncate()
+
+
+def log_tail(path: Path) -> str | None:
+    """The end of a log, None when nothing was printed."""
+    try:
+        with open(path, "rb", opener=only_a_file) as log:
+            log.seek(0, os.SEEK_END)
+            log.seek(max(0, log.tell() - TAIL_BYTES))
+            return log.read().decode(errors="replace").replace("\0", "").strip() or None
+    except OSError:
+        return None
+
+
+def read_log(path: Path) -> bytes:
+    """A log up to its bound; empty if it is missing or not a regular file."""
+    try:
+        with open(path, "rb", opener=only_a_file) as log:
+            return log.read(MAX_LOG_BYTES)
+    except OSError:
+        return b""
+
+
+def one_line(text: str, *, limit: int = 200) -> str:
+    """A text from a worker as one harmless line: in a CI log, a line of its own could be a command to the host."""
+    return "".join(character if character.isprintable() else " " for character in text[:limit]).strip()
 
 
 def only_a_file(path: str, flags: int) -> int:

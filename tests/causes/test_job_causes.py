@@ -13,12 +13,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from perfgate.conductor.code.code_changes import code_changes
 from perfgate.conductor.machine.cpus import granted_cpus
-from perfgate.conductor.sides.code_changes import code_changes
 from perfgate.conductor.sides.kinds import SIDES
-from perfgate.conductor.sides.profiled import profile_of
 from perfgate.conductor.sides.side import SidePlace
-from perfgate.conductor.sides.stacks import profiling_environment
+from perfgate.conductor.sides.stacks.profiled import profile_of
+from perfgate.conductor.sides.stacks.stacks import profiling_environment
 from perfgate.config import load_config
 from perfgate.document.job import RankCounts
 from perfgate.document.profile import JobProfile

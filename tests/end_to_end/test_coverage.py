@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import pytest
 
-from perfgate.conductor.sides.reads import watch_reads
+from perfgate.conductor.code.reads import watch_reads
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.config import WorkloadReference, parse_config
 from perfgate.document.coverage import Coverage

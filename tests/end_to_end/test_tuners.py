@@ -12,8 +12,8 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from perfgate.conductor.sides.checklist_turns import ChecklistSide, ChecklistTurns
-from perfgate.conductor.sides.recount import Recount
+from perfgate.conductor.sides.checklist.recount import Recount
+from perfgate.conductor.sides.checklist.turns import ChecklistSide, ChecklistTurns
 from perfgate.conductor.workers.bench import Checkout, open_bench
 from perfgate.config import load_config
 from perfgate.document.comparison import Comparison, Exact

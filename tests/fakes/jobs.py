@@ -16,13 +16,13 @@ import numpy as np
 
 from perfgate.conductor.load.plan import plan_load
 from perfgate.conductor.load.record import Exchange, Load
-from perfgate.conductor.sides.command import CommandSide
+from perfgate.conductor.sides.command.command import CommandSide
+from perfgate.conductor.sides.job_turns import MeasuredJob, SideName, TurnTaker
 from perfgate.conductor.sides.kinds import SIDES, record_of, with_numbers
 from perfgate.conductor.sides.program import ProgramEnd, SideProgram
-from perfgate.conductor.sides.ranks import RanksSide, Report
-from perfgate.conductor.sides.server import ServerSide
+from perfgate.conductor.sides.ranks.ranks import RanksSide, Report
+from perfgate.conductor.sides.server.server import ServerSide
 from perfgate.conductor.sides.side import Side, SidePlace
-from perfgate.conductor.sides.turns import MeasuredJob, SideName, TurnTaker
 from perfgate.config import parse_config
 from perfgate.document.job import PYTHON_LINES, CollectiveCount, CpuTime, JobKind, RankCounts, TurnResult
 from perfgate.document.run import RunDocument

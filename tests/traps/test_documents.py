@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from perfgate.conductor.sides.member import check_blocks
+from perfgate.conductor.sides.function.member import check_blocks
 from perfgate.conductor.workers.worker import WorkerError
 from perfgate.document.decision import Policy
 from perfgate.document.files import canonical_bytes, parse_run

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perfgate.conductor.sides.pairs import measure_pairs
-from perfgate.conductor.sides.workload import PairedMeasurement, WorkloadSides
+from perfgate.conductor.sides.function.pairs import measure_pairs
+from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.config import load_config
 from perfgate.document.decision import DecisionDocument

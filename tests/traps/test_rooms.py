@@ -9,7 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
-from perfgate.conductor.sides.reads import watch_reads
+from perfgate.conductor.code.reads import watch_reads
 from perfgate.config import PathSettings
 from perfgate.flows.shared.reads import not_known_as_unread
 from perfgate.judging.gate.paths import skipped_because

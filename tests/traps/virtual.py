@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perfgate.conductor.sides.pairs import measure_pairs
-from perfgate.conductor.sides.stretches import measure_stretches
-from perfgate.conductor.sides.workload import PairedMeasurement, WorkloadSides
+from perfgate.conductor.sides.function.pairs import measure_pairs
+from perfgate.conductor.sides.function.stretches import measure_stretches
+from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import WorkerError

@@ -20,9 +20,9 @@ from models import SOURCES
 from table import LOW_QUANTILES
 from workloads import VARIANTS, write_checkouts, write_harness
 
-from perfgate.conductor.sides.pairs import measure_pairs
-from perfgate.conductor.sides.plan import draw_plans
-from perfgate.conductor.sides.workload import PairedMeasurement, WorkloadSides
+from perfgate.conductor.sides.function.pairs import measure_pairs
+from perfgate.conductor.sides.function.plan import draw_plans
+from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.worker import ForkServer, Worker
 from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings, WorkloadReference

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from perfgate.conductor.workers.cleanup import one_line
 from perfgate.errors import MachineBusyError, MeasuringError
 from perfgate.system.interrupts import held_back, safe_point
+from perfgate.system.logs import one_line
 
 POLL_SECONDS = 0.25
 LOCK_SECONDS = 3600.0

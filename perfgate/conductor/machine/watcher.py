@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from perfgate.conductor.workers.environment import device_kind
+from perfgate.config import device_kind
 from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.document.telemetry import TelemetryReading
 from perfgate.sampling import Sampler, sampling

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from perfgate.conductor.sides.side import Side, SidePlan
-from perfgate.conductor.sides.stacks import SideStacks
+from perfgate.conductor.sides.stacks.stacks import SideStacks
 from perfgate.document.job import CpuTime, JobNumber, TurnResult
 
 # A visit has as many turns as take about as long as its start, within these bounds.

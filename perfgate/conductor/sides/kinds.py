@@ -11,13 +11,14 @@ import msgspec
 
 from perfgate.conductor.machine.cpus import cpu_list, granted_cpus, quietest_cpus
 from perfgate.conductor.sides.alternating import AlternatingSide, Visit
-from perfgate.conductor.sides.command import CommandSide
-from perfgate.conductor.sides.ranks import RanksSide
-from perfgate.conductor.sides.server import ServerSide
+from perfgate.conductor.sides.command.command import CommandSide
+from perfgate.conductor.sides.job_turns import NAMES, SideName
+from perfgate.conductor.sides.ranks.ranks import RanksSide
+from perfgate.conductor.sides.server.server import ServerSide
 from perfgate.conductor.sides.side import Side, SidePlace, SidePlan
-from perfgate.conductor.sides.stacks import profiling_environment
-from perfgate.conductor.sides.turns import NAMES, SideName
+from perfgate.conductor.sides.stacks.stacks import profiling_environment
 from perfgate.conductor.workers.bench import Bench, Checkout
+from perfgate.config import device_kind
 from perfgate.document.job import Fits, JobKind, JobRecord
 from perfgate.errors import ConfigError
 from perfgate.job_settings import JobReference
@@ -128,7 +129,7 @@ def place_of(bench: Bench, reference: JobReference, checkout: Checkout, name: st
 
 def place_on_half(bench: Bench, reference: JobReference, checkout: Checkout, name: str, half: str) -> SidePlace:
     """The place of a side that sees one half of the devices; the halves of a CPU are CPUs."""
-    kind = bench.config.device.partition(":")[0]
+    kind = device_kind(bench.config.device)
     if kind == "cpu":
         return place_of(bench, reference, checkout, name, cpus_of_half(reference.name, half))
     place = place_of(bench, reference, checkout, name, cpus_of(reference.kind, bench))

@@ -16,14 +16,13 @@ from pathlib import Path
 import msgspec
 
 from perfgate.conductor.machine.cpus import granted_cpus
-from perfgate.conductor.workers.cleanup import log_tail
 from perfgate.conductor.workers.interpreters import our_process
 from perfgate.document.job import CpuTime
 from perfgate.document.message import Message, as_message, english, spoken
 from perfgate.document.run import ErrorDetail, ErrorKind
 from perfgate.errors import MeasuringError
 from perfgate.system.interrupts import safe_point
-from perfgate.system.logs import KEPT_BYTES, cut_log
+from perfgate.system.logs import KEPT_BYTES, cut_log, log_tail
 from perfgate.system.processes import cpu_ns_below, run_delay_ns_below, running_below, threads_of
 from perfgate.system.walls import Room
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.conductor.sides.stacks import SideStacks
+from perfgate.conductor.sides.stacks.stacks import SideStacks
 from perfgate.document.job import JobNumber, TurnResult
 from perfgate.document.samples import SampleSet, pack
 from perfgate.system.walls import Room

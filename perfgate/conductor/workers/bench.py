@@ -19,7 +19,6 @@ from perfgate.conductor.workers.cleanup import kill_leftovers, leftover_notes, r
 from perfgate.conductor.workers.environment import (
     MALLOC_SETTINGS,
     WAIT_POLICY,
-    device_kind,
     find_secrets,
     fresh_caches,
     reused_caches,
@@ -31,7 +30,7 @@ from perfgate.conductor.workers.interpreters import RUNNING, explain_closed, pro
 from perfgate.conductor.workers.load_log import LoadLog, with_reports
 from perfgate.conductor.workers.seals import SealedFolder, sealed_files, sealed_tree
 from perfgate.conductor.workers.worker import ForkServer, Say, Worker, WorkerError
-from perfgate.config import Config, MeasureSettings, WorkloadReference
+from perfgate.config import Config, MeasureSettings, WorkloadReference, device_kind
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.message import Message, distinct, reason_of
 from perfgate.document.run import ErrorDetail, Side

@@ -1,8 +1,7 @@
 """Traces that user code may leave behind, and the scratch folder it works in.
 
 Left behind are processes that outlived their worker, folders that resist being removed, and planted links. The scratch
-folder's lock ends with its process, so the next process sweeps the folders of killed ones. User code's output goes into
-logs of bounded size, and is quoted only as data.
+folder's lock ends with its process, so the next process sweeps the folders of killed ones.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from pathlib import Path
 from perfgate.document.message import Message
 from perfgate.errors import MeasuringError
 from perfgate.system.folders import remove_folder
-from perfgate.system.logs import MAX_LOG_BYTES, only_a_file
+from perfgate.system.logs import one_line
 from perfgate.system.processes import kill_children, name_of
 
 SCRATCH_PREFIX = "perfgate-scratch-"
@@ -159,33 +158,3 @@ def _sweep(folder: Path) -> None:
         return
     finally:
         os.close(lock)
-
-
-# --- logs
-
-TAIL_BYTES = 4_000
-
-
-def log_tail(path: Path) -> str | None:
-    """The end of a log, None when nothing was printed."""
-    try:
-        with open(path, "rb", opener=only_a_file) as log:
-            log.seek(0, os.SEEK_END)
-            log.seek(max(0, log.tell() - TAIL_BYTES))
-            return log.read().decode(errors="replace").replace("\0", "").strip() or None
-    except OSError:
-        return None
-
-
-def read_log(path: Path) -> bytes:
-    """A log up to its bound; empty if it is missing or not a regular file."""
-    try:
-        with open(path, "rb", opener=only_a_file) as log:
-            return log.read(MAX_LOG_BYTES)
-    except OSError:
-        return b""
-
-
-def one_line(text: str, *, limit: int = 200) -> str:
-    """A text from a worker as one harmless line: in a CI log, a line of its own could be a command to the host."""
-    return "".join(character if character.isprintable() else " " for character in text[:limit]).strip()

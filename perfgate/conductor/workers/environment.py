@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfgate.config import device_kind
 from perfgate.document.message import Message
 from perfgate.errors import RepositoryError, UsageError
 from perfgate.git.commands import run_git
@@ -151,11 +152,6 @@ def fresh_caches(environ: Mapping[str, str], *, reuse: bool, pass_env: list[str]
 def reused_caches(environment: Mapping[str, str]) -> list[str]:
     """The variables by which workers reach kernels that an earlier job may have left."""
     return [name for name in KERNEL_CACHES if environment.get(name)]
-
-
-def device_kind(device: str) -> str:
-    """The kind of a configured device: that of ``npu:1`` is ``npu``."""
-    return device.partition(":")[0]
 
 
 # --- tokens

@@ -12,12 +12,12 @@ from typing import TypeVar
 
 import msgspec
 
-from perfgate.conductor.workers.cleanup import one_line
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.message import Message, as_message, english
 from perfgate.document.testbed import Environment
 from perfgate.errors import ConfigError, UsageError
 from perfgate.system.folders import PACKAGE
+from perfgate.system.logs import one_line
 
 # Several questions to a vendor's tool, each of which may take TOOL_SECONDS.
 ANSWER_SECONDS = 120.0

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import msgspec
 
-from perfgate.conductor.workers.cleanup import one_line
 from perfgate.conductor.workers.in_use import Holds
 from perfgate.conductor.workers.interpreters import ANSWER_SECONDS, RUNNING
 from perfgate.conductor.workers.seals import MOST_ENTRIES, SealedCode, SealedFolder
 from perfgate.errors import MeasuringError
 from perfgate.system.folders import PACKAGE
 from perfgate.system.loader_cache import LOADER_CACHE, entries_of_loader_cache
+from perfgate.system.logs import one_line
 from perfgate.system.stamps import (
     folders_of_code,
     is_library,

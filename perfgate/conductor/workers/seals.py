@@ -23,11 +23,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from perfgate.conductor.workers.cleanup import one_line
 from perfgate.conductor.workers.in_use import FolderInUse, Holds, UsedFiles, libraries_by_name
 from perfgate.conductor.workers.load_log import LoadLog, Loads
 from perfgate.document.run import Side
 from perfgate.document.seal import Seal
+from perfgate.system.logs import one_line
 from perfgate.system.stamps import (
     Stamp,
     Stamps,

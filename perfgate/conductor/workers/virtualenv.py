@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from perfgate.conductor.workers.cleanup import leftover_notes, log_tail, one_line
+from perfgate.conductor.workers.cleanup import leftover_notes
 from perfgate.conductor.workers.environment import ALLOWED, ALLOWED_PREFIXES
 from perfgate.conductor.workers.worker import Say
 from perfgate.document.message import Message
@@ -28,7 +28,7 @@ from perfgate.errors import ConfigError, MeasuringError
 from perfgate.locale import Activity, sentence, shown
 from perfgate.system.folders import remove_folder
 from perfgate.system.interrupts import held_back, safe_point
-from perfgate.system.logs import bound_log
+from perfgate.system.logs import bound_log, log_tail, one_line
 from perfgate.system.processes import adopt_orphans, children, kill_children, kill_group
 from perfgate.toml import tomllib
 

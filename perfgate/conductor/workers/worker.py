@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from perfgate.conductor.workers.cleanup import log_tail, one_line, read_log
 from perfgate.conductor.workers.interpreters import our_process, process_in
 from perfgate.document.message import Message, as_message, english, spoken
 from perfgate.document.run import ErrorDetail, ErrorKind
@@ -44,7 +43,7 @@ from perfgate.protocol import (
     server_decoder,
 )
 from perfgate.system.interrupts import safe_point
-from perfgate.system.logs import bound_log, cut_log
+from perfgate.system.logs import bound_log, cut_log, log_tail, one_line, read_log
 from perfgate.system.processes import is_stopped
 from perfgate.system.walls import Room
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from perfgate.conductor.machine.lock import lock_path, machine_lock
-from perfgate.conductor.sides.checklist import run_checklist
+from perfgate.conductor.sides.checklist.checklist import run_checklist
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.virtualenv import differing_files, read_requirements
 from perfgate.config import Config, WorkloadReference, load_config

@@ -9,7 +9,7 @@ import msgspec
 
 from perfgate.catalogue.lookup import card
 from perfgate.catalogue.names import BATCH_THROUGHPUT
-from perfgate.conductor.sides.batch_sizes import BatchSizes, SizesOfSide
+from perfgate.conductor.sides.function.batch_sizes import BatchSizes, SizesOfSide
 from perfgate.document.message import Message, as_message
 from perfgate.document.run import REPEAT, StepProcedure, StepResult, Value, WorkloadRecord
 from perfgate.measuring.checklist.runner import step_result

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from perfgate.catalogue.lookup import CARDS, measuring_step
 from perfgate.catalogue.names import STEADY_NUMBERS
-from perfgate.conductor.sides.batch_sizes import BatchSizes
-from perfgate.conductor.sides.checklist_turns import ChecklistTurns, OpenNumbers
-from perfgate.conductor.sides.compiled_calls import SECONDS_OF_A_SIDE, time_compiled_calls
+from perfgate.conductor.sides.checklist.compiled_calls import SECONDS_OF_A_SIDE, time_compiled_calls
+from perfgate.conductor.sides.checklist.turns import ChecklistTurns, OpenNumbers
+from perfgate.conductor.sides.function.batch_sizes import BatchSizes
 from perfgate.document.message import Message
 from perfgate.document.run import StepResult, is_left_to_turns
 from perfgate.flows.check.batch import BATCH_STEP, batch_step

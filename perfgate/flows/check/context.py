@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from perfgate.conductor.sides.turns import SideName
+from perfgate.conductor.sides.job_turns import SideName
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.document.history import History
 from perfgate.document.run import RunDocument

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from perfgate.conductor.sides.changed_statements import (
+from perfgate.conductor.code.changed_statements import (
     ChangedStatement,
     UncomparableError,
     changed_statements,
     names_of_functions,
 )
-from perfgate.conductor.sides.code_changes import PACKAGE_FOLDERS, reads_code
-from perfgate.conductor.sides.watched import collected_lines
+from perfgate.conductor.code.code_changes import PACKAGE_FOLDERS, reads_code
+from perfgate.conductor.code.executed_lines import collected_lines
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.config import WorkloadReference
 from perfgate.document.coverage import ChangedFunction, Coverage, Executed

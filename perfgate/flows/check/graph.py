@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from perfgate.conductor.sides.compiled_calls import CompiledSide
+from perfgate.conductor.sides.checklist.compiled_calls import CompiledSide
 from perfgate.document.run import REPEAT, StepResult, Value
 from perfgate.measuring.checklist.values import median, missing
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from perfgate.conductor.sides.harness import read_harnesses, unknown_harnesses
+from perfgate.conductor.code.harness import read_harnesses, unknown_harnesses
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.config import Config
 from perfgate.document.run import Harness

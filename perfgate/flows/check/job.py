@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from perfgate.conductor.code.reads import watch_reads
 from perfgate.conductor.machine.lock import LOCK_SECONDS, lock_path, machine_lock
-from perfgate.conductor.sides.reads import watch_reads
 from perfgate.conductor.workers.bench import Checkout
 from perfgate.conductor.workers.load_log import LoadLog
 from perfgate.config import Config, MeasureSettings, load_config

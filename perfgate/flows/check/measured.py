@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from perfgate.conductor.sides.checklist import Findings, workload_record
-from perfgate.conductor.sides.server import RATE_SHARE
-from perfgate.conductor.sides.turns import MeasuredJob, SideName
-from perfgate.conductor.sides.workload import PairedMeasurement
+from perfgate.conductor.sides.checklist.checklist import Findings, workload_record
+from perfgate.conductor.sides.function.workload import PairedMeasurement
+from perfgate.conductor.sides.job_turns import MeasuredJob, SideName
+from perfgate.conductor.sides.server.server import RATE_SHARE
 from perfgate.conductor.workers.bench import Checkout
 from perfgate.conductor.workers.seals import Seals
 from perfgate.config import Config, WorkloadReference

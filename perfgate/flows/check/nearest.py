@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from perfgate.conductor.sides.code_changes import MAX_BYTES, PACKAGE_FOLDERS
+from perfgate.conductor.code.code_changes import MAX_BYTES, PACKAGE_FOLDERS
 from perfgate.config import WorkloadReference
 
 _MOST_NAMED = 3

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perfgate.conductor.sides.batch_sizes import BatchSizes
-from perfgate.conductor.sides.pairs import measure_pairs
-from perfgate.conductor.sides.recount import Recount
-from perfgate.conductor.sides.stretches import measure_stretches
-from perfgate.conductor.sides.workload import PairedMeasurement, WorkloadSides
+from perfgate.conductor.sides.checklist.recount import Recount
+from perfgate.conductor.sides.function.batch_sizes import BatchSizes
+from perfgate.conductor.sides.function.pairs import measure_pairs
+from perfgate.conductor.sides.function.stretches import measure_stretches
+from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
 from perfgate.config import WorkloadReference
 from perfgate.document.message import Message
 from perfgate.flows.check.context import CheckContext

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from perfgate.conductor.sides.code_changes import code_changes
+from perfgate.conductor.code.code_changes import code_changes
 from perfgate.config import CONFIG_NAME, Config, PathSettings, load_config, parse_config
 from perfgate.document.decision import DecisionDocument
 from perfgate.document.message import Message

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from perfgate.conductor.sides.checklist import Findings
-from perfgate.conductor.sides.checklist_turns import Recorded
-from perfgate.conductor.sides.profiles import PairTrace
-from perfgate.conductor.sides.turns import NAMES
+from perfgate.conductor.sides.checklist.checklist import Findings
+from perfgate.conductor.sides.checklist.turns import Recorded
+from perfgate.conductor.sides.function.profiles import PairTrace
+from perfgate.conductor.sides.job_turns import NAMES
 from perfgate.document.flame import FlameTree, merged, node_totals, side_by_side
 from perfgate.document.message import Message, reason_of
 from perfgate.document.run import WorkloadRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 
-from perfgate.conductor.sides.plan import SURE_SECONDS, seconds_of_slow_pairs, sure_pairs
+from perfgate.conductor.sides.function.plan import SURE_SECONDS, seconds_of_slow_pairs, sure_pairs
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.environment import in_ci
 from perfgate.config import WorkloadReference

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from perfgate.conductor.sides.highest_rate import at_highest_rate
+from perfgate.conductor.sides.job_turns import FEWEST_STARTS, OVERRUN, MeasuredJob, Reach, SideName, TurnTaker
 from perfgate.conductor.sides.kinds import (
     cpus_of,
     cpus_of_half,
@@ -20,8 +20,8 @@ from perfgate.conductor.sides.kinds import (
     with_numbers,
 )
 from perfgate.conductor.sides.program import SideError
+from perfgate.conductor.sides.server.highest_rate import at_highest_rate
 from perfgate.conductor.sides.side import SidePlan
-from perfgate.conductor.sides.turns import FEWEST_STARTS, OVERRUN, MeasuredJob, Reach, SideName, TurnTaker
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.seals import Seals
 from perfgate.document.job import Fits

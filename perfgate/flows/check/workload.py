@@ -9,11 +9,11 @@ from pathlib import Path
 
 import msgspec
 
-from perfgate.conductor.sides.batch_sizes import BatchSizes
-from perfgate.conductor.sides.checklist_turns import ChecklistSide, ChecklistTurns
-from perfgate.conductor.sides.recount import Recount, confirmed, count_operators
-from perfgate.conductor.sides.turns import NAMES, SideName
-from perfgate.conductor.sides.workload import PairedMeasurement
+from perfgate.conductor.sides.checklist.recount import Recount, confirmed, count_operators
+from perfgate.conductor.sides.checklist.turns import ChecklistSide, ChecklistTurns
+from perfgate.conductor.sides.function.batch_sizes import BatchSizes
+from perfgate.conductor.sides.function.workload import PairedMeasurement
+from perfgate.conductor.sides.job_turns import NAMES, SideName
 from perfgate.config import WorkloadReference
 from perfgate.document.message import Message
 from perfgate.document.run import CounterSet, FailedPair

@@ -15,9 +15,9 @@ import msgspec
 from perfgate.conductor.machine.fitness import KernelFiles, Machine, check_disk, examine_kernel, look, try_everything
 from perfgate.conductor.machine.lock import lock_path
 from perfgate.conductor.workers.bench import Bench, open_bench
-from perfgate.conductor.workers.environment import device_kind, worker_environment
+from perfgate.conductor.workers.environment import worker_environment
 from perfgate.conductor.workers.interpreters import RUNNING, is_absent, probe_device
-from perfgate.config import CONFIG_NAME, Config, GateSettings, load_config, parse_config
+from perfgate.config import CONFIG_NAME, Config, GateSettings, device_kind, load_config, parse_config
 from perfgate.document.doctor import DoctorDocument, FitnessCheck, PlantedOutcome, PlantedResult, Resolution
 from perfgate.document.files import read_decision, read_run, write_text_atomically
 from perfgate.document.message import Message, quote

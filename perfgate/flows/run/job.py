@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
+from perfgate.conductor.code.reads import watch_reads
 from perfgate.conductor.machine.lock import lock_path, machine_lock
-from perfgate.conductor.sides.checklist_turns import ChecklistSide, ChecklistTurns
-from perfgate.conductor.sides.reads import watch_reads
+from perfgate.conductor.sides.checklist.turns import ChecklistSide, ChecklistTurns
 from perfgate.conductor.workers.bench import Checkout, open_bench
 from perfgate.conductor.workers.environment import in_ci
 from perfgate.conductor.workers.foresight import Foresight

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from perfgate.conductor.sides.highest_rate import at_highest_rate
+from perfgate.conductor.sides.job_turns import MeasuredJob, TurnTaker
 from perfgate.conductor.sides.kinds import SIDES, cpus_of, keep_off, make_side, record_of, with_numbers
 from perfgate.conductor.sides.program import SideError
+from perfgate.conductor.sides.server.highest_rate import at_highest_rate
 from perfgate.conductor.sides.side import SidePlan
-from perfgate.conductor.sides.turns import MeasuredJob, TurnTaker
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.document.run import FailedPair
 from perfgate.job_settings import JobReference

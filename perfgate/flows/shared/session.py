@@ -11,8 +11,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from perfgate.conductor.sides.checklist import Findings
-from perfgate.conductor.workers.cleanup import one_line, read_log, remove_unsafe_entries, unsafe_entries
+from perfgate.conductor.sides.checklist.checklist import Findings
+from perfgate.conductor.workers.cleanup import remove_unsafe_entries, unsafe_entries
 from perfgate.conductor.workers.environment import in_ci, token_notes
 from perfgate.config import Config
 from perfgate.document.message import Message
@@ -20,7 +20,7 @@ from perfgate.document.run import Artifact, CiContext, FailedPair, RunDocument, 
 from perfgate.document.samples import Replicate
 from perfgate.document.testbed import Testbed
 from perfgate.errors import UsageError
-from perfgate.system.logs import cut_log
+from perfgate.system.logs import cut_log, one_line, read_log
 from perfgate.version import __version__
 
 FLAME_PAGE = "flame.html"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from perfgate.conductor.sides.code_changes import (
+from perfgate.conductor.code.code_changes import (
     MAX_BYTES,
     PACKAGE_FOLDERS,
     PLATFORM,

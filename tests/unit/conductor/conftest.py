@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.sides.checklist import Findings, run_checklist
+from perfgate.conductor.sides.checklist.checklist import Findings, run_checklist
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.config import Config, WorkloadReference, load_config
 from tests.shared_bench import SharedBench

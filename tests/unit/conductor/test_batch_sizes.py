@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfgate.catalogue.names import BATCH_THROUGHPUT
-from perfgate.conductor.sides.batch_sizes import FEWEST_ROUNDS, MOST_ROUNDS, BatchSizes, sizes_in_time
+from perfgate.conductor.sides.function.batch_sizes import FEWEST_ROUNDS, MOST_ROUNDS, BatchSizes, sizes_in_time
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.worker import Worker
 from perfgate.config import WorkloadReference, load_config

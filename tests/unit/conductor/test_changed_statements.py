@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.sides.changed_statements import (
+from perfgate.conductor.code.changed_statements import (
     ChangedStatement,
     UncomparableError,
     changed_statements,
@@ -149,7 +149,7 @@ WANTED = 500
 # Imports each file as a module and runs it, all watched by one recorder.
 RUNNER = """
 import importlib.util, json, socket, sys, warnings
-from perfgate.conductor.sides.watched import collected_lines
+from perfgate.conductor.code.executed_lines import collected_lines
 from perfgate.measuring.worker.executed import LineRecorder
 warnings.simplefilter("ignore")
 root, files = sys.argv[1], json.load(open(sys.argv[2]))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.sides.checklist import informing_seconds
-from perfgate.conductor.sides.checklist_turns import (
+from perfgate.conductor.sides.checklist.checklist import informing_seconds
+from perfgate.conductor.sides.checklist.turns import (
     FEWEST_TURNS,
     ChecklistSide,
     ChecklistTurns,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.sides.code_changes import code_changes, imported_packages, reads_code, same_code
+from perfgate.conductor.code.code_changes import code_changes, imported_packages, reads_code, same_code
 from tests.each import each
 
 MODEL = '''"""A model."""

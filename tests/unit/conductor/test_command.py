@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.sides.command import CommandSide
+from perfgate.conductor.sides.command.command import CommandSide
 from perfgate.conductor.sides.side import SidePlace
 from perfgate.job_settings import JobReference, JobSettings
 

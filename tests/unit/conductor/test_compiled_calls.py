@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.sides.checklist_turns import FEWEST_TURNS, ChecklistSide
-from perfgate.conductor.sides.compiled_calls import CompiledSide, time_compiled_calls
+from perfgate.conductor.sides.checklist.compiled_calls import CompiledSide, time_compiled_calls
+from perfgate.conductor.sides.checklist.turns import FEWEST_TURNS, ChecklistSide
 from perfgate.conductor.workers.bench import Checkout
 from perfgate.config import WorkloadReference, load_config
 from perfgate.document.message import Message

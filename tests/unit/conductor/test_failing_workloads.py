@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.sides.checklist import Findings
+from perfgate.conductor.sides.checklist.checklist import Findings
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.document.run import ErrorDetail, StepResult
 from perfgate.judging.report.text.messages import word

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.sides.code_changes import code_changes
+from perfgate.conductor.code.code_changes import code_changes
 from perfgate.system.folders import PACKAGE
 
 

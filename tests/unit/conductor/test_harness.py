@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.sides.harness import changed_lines, code_hash
+from perfgate.conductor.code.harness import changed_lines, code_hash
 
 WORKLOAD = '"""What is measured."""\nfrom made import inputs\nimport model\n\nbatch = 8\n'
 FILES = {

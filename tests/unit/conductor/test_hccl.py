@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.sides.hccl import port_settings, rank_table_of_group
 from perfgate.conductor.sides.program import SideError
+from perfgate.conductor.sides.ranks.hccl import port_settings, rank_table_of_group
 from perfgate.judging.report.text.messages import word
 
 # As the rank tables of Atlas A2 and, with ports of the host, of Atlas A3 look (hiascend.com, "Rank Table Configuration").

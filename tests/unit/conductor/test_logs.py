@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.workers.cleanup import log_tail, one_line, read_log
-from perfgate.system.logs import KEPT_BYTES, MAX_LOG_BYTES, bound_log, cut_log
+from perfgate.system.logs import KEPT_BYTES, MAX_LOG_BYTES, bound_log, cut_log, log_tail, one_line, read_log
 
 
 def test_bound_log__grown_over_the_bound__space_is_freed_and_no_byte_moves(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from perfgate.conductor.sides.plan import FEWEST_QUADS, MOST_QUADS, draw_plans, seconds_of_slow_pairs
-from perfgate.conductor.sides.workload import PairedMeasurement
+from perfgate.conductor.sides.function.plan import FEWEST_QUADS, MOST_QUADS, draw_plans, seconds_of_slow_pairs
+from perfgate.conductor.sides.function.workload import PairedMeasurement
 from perfgate.config import GateSettings
 from perfgate.document.comparison import Paired
 from perfgate.document.decision import Policy

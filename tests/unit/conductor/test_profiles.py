@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perfgate.conductor.sides.profiles import QUADS, LateOperators, record_traces, with_profile
+from perfgate.conductor.sides.function.profiles import QUADS, LateOperators, record_traces, with_profile
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.worker import Worker, WorkerError
 from perfgate.config import WorkloadReference, load_config

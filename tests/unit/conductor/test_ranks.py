@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perfgate.conductor.sides.program import SideError
-from perfgate.conductor.sides.ranks import RanksSide
+from perfgate.conductor.sides.ranks.ranks import RanksSide
 from perfgate.conductor.sides.side import SidePlace
 from perfgate.document.samples import unpack
 from perfgate.job_settings import JobReference, JobSettings

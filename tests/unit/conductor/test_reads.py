@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perfgate.conductor.sides.reads import watch_reads
+from perfgate.conductor.code.reads import watch_reads
 
 NAMES = ("mapped", "opened", "by_another", "linked", "untouched")
 OPEN_THREE_WAYS = """

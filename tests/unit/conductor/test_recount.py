@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from perfgate.conductor.sides.recount import confirmed
+from perfgate.conductor.sides.checklist.recount import confirmed
 from perfgate.document.run import CounterSet, CounterSite, OpCount
 
 KEPT, OPS = "memory.kept_python", "counters.framework_ops"

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 import perfgate
-from perfgate.conductor.sides.rendezvous import Peer, Rendezvous
+from perfgate.conductor.sides.ranks.rendezvous import Peer, Rendezvous
 from perfgate.system.turns import MAX_LINE, TURN_VARIABLE
 
 LOOP = """

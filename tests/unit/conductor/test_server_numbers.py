@@ -9,7 +9,7 @@ import pytest
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.conductor.load.record import Exchange, Load
-from perfgate.conductor.sides.server_numbers import numbers_of, turn_of_load
+from perfgate.conductor.sides.server.server_numbers import numbers_of, turn_of_load
 from perfgate.document.job import TurnResult
 from perfgate.job_settings import JobReference, JobSettings
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from perfgate.conductor.sides import recorded_operators, stacks
-from perfgate.conductor.sides.profiled import profile_of, write_trace
-from perfgate.conductor.sides.profiled_operators import operators_of
-from perfgate.conductor.sides.recorded_operators import record_operators
-from perfgate.conductor.sides.stacks import SideStacks, profiling_environment, sample_run, sample_stacks
+from perfgate.conductor.sides.stacks import recorded_operators, stacks
+from perfgate.conductor.sides.stacks.profiled import profile_of, write_trace
+from perfgate.conductor.sides.stacks.profiled_operators import operators_of
+from perfgate.conductor.sides.stacks.recorded_operators import record_operators
+from perfgate.conductor.sides.stacks.stacks import SideStacks, profiling_environment, sample_run, sample_stacks
 from perfgate.document.job import CpuTime
 from perfgate.flows.shared.trees import tree_of
 from perfgate.measuring import operator_recorder, stack_sampler

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from perfgate.conductor.sides.stretches import StretchPlan, seconds_of_calls
+from perfgate.conductor.sides.function.stretches import StretchPlan, seconds_of_calls
 from perfgate.document.run import TIME_SPENT
 from perfgate.document.samples import unpack
 from perfgate.protocol import WarmedUp

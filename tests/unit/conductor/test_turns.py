@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from perfgate.conductor.sides.alternating import FEWEST_TURNS, AlternatingSide, Visit
+from perfgate.conductor.sides.job_turns import OVERRUN, MeasuredJob, Reach, TurnTaker
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import SidePlan
-from perfgate.conductor.sides.stacks import SideStacks
-from perfgate.conductor.sides.turns import OVERRUN, MeasuredJob, Reach, TurnTaker
+from perfgate.conductor.sides.stacks.stacks import SideStacks
 from perfgate.document.job import JobNumber, JobRecord, TurnResult
 from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail

@@ -12,10 +12,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from perfgate.conductor.sides.pairs import measure_pairs
-from perfgate.conductor.sides.plan import draw_plans
-from perfgate.conductor.sides.warm import WarmWorkers
-from perfgate.conductor.sides.workload import PairedMeasurement, WorkloadSides
+from perfgate.conductor.sides.function.pairs import measure_pairs
+from perfgate.conductor.sides.function.plan import draw_plans
+from perfgate.conductor.sides.function.warm import WarmWorkers
+from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import Worker, WorkerError

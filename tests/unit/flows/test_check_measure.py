@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from perfgate.conductor.sides.workload import PairedMeasurement
+from perfgate.conductor.sides.function.workload import PairedMeasurement
 from perfgate.conductor.workers.foresight import Foresight
 from perfgate.config import GateSettings
 from perfgate.document.decision import Policy

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import torch
 
-from perfgate.conductor.sides.code_changes import code_changes
+from perfgate.conductor.code.code_changes import code_changes
 from perfgate.document.decision import Policy
 from perfgate.document.explanation import Cause
 from perfgate.judging.gate.compare.counters import compare_counters

@@ -72,7 +72,7 @@ import json, os, socket, sys, traceback
 import msgspec
 import torch
 from perfgate import protocol
-from perfgate.conductor.sides.watched import collected_lines
+from perfgate.conductor.code.executed_lines import collected_lines
 from perfgate.measuring.worker.worker import WorkerLoop
 
 def work(root, seconds):

@@ -25,13 +25,13 @@ from perfgate.catalogue.names import (
     RANKS_STEP_P99,
     RANKS_THROUGHPUT,
 )
-from perfgate.conductor.sides.hccl import next_group, port_settings, rank_table_of_group
 from perfgate.conductor.sides.program import SideError, SideProgram, free_port
-from perfgate.conductor.sides.rank_counts import read_counts
-from perfgate.conductor.sides.recorded_operators import record_operators
-from perfgate.conductor.sides.rendezvous import Peer, Rendezvous
+from perfgate.conductor.sides.ranks.hccl import next_group, port_settings, rank_table_of_group
+from perfgate.conductor.sides.ranks.rank_counts import read_counts
+from perfgate.conductor.sides.ranks.rendezvous import Peer, Rendezvous
 from perfgate.conductor.sides.side import SidePlace, SidePlan
-from perfgate.conductor.sides.stacks import SideStacks, sample_stacks
+from perfgate.conductor.sides.stacks.recorded_operators import record_operators
+from perfgate.conductor.sides.stacks.stacks import SideStacks, sample_stacks
 from perfgate.document.job import JobNumber, RankCounts, TurnResult
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import ErrorKind

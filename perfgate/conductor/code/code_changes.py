@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from perfgate.conductor.sides.flows import chains, makes_nothing
+from perfgate.conductor.code.statement_chains import chains, makes_nothing
 from perfgate.document.run import CodeChange
 
 # A larger file was hardly written by hand, and comparing it would take seconds.

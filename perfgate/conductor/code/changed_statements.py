@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from perfgate.conductor.sides.code_changes import MAX_BYTES
+from perfgate.conductor.code.code_changes import MAX_BYTES
 from perfgate.protocol import LOADED
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from perfgate.conductor.sides.code_changes import changes, parse, statements
+from perfgate.conductor.code.code_changes import changes, parse, statements
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.worker import WorkerError
 from perfgate.config import WorkloadReference

@@ -26,15 +26,15 @@ from perfgate.conductor.load.record import Load
 from perfgate.conductor.load.target import Target
 from perfgate.conductor.load.timeline import write_timeline
 from perfgate.conductor.machine.cpus import granted_cpus
-from perfgate.conductor.sides.answers import check_answers
-from perfgate.conductor.sides.client import RequestClient
-from perfgate.conductor.sides.hccl import next_group, port_settings
 from perfgate.conductor.sides.program import ProgramEnd, SideError, SideProgram, free_port
-from perfgate.conductor.sides.recorded_operators import record_operators
-from perfgate.conductor.sides.server_numbers import numbers_of, turn_of_load
-from perfgate.conductor.sides.server_profiler import ServerProfiler
+from perfgate.conductor.sides.ranks.hccl import next_group, port_settings
+from perfgate.conductor.sides.server.answers import check_answers
+from perfgate.conductor.sides.server.client import RequestClient
+from perfgate.conductor.sides.server.server_numbers import numbers_of, turn_of_load
+from perfgate.conductor.sides.server.server_profiler import ServerProfiler
 from perfgate.conductor.sides.side import SidePlace, SidePlan
-from perfgate.conductor.sides.stacks import SideStacks, sample_stacks
+from perfgate.conductor.sides.stacks.recorded_operators import record_operators
+from perfgate.conductor.sides.stacks.stacks import SideStacks, sample_stacks
 from perfgate.document.job import JobNumber, TurnResult
 from perfgate.document.message import Message, MessageValue
 from perfgate.job_settings import JobReference

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field
 
-from perfgate.conductor.sides.plan import PairPlan
+from perfgate.conductor.sides.function.plan import PairPlan
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import Worker

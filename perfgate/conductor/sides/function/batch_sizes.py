@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from perfgate.conductor.sides.order import balanced_coins
+from perfgate.conductor.engine.order import balanced_coins
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.proc_stats import waited_share
 from perfgate.conductor.workers.worker import Worker, WorkerError

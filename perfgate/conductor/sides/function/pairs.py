@@ -15,12 +15,19 @@ import msgspec
 
 from perfgate.catalogue.names import PYTHON_TIMES
 from perfgate.conductor.machine.cpus import quietest_cpus
-from perfgate.conductor.sides.batch_sizes import BatchSizes
-from perfgate.conductor.sides.member import Member
-from perfgate.conductor.sides.plan import MOST_QUADS, SURE_LOOKS, PairPlan, QuadPlanner, draw_plans, draw_renewals
-from perfgate.conductor.sides.profiles import TRACED_PAIRS, LateOperators, record_traces, with_profile
-from perfgate.conductor.sides.warm import WarmWorkers
-from perfgate.conductor.sides.workload import PairedMeasurement, WorkloadSides
+from perfgate.conductor.sides.function.batch_sizes import BatchSizes
+from perfgate.conductor.sides.function.member import Member
+from perfgate.conductor.sides.function.plan import (
+    MOST_QUADS,
+    SURE_LOOKS,
+    PairPlan,
+    QuadPlanner,
+    draw_plans,
+    draw_renewals,
+)
+from perfgate.conductor.sides.function.profiles import TRACED_PAIRS, LateOperators, record_traces, with_profile
+from perfgate.conductor.sides.function.warm import WarmWorkers
+from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Checkout
 from perfgate.conductor.workers.foresight import foresee_pairs
 from perfgate.conductor.workers.proc_stats import Observer

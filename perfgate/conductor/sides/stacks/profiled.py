@@ -11,8 +11,8 @@ from pathlib import Path, PurePath
 
 import msgspec
 
-from perfgate.conductor.sides.profiled_operators import operators_of, rounded
-from perfgate.conductor.sides.stacks import ProcessStacks, SideStacks, StackFrame, StackSample
+from perfgate.conductor.sides.stacks.profiled_operators import operators_of, rounded
+from perfgate.conductor.sides.stacks.stacks import ProcessStacks, SideStacks, StackFrame, StackSample
 from perfgate.document.profile import CalledFunction, JobProfile, ProfiledLine
 
 _MOST_LINES = 300

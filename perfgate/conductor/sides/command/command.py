@@ -11,10 +11,10 @@ from pathlib import Path
 from perfgate.catalogue.names import NUMBER
 from perfgate.conductor.results.places import find_number
 from perfgate.conductor.results.result import Results, read_results, written_file
-from perfgate.conductor.sides.executed_lines import counted_lines, counting
+from perfgate.conductor.sides.command.executed_lines import counted_lines, counting
 from perfgate.conductor.sides.program import ProgramEnd, SideError, SideProgram
 from perfgate.conductor.sides.side import SidePlace, SidePlan, times_of
-from perfgate.conductor.sides.stacks import SideStacks, sample_run
+from perfgate.conductor.sides.stacks.stacks import SideStacks, sample_run
 from perfgate.document.job import PYTHON_LINES, JobNumber, TurnResult
 from perfgate.document.message import Message
 from perfgate.errors import ResultsError

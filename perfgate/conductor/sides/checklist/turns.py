@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from perfgate.conductor.sides.checklist import Findings, run_checklist
-from perfgate.conductor.sides.order import balanced_coins
-from perfgate.conductor.sides.turns import SideName
+from perfgate.conductor.engine.order import balanced_coins
+from perfgate.conductor.sides.checklist.checklist import Findings, run_checklist
+from perfgate.conductor.sides.job_turns import SideName
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.config import WorkloadReference
 from perfgate.document.run import StepResult

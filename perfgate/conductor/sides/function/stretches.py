@@ -17,13 +17,13 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from perfgate.conductor.engine.order import balanced_coins
 from perfgate.conductor.machine.cpus import quietest_cpus
-from perfgate.conductor.sides.member import Member
-from perfgate.conductor.sides.order import balanced_coins
-from perfgate.conductor.sides.pairs import MOST_LONGER
-from perfgate.conductor.sides.plan import SURE_LOOKS, PairPlan
-from perfgate.conductor.sides.warm import WarmWorkers
-from perfgate.conductor.sides.workload import WorkloadSides
+from perfgate.conductor.sides.function.member import Member
+from perfgate.conductor.sides.function.pairs import MOST_LONGER
+from perfgate.conductor.sides.function.plan import SURE_LOOKS, PairPlan
+from perfgate.conductor.sides.function.warm import WarmWorkers
+from perfgate.conductor.sides.function.workload import WorkloadSides
 from perfgate.conductor.workers.worker import WorkerError
 from perfgate.document.run import PAIRS_PER_ROUND, TIME_SPENT, ErrorDetail, FailedPair
 from perfgate.document.samples import STALL_FACTOR, BlockColumns, Replicate, unpack

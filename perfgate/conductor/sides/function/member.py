@@ -8,8 +8,8 @@ from dataclasses import KW_ONLY, dataclass, field
 
 import msgspec
 
-from perfgate.conductor.sides.plan import PairPlan
-from perfgate.conductor.sides.warm import WarmWorker
+from perfgate.conductor.sides.function.plan import PairPlan
+from perfgate.conductor.sides.function.warm import WarmWorker
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import ReplyType, Worker, WorkerError
 from perfgate.document.files import misfit

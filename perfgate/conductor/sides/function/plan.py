@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.conductor.sides.order import balanced_coins
+from perfgate.conductor.engine.order import balanced_coins
 from perfgate.config import GateSettings
 from perfgate.document.run import PAIRS_PER_ROUND
 from perfgate.document.samples import Arm, BlockColumns, Replicate, unpack

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from perfgate.conductor.sides.profiles import PairTrace
+from perfgate.conductor.sides.function.profiles import PairTrace
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.config import WorkloadReference

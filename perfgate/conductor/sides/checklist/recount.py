@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 
 from perfgate.catalogue.lookup import is_known, metric
-from perfgate.conductor.sides.checklist_turns import ChecklistSide, ChecklistTurns
-from perfgate.conductor.sides.turns import SideName
+from perfgate.conductor.sides.checklist.turns import ChecklistSide, ChecklistTurns
+from perfgate.conductor.sides.job_turns import SideName
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.worker import WorkerError
 from perfgate.config import WorkloadReference

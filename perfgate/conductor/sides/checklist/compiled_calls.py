@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perfgate.conductor.sides.checklist_turns import FEWEST_TURNS, ChecklistSide
-from perfgate.conductor.sides.order import balanced_coins
+from perfgate.conductor.engine.order import balanced_coins
+from perfgate.conductor.sides.checklist.turns import FEWEST_TURNS, ChecklistSide
 from perfgate.conductor.workers.bench import Bench
 from perfgate.conductor.workers.worker import Worker, WorkerError
 from perfgate.config import WorkloadReference

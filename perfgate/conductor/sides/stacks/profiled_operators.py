@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate import trace
-from perfgate.conductor.sides.stacks import SideStacks, StackFrame
+from perfgate.conductor.sides.stacks.stacks import SideStacks, StackFrame
 from perfgate.document.profile import ProfiledOperator
 from perfgate.errors import DocumentError
 from perfgate.trace.analysis.stacks import operators_above, project_places, stacks_of

@@ -12,10 +12,10 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from perfgate.conductor.sides.order import balanced_coins
+from perfgate.conductor.engine.order import balanced_coins
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import Side, SidePlan
-from perfgate.conductor.sides.stacks import SideStacks
+from perfgate.conductor.sides.stacks.stacks import SideStacks
 from perfgate.document.job import JobRecord, Turn
 from perfgate.document.run import TIME_SPENT, ErrorDetail, FailedPair
 from perfgate.locale import sentence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from perfgate.conductor.sides.stacks import SideStacks, signal_processes, wait_for_files
+from perfgate.conductor.sides.stacks.stacks import SideStacks, signal_processes, wait_for_files
 from perfgate.system.profiling import OPERATORS, OPERATORS_SWITCH, RECORDING
 
 # Which process is not ready then records what is left of the turn.

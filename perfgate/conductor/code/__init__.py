@@ -1,0 +1,1 @@
+"""The code of both sides: what changed, and what was read and executed."""

@@ -1,0 +1,1 @@
+"""Turns of sides: order, budget, looks."""

@@ -1,0 +1,1 @@
+"""A command as a side: a program that reports numbers."""

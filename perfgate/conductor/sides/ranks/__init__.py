@@ -1,0 +1,1 @@
+"""Ranks as a side: one process per card, under torchrun."""

@@ -1,0 +1,1 @@
+"""Profiles of a job: sampled Python stacks and recorded operators."""
