@@ -86,7 +86,7 @@ class SideStacks(NamedTuple):
 
 def profiling_environment(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
     """The environment in which Python processes can be profiled into ``folder``."""
-    startup = Path(__file__).resolve().parents[2] / "measuring" / "startup"
+    startup = Path(__file__).resolve().parents[3] / "measuring" / "startup"
     path = os.pathsep.join([str(startup), *filter(None, [environment.get("PYTHONPATH")])])
     own = {name: str(folder) for name in _TRACE_VARIABLES if name not in environment}
     return {**environment, **own, PROFILE_VARIABLE: str(folder), "PYTHONPATH": path}
