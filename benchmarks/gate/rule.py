@@ -16,17 +16,8 @@ import numpy.typing as npt
 
 from perfgate.catalogue.lookup import FAMILIES, METRICS
 from perfgate.document.decision import Policy
-from perfgate.judging.gate.compare.comparison import margins_for_unchanged, tolerance
-from perfgate.judging.gate.compare.rule import (
-    Differences,
-    Errors,
-    Limits,
-    alarm_margin,
-    answer,
-    interval,
-    leans_slower,
-    p_slower,
-)
+from perfgate.judging.gate.compare.rule import Errors, Limits, alarm_margin, answer, interval, leans_slower, p_slower
+from perfgate.judging.gate.evidence.differences import Differences
 from perfgate.judging.gate.evidence.pairs import (
     GAP_QUANTILE,
     ProcessFastPath,
@@ -34,6 +25,7 @@ from perfgate.judging.gate.evidence.pairs import (
     fast_path,
     pool_pairs,
 )
+from perfgate.judging.gate.evidence.tolerance import margins_for_unchanged, tolerance
 
 # A recording is of one workload and shape, whose names no tolerance of the default policy mentions.
 _PLACE = ("recording", "default")

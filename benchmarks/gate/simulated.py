@@ -21,13 +21,13 @@ from perfgate.judging.gate.compare.rule import (
     LEANING,
     LEANING_PAIRS,
     Answer,
-    Differences,
     Errors,
     Limits,
     alarm_margin,
     answer,
     p_slower,
 )
+from perfgate.judging.gate.evidence.differences import Differences
 
 Floats = npt.NDArray[np.float64]
 

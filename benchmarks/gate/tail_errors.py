@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.document.decision import Policy
-from perfgate.judging.gate.compare.comparison import ShapePlace
 from perfgate.judging.gate.compare.stretches import (
     FAMILY,
     LOOKS,
@@ -31,6 +30,7 @@ from perfgate.judging.gate.compare.stretches import (
     compare_samples,
     leans_slower,
 )
+from perfgate.judging.gate.evidence.place import ShapePlace
 
 Floats = npt.NDArray[np.float64]
 # The calls of both sides in the quads of a start, in the order they were made: quads x calls.

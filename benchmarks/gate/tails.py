@@ -34,8 +34,8 @@ from perfgate.config import Config, GateSettings, MeasureSettings, StoreSettings
 from perfgate.document.comparison import Paired
 from perfgate.document.decision import Policy
 from perfgate.judging.gate.compare.alpha import AlphaShares
-from perfgate.judging.gate.compare.comparison import ShapePlace
 from perfgate.judging.gate.compare.stretches import LOOKS, compare_stretches, more_calls_would_help
+from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.undisturbed import waited_share
 from perfgate.judging.report.text.messages import word
 

@@ -30,7 +30,7 @@ from perfgate.flows.check.rerun import add_to
 from perfgate.flows.check.sides import Sides
 from perfgate.flows.shared.session import assemble_run
 from perfgate.flows.trust.commits import BaseConfig
-from perfgate.judging.gate.compare.comparison import ShapePlace
+from perfgate.judging.gate.evidence.place import ShapePlace
 
 # It always runs on both sides: exact counters are compared first.
 COUNTING_STEP = 4

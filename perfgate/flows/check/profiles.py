@@ -20,7 +20,7 @@ from perfgate.document.run import Artifact, RunDocument
 from perfgate.errors import DocumentError
 from perfgate.flows.shared.session import artifact_of
 from perfgate.flows.shared.trees import tree_of
-from perfgate.judging.gate.compare.comparison import ShapePlace
+from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.measuring.counting.collect import trace_name
 
 

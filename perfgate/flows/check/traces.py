@@ -17,7 +17,7 @@ from perfgate.document.message import Message, reason_of
 from perfgate.document.run import WorkloadRecord
 from perfgate.errors import DocumentError, MeasuringError
 from perfgate.flows.shared.session import artifact_of
-from perfgate.judging.gate.compare.comparison import ShapePlace
+from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.measuring.counting.collect import read_calls, trace_name
 from perfgate.trace.analysis.flame import flame_tree
 from perfgate.trace.analysis.stacks import stacks_of

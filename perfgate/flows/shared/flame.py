@@ -17,7 +17,7 @@ from perfgate.errors import DocumentError
 from perfgate.flows.shared.labels import label_of
 from perfgate.flows.shared.session import FLAME_PAGE, artifact_of
 from perfgate.flows.shared.trees import artifact_path, pair_trees, tree_of
-from perfgate.judging.gate.compare.comparison import ShapePlace
+from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.explain.flame import with_pairs
 from perfgate.judging.report.render.flame import render_flame
 from perfgate.locale import Language, sentence

@@ -29,7 +29,7 @@ from perfgate.document.run import FROM_PROFILE, RunDocument
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.compare.alpha import subjects_of
 from perfgate.judging.gate.compare.checklist import compare_checklist
-from perfgate.judging.gate.compare.comparison import rounded, with_accepted
+from perfgate.judging.gate.compare.comparison import with_accepted
 from perfgate.judging.gate.compare.counters import (
     notes_on_varying,
     operator_changes,
@@ -48,6 +48,7 @@ from perfgate.judging.gate.evidence.index import Evidence, RunIndex
 from perfgate.judging.gate.evidence.pairs import QUANTILE
 from perfgate.judging.gate.evidence.undisturbed import waited_share
 from perfgate.judging.gate.evidence.unknown import unknown_note
+from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.explain.causes import with_causes
 from perfgate.judging.gate.explain.contributions import explanations
 from perfgate.judging.gate.explain.findings import with_findings

@@ -9,7 +9,6 @@ from perfgate.document.comparison import Bound, Checked, Comparison, Exact, Numb
 from perfgate.document.decision import Policy
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.compare.alpha import subjects_of
-from perfgate.judging.gate.compare.comparison import margins_for_unchanged
 from perfgate.judging.gate.compare.counters import is_differing_count
 from perfgate.judging.gate.compare.harmless_counts import fails_alone
 from perfgate.judging.gate.compare.rule import MOST_PAIRS, leans_slower
@@ -17,6 +16,7 @@ from perfgate.judging.gate.compare.sides import compare_sides, shares_of
 from perfgate.judging.gate.compare.stretches import FAMILY as STRETCH
 from perfgate.judging.gate.compare.stretches import more_calls_would_help
 from perfgate.judging.gate.evidence.index import Evidence, of_workload
+from perfgate.judging.gate.evidence.tolerance import margins_for_unchanged
 
 
 class Look:

@@ -14,8 +14,9 @@ from perfgate.document.decision import DecisionDocument, Policy, StepComparison
 from perfgate.document.history import History
 from perfgate.document.run import REPEAT, ErrorDetail, Finding, RunDocument, StepResult, Value
 from perfgate.judging.advice.advise import advised
-from perfgate.judging.gate.compare.rule import Differences, pairs_to_decide, single_interval
+from perfgate.judging.gate.compare.rule import pairs_to_decide, single_interval
 from perfgate.judging.gate.decide import decide
+from perfgate.judging.gate.evidence.differences import Differences
 from perfgate.judging.report.render.comment import CommentContext, render_comment
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 

@@ -12,7 +12,6 @@ import pytest
 
 from perfgate.document.decision import DEFAULT_LOOKS
 from perfgate.judging.gate.compare.rule import (
-    Differences,
     Errors,
     Limits,
     alarm_looks,
@@ -27,6 +26,7 @@ from perfgate.judging.gate.compare.rule import (
     pairs_to_decide,
     spread,
 )
+from perfgate.judging.gate.evidence.differences import Differences
 from perfgate.stats.signed_rank import p_above
 
 LOOKS = (8, 12, 16, 24, 32, 44)

@@ -11,9 +11,9 @@ from perfgate.document.message import Message
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import Replicate, pack, unpack
 from perfgate.judging.advice.advise import advised
-from perfgate.judging.gate.compare.comparison import ShapePlace
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.pairs import ALL_BY_WALL, sampled_effects
+from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.look import Look
 from perfgate.judging.gate.plan.workloads import Required
 from perfgate.judging.report.render.comment import CommentContext, render_comment

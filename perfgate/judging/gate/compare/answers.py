@@ -19,7 +19,9 @@ from perfgate.catalogue.names import JOB_OUTPUT, SAME_TEXT
 from perfgate.document.comparison import Comparison
 from perfgate.document.job import Turn
 from perfgate.document.message import Message
-from perfgate.judging.gate.compare.comparison import ShapePlace, differing_output, informing, relative_change, rounded
+from perfgate.judging.gate.compare.comparison import differing_output, informing
+from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.values import relative_change, rounded
 
 _CONFIDENCE = 0.95
 

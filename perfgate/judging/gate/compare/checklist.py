@@ -16,11 +16,11 @@ from perfgate.document.comparison import Bound, Comparison, EvidenceUnit, Paired
 from perfgate.document.decision import Invalid, Policy, StepComparison, StepEvidence
 from perfgate.document.message import Message
 from perfgate.document.run import Value
-from perfgate.judging.gate.compare.comparison import change_of, relative_change, rounded, zero_of
 from perfgate.judging.gate.compare.rule import Errors, interval, pairs_to_decide, single_interval
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import ChecklistNumber
+from perfgate.judging.gate.evidence.values import change_of, relative_change, rounded, zero_of
 from perfgate.stats.summary import CONFIDENCE
 
 KNEE_GAIN = "batch.knee.gain"

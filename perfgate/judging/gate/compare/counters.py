@@ -28,8 +28,11 @@ from perfgate.document.explanation import Aspect, OperatorDelta, Part, Replaceme
 from perfgate.document.lines import split_line
 from perfgate.document.message import Message
 from perfgate.document.run import CallRow, CounterSet, CounterSite, OpCount, OperatorRow
-from perfgate.judging.gate.compare.comparison import ShapePlace, exact, rounded, tolerance
+from perfgate.judging.gate.compare.comparison import exact
 from perfgate.judging.gate.evidence.index import Evidence, count_of
+from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.tolerance import tolerance
+from perfgate.judging.gate.evidence.values import rounded
 
 MAX_PARTS = 12
 # How many times wider than the ranges of varying counts the gap between them must be.

@@ -10,7 +10,8 @@ from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import LOW_PRECISION_OPS
 from perfgate.document.comparison import Comparison, Exact, Paired
 from perfgate.document.decision import Policy
-from perfgate.judging.gate.compare.comparison import ShapePlace, configured_tolerance
+from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.tolerance import configured_tolerance
 
 
 def fails_alone(comparison: Comparison, policy: Policy) -> bool:

@@ -18,9 +18,11 @@ from perfgate.document.decision import Policy
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message, quote
 from perfgate.document.run import CORRECTNESS, REPEAT, RunDocument, ShapeKernels, Value, WorkloadRecord
-from perfgate.judging.gate.compare.comparison import ShapePlace, differing_output, rounded
+from perfgate.judging.gate.compare.comparison import differing_output
 from perfgate.judging.gate.compare.repeated import repeated_metrics
 from perfgate.judging.gate.evidence.index import Evidence, RunIndex, of_workload
+from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.values import rounded
 
 # The steps that a gate rests on, regardless of perfgate.toml.
 DECIDING_STEPS = frozenset({1, 2, 3, 4})

@@ -26,9 +26,9 @@ from perfgate.document.comparison import Paired
 from perfgate.document.decision import CPU_DECIDES
 from perfgate.document.job import Turn
 from perfgate.document.message import Message
-from perfgate.judging.gate.compare.comparison import rounded
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.pairs import ALIKE, COMPUTES, WAITED
+from perfgate.judging.gate.evidence.values import rounded
 
 _FINER = {SERVING_THROUGHPUT: ({TTFT, TPOT}, {E2E})}
 # Metrics by the wall clock, and the CPU time of the same work.

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from perfgate.catalogue.names import LATENCY
 from perfgate.document.samples import Replicate
-from perfgate.judging.gate.compare.comparison import ShapePlace
 from perfgate.judging.gate.compare.rule import single_interval
 from perfgate.judging.gate.evidence.pairs import TimedLane, deciding_clock, paired_effects
+from perfgate.judging.gate.evidence.place import ShapePlace
 
 Ends = tuple[float, float]
 

@@ -32,26 +32,21 @@ from perfgate.document.job import Fits, JobKind, JobNumber, JobRecord, Turn, sam
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.compare.answers import ComparedAnswers, compare_answers
-from perfgate.judging.gate.compare.comparison import ShapePlace, configured_tolerance, differing_output, rounded
+from perfgate.judging.gate.compare.comparison import differing_output
 from perfgate.judging.gate.compare.implied_numbers import with_covered
 from perfgate.judging.gate.compare.judge import Tested, judge
 from perfgate.judging.gate.compare.ranks import compare_counts, exposed_parts, losses_differ, rank_parts
-from perfgate.judging.gate.compare.rule import (
-    Z_POWER,
-    Differences,
-    Errors,
-    Limits,
-    alarm_looks,
-    answer,
-    p_slower,
-    spread,
-)
+from perfgate.judging.gate.compare.rule import Z_POWER, Errors, Limits, alarm_looks, answer, p_slower, spread
 from perfgate.judging.gate.compare.servers import compare_counters_of_servers
+from perfgate.judging.gate.evidence.differences import Differences
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.executed_lines import compare_lines
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.quads import Quad, quads_of, turns_of
 from perfgate.judging.gate.evidence.stalls import stalls_of
+from perfgate.judging.gate.evidence.tolerance import configured_tolerance
+from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.explain.profiled_operators import operator_lines
 from perfgate.judging.gate.plan.jobs import TrustedNumbers
 from perfgate.stats.clusters import START_LUCK

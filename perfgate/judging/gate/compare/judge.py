@@ -13,10 +13,8 @@ from perfgate.catalogue.terms import Better
 from perfgate.document.comparison import Paired
 from perfgate.document.decision import NoiseFloor
 from perfgate.document.message import Message
-from perfgate.judging.gate.compare.comparison import ShapePlace, change_of, rounded
 from perfgate.judging.gate.compare.rule import (
     MOST_PAIRS,
-    Differences,
     Errors,
     Interval,
     Limits,
@@ -27,7 +25,10 @@ from perfgate.judging.gate.compare.rule import (
     p_slower,
     pairs_to_decide,
 )
+from perfgate.judging.gate.evidence.differences import Differences
 from perfgate.judging.gate.evidence.effect import PairedEffect
+from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.values import change_of, rounded
 from perfgate.stats.error_control import holm
 from perfgate.stats.signed_rank import p_above
 

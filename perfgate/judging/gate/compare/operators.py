@@ -22,9 +22,11 @@ from perfgate.document.comparison import Outcome, Paired
 from perfgate.document.decision import DecisionDocument, Invalid, Policy
 from perfgate.document.explanation import Explanation, OperatorDelta, Part
 from perfgate.document.run import OUTSIDE_OPERATORS, Side
-from perfgate.judging.gate.compare.comparison import ShapePlace, configured_tolerance, rounded
 from perfgate.judging.gate.compare.rule import SHAPE, alarm_looks
 from perfgate.judging.gate.evidence.index import Evidence, Kind, PairedTimes
+from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.tolerance import configured_tolerance
+from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.error_control import false_discovery, nominal_level
 from perfgate.stats.signed_rank import estimate, lower_bound, p_above, p_below, upper_bound
 from perfgate.stats.summary import median

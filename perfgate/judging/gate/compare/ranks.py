@@ -31,12 +31,16 @@ from perfgate.document.job import CollectiveCount, RankCounts, Turn
 from perfgate.document.lines import number_in
 from perfgate.document.message import Message
 from perfgate.document.samples import unpack
-from perfgate.judging.gate.compare.comparison import ShapePlace, configured_tolerance, exact, informing, rounded
+from perfgate.judging.gate.compare.comparison import exact, informing
 from perfgate.judging.gate.compare.judge import Tested, judge
-from perfgate.judging.gate.compare.rule import Differences, Errors, p_slower
+from perfgate.judging.gate.compare.rule import Errors, p_slower
+from perfgate.judging.gate.evidence.differences import Differences
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.numbers import LARGEST_RATIO
+from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.quads import Quad
+from perfgate.judging.gate.evidence.tolerance import configured_tolerance
+from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.summary import median
 
 # The chance of naming a wrong rank, per job.

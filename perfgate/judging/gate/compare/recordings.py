@@ -19,8 +19,10 @@ from perfgate.document.decision import Policy
 from perfgate.document.explanation import Part
 from perfgate.document.message import Message
 from perfgate.document.run import KernelTimes, OperatorRow, RunDocument
-from perfgate.judging.gate.compare.comparison import ShapePlace, places, relative_change, rounded, tolerance
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.place import ShapePlace, places
+from perfgate.judging.gate.evidence.tolerance import tolerance
+from perfgate.judging.gate.evidence.values import relative_change, rounded
 
 FEWEST_STEPS = 3
 KERNELS_TIME = "kernels.time"

@@ -13,16 +13,13 @@ from perfgate.document.comparison import Paired
 from perfgate.document.decision import Policy
 from perfgate.document.message import Message
 from perfgate.judging.gate.compare.alpha import AlphaShares
-from perfgate.judging.gate.compare.comparison import (
-    ShapePlace,
-    configured_tolerance,
-    margins_for_unchanged,
-)
 from perfgate.judging.gate.compare.judge import Tested, judge_together
 from perfgate.judging.gate.compare.rule import Errors
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.numbers import ChecklistNumber
 from perfgate.judging.gate.evidence.pairs import SAMPLED
+from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.tolerance import configured_tolerance, margins_for_unchanged
 
 
 def metrics_in_turns(policy: Policy) -> tuple[str, ...]:

@@ -13,9 +13,9 @@ import msgspec
 
 from perfgate.document.site import BesideLevel, Position
 from perfgate.document.trend import TrendSeries
-from perfgate.judging.gate.compare.comparison import rounded
 from perfgate.judging.gate.compare.stored import LEVEL, MIN_RUNS, prediction_interval
 from perfgate.judging.gate.evidence.numbers import median
+from perfgate.judging.gate.evidence.values import rounded
 
 
 def beside_level(series: TrendSeries, value: float | None, level: Sequence[float]) -> BesideLevel:

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from perfgate.document.comparison import Paired
 from perfgate.document.job import Turn
 from perfgate.document.message import Message
-from perfgate.judging.gate.compare.comparison import ShapePlace, informing, rounded
+from perfgate.judging.gate.compare.comparison import informing
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.values import rounded
 
 # Keeping connections alive, among the names of HTTP features that requests go without.
 _KEEP_ALIVE = "keep-alive"

@@ -10,8 +10,9 @@ from perfgate.document.comparison import Comparison
 from perfgate.document.decision import Verdict
 from perfgate.document.message import Message
 from perfgate.document.run import CodeChange
-from perfgate.judging.gate.compare.comparison import ShapePlace, exact
+from perfgate.judging.gate.compare.comparison import exact
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.explain.changed_code import MOST_ELSEWHERE
 
 

@@ -28,8 +28,9 @@ from perfgate.document.conditions import conditions_of
 from perfgate.document.decision import StoredComparison
 from perfgate.document.history import Acceptance, History, HistorySeries
 from perfgate.document.run import RunDocument
-from perfgate.judging.gate.compare.comparison import key_matches, relative_change, rounded, zero_of
 from perfgate.judging.gate.evidence.numbers import leading_numbers, median
+from perfgate.judging.gate.evidence.tolerance import key_matches
+from perfgate.judging.gate.evidence.values import relative_change, rounded, zero_of
 
 MIN_RUNS = 3
 LEVEL = 0.99

@@ -25,18 +25,14 @@ from perfgate.document.decision import Policy
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.samples import BlockColumns, unpack
 from perfgate.judging.gate.compare.alpha import AlphaShares
-from perfgate.judging.gate.compare.comparison import (
-    ShapePlace,
-    margins_for_unchanged,
-    relative_change,
-    rounded,
-    tolerance,
-)
 from perfgate.judging.gate.compare.rule import RERUN_SHARE, SHAPE
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.pairs import awake_by_block
+from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.stalls import HALF, is_stall
+from perfgate.judging.gate.evidence.tolerance import margins_for_unchanged, tolerance
 from perfgate.judging.gate.evidence.undisturbed import clean_pair
+from perfgate.judging.gate.evidence.values import relative_change, rounded
 from perfgate.stats.error_control import holm, nominal_level, sequential_p
 from perfgate.stats.sign_flips import largest_not_excluded, p_positive
 from perfgate.stats.summary import median

@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from perfgate.document.comparison import Clock, EvidenceUnit
-from perfgate.judging.gate.compare.rule import Differences
+from perfgate.judging.gate.evidence.differences import Differences
 
 
 class PairedEffect(NamedTuple):

@@ -9,7 +9,10 @@ from perfgate.document.comparison import Comparison, Outcome
 from perfgate.document.decision import Policy
 from perfgate.document.job import PYTHON_LINES, Turn
 from perfgate.document.message import Message
-from perfgate.judging.gate.compare.comparison import ShapePlace, exact, relative_change, rounded, tolerance
+from perfgate.judging.gate.compare.comparison import exact
+from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.tolerance import tolerance
+from perfgate.judging.gate.evidence.values import relative_change, rounded
 
 # The fewest runs of a side that show whether the count repeats.
 FEWEST_COUNTED = 2

@@ -24,10 +24,10 @@ from perfgate.document.run import (
     Value,
 )
 from perfgate.document.samples import Arm, Replicate
-from perfgate.judging.gate.compare.comparison import ShapePlace, places
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.numbers import ChecklistNumber, PairedNumbers, leading_numbers
 from perfgate.judging.gate.evidence.pairs import Clocks, deciding_clocks, paired_effects
+from perfgate.judging.gate.evidence.place import ShapePlace, places
 
 _Entry = TypeVar("_Entry", CounterSet, CallAccount, CorrectnessResult, KernelTimes)
 Kind = Literal["operators", "subroutines"]

@@ -15,10 +15,11 @@ from perfgate.catalogue.names import BATCH_THROUGHPUT
 from perfgate.document.comparison import Clock
 from perfgate.document.message import Message
 from perfgate.document.run import LEFT_TO_TURNS, REPEAT, RunDocument, Value
-from perfgate.judging.gate.compare.comparison import ShapePlace, zero_of
-from perfgate.judging.gate.compare.rule import Differences
+from perfgate.judging.gate.evidence.differences import Differences
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.pairs import ALL_BY_WALL, SAMPLED, WAITED, Clocks, sampled_effects
+from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.values import zero_of
 from perfgate.stats.knee import NEARLY, Knee, Rates, paired_knees, paired_smallest
 
 # Labels of a value of another turn, of a call rate, or of a stretch of the calls: none is the step's own number.

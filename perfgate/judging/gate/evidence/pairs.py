@@ -42,10 +42,11 @@ from perfgate.document.comparison import Clock
 from perfgate.document.explanation import Part
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import Arm, BlockColumns, PackedArray, Replicate, unpack
-from perfgate.judging.gate.compare.comparison import ShapePlace, rounded
-from perfgate.judging.gate.compare.rule import Differences
+from perfgate.judging.gate.evidence.differences import Differences
 from perfgate.judging.gate.evidence.effect import PairedEffect
+from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.undisturbed import LEAST_CLEAN, clean_pair, waited_share
+from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.summary import linear_quantile, median
 
 # The processor's counts of a block, by metric.

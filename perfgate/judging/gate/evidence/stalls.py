@@ -17,11 +17,12 @@ from perfgate.catalogue.names import ITL, STALLS
 from perfgate.document.decision import Policy
 from perfgate.document.job import Turn
 from perfgate.document.samples import STALL_FACTOR, unpack
-from perfgate.judging.gate.compare.comparison import ShapePlace, tolerance
 from perfgate.judging.gate.compare.judge import Tested
-from perfgate.judging.gate.compare.rule import Differences
+from perfgate.judging.gate.evidence.differences import Differences
 from perfgate.judging.gate.evidence.effect import PairedEffect
+from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.quads import Quad
+from perfgate.judging.gate.evidence.tolerance import tolerance
 from perfgate.stats.summary import median
 
 # Added to numbers of stalls, because 0 has neither a logarithm nor a ratio.

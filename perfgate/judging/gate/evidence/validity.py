@@ -15,9 +15,10 @@ import numpy.typing as npt
 from perfgate.document.decision import Invalid, InvalidKind
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.samples import STOPPED, BlockColumns, Replicate, unpack
-from perfgate.judging.gate.compare.comparison import ShapePlace, rounded
 from perfgate.judging.gate.evidence.index import Evidence, Pair
+from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.undisturbed import LEAST_CLEAN, RATED_CLOCK_SHARE, Taint, clean_pair
+from perfgate.judging.gate.evidence.values import rounded
 from perfgate.stats.summary import median
 
 # A worker's clock must show as much time as ours, less the waits of worker and conductor for a CPU by the kernel's account.

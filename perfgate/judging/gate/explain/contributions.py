@@ -25,10 +25,11 @@ from perfgate.document.comparison import Comparison, Exact, Paired
 from perfgate.document.decision import Invalid
 from perfgate.document.explanation import Explanation, InputsChange, OperatorDelta, Part, PartKind
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow
-from perfgate.judging.gate.compare.comparison import ShapePlace, rounded
 from perfgate.judging.gate.compare.counters import grown_sites, rows_by_line
 from perfgate.judging.gate.compare.operators import MIN_PAIRS
 from perfgate.judging.gate.evidence.index import Evidence, PairedTimes
+from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.explain.bottleneck import better_roof, bottleneck
 from perfgate.judging.gate.explain.changed_code import ChangedCode
 from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound

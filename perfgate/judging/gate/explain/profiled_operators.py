@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from perfgate.document.explanation import OperatorDelta, PartKind
 from perfgate.document.profile import JobProfile, ProfiledOperator
 from perfgate.document.run import CodeChange
-from perfgate.judging.gate.compare.comparison import rounded
+from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.explain.changed_code import ChangedCode
 
 # As for functions: an operator takes longer if its growth is so many standard errors of its calls.

@@ -13,7 +13,7 @@ from perfgate.document.comparison import Comparison, Paired
 from perfgate.document.decision import Failure, HarnessChange
 from perfgate.document.message import Message
 from perfgate.document.run import Harness, RunDocument
-from perfgate.judging.gate.compare.comparison import places
+from perfgate.judging.gate.evidence.place import places
 
 MAX_LINES = 12
 _Kind = Literal["removed", "changed", "added", "unknown"]

@@ -14,10 +14,10 @@ from perfgate.document.job import JobNumber, JobRecord, RankCounts, Turn, turns_
 from perfgate.document.message import Message
 from perfgate.document.run import RunDocument, Side
 from perfgate.job_settings import JobReference
-from perfgate.judging.gate.compare.comparison import rounded
 from perfgate.judging.gate.evidence.executed_lines import FEWEST_COUNTED, counted_lines
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.validity import OUT_OF_TURN_SHARE
+from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.plan.jobs import (
     RequiredJob,
     is_on_device,

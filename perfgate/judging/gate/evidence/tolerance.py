@@ -1,0 +1,54 @@
+"""The tolerances and margins of a metric under the policy."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from perfgate.catalogue.lookup import METRICS
+from perfgate.document.budget import OK_MARGIN, SOUGHT_OK_MARGIN, parse_place
+from perfgate.document.decision import Policy
+
+
+def tolerance(policy: Policy, metric: str, workload: str, shape: str, *, moved: bool = True) -> float:
+    """The allowed relative worsening of a metric of a workload's shape; ``moved`` is whether its memory layout moved."""
+    configured = configured_tolerance(policy, metric, workload, shape)
+    if configured is not None:
+        return configured
+    entry = METRICS.get(metric)
+    if entry is None:
+        return 0.0
+    if not moved and entry.unmoved_tolerance is not None:
+        return entry.unmoved_tolerance
+    return entry.tolerance or 0.0
+
+
+def configured_tolerance(policy: Policy, metric: str, workload: str, shape: str) -> float | None:
+    """The tolerance that the policy sets; None if it sets none.
+
+    Of several entries that match, the most specific counts: the exact metric before a pattern, then the longest.
+    """
+
+    def specificity(key: str) -> tuple[bool, int, str]:
+        return parse_place(key).metric == metric, sum(character not in "*?[]" for character in key), key
+
+    keys = [key for key in policy.tolerances if key_matches(key, metric, workload, shape)]
+    return policy.tolerances[max(keys, key=specificity)] if keys else None
+
+
+def margins_for_unchanged(
+    policy: Policy, metric: str, workload: str, shape: str, *, moved: bool = True
+) -> tuple[float, float]:
+    """The slowdowns that "unchanged" excludes: pairs are added until it is the first, but in the end the second is enough."""
+    scale = METRICS[metric].ok_margin_scale if metric in METRICS else 1.0
+    sufficient = scale * (OK_MARGIN if policy.ok_margin is None else policy.ok_margin)
+    seeks_less = policy.ok_margin is None and moved and scale == 1
+    allowed = tolerance(policy, metric, workload, shape, moved=moved)
+    return (max(SOUGHT_OK_MARGIN if seeks_less else sufficient, allowed), max(sufficient, allowed))
+
+
+def key_matches(key: str, metric: str, workload: str, shape: str) -> bool:
+    """Whether a key ``METRIC``, ``METRIC@WORKLOAD`` or ``METRIC@WORKLOAD/SHAPE``, patterns or names, means this metric."""
+    place = parse_place(key)
+    if key == metric:  # an operator's metric may contain characters of a pattern or a place
+        return True
+    return fnmatchcase(metric, place.metric) and place.covers(workload, shape)
