@@ -25,7 +25,8 @@ from perfgate.document.trace import TopKey
 from perfgate.errors import PerfgateError, UsageError
 from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.job import trace_steps
-from perfgate.measuring.devices.ascend.npu_smi import parse_blocks, parse_info, parse_map
+from perfgate.measuring.devices.ascend.info_table import parse_info
+from perfgate.measuring.devices.ascend.npu_smi import parse_blocks, parse_map
 from perfgate.measuring.devices.ascend.reading import read_state, read_telemetry
 from perfgate.measuring.devices.monitors.cuda import APP_FIELDS, FIELDS, parse_apps, parse_rows, read_gpu
 from perfgate.plugins import load_members

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perfgate.measuring.devices.ascend.npu_smi import parse_info
+from perfgate.measuring.devices.ascend.info_table import parse_info
 from tests.fuzz.targets import CHROME, DATA, NATIVE_NPU, TRACE_VIEW, Target, scratch, targets
 
 TARGETS = targets()
@@ -125,7 +125,7 @@ def test_npu_smi__id_with_a_decimal__the_whole_number() -> None:
 
     chips = parse_info(text.replace("| 1     Ascend910", "| 02.0  Ascend910")).chips
 
-    assert [card for (card, _), _ in chips] == [2, 2]
+    assert [chip.npu_id for chip in chips] == [2, 2]
 
 
 def test_kineto__half_a_megabyte_of_opened_brackets__refused_in_little_memory() -> None:

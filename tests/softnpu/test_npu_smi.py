@@ -146,7 +146,6 @@ def test_npu_smi__values_in_a_file__of_one_chip(tmp_path: Path) -> None:
     [
         ("910B", ["NPU ID", "Chip ID", "Chip Logic ID", "Chip Name"]),
         ("A3", ["NPU ID", "Chip ID", "Chip Logic ID", "Chip Phy-ID", "Chip Name"]),
-        ("950", ["NPU ID", "Chip Logic ID", "Chip Name"]),
     ],
 )
 def test_npu_smi__mapping__columns_of_the_chip(chip: str, titles: list[str]) -> None:
@@ -154,3 +153,21 @@ def test_npu_smi__mapping__columns_of_the_chip(chip: str, titles: list[str]) -> 
     assert re.split(r"\s{2,}", first.strip()) == titles
     logic = titles.index("Chip Logic ID")
     assert [re.split(r"\s{2,}", row.strip())[logic] for row in rows if "Mcu" not in row] == ["0", "1"]
+
+
+@pytest.mark.recordings
+def test_npu_smi__950__titles_and_columns_of_the_recorded_output() -> None:
+    def answer(name: str) -> list[str]:
+        return recorded("08-npu-smi-of-a-950", name, folder="cases").read_text().splitlines()
+
+    switches = {"SOFTNPU_SMI_CHIP": "950", "SOFTNPU_DEVICES": "2", "SOFTNPU_SMI_PROCESSES": "4711:python:4600"}
+    said = [line.split() for line in ask("info", **switches).splitlines() if line.startswith("|")]
+    recorded_lines = [line.split() for line in answer("info.txt") if line.startswith("|")]
+    assert said[1:3] == recorded_lines[1:3]
+    assert [len(line) for line in said[3:5]] == [len(line) for line in recorded_lines[3:5]]
+    assert recorded_lines[-2] in said  # the titles of the processes
+    assert said[-1] == ["|", "1", "|", *recorded_lines[-1][3:]]
+
+    titles, *rows = ask("info", "-m", **switches).splitlines()
+    assert titles.split() == answer("map.txt")[0].split()
+    assert [row.split() for row in rows] == [row.split() for row in answer("map.txt")[1:]]

@@ -79,6 +79,7 @@ def test_examine__910b_with_a_neighbour__only_that_and_the_warning(machine: Mach
         "npu blocking": "ok",
         "npu settings": "ok",
         "npu msprof": "ok",
+        "npu output": "ok",
         "npu health": "attention",
         "npu others": "attention",
         "npu heat": "ok",
@@ -87,6 +88,38 @@ def test_examine__910b_with_a_neighbour__only_that_and_the_warning(machine: Mach
     assert "pid 4711 (python, 18.0 GiB); 21.3 of 64.0 GiB in use" in found["npu others"].seen
     assert found["npu heat"].seen == "46 °C, 140 W"
     assert found["npu cann"].seen == "torch_npu 2.7.1.post2, CANN 8.5.0"
+
+
+def test_examine__output_of_a_later_driver__its_lines_and_what_to_send(machine: Machine) -> None:
+    script = of_910b()
+    machine.run = script
+    script.answers["info"] = "| Unit | Mood |\n| 0    | fine |\n"
+    found = machine.examine()["npu output"]
+    assert (found.status, found.seen) == (
+        "attention",
+        'npu-smi info printed no chip that perfgate understands, in 2 lines: "| Unit | Mood |"; "| 0 | fine |"',
+    )
+    assert "`npu-smi info -m`, `npu-smi info` and `npu-smi info -t common -i 0`" in str(found.remedy)
+
+
+def test_examine__column_of_a_later_driver__named(machine: Machine) -> None:
+    script = of_910b()
+    machine.run = script
+    script.answers["info"] = script.answers["info"].replace("Hugepages-Usage(page)", "Mood")
+    found = machine.examine()["npu output"]
+    assert (found.status, found.seen) == (
+        "attention",
+        "npu-smi 25.2.0 prints what perfgate does not understand: Mood",
+    )
+
+
+def test_examine__virtual_npu__attention(machine: Machine) -> None:
+    script = of_910b()
+    machine.run = script
+    script.answers["info"] = script.answers["info"].replace("910B4-1", "910B4vir05_1c_8g")
+    found = machine.examine()["npu slice"]
+    assert found.status == "attention"
+    assert str(found.seen).startswith("910B4vir05_1c_8g is a virtual NPU")
 
 
 def test_examine__nothing_of_an_npu__one_line(tmp_path: Path) -> None:

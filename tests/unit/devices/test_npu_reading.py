@@ -149,6 +149,18 @@ def test_read_telemetry__no_chips_within_cards__asked_by_logic_id() -> None:
     assert "npu-smi info -t health -i 1" in script.asked
 
 
+def test_read_telemetry__950_without_logic_ids__its_npu_id_everywhere() -> None:
+    script = Script({
+        "info -m": (DATA / "map_950.txt").read_text(),
+        "info": (DATA / "info_950.txt").read_text(),
+        "info -t common -i 3": "\tNPU ID : 3\n\tAicore Freq(MHZ) : 1650\n\tAicore curFreq(MHZ) : 100\n\tTemperature(C) : 59\n",
+    })  # fmt: skip
+    found = read_telemetry(3, script, {})
+    assert (found.temperature, found.power, found.clock, found.rated_clock) == (59.0, 195.0, 0.1e9, 1.65e9)
+    assert (found.health, found.memory_used, found.foreign_processes) == ("Alarm", 5120 * MIB, [])
+    assert not any(" -c " in asked for asked in script.asked)
+
+
 def test_read__nothing_answers__the_first_reason() -> None:
     chip = find_chip(1, of_910b(), {})
     with pytest.raises(MeasuringError, match="-t common -i 5: this npu-smi does not support"):

@@ -12,19 +12,15 @@ from hypothesis import strategies as st
 
 from perfgate.document.telemetry import DeviceProcess, DeviceState
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.ascend.npu_smi import (
-    MappedChip,
-    find_block,
-    parse_blocks,
-    parse_info,
-    parse_map,
-)
+from perfgate.measuring.devices.ascend.answers import UnreadOutputError
+from perfgate.measuring.devices.ascend.info_table import TableChip, parse_info
+from perfgate.measuring.devices.ascend.npu_smi import MappedChip, find_block, parse_blocks, parse_map
 from tests.samples import recorded
 
 DATA = Path(__file__).parents[2] / "data" / "npu_smi"
 MIB = 1024 * 1024
+NOBODY: frozenset[int] = frozenset()
 PARSERS: list[Callable[[str], object]] = [
-    parse_info,
     parse_map,
     lambda answer: parse_blocks(answer, "npu-smi info -t usages"),
 ]
@@ -40,18 +36,18 @@ def sample(name: str) -> str:
 
 def test_parse_info__910b__hbm_health_and_the_process_on_its_card() -> None:
     table = parse_info(text("info_910b.txt"))
-    assert table.chips[1] == ((5, 0), DeviceState(
+    assert table.chips[1] == TableChip(npu_id=5, chip_id=0, name="910B4-1", state=DeviceState(
         health="Warning", power=140.0, temperature=45.0,
         units={"aicore": 0.25}, memory_used=21784 * MIB, memory_total=65536 * MIB,
     ))  # fmt: skip
-    assert table.processes_on(2, 0) == []
-    assert table.processes_on(5, 0) == [DeviceProcess(pid=4711, name="python", memory=18429 * MIB)]
+    assert table.foreign_processes(2, 0, NOBODY) == []
+    assert table.foreign_processes(5, 0, NOBODY) == [DeviceProcess(pid=4711, name="python", memory=18429 * MIB)]
 
 
 def test_parse_info__a3__two_dies_and_no_power_for_the_second() -> None:
     table = parse_info(text("info_a3.txt"))
-    assert [(place, state.power) for place, state in table.chips] == [((1, 0), 166.5), ((1, 1), None)]
-    assert table.processes_on(1, 1) == [DeviceProcess(pid=816, name="", memory=55217 * MIB)]
+    assert [(chip.npu_id, chip.chip_id, chip.state.power) for chip in table.chips] == [(1, 0, 166.5), (1, 1, None)]
+    assert table.foreign_processes(1, 1, NOBODY) == [DeviceProcess(pid=816, name="", memory=55217 * MIB)]
 
 
 def test_parse_info__310b__memory_of_the_only_pair_and_nothing_known_of_processes() -> None:
@@ -64,8 +60,56 @@ def test_parse_info__310b__memory_of_the_only_pair_and_nothing_known_of_processe
         memory_used=957 * MIB,
         memory_total=10810 * MIB,
     )
-    assert table.chips == [((0, 0), state)]
-    assert table.processes_on(0, 0) is None
+    assert [(chip.npu_id, chip.chip_id, chip.state) for chip in table.chips] == [(0, 0, state)]
+    assert table.foreign_processes(0, 0, NOBODY) is None
+
+
+def test_parse_info__950__card_without_chips_by_its_id() -> None:
+    table = parse_info(text("info_950.txt"))
+    assert (table.version, table.unread) == ("25.7.rc1", [])
+    busy, alarmed = table.chips
+    assert busy == TableChip(npu_id=0, chip_id=None, name="Ascend950PR", state=DeviceState(
+        health="OK", power=201.5, temperature=61.0,
+        units={"aicore": 0.42}, memory_used=90112 * MIB, memory_total=131072 * MIB,
+    ))  # fmt: skip
+    assert (alarmed.npu_id, alarmed.state.health, alarmed.state.memory_total) == (3, "Alarm", 114688 * MIB)
+    # A process may be called like a title.
+    assert table.foreign_processes(0, None, NOBODY) == [DeviceProcess(pid=4711, name="health", memory=84992 * MIB)]
+    assert table.foreign_processes(3, None, NOBODY) == []
+
+
+def test_parse_info__ids_in_the_container__ours_by_either_id() -> None:
+    table = parse_info(text("info_26_container.txt"))
+    both = table.foreign_processes(6, 0, NOBODY)
+    assert both is not None
+    assert [process.pid for process in both] == [1732754, 1732755]
+    assert table.foreign_processes(6, 0, frozenset({101, 1732755})) == []
+    assert table.foreign_processes(6, 0, frozenset({101})) == [both[1]]
+
+
+def test_parse_info__virtual_npu__its_memory_and_no_load() -> None:
+    (chip,) = parse_info(text("info_310p_vnpu.txt")).chips
+    assert (chip.is_slice, chip.state.units, chip.state.memory_total) == (True, {}, 5381 * MIB)
+    assert not parse_info(text("info_950.txt")).chips[0].is_slice
+
+
+def test_parse_info__title_of_a_later_driver__the_rest_is_read_and_the_title_named() -> None:
+    later = text("info_950.txt").replace("Hugepages-Usage(page)", "Liquid-Flow(l/min)   ")
+    table = parse_info(later)
+    assert table.unread == ["Liquid-Flow(l/min)"]
+    assert table.chips[0].state.temperature == 61.0
+
+
+def test_parse_info__titles_spelled_otherwise__same_chips() -> None:
+    other = text("info_950.txt").replace("NPU ID |", "Card ID|").replace("Temp(C)       ", "Temperature(C)")
+    assert parse_info(other).chips == parse_info(text("info_950.txt")).chips
+
+
+def test_parse__format_of_nobody__refused_with_its_lines() -> None:
+    words = r'in 2 lines: "\| Unit \| Mood \|"; "\| 0 \| fine \|"'
+    for parse in PARSERS:
+        with pytest.raises(UnreadOutputError, match=words):
+            parse("+----+\n| npu-smi 99.0   Version: 99.0 |\n| Unit |  Mood |\n| 0    | fine  |\n")
 
 
 def test_parse_map__mcu_and_phy_id__chips_only() -> None:
@@ -74,6 +118,20 @@ def test_parse_map__mcu_and_phy_id__chips_only() -> None:
         (0, 2),
         (1, 3),
     ]
+
+
+def test_parse_map__950__npu_id_is_the_logic_id() -> None:
+    assert parse_map(text("map_950.txt")) == [MappedChip(npu_id=0, logic_id=0), MappedChip(npu_id=3, logic_id=3)]
+
+
+def test_parse_map__two_chips_of_a_card_without_logic_ids__refused() -> None:
+    with pytest.raises(UnreadOutputError, match="Chip Phy-ID"):
+        parse_map("NPU ID  Chip ID  Chip Phy-ID  Chip Name\n0  0  0  Ascend\n0  1  1  Ascend\n")
+
+
+def test_parse_map__titles_one_space_apart__same_chips() -> None:
+    spaced = "\n".join(" ".join(line.split()) for line in text("map_a3.txt").splitlines())
+    assert parse_map(spaced) == parse_map(text("map_a3.txt"))
 
 
 def test_parse_map__no_chips_within_cards__the_logic_id_alone() -> None:
@@ -136,7 +194,7 @@ def test_parse_blocks__processes__none_is_not_unknown() -> None:
         ("npu-smi: error while loading shared libraries: libdrvdsmi_host.so", "LD_LIBRARY_PATH"),
         ("bash: npu-smi: command not found", "install the Ascend driver"),
         ("", "printed nothing"),
-        ("all is well: really", "printed no"),
+        ("all is well: really", 'in 1 lines: "all is well: really"'),
     ],
 )
 def test_parse__failure__what_it_means_and_what_to_do(answer: str, words: str) -> None:
@@ -224,9 +282,26 @@ def test_recorded__info__golden_values(
     name: str, chips: int, processes: int, place: tuple[int, int], last: DeviceState
 ) -> None:
     table = parse_info(sample(name))
-    assert len(table.chips) == chips
+    assert (len(table.chips), table.unread) == (chips, [])
     assert (None if table.processes is None else len(table.processes)) == processes
-    assert table.chips[-1] == (place, last)
+    chip = table.chips[-1]
+    assert ((chip.npu_id, chip.chip_id), chip.state) == (place, last)
+
+
+@pytest.mark.recordings
+def test_recorded__950__golden_values() -> None:
+    def answer(name: str) -> str:
+        return recorded("08-npu-smi-of-a-950", name, folder="cases").read_text()
+
+    assert parse_map(answer("map.txt")) == [MappedChip(npu_id=0, logic_id=0), MappedChip(npu_id=1, logic_id=1)]
+    table = parse_info(answer("info.txt"))
+    assert [(chip.npu_id, chip.state) for chip in table.chips] == [
+        (0, DeviceState(health="OK", power=203.3, temperature=62.0, units={"aicore": 0.37},
+                        memory_used=4765 * MIB, memory_total=131072 * MIB)),
+        (1, DeviceState(health="Warning", power=199.0, temperature=60.0, units={"aicore": 0.0},
+                        memory_used=120 * MIB, memory_total=131072 * MIB)),
+    ]  # fmt: skip
+    assert table.foreign_processes(0, None, NOBODY) == [DeviceProcess(pid=4711, name="python", memory=4600 * MIB)]
 
 
 @pytest.mark.recordings

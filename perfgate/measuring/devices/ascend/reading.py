@@ -13,15 +13,8 @@ from typing import TypeVar
 from perfgate.document.message import Message, UnmeasuredError
 from perfgate.document.telemetry import DeviceState
 from perfgate.errors import MeasuringError
-from perfgate.measuring.devices.ascend.npu_smi import (
-    ChipBlock,
-    InfoTable,
-    MappedChip,
-    find_block,
-    parse_blocks,
-    parse_info,
-    parse_map,
-)
+from perfgate.measuring.devices.ascend.info_table import InfoTable, parse_info
+from perfgate.measuring.devices.ascend.npu_smi import ChipBlock, MappedChip, find_block, parse_blocks, parse_map
 from perfgate.measuring.devices.cells import MHZ, MIB, share
 from perfgate.measuring.devices.host import Runner, run_tool
 
@@ -156,7 +149,9 @@ def _telemetry(
 ) -> DeviceState:
     """The answers as one record in base units; a question that was not answered is a block without values."""
     common, usages, health = common or ChipBlock(), usages or ChipBlock(), health or ChipBlock()
-    row = (table.chip(chip.npu_id, chip.chip_id) if table else None) or DeviceState()
+    table = table or InfoTable()
+    listed = table.chip(chip.npu_id, chip.chip_id)
+    row = listed.state if listed else DeviceState()
     loads = ((name, share(block.get(key))) for block in (common, usages) for key, name in _UNITS.items())
     units = {name: value for name, value in loads if value is not None}
     units |= {name: value for name, value in row.units.items() if name not in units}
@@ -164,7 +159,6 @@ def _telemetry(
     used, total = _memory(usages) if row.memory_total is None else (row.memory_used, row.memory_total)
     temperature, power = common.number("Temperature(C)", "NPU Temperature (C)"), common.number("NPU Real-time Power(W)")
     power = row.power if power is None else power
-    processes = table.processes_on(chip.npu_id, chip.chip_id) if table else None
     return DeviceState(
         temperature=row.temperature if temperature is None else temperature,
         # A 310B4 at 65 °C shows 0.0 (recorded, driver 23.0.0): a running chip draws some power, so 0 means unknown.
@@ -176,7 +170,7 @@ def _telemetry(
         memory_used=used,
         memory_total=total,
         health=row.health or health.get("Health Status"),
-        foreign_processes=None if processes is None else [process for process in processes if process.pid not in own],
+        foreign_processes=table.foreign_processes(chip.npu_id, chip.chip_id, own),
     )
 
 

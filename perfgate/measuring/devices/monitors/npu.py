@@ -5,6 +5,8 @@ from __future__ import annotations
 from perfgate.document.doctor import FitnessCheck
 from perfgate.document.telemetry import Sensor, Watch
 from perfgate.errors import MeasuringError
+from perfgate.measuring.devices.ascend.answers import UnreadOutputError
+from perfgate.measuring.devices.ascend.info_table import parse_info
 from perfgate.measuring.devices.ascend.machine import (
     ASCEND,
     DRIVER,
@@ -28,6 +30,10 @@ from perfgate.measuring.devices.host import Host
 KIND = "npu"
 # torch_npu calls the script that lies beside the msprof it finds on PATH.
 _MSPROF_SCRIPT = "tools/profiler/profiler_tool/analysis/msprof/msprof.py"
+_SEND = (
+    "send us the output of `npu-smi info -m`, `npu-smi info` and `npu-smi info -t common -i 0` in an issue: perfgate reads "
+    "every format that it was shown"
+)
 _SOURCE = f"source {ASCEND}/ascend-toolkit/set_env.sh (CANN 8.5 and later: source {ASCEND}/cann/set_env.sh)"
 
 
@@ -46,6 +52,7 @@ def examine(host: Host, index: int = 0) -> list[FitnessCheck]:
         check_nodes(host),
         *check_environment(host.environ),
         _check_msprof(host),
+        *_check_output(host, index),
         *_check_card(host, index),
     ]
 
@@ -126,6 +133,28 @@ def _check_msprof(host: Host) -> FitnessCheck:
         detail = f"{real} has no {_MSPROF_SCRIPT} beside it: the profiler leaves no operators behind"
         return FitnessCheck("npu msprof", "attention", detail, "install the whole CANN toolkit, not its runtime alone")
     return FitnessCheck("npu msprof", "ok", str(real))
+
+
+def _check_output(host: Host, index: int) -> list[FitnessCheck]:
+    """Whether perfgate reads all that this npu-smi prints, and whether the chip is a whole one."""
+    try:
+        chip = find_chip(index, host.run, host.environ)
+        table = parse_info(host.run(["npu-smi", "info"]))
+    except UnreadOutputError as error:
+        return [FitnessCheck("npu output", "attention", str(error), _SEND)]
+    except MeasuringError:
+        return []  # the check of the card gives the reason
+    checks = [FitnessCheck("npu output", "ok", f"npu-smi {table.version or 'of unknown version'}")]
+    if table.unread:
+        detail = f"npu-smi {table.version} prints what perfgate does not understand: {'; '.join(table.unread[:3])}"
+        checks = [FitnessCheck("npu output", "attention", detail, _SEND)]
+    listed = table.chip(chip.npu_id, chip.chip_id)
+    if listed and listed.is_slice:
+        detail = (
+            f"{listed.name} is a virtual NPU: others share its card's clock and bandwidth, and npu-smi hides its load"
+        )
+        checks.append(FitnessCheck("npu slice", "attention", detail, "measure on a whole card"))
+    return checks
 
 
 def _check_card(host: Host, index: int) -> list[FitnessCheck]:
