@@ -1,7 +1,7 @@
-"""Pair the operators of base with those of head: by name, shape and source line, and by fewer of these if one changed.
+"""Pair the work of base with that of head: by operator, inputs and source line, and by fewer of these if one changed.
 
-Pure arithmetic on rows, for documents and for recordings alike. Times and counts are in any unit that both sides share: seconds
-per call, nanoseconds of a recording.
+Pure arithmetic, for documents and for recordings alike. Amounts are in any unit that both sides share: calls, seconds per call,
+nanoseconds of a recording.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from itertools import product
 from typing import NamedTuple
 
 from perfgate.document.changes import Change
+from perfgate.document.lines import file_of, number_in
 
 # If more rows than this of one operator remain, they are paired in order: searching for the nearest would take long, and
 # very long on a hostile document.
@@ -20,32 +21,37 @@ _FAR = 1_000_000_000
 
 
 @dataclass(frozen=True)
-class TimedRow:
-    """The cost of one operator on one side: ``time`` over ``count`` runs of it.
+class Work:
+    """An amount of work that one side does: an operator, or a function, on one form of inputs, from one line of code.
 
-    ``shape`` are the shapes of its inputs, ``line`` (``model.py:88``) is its caller and ``code`` the text of that line;
-    None if unknown. ``kind`` distinguishes operators of the same name (a kernel from the host's operator), ``operator`` is
-    the one that launched a kernel.
+    ``amount`` is of ``aspect``: seconds if that is empty, or the name of a counter. It is that of ``calls`` calls together.
+    ``line`` (``model.py:88``) is the caller and ``code`` the text of that line; None if unknown. ``kind`` distinguishes
+    operators of the same name (a kernel from the host's operator), and a kernel was ``launched_by`` an operator. ``rank`` is
+    the rank of a job that does the work. An amount that ``varies`` differs between calls or processes of the same code.
     """
 
-    op: str
-    time: float
-    count: float
-    shape: str | None = None
+    operator: str
+    amount: float
+    calls: float
+    inputs: str | None = None
     line: str | None = None
     code: str | None = None
     kind: str = ""
-    operator: str | None = None
+    launched_by: str | None = None
+    function: str = ""
+    aspect: str = ""
+    rank: str = ""
+    varies: bool = False
 
 
-class AlignedRow(NamedTuple):
-    """One operator of both sides; a side without it is None, never both."""
+class AlignedWork(NamedTuple):
+    """The same work on both sides; a side without it is None, never both."""
 
-    base: TimedRow | None
-    head: TimedRow | None
+    base: Work | None
+    head: Work | None
 
     @property
-    def row(self) -> TimedRow:
+    def row(self) -> Work:
         """The head's row; the base's for a removed operator."""
         row = self.head or self.base
         assert row is not None
@@ -53,17 +59,25 @@ class AlignedRow(NamedTuple):
 
     @property
     def delta(self) -> float:
-        return (self.head.time if self.head else 0.0) - (self.base.time if self.base else 0.0)
+        before = self.base.amount if self.base else 0.0
+        after = self.head.amount if self.head else 0.0
+        return after - before
+
+    @property
+    def more_calls(self) -> float:
+        before = self.base.calls if self.base else 0.0
+        after = self.head.calls if self.head else 0.0
+        return after - before
 
     @property
     def by_count(self) -> float:
-        """The part of ``delta`` due to running more or less often, at the time of one run in base.
+        """The part of ``delta`` due to running more or less often, at the amount of one run in base.
 
         A row that only one side has is all count. With ``by_speed`` it adds up to ``delta``.
         """
-        if self.base is None or self.head is None or not self.base.count:
+        if self.base is None or self.head is None or not self.base.calls:
             return self.delta
-        return (self.head.count - self.base.count) * self.base.time / self.base.count
+        return self.more_calls * self.base.amount / self.base.calls
 
     @property
     def by_speed(self) -> float:
@@ -76,98 +90,98 @@ class AlignedRow(NamedTuple):
             return "added"
         if self.head is None:
             return "removed"
-        if self.head.count != self.base.count:
-            return "more" if self.head.count > self.base.count else "fewer"
-        if self.head.time > self.base.time * (1 + tolerance):
+        if self.more_calls:
+            return "more" if self.more_calls > 0 else "fewer"
+        if self.head.amount > self.base.amount * (1 + tolerance):
             return "slower"
-        return "faster" if self.base.time > self.head.time * (1 + tolerance) else "same"
+        if self.base.amount > self.head.amount * (1 + tolerance):
+            return "faster"
+        return "same"
 
 
 # The fields that two rows must share, from all of them to the name alone; None: the row lacks one of the fields. The code
-# finds a line again after lines above it came or went. If a shape changed, the place identifies the operator.
-_Key = Callable[[TimedRow], Hashable | None]
+# finds a line again after lines above it came or went. If the inputs changed, the place identifies the operator.
+_Key = Callable[[Work], Hashable | None]
 _TIERS: tuple[_Key, ...] = (
-    lambda row: (row.shape, row.line, row.code),
-    lambda row: (row.shape, row.code) if row.code else None,
-    lambda row: (row.shape, row.line) if row.line else None,
-    lambda row: (row.shape, _file(row)) if row.shape and row.line else None,
-    lambda row: row.shape or None,
-    lambda row: (_file(row), row.code) if row.code else None,
+    lambda row: (row.inputs, row.line, row.code),
+    lambda row: (row.inputs, row.code) if row.code else None,
+    lambda row: (row.inputs, row.line) if row.line else None,
+    lambda row: (row.inputs, file_of(row.line)) if row.inputs and row.line else None,
+    lambda row: row.inputs or None,
+    lambda row: (file_of(row.line), row.code) if row.code else None,
     lambda row: row.line or None,
-    lambda row: row.op,
+    lambda row: row.operator,
 )
 
 
-def align(base: Iterable[TimedRow], head: Iterable[TimedRow]) -> list[AlignedRow]:
-    """Every row of both sides once, paired if they are the same operator; largest change of time first.
+def align(base: Iterable[Work], head: Iterable[Work]) -> list[AlignedWork]:
+    """Every row of both sides once, paired if they are the same operator; largest change of the amount first.
 
-    Rows that share name, shape and line are paired before those that share less, each row with at most one other. Among
+    Rows that share name, inputs and line are paired before those that share less, each row with at most one other. Among
     several candidates, those with the nearest lines and counts are paired.
     """
-    before, after = sorted(base, key=_order), sorted(head, key=_order)
-    pairs: list[AlignedRow] = []
+    before = sorted(base, key=_order)
+    after = sorted(head, key=_order)
+    pairs: list[AlignedWork] = []
     for key in _TIERS:
-        matched, before, after = _match(before, after, key)
+        matched = _match(before, after, key)
         pairs += matched
-    pairs += [AlignedRow(row, None) for row in before] + [AlignedRow(None, row) for row in after]
+        paired = {id(row) for pair in matched for row in pair}
+        before = [row for row in before if id(row) not in paired]
+        after = [row for row in after if id(row) not in paired]
+    pairs += [AlignedWork(row, None) for row in before]
+    pairs += [AlignedWork(None, row) for row in after]
     return sorted(pairs, key=lambda pair: (-abs(pair.delta), _order(pair.row)))
 
 
-def _match(
-    before: Sequence[TimedRow], after: Sequence[TimedRow], key: _Key
-) -> tuple[list[AlignedRow], list[TimedRow], list[TimedRow]]:
-    groups = _grouped(after, key)
-    pairs = [
-        AlignedRow(rows[one], groups[word][other])
-        for word, rows in _grouped(before, key).items()
-        for one, other in _nearest(rows, groups.get(word, []))
-    ]
-    taken_before = {id(pair.base) for pair in pairs}
-    taken_after = {id(pair.head) for pair in pairs}
-    return (
-        pairs,
-        [row for row in before if id(row) not in taken_before],
-        [row for row in after if id(row) not in taken_after],
-    )
-
-
-def _grouped(rows: Iterable[TimedRow], key: _Key) -> dict[Hashable, list[TimedRow]]:
-    groups: dict[Hashable, list[TimedRow]] = {}
-    for row in rows:
-        if (word := key(row)) is not None:
-            groups.setdefault((row.op, row.kind, word), []).append(row)
-    return groups
-
-
-def _nearest(before: Sequence[TimedRow], after: Sequence[TimedRow]) -> list[tuple[int, int]]:
-    if max(len(before), len(after)) > _MOST_COMPARED or min(len(before), len(after)) == 0:
-        return list(zip(range(len(before)), range(len(after))))
-    candidates = sorted(
-        product(range(len(before)), range(len(after))),
-        key=lambda at: (_distance(before[at[0]], after[at[1]]), abs(before[at[0]].count - after[at[1]].count), at),
-    )
-    left, right, pairs = set(range(len(before))), set(range(len(after))), []
-    for one, other in candidates:
-        if one in left and other in right:
-            left.remove(one)
-            right.remove(other)
-            pairs.append((one, other))
+def _match(before: Sequence[Work], after: Sequence[Work], key: _Key) -> list[AlignedWork]:
+    groups_of_head = _grouped(after, key)
+    pairs: list[AlignedWork] = []
+    for word, rows in _grouped(before, key).items():
+        pairs += _nearest(rows, groups_of_head.get(word, []))
     return pairs
 
 
-def _distance(one: TimedRow, other: TimedRow) -> int:
-    first, second = _number(one), _number(other)
-    return abs(first - second) if _file(one) == _file(other) and first >= 0 and second >= 0 else _FAR
+def _grouped(rows: Iterable[Work], key: _Key) -> dict[Hashable, list[Work]]:
+    groups: dict[Hashable, list[Work]] = {}
+    for row in rows:
+        word = key(row)
+        if word is not None:
+            groups.setdefault((row.operator, row.kind, word), []).append(row)
+    return groups
 
 
-def _file(row: TimedRow) -> str:
-    return (row.line or "").rpartition(":")[0]
+def _nearest(before: Sequence[Work], after: Sequence[Work]) -> list[AlignedWork]:
+    if max(len(before), len(after)) > _MOST_COMPARED or min(len(before), len(after)) == 0:
+        return [AlignedWork(first, second) for first, second in zip(before, after)]
+
+    def distance(at: tuple[int, int]) -> tuple[int, float, tuple[int, int]]:
+        first, second = before[at[0]], after[at[1]]
+        return _lines_apart(first, second), abs(first.calls - second.calls), at
+
+    pairs: list[AlignedWork] = []
+    left = set(range(len(before)))
+    right = set(range(len(after)))
+    for first, second in sorted(product(left, right), key=distance):
+        if first in left and second in right:
+            left.remove(first)
+            right.remove(second)
+            pairs.append(AlignedWork(before[first], after[second]))
+    return pairs
 
 
-def _number(row: TimedRow) -> int:
-    number = (row.line or "").rpartition(":")[2]
-    return int(number) if number.isdecimal() and len(number) < 9 else -1
+def _lines_apart(first: Work, second: Work) -> int:
+    """How far apart the lines of two rows are, in one file."""
+    numbers = _number(first), _number(second)
+    if file_of(first.line) != file_of(second.line) or min(numbers) < 0:
+        return _FAR
+    return abs(numbers[0] - numbers[1])
 
 
-def _order(row: TimedRow) -> tuple[str, str, str, str, int, float, float]:
-    return (row.op, row.kind, row.shape or "", _file(row), _number(row), row.time, row.count)
+def _number(row: Work) -> int:
+    number = number_in((row.line or "").rpartition(":")[2])
+    return -1 if number is None else number
+
+
+def _order(row: Work) -> tuple[str, str, str, str, int, float, float]:
+    return (row.operator, row.kind, row.inputs or "", file_of(row.line), _number(row), row.amount, row.calls)

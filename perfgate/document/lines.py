@@ -15,3 +15,8 @@ def split_line(line: str | None) -> tuple[str, int]:
     """File and number of a line; 0 for a text that names none."""
     file, _, number = (line or "").rpartition(":")
     return file, number_in(number) or 0
+
+
+def file_of(line: str | None) -> str:
+    """The file of a line; empty for a text that names none."""
+    return (line or "").rpartition(":")[0]

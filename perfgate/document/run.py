@@ -294,7 +294,7 @@ class Roof(msgspec.Struct, frozen=True, kw_only=True):
     bytes_per_second: float
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True):
+class LeastWork(msgspec.Struct, frozen=True, kw_only=True):
     """The operations of ``count`` operators of a call: the minimum that each computes, reads and writes."""
 
     flops: float
@@ -319,7 +319,7 @@ class CallAccount(ShapeEntry, frozen=True, kw_only=True):
     more_time: float = 0.0
     no_lines: Message | None = None
     roof: Roof | None = None
-    work: list[Work] = []
+    work: list[LeastWork] = []
 
 
 class FailedPair(msgspec.Struct, frozen=True, kw_only=True):

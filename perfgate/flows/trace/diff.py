@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from perfgate.document.alignment import AlignedRow, TimedRow, align
+from perfgate.document.alignment import AlignedWork, Work, align
 from perfgate.document.message import Message, MessageValue, distinct, english
 from perfgate.document.trace import (
     DiffChange,
@@ -121,22 +121,22 @@ def _alike(
 def _only_some_have_shapes(works: Sequence[UnitWork], kind: str) -> bool:
     """Whether of the recordings with rows of a kind some have their shapes and others have none."""
     rows_of = [[row for row in work.rows if row.kind == kind] for work in works]
-    has = [any(row.shape is not None for row in rows) for rows in rows_of if rows]
+    has = [any(row.inputs is not None for row in rows) for rows in rows_of if rows]
     return any(has) and not all(has)
 
 
-def _merged(rows: Sequence[TimedRow], coarse: Mapping[str, set[str]]) -> tuple[TimedRow, ...]:
+def _merged(rows: Sequence[Work], coarse: Mapping[str, set[str]]) -> tuple[Work, ...]:
     """The rows without shapes or lines of some kinds; those that are then alike are added up."""
-    merged: dict[tuple[str | None, ...], TimedRow] = {}
+    merged: dict[tuple[str | None, ...], Work] = {}
     for row in rows:
-        shape = None if row.kind in coarse["shape"] else row.shape
+        shape = None if row.kind in coarse["shape"] else row.inputs
         line = None if row.kind in coarse["line"] else row.line
-        key = row.op, row.kind, shape, line, None if line is None else row.operator
+        key = row.operator, row.kind, shape, line, None if line is None else row.launched_by
         first = merged.get(key)
         if first is None:
-            merged[key] = replace(row, shape=shape, line=line)
+            merged[key] = replace(row, inputs=shape, line=line)
         else:
-            merged[key] = replace(first, time=first.time + row.time, count=first.count + row.count)
+            merged[key] = replace(first, amount=first.amount + row.amount, calls=first.calls + row.calls)
     return tuple(merged.values())
 
 
@@ -151,7 +151,7 @@ def _by_label(chosen: Sequence[ChosenTimeline]) -> dict[str, ChosenTimeline]:
 class _SideRow(NamedTuple):
     """A row of one side: its medians over the recordings, and the time in each of them."""
 
-    row: TimedRow
+    row: Work
     times: list[float]
 
 
@@ -164,7 +164,7 @@ class _Pair(NamedTuple):
 
     @property
     def delta(self) -> float:
-        return sum(side.row.time for side in self.head) - sum(side.row.time for side in self.base)
+        return sum(side.row.amount for side in self.head) - sum(side.row.amount for side in self.base)
 
 
 def _works(picks: Sequence[ChosenTimeline], by: DiffKey) -> list[UnitWork]:
@@ -222,17 +222,17 @@ def _diff(
 
 def _side(works: Sequence[UnitWork]) -> list[_SideRow]:
     """The rows of the recordings of one side, paired; a recording that lacks a row took no time for it."""
-    rows = [_SideRow(row, [row.time]) for row in works[0].rows]
+    rows = [_SideRow(row, [row.amount]) for row in works[0].rows]
     for number, work in enumerate(works[1:], start=1):
         by_row = {id(side.row): side for side in rows}
         joined = []
         for pair in align([side.row for side in rows], work.rows):
             times = by_row[id(pair.base)].times if pair.base is not None else [0.0] * number
-            joined.append(_SideRow(pair.base or pair.row, [*times, pair.head.time if pair.head else 0.0]))
+            joined.append(_SideRow(pair.base or pair.row, [*times, pair.head.amount if pair.head else 0.0]))
         rows = joined
     if len(works) == 1:
         return rows
-    return [_SideRow(replace(side.row, time=statistics.median(side.times)), side.times) for side in rows]
+    return [_SideRow(replace(side.row, amount=statistics.median(side.times)), side.times) for side in rows]
 
 
 def _pairs(base: Sequence[_SideRow], head: Sequence[_SideRow], tolerance: float) -> list[_Pair]:
@@ -252,7 +252,7 @@ def _pairs(base: Sequence[_SideRow], head: Sequence[_SideRow], tolerance: float)
                 change = "same"  # several recordings of one program differ as much
             pairs.append(_Pair([one], [other], change))
     return sorted(
-        [*pairs, *_replaced(gone, new)], key=lambda pair: (-abs(pair.delta), (pair.head or pair.base)[0].row.op)
+        [*pairs, *_replaced(gone, new)], key=lambda pair: (-abs(pair.delta), (pair.head or pair.base)[0].row.operator)
     )
 
 
@@ -263,7 +263,7 @@ def _replaced(gone: Sequence[_SideRow], new: Sequence[_SideRow]) -> Iterator[_Pa
     )
     for which, sides in enumerate((gone, new)):
         for side in sides:
-            places[side.row.kind, side.row.operator, side.row.line][which].append(side)
+            places[side.row.kind, side.row.launched_by, side.row.line][which].append(side)
     for (kind, operator, line), (before, after) in places.items():
         if kind in DEVICE_KINDS and (operator or line) and before and after:
             yield _Pair(_most_time_first(before), _most_time_first(after), "replaced")
@@ -273,16 +273,16 @@ def _replaced(gone: Sequence[_SideRow], new: Sequence[_SideRow]) -> Iterator[_Pa
 
 
 def _most_time_first(sides: Sequence[_SideRow]) -> list[_SideRow]:
-    return sorted(sides, key=lambda side: (-side.row.time, side.row.op))
+    return sorted(sides, key=lambda side: (-side.row.amount, side.row.operator))
 
 
 def _row(pair: _Pair, several: bool) -> DiffRow:
     first = (pair.head or pair.base)[0].row
     replaced = pair.change == "replaced"
-    one = AlignedRow(*(side[0].row if side else None for side in (pair.base, pair.head)))
+    one = AlignedWork(*(side[0].row if side else None for side in (pair.base, pair.head)))
     base, head = _times(pair.base), _times(pair.head)
     return DiffRow(
-        name=first.op,
+        name=first.operator,
         kind=cast(TopKind, first.kind),
         change=pair.change,
         base=_cost(pair.base, several),
@@ -293,8 +293,8 @@ def _row(pair: _Pair, several: bool) -> DiffRow:
         by_speed=pair.delta / _NS if replaced else one.by_speed / _NS,
         # The smallest and largest difference between a recording of head and one of base.
         delta_range=((min(head) - max(base)) / _NS, (max(head) - min(base)) / _NS) if several else None,
-        before=[side.row.op for side in pair.base[:_MOST_NAMES]] if replaced else [],
-        after=[side.row.op for side in pair.head[:_MOST_NAMES]] if replaced else [],
+        before=[side.row.operator for side in pair.base[:_MOST_NAMES]] if replaced else [],
+        after=[side.row.operator for side in pair.head[:_MOST_NAMES]] if replaced else [],
     )
 
 
@@ -308,11 +308,11 @@ def _cost(sides: Sequence[_SideRow], several: bool) -> DiffCost | None:
         return None
     first = sides[0].row
     return DiffCost(
-        time=sum(side.row.time for side in sides) / _NS,
-        count=sum(side.row.count for side in sides),
-        shapes=first.shape,
+        time=sum(side.row.amount for side in sides) / _NS,
+        count=sum(side.row.calls for side in sides),
+        shapes=first.inputs,
         line=first.line,
-        operator=first.operator,
+        operator=first.launched_by,
         times=[time / _NS for time in _times(sides)] if several else [],
     )
 

@@ -30,11 +30,7 @@ from perfgate.errors import DocumentError
 from perfgate.judging.gate.compare.alpha import subjects_of
 from perfgate.judging.gate.compare.checklist import compare_checklist
 from perfgate.judging.gate.compare.comparison import with_accepted
-from perfgate.judging.gate.compare.counters import (
-    notes_on_varying,
-    operator_changes,
-    replaced_operators,
-)
+from perfgate.judging.gate.compare.counters import notes_on_varying
 from perfgate.judging.gate.compare.head_rules import compare_rules, deciding_steps
 from perfgate.judging.gate.compare.implied_numbers import waited_of_jobs
 from perfgate.judging.gate.compare.jobs import compare_quantiles
@@ -52,6 +48,7 @@ from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.explain.causes import with_causes
 from perfgate.judging.gate.explain.contributions import explanations
 from perfgate.judging.gate.explain.findings import with_findings
+from perfgate.judging.gate.explain.operator_changes import operator_changes, replaced_operators
 from perfgate.judging.gate.explain.profiles import explain_jobs, missing_profiles
 from perfgate.judging.gate.explain.regressions import with_regressions
 from perfgate.judging.gate.plan.harness import harness_changes, not_compared

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from perfgate.document.message import Message
-from perfgate.document.run import CallAccount, CallPart, CallRow, Roof, Work
+from perfgate.document.run import CallAccount, CallPart, CallRow, LeastWork, Roof
 from perfgate.document.trace import GapCause
 from perfgate.measuring.counting.collect import CallTrace
 from perfgate.measuring.counting.counters import code_at
@@ -186,11 +186,11 @@ def measure_roof(device: Device, *, dtype: Any = None) -> Roof | None:
     )
 
 
-def work_of(order: Iterable[Dispatched]) -> list[Work]:
+def work_of(order: Iterable[Dispatched]) -> list[LeastWork]:
     """The work of a call's operators, equal ones together, the heaviest first; views do none."""
     counts = Counter((did.flops or 0, did.moved_bytes) for did in order if did.moved_bytes or did.flops)
     heaviest = sorted(counts.items(), key=lambda item: (-item[0][0] * item[1], -item[0][1] * item[1], item[0]))
-    return [Work(flops=flops, moved_bytes=moved, count=count) for (flops, moved), count in heaviest[:MAX_WORK]]
+    return [LeastWork(flops=flops, moved_bytes=moved, count=count) for (flops, moved), count in heaviest[:MAX_WORK]]
 
 
 def _fastest(work: Callable[[], Any], device: Device) -> float:

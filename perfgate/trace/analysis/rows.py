@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from perfgate.document.alignment import TimedRow
+from perfgate.document.alignment import Work
 from perfgate.document.trace import DiffKey, DiffTotals, TopKey, TopKind
 from perfgate.errors import UsageError
 from perfgate.trace.analysis.gaps import device_gaps
@@ -74,7 +74,7 @@ class UnitWork:
     unit: FlameUnit
     units: int
     totals: DiffTotals
-    rows: tuple[TimedRow, ...]
+    rows: tuple[Work, ...]
 
 
 def top(timeline: Timeline, *, by: TopKey, host: bool, longer_ns: int | None = None) -> Top:
@@ -254,7 +254,7 @@ class _UnitRows:
         self._stacks = stacks
         self._nearest, self._places = project_places(stacks.events, stacks.called_by)
 
-    def of(self, kinds: tuple[EventKind, ...]) -> list[TimedRow]:
+    def of(self, kinds: tuple[EventKind, ...]) -> list[Work]:
         """The rows of events of some kinds; those of a device with the operator that launched most of it."""
         stacks, events = self._stacks, self._stacks.events
         chosen = np.flatnonzero(events.is_kind(*kinds)).astype(np.int32)
@@ -272,21 +272,21 @@ class _UnitRows:
             )
         ]
 
-    def _row(self, position: int, time: float, count: float, operator: str | None) -> TimedRow:
+    def _row(self, position: int, time: float, count: float, operator: str | None) -> Work:
         events = self._stacks.events
         kind, shape, place = KINDS[events.kind[position]], int(events.shape[position]), int(self._nearest[position])
-        return TimedRow(
-            op=frame(events.names[events.group[position]], kind).name,
-            time=time,
-            count=count,
-            shape=None if shape == NO_TEXT else events.names[shape],
+        return Work(
+            operator=frame(events.names[events.group[position]], kind).name,
+            amount=time,
+            calls=count,
+            inputs=None if shape == NO_TEXT else events.names[shape],
             line=self._places[place] if place >= 0 else None,
             kind=kind if kind in DEVICE_KINDS else "host",
-            operator=operator,
+            launched_by=operator,
         )
 
 
-def _unit_rows_by_line(stacks: Stacks, kinds: tuple[EventKind, ...]) -> list[TimedRow]:
+def _unit_rows_by_line(stacks: Stacks, kinds: tuple[EventKind, ...]) -> list[Work]:
     """A row for each launching function and kind of event."""
     found = launchers(stacks, kinds)
     work, name = found.events, found.name
@@ -297,31 +297,31 @@ def _unit_rows_by_line(stacks: Stacks, kinds: tuple[EventKind, ...]) -> list[Tim
     for position, time, count, operator in zip(first.tolist(), times.tolist(), counts.tolist(), heaviest):
         function = frame(work.names[name[position]], "python")
         rows.append(
-            TimedRow(
-                op=function.name,
-                time=time / stacks.units,
-                count=count / stacks.units,
+            Work(
+                operator=function.name,
+                amount=time / stacks.units,
+                calls=count / stacks.units,
                 line=function.place,
                 kind=row_kind(int(work.kind[position])),
-                operator=operator,
+                launched_by=operator,
             )
         )
     return rows
 
 
-def _unit_rows_of_kernels(kernels: Sequence[Kernel], units: int) -> list[TimedRow]:
+def _unit_rows_of_kernels(kernels: Sequence[Kernel], units: int) -> list[Work]:
     table = KernelTable.of(kernels)
     return [
-        TimedRow(
-            op=table.texts[table.group[first]],
-            time=total / units,
-            count=count / units,
-            shape=table[first].inputs or None,
+        Work(
+            operator=table.texts[table.group[first]],
+            amount=total / units,
+            calls=count / units,
+            inputs=table[first].inputs or None,
             kind=table[first].kind,
         )
         for first, count, total in _added_up(table, table.group, table.codes["inputs"])
     ]
 
 
-def _seconds(rows: Iterable[TimedRow], kind: str) -> float:
-    return sum(row.time for row in rows if row.kind == kind) / 1e9
+def _seconds(rows: Iterable[Work], kind: str) -> float:
+    return sum(row.amount for row in rows if row.kind == kind) / 1e9

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, Roof, Work
+from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, LeastWork, Roof
 from perfgate.judging.gate.explain.bottleneck import better_roof, bottleneck
 
 ROOF = Roof(flops_per_second=1e11, bytes_per_second=1e10)
 
 
-def account(work: list[Work] | None = None, **parts: float) -> CallAccount:
+def account(work: list[LeastWork] | None = None, **parts: float) -> CallAccount:
     return CallAccount(
         workload="encoder", shape="long", calls=10, wall=sum(parts.values()), parts=parts, rows=[], work=work or []
     )  # type: ignore[arg-type]
@@ -34,7 +34,7 @@ def test_bottleneck__waits_for_a_good_part_of_the_call__what_it_waits_for(
 
 
 # At this roof 1e9 operations take 10 ms, and 1e8 bytes too.
-COMPUTE, MEMORY = Work(flops=1e9, moved_bytes=1e6, count=1), Work(flops=0, moved_bytes=1e8, count=1)
+COMPUTE, MEMORY = LeastWork(flops=1e9, moved_bytes=1e6, count=1), LeastWork(flops=0, moved_bytes=1e8, count=1)
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,11 @@ COMPUTE, MEMORY = Work(flops=1e9, moved_bytes=1e6, count=1), Work(flops=0, moved
         ([COMPUTE, COMPUTE, MEMORY], "compute"),
         ([COMPUTE, MEMORY, MEMORY], "memory"),
         ([COMPUTE, MEMORY], None),
-        ([Work(flops=1e6, moved_bytes=1e4, count=10)], "scheduling"),
+        ([LeastWork(flops=1e6, moved_bytes=1e4, count=10)], "scheduling"),
         ([], None),
     ],
 )
-def test_bottleneck__works_all_the_time__the_roofline_tells(work: list[Work], bound: str | None) -> None:
+def test_bottleneck__works_all_the_time__the_roofline_tells(work: list[LeastWork], bound: str | None) -> None:
     assert bottleneck(account(work, operators=0.03), [], ROOF) == bound
 
 

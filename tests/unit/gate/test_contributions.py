@@ -9,7 +9,7 @@ from perfgate.document.comparison import Comparison
 from perfgate.document.decision import Policy
 from perfgate.document.explanation import Explanation, OperatorDelta, Part
 from perfgate.document.history import History
-from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow, CodeChange, Roof, RunDocument, Work
+from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow, CodeChange, LeastWork, Roof, RunDocument
 from perfgate.judging.gate.decide import decide
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.explain.contributions import explanations
@@ -282,7 +282,7 @@ def test_explanations__too_few_pairs_or_a_faint_difference__stays_unexplained() 
 def test_decide__both_sides_traced__the_decision_holds_the_explanation() -> None:
     base, head = measured(BASE)
     roof = Roof(flops_per_second=1e11, bytes_per_second=1e10)
-    work = [Work(flops=1e9, moved_bytes=1e6, count=1)]
+    work = [LeastWork(flops=1e9, moved_bytes=1e6, count=1)]
     base, head = (
         msgspec.structs.replace(side, accounts=[msgspec.structs.replace(side.accounts[0], roof=roof, work=work)])
         for side in (base, head)

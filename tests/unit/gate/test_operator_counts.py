@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from perfgate.document.run import OperatorRow, RunDocument
-from perfgate.judging.gate.compare.counters import operator_changes
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.explain.operator_changes import operator_changes
 from tests.unit.gate.builders import SHAPE, WORKLOAD, sides
 
 

@@ -20,16 +20,17 @@ import numpy as np
 
 from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import LOW_PRECISION_OPS, SYNCS
-from perfgate.document.alignment import AlignedRow, TimedRow, align
+from perfgate.document.alignment import AlignedWork, Work, align
 from perfgate.document.comparison import Comparison, Exact, Paired
 from perfgate.document.decision import Invalid
 from perfgate.document.explanation import Explanation, InputsChange, OperatorDelta, Part, PartKind
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow
-from perfgate.judging.gate.compare.counters import grown_sites, rows_by_line
+from perfgate.judging.gate.compare.grown_lines import grown_lines
 from perfgate.judging.gate.compare.operators import MIN_PAIRS
 from perfgate.judging.gate.evidence.index import Evidence, PairedTimes
 from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.values import rounded
+from perfgate.judging.gate.evidence.work import calls_by_line
 from perfgate.judging.gate.explain.bottleneck import better_roof, bottleneck
 from perfgate.judging.gate.explain.changed_code import ChangedCode
 from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
@@ -142,12 +143,12 @@ class _Shape:
                             op=op,
                             kind="other_inputs",
                             seconds=0.0,
-                            base_count=rounded(pair.base.count),
-                            head_count=rounded(pair.head.count),
+                            base_count=rounded(pair.base.calls),
+                            head_count=rounded(pair.head.calls),
                             line=pair.head.line,
                             inputs_change=change,
-                            base_inputs=pair.base.shape,
-                            head_inputs=pair.head.shape,
+                            base_inputs=pair.base.inputs,
+                            head_inputs=pair.head.inputs,
                         )
                     )
         return parts[:MAX_OTHER_INPUTS]
@@ -191,7 +192,7 @@ class _Shape:
         grown: list[Part] = []
         if seconds > 0 and head_count > base_count:
             code = frozenset(row.code for row in self.before.rows if row.code)
-            grown = grown_sites(rows_by_line(before), rows_by_line(after), code)
+            grown = grown_lines(calls_by_line(map(_timed, before)), calls_by_line(map(_timed, after)), code)
         # Operators that compute in full precision again: the line had asked for less.
         precision_lines = {part.name: part.line for part in self._parts_of(LOW_PRECISION_OPS) if part.line}
         # A new copy on the device: the host began to wait for it.
@@ -209,8 +210,8 @@ class _Shape:
             or self.evidence.head.operator_lines(self._place).get(op)
             or (wait.line if wait is not None and "copy" in wait.name else None),
             inputs_change=change,
-            base_inputs=site.base.shape if change and site and site.base else None,
-            head_inputs=site.head.shape if change and site and site.head else None,
+            base_inputs=site.base.inputs if change and site and site.base else None,
+            head_inputs=site.head.inputs if change and site and site.head else None,
             sites=grown,
         )
 
@@ -262,7 +263,7 @@ class _Shape:
             op=OUTSIDE_OPERATORS,
             kind="outside",
             seconds=rounded(seconds),
-            function=site.row.op if site else None,
+            function=site.row.operator if site else None,
             line=changed.of_function(site.row.line) if site and site.row.line else None,
         )
 
@@ -356,19 +357,19 @@ def _count(rows: Iterable[CallRow]) -> float:
     return sum(row.count for row in rows)
 
 
-def _timed(row: CallRow) -> TimedRow:
-    return TimedRow(row.op, row.self_time, row.count, row.inputs, row.line, row.code, row.kind)
+def _timed(row: CallRow) -> Work:
+    return Work(row.op, row.self_time, row.count, row.inputs, row.line, row.code, row.kind)
 
 
-def _largest(aligned: Sequence[AlignedRow], *, growing: bool) -> AlignedRow | None:
+def _largest(aligned: Sequence[AlignedWork], *, growing: bool) -> AlignedWork | None:
     """The pair of rows that changed most in one direction; one with a changed count or changed inputs before all others.
 
     A trace is recorded once a side, so its times alone are noise more often than not.
     """
     sign = 1 if growing else -1
 
-    def weight(pair: AlignedRow) -> tuple[bool, float]:
-        more = (pair.head.count if pair.head else 0.0) - (pair.base.count if pair.base else 0.0)
+    def weight(pair: AlignedWork) -> tuple[bool, float]:
+        more = (pair.head.calls if pair.head else 0.0) - (pair.base.calls if pair.base else 0.0)
         return sign * more > 0 or _inputs_change(pair) is not None, sign * pair.delta
 
     return max(aligned, key=weight, default=None)
@@ -386,11 +387,11 @@ def _kind(base: float, head: float, change: InputsChange | None, seconds: float)
     return "more" if head > base else "fewer"
 
 
-def _inputs_change(pair: AlignedRow | None) -> InputsChange | None:
+def _inputs_change(pair: AlignedWork | None) -> InputsChange | None:
     """The first difference between the inputs of a pair of rows: the dtypes, else the shapes, else only the layout."""
-    if pair is None or pair.base is None or pair.head is None or pair.base.shape == pair.head.shape:
+    if pair is None or pair.base is None or pair.head is None or pair.base.inputs == pair.head.inputs:
         return None
-    before, after = _dtypes_and_shapes(pair.base.shape), _dtypes_and_shapes(pair.head.shape)
+    before, after = _dtypes_and_shapes(pair.base.inputs), _dtypes_and_shapes(pair.head.inputs)
     if before is None or after is None:
         return None
     if before[0] != after[0]:

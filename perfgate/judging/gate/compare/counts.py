@@ -1,0 +1,91 @@
+"""Counts of both sides: the one rule by which all of them are compared. Less is always better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from perfgate.document.comparison import Exact, Outcome
+from perfgate.document.explanation import Part
+from perfgate.document.message import Message
+from perfgate.judging.gate.compare.comparison import exact
+from perfgate.judging.gate.evidence.place import ShapePlace
+
+
+class Range(NamedTuple):
+    """The least and the most of a count in all calls, processes, starts or runs of a side; equal if it is exact."""
+
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, counts: Iterable[float]) -> Range:
+        listed = list(counts)
+        return cls(min(listed), max(listed))
+
+    @property
+    def width(self) -> float:
+        return self.most - self.least
+
+
+@dataclass(frozen=True)
+class Count:
+    """A count of a place on both sides. Growth by the share ``allowed``, or by the number ``allowed_more``, is tolerated."""
+
+    place: ShapePlace
+    metric: str
+    base: Range
+    head: Range
+    allowed: float = 0.0
+    allowed_more: float = 0.0
+
+    @property
+    def closest(self) -> tuple[float, float]:
+        """The counts of base and head that differ least; equal if their ranges overlap."""
+        if self.head.least > self.base.most:
+            return self.base.most, self.head.least
+        if self.head.most < self.base.least:
+            return self.base.least, self.head.most
+        return self.base.most, self.base.most
+
+    @property
+    def gap(self) -> float:
+        base, head = self.closest
+        return abs(head - base)
+
+    @property
+    def outcome(self) -> Outcome:
+        base, head = self.closest
+        if head > base * (1 + self.allowed) and head > base + self.allowed_more:
+            return "regressed"
+        if head < base - self.allowed_more:
+            return "improved"
+        return "unchanged"
+
+    @property
+    def tolerance(self) -> float:
+        """The tolerated growth as a share."""
+        return max(self.allowed, self.allowed_more / max(self.base.most, 1))
+
+    def comparison(
+        self,
+        outcome: Outcome | None = None,
+        *,
+        gating: bool = True,
+        reason: Message | None = None,
+        parts: Sequence[Part] = (),
+    ) -> Exact:
+        """The comparison of the closest counts."""
+        base, head = self.closest
+        return exact(
+            self.place,
+            self.metric,
+            outcome or self.outcome,
+            gating=gating,
+            base=base,
+            head=head,
+            allowed=self.tolerance,
+            reason=reason,
+            parts=parts,
+        )

@@ -1,0 +1,75 @@
+"""Operators in low precision: more of them are suspect, and operators that fell back to full precision fail."""
+
+from __future__ import annotations
+
+from perfgate.catalogue.names import LOW_PRECISION_OPS
+from perfgate.document.comparison import Checked, Exact
+from perfgate.document.explanation import Part
+from perfgate.document.message import Message
+from perfgate.judging.gate.compare.counted_shape import CountedShape, largest_line
+from perfgate.judging.gate.compare.grown_lines import grown_lines
+from perfgate.judging.gate.evidence.values import rounded
+from perfgate.judging.gate.evidence.work import OPERATOR_COUNT, CountedSide, total
+
+
+def compare_precision(shape: CountedShape) -> Exact | Checked:
+    """More low-precision operators are suspect unless the workload's own check accepts the output; they never fail.
+
+    Half precision is as often the purpose of a change as its accident, and only the workload knows which digits matter.
+    """
+    dropped = _dropped_precision(shape)
+    if dropped:
+        number = rounded(sum(part.head - part.base for part in dropped))
+        reason = _with_first_line("gate.full-precision", dropped, number)
+        return shape.comparison(LOW_PRECISION_OPS, "regressed", gating=True, reason=reason, parts=dropped)
+    before, after = shape.base.ends(LOW_PRECISION_OPS), shape.head.ends(LOW_PRECISION_OPS)
+    if before is None or after is None:
+        return shape.comparison(LOW_PRECISION_OPS, "not_comparable", reason=shape.overlap(LOW_PRECISION_OPS))
+    more = after[0] - before[1]
+    if more <= 0:
+        return shape.checked(LOW_PRECISION_OPS, "unchanged")
+    parts = shape.parts(LOW_PRECISION_OPS)
+    computed = {"computed": _with_first_line("gate.low-precision", parts, more)}
+    if shape.is_checked:
+        reason = Message("gate.check-accepts", computed)
+        return shape.checked(LOW_PRECISION_OPS, "unchanged", reason=reason, parts=parts)
+    reason = Message("gate.check-absent", computed)
+    return shape.checked(LOW_PRECISION_OPS, "inconclusive", reason=reason, parts=parts)
+
+
+def _dropped_precision(shape: CountedShape) -> list[Part]:
+    """The operators that ran in low precision on the base and run in full on the head, as after a dropped autocast.
+
+    An operator that no longer runs at all has lost no precision. The line is the one that asked for low precision.
+    """
+    parts: list[Part] = []
+    for operator in sorted(shape.base.work[LOW_PRECISION_OPS]):
+        before = shape.base.of(LOW_PRECISION_OPS, operator)
+        after = shape.head.of(LOW_PRECISION_OPS, operator)
+        if OPERATOR_COUNT + operator in shape.unstable or any(map(shape.varies, (*before, *after))):
+            continue
+        full_before = _in_full_precision(shape.base, operator)
+        full_after = _in_full_precision(shape.head, operator)
+        dropped = min(total(before) - total(after), full_after - full_before)
+        if dropped > 0:
+            lines = grown_lines(after, before, frozenset())
+            part = Part(
+                name=operator,
+                aspect="full precision",
+                base=full_before,
+                head=full_before + dropped,
+                line=lines[0].line if lines else largest_line(before),
+            )
+            parts.append(part)
+    return sorted(parts, key=lambda part: (part.base - part.head, part.name))
+
+
+def _in_full_precision(side: CountedSide, operator: str) -> float:
+    in_low = total(side.of(LOW_PRECISION_OPS, operator))
+    return max(0, side.calls.get(operator, 0) - in_low)
+
+
+def _with_first_line(code: str, parts: list[Part], number: float) -> Message:
+    if parts and parts[0].line:
+        return Message(f"{code}-at", {"number": number, "op": parts[0].name, "line": parts[0].line})
+    return Message(code, {"number": number})

@@ -1,0 +1,126 @@
+"""The operators that came, went, run more or less often, or were replaced by others."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator
+
+from perfgate.catalogue.names import FRAMEWORK_OPS
+from perfgate.document.alignment import Work
+from perfgate.document.explanation import OperatorDelta, Replacement
+from perfgate.document.lines import file_of, split_line
+from perfgate.document.run import OperatorRow
+from perfgate.judging.gate.evidence.index import Evidence, count_of
+from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.values import rounded
+from perfgate.judging.gate.evidence.work import OPERATOR_COUNT, CountedSide
+
+MAX_CHANGES = 10
+# Of a side's busy time; an operator that runs more often for less than this explains no slowdown.
+MIN_SHARE = 0.002
+# A line by its file and its text.
+_Code = tuple[str, str | None]
+
+
+def operator_changes(evidence: Evidence) -> list[OperatorDelta]:
+    """The operators that came, went or run more or less often, a few per shape.
+
+    Each side was traced by itself, so the traced times show how much an operator weighs on its side, never how much more or
+    less it takes: they only select and order the operators. Recordings that mark no calls are left out: their counts are not of
+    one call. So are operators whose count differs between calls or processes of the same code.
+    """
+    before, after = evidence.base.operators, evidence.head.operators
+    changes: list[OperatorDelta] = []
+    for place in sorted((before.keys() & after.keys()) - evidence.unmarked):
+        old, new = before[place], after[place]
+        lines = evidence.head.operator_lines(place)
+        for operator in _heaviest_changes(old, new, _varying_operators(evidence, place)):
+            delta = OperatorDelta(
+                workload=place.workload,
+                shape=place.shape,
+                op=operator,
+                base_count=rounded(count_of(old.get(operator))),
+                head_count=rounded(count_of(new.get(operator))),
+                line=lines.get(operator),
+            )
+            changes.append(delta)
+    return changes
+
+
+def _heaviest_changes(old: dict[str, OperatorRow], new: dict[str, OperatorRow], varying: Collection[str]) -> list[str]:
+    weights: dict[str, float] = {}
+    for operator in (old.keys() | new.keys()).difference(varying):
+        weight = _weight(old.get(operator), new.get(operator))
+        if weight > MIN_SHARE or operator not in old or operator not in new:
+            weights[operator] = weight
+    return sorted(weights, key=lambda operator: (-weights[operator], operator))[:MAX_CHANGES]
+
+
+def _weight(before: OperatorRow | None, after: OperatorRow | None) -> float:
+    """The share of its side's time for runs that only one side has."""
+    more = abs(count_of(after) - count_of(before))
+    if not more:
+        return 0.0
+    rows = [row for row in (before, after) if row is not None]
+    return max(row.share for row in rows) * more / max(abs(row.count) for row in rows)
+
+
+def replaced_operators(evidence: Evidence) -> list[Replacement]:
+    """The operators that others replaced one for one, on the same line or among the edited lines of a file."""
+    replacements: list[Replacement] = []
+    for place, after in evidence.head.counters.items():
+        before = evidence.base.counters.get(place)
+        if before is None or FRAMEWORK_OPS in (*before.unstable, *after.unstable):
+            continue
+        varying = _varying_operators(evidence, place)
+        of_place = _replacements(place, CountedSide(before), CountedSide(after))
+        replacements += [one for one in of_place if varying.isdisjoint((one.before, one.after))]
+    return replacements[:MAX_CHANGES]
+
+
+def _varying_operators(evidence: Evidence, place: ShapePlace) -> set[str]:
+    """The operators whose count differs between calls or processes of a side."""
+    names: list[str] = []
+    for index in (evidence.base, evidence.head):
+        if place in index.counters:
+            names += index.counters[place].unstable
+    return {name.removeprefix(OPERATOR_COUNT) for name in names if name.startswith(OPERATOR_COUNT)}
+
+
+def _replacements(place: ShapePlace, before: CountedSide, after: CountedSide) -> Iterator[Replacement]:
+    common = _codes(before) & _codes(after)
+    old, new = _operators_by_code(before, common), _operators_by_code(after, common)
+    for code in old.keys() & new.keys():
+        gone, came = old[code] - new[code], new[code] - old[code]
+        if len(gone) != 1 or [*gone.values()] != [*came.values()]:
+            continue
+        ((operator, count),) = came.items()
+        rows = [row for row in after.of(FRAMEWORK_OPS, operator) if row.line and _code(row, common) == code]
+        first = min(rows, key=lambda row: split_line(row.line)[1], default=None)
+        yield Replacement(
+            workload=place.workload,
+            shape=place.shape,
+            before=next(iter(gone)),
+            after=operator,
+            count=count,
+            line=first.line if first else None,
+        )
+
+
+def _codes(side: CountedSide) -> set[_Code]:
+    return {(file_of(site.line), site.code) for site in side.counters.sites}
+
+
+def _operators_by_code(side: CountedSide, common: Collection[_Code]) -> dict[_Code, Counter[str]]:
+    """How often each line runs each operator. Lines missing on the other side count as one: edits move calls between them."""
+    operators: defaultdict[_Code, Counter[str]] = defaultdict(Counter)
+    for row in side.located(FRAMEWORK_OPS):
+        if row.code:
+            operators[_code(row, common)][row.operator] += int(row.amount)
+    return operators
+
+
+def _code(row: Work, common: Collection[_Code]) -> _Code:
+    """File and text of a line, as its number changes with the lines above it; no text for a line that the other side lacks."""
+    code = file_of(row.line), row.code
+    return code if code in common else (code[0], None)
