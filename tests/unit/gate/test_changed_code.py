@@ -8,8 +8,8 @@ import pytest
 from perfgate.document.explanation import Origin, Part
 from perfgate.document.profile import CalledFunction
 from perfgate.document.run import CodeChange
+from perfgate.judging.gate.evidence.changed_code import ChangedCode
 from perfgate.judging.gate.explain.causes import with_causes
-from perfgate.judging.gate.explain.changed_code import ChangedCode
 from tests.fakes.documents import make_counter, make_decision, make_run
 
 FUNCTIONS = [

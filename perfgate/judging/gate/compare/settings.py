@@ -11,9 +11,9 @@ from perfgate.document.decision import Verdict
 from perfgate.document.message import Message
 from perfgate.document.run import CodeChange
 from perfgate.judging.gate.compare.comparison import exact
+from perfgate.judging.gate.evidence.changed_code import MOST_ELSEWHERE
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.place import ShapePlace
-from perfgate.judging.gate.explain.changed_code import MOST_ELSEWHERE
 
 
 def compare_settings(evidence: Evidence) -> Iterator[Comparison]:

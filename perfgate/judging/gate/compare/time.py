@@ -17,13 +17,13 @@ from perfgate.document.run import RunDocument
 from perfgate.judging.gate.compare.alpha import AlphaShares
 from perfgate.judging.gate.compare.judge import Tested, judge_together, shown_effects
 from perfgate.judging.gate.compare.rule import Errors, differs, spread
+from perfgate.judging.gate.evidence.changed_code import ChangedCode
 from perfgate.judging.gate.evidence.effect import PairedEffect
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.pairs import stage_times
 from perfgate.judging.gate.evidence.place import ShapePlace, places
 from perfgate.judging.gate.evidence.tolerance import margins_for_unchanged, tolerance
 from perfgate.judging.gate.evidence.values import rounded
-from perfgate.judging.gate.explain.changed_code import ChangedCode
 
 AA_ALPHA = 0.01  # one-sided; 7 pairs are the fewest that can reach it
 FLOOR_QUANTILE = 2.326  # 99 % one-sided normal quantile

@@ -20,8 +20,8 @@ from perfgate.document.decision import DecisionDocument
 from perfgate.document.explanation import MODES, Aspect, Cause, Compiling, Explanation, OperatorDelta, Part
 from perfgate.document.profile import ProfiledLine
 from perfgate.document.run import CallRow, CounterSite, RunDocument
+from perfgate.judging.gate.evidence.changed_code import ChangedCode
 from perfgate.judging.gate.evidence.index import RunIndex
-from perfgate.judging.gate.explain.changed_code import ChangedCode
 from perfgate.judging.gate.explain.contributions import EXPLAINS
 
 replace = msgspec.structs.replace

@@ -27,12 +27,12 @@ from perfgate.document.explanation import Explanation, InputsChange, OperatorDel
 from perfgate.document.run import OUTSIDE_OPERATORS, CallAccount, CallRow
 from perfgate.judging.gate.compare.grown_lines import grown_lines
 from perfgate.judging.gate.compare.operators import MIN_PAIRS
+from perfgate.judging.gate.evidence.changed_code import ChangedCode
 from perfgate.judging.gate.evidence.index import Evidence, PairedTimes
 from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.values import rounded
 from perfgate.judging.gate.evidence.work import calls_by_line
 from perfgate.judging.gate.explain.bottleneck import better_roof, bottleneck
-from perfgate.judging.gate.explain.changed_code import ChangedCode
 from perfgate.stats.signed_rank import estimate, lower_bound, upper_bound
 from perfgate.stats.summary import median
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from perfgate.document.explanation import OperatorDelta, PartKind
 from perfgate.document.profile import JobProfile, ProfiledOperator
 from perfgate.document.run import CodeChange
+from perfgate.judging.gate.evidence.changed_code import ChangedCode
 from perfgate.judging.gate.evidence.values import rounded
-from perfgate.judging.gate.explain.changed_code import ChangedCode
 
 # As for functions: an operator takes longer if its growth is so many standard errors of its calls.
 _SURE, _SURE_OF_CHANGED = 4.0, 2.5

@@ -18,9 +18,9 @@ from perfgate.document.lines import split_line
 from perfgate.document.message import Message
 from perfgate.document.profile import JobProfile, ProfiledLine
 from perfgate.document.run import CodeChange, RunDocument
+from perfgate.judging.gate.evidence.changed_code import ChangedCode
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.values import rounded
-from perfgate.judging.gate.explain.changed_code import ChangedCode
 from perfgate.judging.gate.explain.contributions import EXPLAINS
 from perfgate.judging.gate.explain.profiled_operators import GrownOperator, grown_operators
 
