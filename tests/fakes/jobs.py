@@ -17,7 +17,7 @@ import numpy as np
 from perfgate.conductor.load.plan import plan_load
 from perfgate.conductor.load.record import Exchange, Load
 from perfgate.conductor.sides.command.command import CommandSide
-from perfgate.conductor.sides.job_turns import MeasuredJob, SideName, TurnTaker
+from perfgate.conductor.sides.job_turns import JobTurns, MeasuredJob, SideName
 from perfgate.conductor.sides.kinds import SIDES, record_of, with_numbers
 from perfgate.conductor.sides.program import ProgramEnd, SideProgram
 from perfgate.conductor.sides.ranks.ranks import RanksSide, Report
@@ -232,7 +232,7 @@ def job_documents(
     }
     measured = MeasuredJob(record_of(reference))
     ticks = iter(range(10**9))
-    TurnTaker(
+    JobTurns(
         [sides],
         SIDES[kind].plan,
         measured,
@@ -240,7 +240,6 @@ def job_documents(
         is_decided=lambda: False,
         say=lambda _: None,
         announce=lambda: None,
-        ends=math.inf,
         seed=1,
         clock=lambda: float(next(ticks)),
     ).take()

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import msgspec
 
+from perfgate.conductor.failure import TurnError
 from perfgate.conductor.machine.cpus import granted_cpus
 from perfgate.conductor.workers.interpreters import our_process
 from perfgate.document.job import CpuTime
-from perfgate.document.message import Message, as_message, english, spoken
+from perfgate.document.message import Message
 from perfgate.document.run import ErrorDetail, ErrorKind
-from perfgate.errors import MeasuringError
 from perfgate.system.interrupts import safe_point
 from perfgate.system.logs import KEPT_BYTES, cut_log, log_tail
 from perfgate.system.processes import cpu_ns_below, run_delay_ns_below, running_below, threads_of
@@ -33,13 +33,8 @@ _END_SECONDS = 10.0
 _SHELL_SIGNAL = 128
 
 
-class SideError(MeasuringError):
-    """A side of a job cannot be started, or failed in its turn; ``detail`` has the reason."""
-
-    def __init__(self, detail: ErrorDetail) -> None:
-        super().__init__(english(as_message(detail.message)))
-        self.shown = spoken(as_message(detail.message))
-        self.detail = detail
+class SideError(TurnError):
+    """A side of a job cannot be started, or failed in its turn."""
 
 
 class ProgramEnd(msgspec.Struct, frozen=True):

@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from perfgate.conductor.failure import TurnError
 from perfgate.conductor.workers.interpreters import our_process, process_in
-from perfgate.document.message import Message, as_message, english, spoken
+from perfgate.document.message import Message, as_message, english
 from perfgate.document.run import ErrorDetail, ErrorKind
 from perfgate.errors import MeasuringError
 from perfgate.locale import Activity, shown
@@ -60,13 +61,11 @@ ReplyType = TypeVar("ReplyType", bound=msgspec.Struct)
 Say = Callable[[str], None]
 
 
-class WorkerError(MeasuringError):
-    """A worker died or its workload raised; ``detail`` has the reason. ``alive`` is whether it can still be asked."""
+class WorkerError(TurnError):
+    """A worker died or its workload raised. ``alive`` is whether it can still be asked."""
 
     def __init__(self, detail: ErrorDetail, *, alive: bool) -> None:
-        super().__init__(english(as_message(detail.message)))
-        self.shown = spoken(as_message(detail.message))
-        self.detail = detail
+        super().__init__(detail)
         self.alive = alive
 
 

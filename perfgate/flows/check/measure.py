@@ -6,8 +6,9 @@ import os
 from collections.abc import Sequence
 from functools import partial
 
+from perfgate.conductor.engine.outlook import Reach
 from perfgate.conductor.sides.function.workload import PairedMeasurement
-from perfgate.conductor.sides.job_turns import NAMES, MeasuredJob, Reach, SideName
+from perfgate.conductor.sides.job_turns import NAMES, MeasuredJob, SideName
 from perfgate.conductor.sides.kinds import record_of
 from perfgate.conductor.workers.bench import Bench, Checkout, open_bench
 from perfgate.conductor.workers.foresight import Foresight

@@ -8,7 +8,10 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from perfgate.conductor.sides.job_turns import FEWEST_STARTS, OVERRUN, MeasuredJob, Reach, SideName, TurnTaker
+from perfgate.conductor.engine.budget import Budget
+from perfgate.conductor.engine.engine import FEWEST_STARTS
+from perfgate.conductor.engine.outlook import Reach
+from perfgate.conductor.sides.job_turns import OVERRUN, JobTurns, MeasuredJob, SideName, SwappingTurns
 from perfgate.conductor.sides.kinds import (
     cpus_of,
     cpus_of_half,
@@ -116,7 +119,8 @@ class JobMeasurement:
             measured.record = with_numbers(measured.record, layouts[0]["base"])
             return self.look()
 
-        taker = TurnTaker(
+        kind_of_turns = SwappingTurns if len(layouts) > 1 else JobTurns
+        taker = kind_of_turns(
             layouts,
             plan,
             measured,
@@ -124,11 +128,13 @@ class JobMeasurement:
             is_decided=lambda: not look().more_turns_would_help(),
             say=self.bench.say,
             announce=announce,
-            ends=began + budget,
             seed=self.bench.config.measure.seed,
+            budget=Budget(
+                began + budget,
+                latest=min(began + (1 + OVERRUN) * budget, self.deadline),
+                needed=lambda: look().quads_needed(),
+            ),
             begin=lambda sides: self.seals.begin(*sides),
-            latest=min(began + (1 + OVERRUN) * budget, self.deadline),
-            quads_needed=lambda: look().quads_needed(),
             needs_causes=lambda: look().names_would_help(),
         )
         self.note(_plan(reference, plan, looks, budget, fits, self.tolerated))

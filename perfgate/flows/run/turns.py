@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
-from perfgate.conductor.sides.job_turns import MeasuredJob, TurnTaker
+from perfgate.conductor.sides.job_turns import JobTurns, MeasuredJob
 from perfgate.conductor.sides.kinds import SIDES, cpus_of, keep_off, make_side, record_of, with_numbers
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.server.highest_rate import at_highest_rate
@@ -32,7 +30,7 @@ def measure_alone(bench: Bench, reference: JobReference, checkout: Checkout) -> 
     side = make_side(bench, reference, checkout, "head", cpus)
     has_own_process = not SIDES[reference.kind].plan.most
     with keep_off(cpus):
-        TurnTaker(
+        JobTurns(
             [{"head": side}],
             SidePlan(turns=1) if has_own_process else SidePlan(turns=1, fewest=TURNS, most=TURNS),
             measured,
@@ -40,7 +38,6 @@ def measure_alone(bench: Bench, reference: JobReference, checkout: Checkout) -> 
             is_decided=lambda: True,
             say=bench.say,
             announce=lambda: None,
-            ends=math.inf,
             seed=bench.config.measure.seed,
         ).take()
     measured.record = with_numbers(measured.record, side)

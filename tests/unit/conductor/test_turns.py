@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from perfgate.conductor.engine.budget import Budget
+from perfgate.conductor.engine.outlook import Reach
 from perfgate.conductor.sides.alternating import FEWEST_TURNS, AlternatingSide, Visit
-from perfgate.conductor.sides.job_turns import OVERRUN, MeasuredJob, Reach, TurnTaker
+from perfgate.conductor.sides.job_turns import OVERRUN, JobTurns, MeasuredJob, SwappingTurns
 from perfgate.conductor.sides.program import SideError
 from perfgate.conductor.sides.side import SidePlan
 from perfgate.conductor.sides.stacks.stacks import SideStacks
@@ -98,19 +100,17 @@ def taken(
     calls: list[tuple[str, str, int]] = []
     told: list[int] = []
     sides = {name: Worker(name, clock, calls, **fields) for name in ("base", "head")}
-    taker = TurnTaker(
+    taker = JobTurns(
         [{"base": sides["base"], "head": sides["head"]}],
         plan,
         measured,
         looks,
-        is_decided=lambda: taker.quads >= decides_at,
+        is_decided=lambda: taker.done >= decides_at,
         say=lambda _: None,
-        announce=lambda: told.append(taker.quads),
-        ends=ends,
+        announce=lambda: told.append(taker.done),
         seed=1,
+        budget=Budget(ends, latest=ends * (1 + OVERRUN), needed=lambda: needed),
         clock=clock,
-        latest=ends * (1 + OVERRUN),
-        quads_needed=lambda: needed,
         needs_causes=lambda: needs_causes,
     )
     taker.take()
@@ -153,7 +153,7 @@ def test_what_a_server_does_not_take__found_out_in_a_turn__both_sides_are_asked_
                 without.add("ignore_eos")
             return head.turn(number)
 
-    TurnTaker(
+    JobTurns(
         [{"base": base, "head": Finds()}],  # type: ignore[dict-item]
         SidePlan(turns=2),
         measured,
@@ -161,7 +161,6 @@ def test_what_a_server_does_not_take__found_out_in_a_turn__both_sides_are_asked_
         is_decided=lambda: False,
         say=lambda _: None,
         announce=lambda: None,
-        ends=1e6,
         seed=1,
         clock=clock,
     ).take()
@@ -172,7 +171,7 @@ def test_what_a_server_does_not_take__found_out_in_a_turn__both_sides_are_asked_
 def test_one_side__a_run__starts_with_as_many_turns_each_and_nothing_is_counted_or_profiled() -> None:
     clock, measured = Clock(), MeasuredJob(RECORD)
     calls: list[tuple[str, str, int]] = []
-    TurnTaker(
+    JobTurns(
         [{"head": Worker("head", clock, calls)}],
         SidePlan(turns=1, fewest=3, most=3),
         measured,
@@ -180,7 +179,6 @@ def test_one_side__a_run__starts_with_as_many_turns_each_and_nothing_is_counted_
         is_decided=lambda: True,
         say=lambda _: None,
         announce=lambda: None,
-        ends=math.inf,
         seed=1,
         clock=clock,
     ).take()
@@ -261,16 +259,16 @@ def test_swap__sides_change_their_halves__every_quad_has_turns_on_both() -> None
     calls: list[tuple[str, str, int]] = []
     layouts = [{name: Worker(f"{name}{half}", clock, calls) for name in ("base", "head")} for half in (0, 1)]
     told: list[Reach] = []
-    taker = TurnTaker(
+    taker = SwappingTurns(
         [{"base": layout["base"], "head": layout["head"]} for layout in layouts],
         SidePlan(turns=4, fewest=2, most=6),
         measured,
         (8, 16),
-        is_decided=lambda: taker.quads == 16,
+        is_decided=lambda: taker.done == 16,
         say=lambda _: None,
         announce=lambda: told.append(taker.reach()),
-        ends=1000.0,
         seed=1,
+        budget=Budget(1000.0),
         clock=clock,
     )
     taker.take()
