@@ -106,6 +106,11 @@ class OperatorDelta(ShapeEntry, frozen=True, kw_only=True):
         return OUTSIDE_OPERATORS if self.kind in ("waiting", "outside", "launching") else self.op
 
     @property
+    def is_launching(self) -> bool:
+        """Whether it is the time between operators that grew with their number."""
+        return self.kind == "launching"
+
+    @property
     def more_count(self) -> float:
         return (self.head_count or 0.0) - (self.base_count or 0.0)
 
@@ -196,6 +201,23 @@ class Cause(ShapeEntry, frozen=True, kw_only=True):
     def changes_the_rest(self) -> bool:
         """Whether the operators after it differ for this reason: a broken graph, or another mode of the call."""
         return self.compiling is not None or self.aspect in MODES
+
+    @property
+    def is_of_change(self) -> bool:
+        """Whether it is on a line of the change, or on one that such a line calls."""
+        return self.origin is not None and self.origin.reach in ("line", "caller")
+
+    @property
+    def attributed_line(self) -> str | None:
+        """The line that it is attributed to: the changed line that calls it, if there is one."""
+        if self.origin is not None and self.origin.reach == "caller":
+            return self.origin.line
+        return self.line
+
+    @property
+    def takes_longer_alone(self) -> bool:
+        """Whether it takes longer, and no count shows more of it."""
+        return not self.counted and (self.tested or self.kind == "slower")
 
 
 class Replacement(msgspec.Struct, frozen=True, kw_only=True):

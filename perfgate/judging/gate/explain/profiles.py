@@ -21,7 +21,7 @@ from perfgate.document.run import CodeChange, RunDocument
 from perfgate.judging.gate.evidence.changed_code import ChangedCode
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.values import rounded
-from perfgate.judging.gate.explain.contributions import EXPLAINS
+from perfgate.judging.gate.explain.kinds import EXPLAINS
 from perfgate.judging.gate.explain.profiled_operators import GrownOperator, grown_operators
 
 # A function is believed to take longer if its growth is so many standard errors of its samples: with hundreds of functions

@@ -1,0 +1,81 @@
+"""The code behind causes: the changed places of the head, and the text of its lines."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import msgspec
+
+from perfgate.document.explanation import Cause
+from perfgate.document.run import RunDocument
+from perfgate.judging.gate.evidence.changed_code import ChangedCode
+
+replace = msgspec.structs.replace
+
+
+class HeadCode:
+    """The changed code of the head, and the text of the lines at which something was counted, traced or profiled."""
+
+    def __init__(self, head: RunDocument | None) -> None:
+        self._head = head
+        self._changes = head.source.changes if head else []
+        self._at: dict[tuple[str, str], ChangedCode] = {}
+        if head is not None:
+            for counters in head.counters:
+                self._at[counters.place] = ChangedCode(self._changes, counters.functions)
+            for profile in head.profiles:
+                self._at[profile.workload, ""] = ChangedCode(self._changes, profile.functions)
+        self._text = _text_of_lines(head) if head else {}
+
+    def at(self, place: tuple[str, str]) -> ChangedCode:
+        """The changed code, with the calls between functions at a place."""
+        if place not in self._at:
+            self._at[place] = ChangedCode(self._changes)
+        return self._at[place]
+
+    def with_origin(self, cause: Cause) -> Cause:
+        origin = self.at(cause.place).origin(cause.line)
+        if origin is None:
+            return cause
+        return replace(cause, origin=replace(origin, code=self._text_at(cause, origin.line)))
+
+    def grouped(self, causes: Sequence[Cause]) -> list[Cause]:
+        """The causes with the text of their lines; each refers to the first of its group and the first of the same effect."""
+        first_of_group: dict[Hashable, int] = {}
+        first_of_effect: dict[Hashable, int] = {}
+        grouped: list[Cause] = []
+        for number, cause in enumerate(causes):
+            group = first_of_group.setdefault(self._group(cause), number)
+            same = first_of_effect.setdefault(_effect(cause), number)
+            text = self._text_at(cause, cause.line)
+            grouped.append(replace(cause, code=text, group=group, same_as=None if same == number else same))
+        return grouped
+
+    def _group(self, cause: Cause) -> Hashable:
+        """What causes of one group share: a chain of values in the change, else a line, else the operator."""
+        chain = self.at(cause.place).chain_of(cause.line)
+        if chain:
+            return "chain", chain
+        if cause.attributed_line:
+            return "line", cause.attributed_line
+        return "operator", cause.op, cause.aspect, cause.ranks
+
+    def _text_at(self, cause: Cause, line: str | None) -> str | None:
+        return self.at(cause.place).text(line) or self._text.get(line or "")
+
+
+def _text_of_lines(head: RunDocument) -> dict[str, str]:
+    texts: dict[str | None, str | None] = {}
+    for profile in head.profiles:
+        texts |= {line.line: line.code for line in profile.lines}
+    for account in head.accounts:
+        texts |= {row.line: row.code for row in account.rows if row.line and row.code}
+    for counters in head.counters:
+        texts |= {site.line: site.code for site in counters.sites if site.line and site.code}
+    return {line: text for line, text in texts.items() if line and text}
+
+
+def _effect(cause: Cause) -> Hashable:
+    """The effect of a cause, without its place; a slowdown found by a cause's own test is distinct from a count."""
+    counts = cause.base_count, cause.head_count
+    return cause.tested, cause.op, cause.aspect, cause.amount, counts, cause.line, cause.ranks

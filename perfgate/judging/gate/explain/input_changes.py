@@ -1,0 +1,35 @@
+"""Operators that run on inputs of another form."""
+
+from __future__ import annotations
+
+from perfgate.document.alignment import AlignedWork
+from perfgate.document.explanation import InputsChange
+
+
+def inputs_change(pair: AlignedWork | None) -> InputsChange | None:
+    """The first difference between the inputs of a pair of rows: the dtypes, else the shapes, else only the layout."""
+    if pair is None or pair.base is None or pair.head is None or pair.base.inputs == pair.head.inputs:
+        return None
+    before = _dtypes_and_shapes(pair.base.inputs)
+    after = _dtypes_and_shapes(pair.head.inputs)
+    if before is None or after is None:
+        return None
+    if before[0] != after[0]:
+        return "dtype"
+    return "shape" if before[1] != after[1] else "layout"
+
+
+def _dtypes_and_shapes(inputs: str | None) -> tuple[list[str], list[str]] | None:
+    """Dtypes and shapes of inputs in the format of an account (``float32[8,96] strided, int64[4]``).
+
+    None for the profiler's own format, which lacks dtypes and layouts and is the fallback.
+    """
+    if not inputs or inputs.startswith("["):
+        return None
+    dtypes: list[str] = []
+    shapes: list[str] = []
+    for tensor in inputs.split(", "):
+        dtype, _, rest = tensor.partition("[")
+        dtypes.append(dtype)
+        shapes.append(rest.partition("]")[0])
+    return dtypes, shapes

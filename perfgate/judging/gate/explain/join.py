@@ -1,0 +1,216 @@
+"""One join over work: counts, traces and times of the same work of an operator become one cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from perfgate.catalogue.lookup import metric
+from perfgate.catalogue.names import PYTHON_TIMES
+from perfgate.catalogue.terms import Amount
+from perfgate.document.comparison import Comparison, NumberComparison, Recorded
+from perfgate.document.decision import DecisionDocument
+from perfgate.document.explanation import MODES, Aspect, Cause, Compiling, OperatorDelta, Part
+from perfgate.judging.gate.evidence.work import OPERATOR_COUNT
+from perfgate.judging.gate.explain.kinds import COUNTED_KINDS, EXPLAINS
+
+replace = msgspec.structs.replace
+_COMPILING: Mapping[str, Compiling] = {
+    "counters.graph_breaks": "graph_break",
+    "counters.recompiles": "recompilation",
+}
+# More calls of an operator already cover more of these.
+_COVERED_BY_CALLS: tuple[Amount, ...] = ("copied", "blocks", "flops")
+
+
+class _Identity(NamedTuple):
+    """Work that all sources agree on: an operator's calls at a place, or another aspect or amount of it, of some ranks."""
+
+    place: tuple[str, str]
+    operator: str
+    aspect: Aspect | None
+    amount: Amount
+    ranks: str
+
+    @classmethod
+    def of(cls, cause: Cause) -> _Identity:
+        return cls(cause.place, cause.op, cause.aspect, cause.amount, cause.ranks)
+
+    @property
+    def calls(self) -> _Identity:
+        """The operator's plain calls."""
+        return self._replace(aspect=None, amount="calls")
+
+
+def joined_causes(decision: DecisionDocument) -> list[Cause]:
+    """Everything that the decision knows about work that changed, one cause for each."""
+    causes: dict[_Identity, Cause] = {}
+    for fact in (*_compared(decision.comparisons), *_changed(decision.operators), *_explained(decision)):
+        identity = _Identity.of(fact)
+        known = causes.get(identity)
+        causes[identity] = fact if known is None else _join(known, fact)
+    compiled = _compiled_operators(decision.comparisons)
+    return [replace(c, compiling=compiled.get((c.place, c.op))) for c in _without_covered(causes)]
+
+
+def _join(known: Cause, fact: Cause) -> Cause:
+    """Add a further source. Counts of an earlier, exact source stay; an explanation knows the time better."""
+    counts = known if known.base_count or known.head_count else fact
+    line = known if known.line else fact
+    is_explained = fact.rank is not None
+    explanation = fact if is_explained else known
+    is_timed = is_explained or known.more_time is None
+    return replace(
+        known,
+        base_count=counts.base_count,
+        head_count=counts.head_count,
+        more_time=fact.more_time if is_timed else known.more_time,
+        line=line.line,
+        sites=line.sites,
+        mentions=known.mentions + fact.mentions,
+        counted=known.counted or fact.counted,
+        rank=explanation.rank,
+        kind=explanation.kind,
+        function=explanation.function,
+        inputs_change=explanation.inputs_change,
+        base_inputs=explanation.base_inputs,
+        head_inputs=explanation.head_inputs,
+    )
+
+
+def _compared(comparisons: Iterable[Comparison]) -> Iterator[Cause]:
+    """Yield the parts of everything that regressed: counts, seconds of kernels, and seconds of stages and functions."""
+    for comparison in comparisons:
+        if comparison.outcome != "regressed" or not isinstance(comparison, NumberComparison):
+            continue
+        place = comparison.place
+        base, head = comparison.base, comparison.head
+        if comparison.metric.startswith(OPERATOR_COUNT) and base is not None and head is not None:
+            operator = comparison.metric.removeprefix(OPERATOR_COUNT)
+            yield _counted_fact(place, Part(name=operator, base=base, head=head), "calls")
+        if isinstance(comparison, Recorded):
+            for part in comparison.parts:
+                yield _timed_fact(place, part)
+        elif comparison.unit == "s":
+            inclusive = comparison.metric.startswith(PYTHON_TIMES)
+            for part in _slower_stages(comparison):
+                yield replace(_timed_fact(place, part), line=part.line, stage=True, inclusive=inclusive)
+        else:
+            amount = metric(comparison.metric).amount
+            for part in comparison.parts:
+                yield _counted_fact(place, part, amount)
+
+
+def _slower_stages(comparison: NumberComparison) -> list[Part]:
+    """The stages of the preprocessing that explain a good part of its slowdown, the slowest first."""
+    loss = (comparison.head or 0.0) - (comparison.base or 0.0)
+    slower = [part for part in comparison.parts if part.head - part.base >= max(EXPLAINS * loss, 1e-9)]
+    return sorted(slower, key=lambda part: part.base - part.head)
+
+
+def _counted_fact(place: tuple[str, str], part: Part, amount: Amount) -> Cause:
+    return Cause(
+        workload=place[0],
+        shape=place[1],
+        op=part.name,
+        aspect=part.aspect,
+        ranks=part.ranks,
+        base_count=part.base,
+        head_count=part.head,
+        line=part.line,
+        sites=part.sites,
+        counted=True,
+        amount=amount,
+    )
+
+
+def _timed_fact(place: tuple[str, str], part: Part) -> Cause:
+    return Cause(workload=place[0], shape=place[1], op=part.name, more_time=part.head - part.base)
+
+
+def _changed(operators: Iterable[OperatorDelta]) -> Iterator[Cause]:
+    """Yield the operators that run more or less often according to the traces."""
+    for operator in operators:
+        if operator.base_count is not None:
+            yield Cause(
+                workload=operator.workload,
+                shape=operator.shape,
+                op=operator.op,
+                base_count=operator.base_count or 0.0,
+                head_count=operator.head_count or 0.0,
+                more_time=operator.seconds or None,
+                line=operator.line,
+            )
+
+
+def _explained(decision: DecisionDocument) -> Iterator[Cause]:
+    """Yield the parts of the explanations of slower calls, with their rank in it: the seconds are measured in pairs."""
+    for explanation in decision.explanations:
+        if (explanation.measured or 0.0) <= 0:
+            continue
+        for rank, part in enumerate(explanation.contributions):
+            if part.seconds > 0:
+                fact = explained_fact(explanation.place, part.function or part.op, part)
+                is_counted = part.kind in COUNTED_KINDS
+                yield replace(
+                    fact,
+                    base_count=(part.base_count or 0) if is_counted else 0.0,
+                    head_count=(part.head_count or 0) if is_counted else 0.0,
+                    more_time=part.seconds,
+                    sites=part.sites,
+                    rank=rank,
+                )
+
+
+def explained_fact(place: tuple[str, str], name: str, part: OperatorDelta) -> Cause:
+    """An operator by its part in an explanation; no counter mentions it."""
+    return Cause(
+        workload=place[0],
+        shape=place[1],
+        op=name,
+        line=part.line,
+        mentions=0,
+        kind=part.kind,
+        function=part.function,
+        inputs_change=part.inputs_change,
+        base_inputs=part.base_inputs,
+        head_inputs=part.head_inputs,
+    )
+
+
+def _compiled_operators(comparisons: Iterable[Comparison]) -> dict[tuple[tuple[str, str], str], Compiling]:
+    """The operators at which a graph breaks or is compiled again, by place and name."""
+    compiled: dict[tuple[tuple[str, str], str], Compiling] = {}
+    for comparison in comparisons:
+        if comparison.metric in _COMPILING and comparison.outcome == "regressed":
+            for part in comparison.parts:
+                compiled[comparison.place, part.name] = _COMPILING[comparison.metric]
+    return compiled
+
+
+def _without_covered(causes: Mapping[_Identity, Cause]) -> list[Cause]:
+    """The causes without further aspects of an operator that its own calls on the same line cover.
+
+    If the operator runs more often, that already covers the extra bytes it copies, the blocks it allocates and its arithmetic;
+    the bytecodes of a line already cover the functions that it calls.
+    """
+    listed = dict(causes)
+    lines_of_python: set[tuple[tuple[str, str], str | None]] = set()
+    for identity, cause in causes.items():
+        if identity.amount == "bytecodes" and cause.more_count > 0:
+            lines_of_python.add((identity.place, cause.line))
+    for identity, cause in causes.items():
+        if identity.amount == "functions" and (identity.place, cause.line) in lines_of_python:
+            del listed[identity]
+            continue
+        calls = listed.get(identity.calls)
+        if calls is None or calls.line != cause.line:
+            continue
+        if identity.amount in _COVERED_BY_CALLS and calls.more_count > 0:
+            del listed[identity]
+        elif identity.amount == "calls" and identity.aspect is not None and identity.aspect not in MODES:
+            listed[identity.calls] = replace(calls, also=identity.aspect)
+            del listed[identity]
+    return list(listed.values())
