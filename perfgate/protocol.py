@@ -352,10 +352,14 @@ FEWEST_CALLS = 3
 
 
 class WarmUpRequest(WorkerRequest, frozen=True):
-    """Warm up every shape and return the number of calls in a block of about ``block_seconds``."""
+    """Warm up every shape and return the number of calls in a block of about ``block_seconds``.
+
+    All shapes together are called for at least ``least_seconds``: a card that idled has another temperature and clock.
+    """
 
     block_seconds: float
     cap_seconds: float
+    least_seconds: float = 0.0
 
 
 class WarmedUp(Reply, frozen=True):

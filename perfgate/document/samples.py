@@ -156,7 +156,8 @@ class Replicate(msgspec.Struct, frozen=True, kw_only=True):
     whether weights and inputs lay elsewhere in every quad, at addresses drawn from ``layout_seed`` and the quad; None if
     unknown, which is held to the stricter rules. ``stalled_at`` maps shapes to lines of the project, ``file:line``, and how
     often a slow call was sampled at each, after a stretch. ``start_up`` and ``warm_up_calls`` are those of the warm process
-    of that number that it was ``forked_from``; None if it loaded and warmed up by itself.
+    of that number that it was ``forked_from``; None if it loaded and warmed up by itself. On an accelerator the processes of a
+    ``start``, which has the number of its first pair, stay loaded for several pairs; None if they are of one pair alone.
     """
 
     pair: int
@@ -167,6 +168,7 @@ class Replicate(msgspec.Struct, frozen=True, kw_only=True):
     cpus: list[int]
     start_up: float
     forked_from: int | None = None
+    start: int | None = None
     warm_up_calls: int
     steady: bool
     moved: bool | None = None

@@ -17,10 +17,12 @@ PRIOR_FREEDOM = 4.0
 _LEAST_ERROR = 1e-9
 
 
-def cluster_error(values: npt.NDArray[np.float64], clusters: npt.NDArray[np.int64]) -> tuple[float, float] | None:
+def cluster_error(
+    values: npt.NDArray[np.float64], clusters: npt.NDArray[np.int64], *, luck: float = START_LUCK
+) -> tuple[float, float] | None:
     """The standard error of the mean of equally weighted clusters, and its degrees of freedom; None for fewer than two.
 
-    The variance between clusters is pooled with the one expected of them, from the spread within and ``START_LUCK``, each
+    The variance between clusters is pooled with the one expected of them, from the spread within and ``luck``, each
     weighed by its degrees of freedom (the moderated t of Smyth, Linear models and empirical Bayes methods, Statistical
     Applications in Genetics and Molecular Biology 3, 2004).
     """
@@ -30,7 +32,7 @@ def cluster_error(values: npt.NDArray[np.float64], clusters: npt.NDArray[np.int6
         return None
     means = np.array([median(group) for group in groups])
     within = np.mean([_variance_of_median(group) for group in groups])
-    expected = START_LUCK**2 + float(within)
+    expected = luck**2 + float(within)
     observed = float(means.var(ddof=1))
     freedom = PRIOR_FREEDOM + count - 1
     variance = (PRIOR_FREEDOM * expected + (count - 1) * observed) / freedom

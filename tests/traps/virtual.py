@@ -178,6 +178,7 @@ class _WorkerHandle:
         self._machine = machine
         self._device = machine.device
         self._worker = _InProcessWorker(machine.gate, machine.device)
+        self._answer = b""
 
     def ask(
         self,
@@ -190,10 +191,15 @@ class _WorkerHandle:
         descriptor: int | None = None,
     ) -> Any:
         sent()
+        self.begin(request, descriptor=descriptor)
+        return self.finish(reply, timeout=timeout, doing=doing)
+
+    def begin(self, request: msgspec.Struct, *, descriptor: int | None = None) -> None:
+        del descriptor
         if isinstance(request, BlockRequest) and request.sequence % 4 == 0:
             self._device.host_ns += PAUSE_NS
         began, cpu = self._machine.now_ns(), self._device.cpu_ns
-        answer = self._worker.answer_bytes(msgspec.json.encode(request))
+        self._answer = self._worker.answer_bytes(msgspec.json.encode(request))
         self.cpu_ns += self._device.cpu_ns - cpu
         self._device.host_ns += MESSAGE_NS
         if isinstance(request, MoveRequest):
@@ -203,7 +209,10 @@ class _WorkerHandle:
             self._machine.workers[self.pid - 1] = self._worker.side
         if isinstance(request, BlockRequest):
             self._machine.blocks.append(Block(self.pid, self._worker.side, began, request.calls))
-        message = reply_decoder.decode(answer)
+
+    def finish(self, reply: type[Any], *, timeout: float, doing: str) -> Any:
+        del timeout, doing
+        message = reply_decoder.decode(self._answer)
         if isinstance(message, Failed):
             raise WorkerError(message.error, alive=True)
         assert isinstance(message, reply)
@@ -250,7 +259,9 @@ class _InProcessWorker(WorkerLoop):
         columns = self._warmed.columns()
         if self.side == "head":
             columns = {shape: self._gate.reported(blocks) for shape, blocks in columns.items()}
-        return Collected(shapes=columns, uncounted=self._warmed.uncounted)
+        uncounted = self._warmed.uncounted
+        self._warmed.clear()
+        return Collected(shapes=columns, uncounted=uncounted)
 
 
 @dataclass
@@ -260,8 +271,8 @@ class VirtualGate:
     ``device`` makes the machine of a pair; ``reported`` changes what the head's worker hands over; only a ``profiled``
     workload lets itself be profiled. ``budget`` and ``deadline`` are virtual seconds, ``start_up`` those that a fork server
     takes, and ``load`` those of a workload. ``run_delay`` is what the kernel says of waiting at a time, ``counters`` those
-    that a worker opens. Pairs are measured until ``policy`` has enough of them, or with ``all_looks`` as long as the loop
-    itself goes on.
+    that a worker opens. ``resident`` sides stay loaded for several pairs, as on an accelerator. Pairs are measured until
+    ``policy`` has enough of them, or with ``all_looks`` as long as the loop itself goes on.
     """
 
     base: Side
@@ -282,6 +293,7 @@ class VirtualGate:
     pairs_needed: Callable[[], int | None] = lambda: None
     run_delay: Callable[[int], int | None] = lambda now: 0
     counters: HardwareCounters | None = None
+    resident: bool = False
 
     def decide(self) -> DecisionDocument:
         """Measure, and judge the documents."""
@@ -349,7 +361,7 @@ class VirtualGate:
         return Config(
             root=Path(),
             project="virtual",
-            device="fake",
+            device="fake" if self.resident else "cpu",
             workload=f"workload.py:{WORKLOAD}",
             measure=MeasureSettings(seed=1, threads=1),
             gate=GateSettings(

@@ -105,6 +105,20 @@ class Checkout:
         return _ServerKey(self.python, self.second_server)
 
 
+@dataclass(frozen=True)
+class LoadingWorker:
+    """A worker that loads a workload; others may load theirs in the meantime."""
+
+    worker: Worker
+    name: str
+    timeout: float
+
+    def wait(self) -> Loaded:
+        """Wait until the workload is loaded. Raises WorkerError if it cannot be."""
+        doing = Activity("loading workload {name}", name=self.name)
+        return self.worker.finish(Loaded, timeout=self.timeout, doing=doing)
+
+
 class Bench:
     """The source of workers. Those of one interpreter share a fork server, so that base and head share their memory layout.
 
@@ -152,6 +166,11 @@ class Bench:
         self._lost: ErrorDetail | None = None
 
     # --- fork servers
+
+    @property
+    def is_accelerated(self) -> bool:
+        """Whether workloads run on a device other than the CPU: processes that opened it cannot be forked."""
+        return device_kind(self.config.device) != "cpu"
 
     def start(self, python: Path | None = None, *, second: bool = False) -> ForkServer:
         """Start an interpreter's fork server and wait for its imports.
@@ -314,7 +333,6 @@ class Bench:
         cpus: list[int],
         layout_seed: int,
         log_name: str,
-        scatters: bool = False,
         load_timeout: float | None = None,
         room: Path | None = None,
         watch: Watched | None = None,
@@ -322,9 +340,42 @@ class Bench:
     ) -> Iterator[tuple[Worker, Loaded]]:
         """Yield a worker with the workload loaded, and its own description; the worker ends with the context.
 
+        Raises WorkerError when there is no worker, or it cannot load the workload.
+        """
+        loading = self.loading(
+            checkout,
+            reference,
+            cpus=cpus,
+            layout_seed=layout_seed,
+            log_name=log_name,
+            load_timeout=load_timeout,
+            room=room,
+            watch=watch,
+            reports=reports,
+        )
+        with loading as worker:
+            yield worker.worker, worker.wait()
+
+    @contextmanager
+    def loading(
+        self,
+        checkout: Checkout,
+        reference: WorkloadReference,
+        *,
+        cpus: list[int],
+        layout_seed: int,
+        log_name: str,
+        scatters: bool = False,
+        load_timeout: float | None = None,
+        room: Path | None = None,
+        watch: Watched | None = None,
+        reports: socket.socket | None = None,
+    ) -> Iterator[LoadingWorker]:
+        """Yield a worker that begins to load the workload; it ends with the context.
+
         If it ``scatters``, the workload is loaded into memory with holes at random places, by the ``layout_seed``. ``room``
         replaces the room that the checkout's workers share; a trial may ``watch`` files, and sends what it sees of them to
-        ``reports``. Raises WorkerError when there is no worker, or it cannot load the workload.
+        ``reports``. Raises WorkerError when there is no worker.
         """
         measure = self.config.measure
         request = LoadRequest(
@@ -344,15 +395,8 @@ class Bench:
             checkout.server, log_name, cpus=cpus, layout_seed=layout_seed, checkout=checkout, room=room
         )
         with forked as worker:
-            doing = Activity("loading workload {name}", name=reference.name)
-            loaded = worker.ask(
-                request,
-                Loaded,
-                timeout=load_timeout or measure.load_timeout,
-                doing=doing,
-                descriptor=None if reports is None else reports.fileno(),
-            )
-            yield worker, loaded
+            worker.begin(request, descriptor=None if reports is None else reports.fileno())
+            yield LoadingWorker(worker, reference.name, load_timeout or measure.load_timeout)
 
     @contextmanager
     def spawned(self, checkout: Checkout, warm: Worker, *, layout_seed: int) -> Iterator[Worker]:

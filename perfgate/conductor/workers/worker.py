@@ -364,9 +364,20 @@ class Worker:
         While it waits it reports the reason. Raises WorkerError when the workload raises, the worker dies, or ``timeout``
         seconds pass (the worker is then killed).
         """
+        self.begin(request, descriptor=descriptor)
+        sent()
+        return self.finish(reply, timeout=timeout, doing=doing)
+
+    def begin(self, request: msgspec.Struct, *, descriptor: int | None = None) -> None:
+        """Send a request and return at once, so that several workers can be busy at the same time; ``finish`` has the reply."""
         try:
             send(self._connection, request, descriptor)
-            sent()
+        except ConnectionClosed:
+            raise self._ended() from None
+
+    def finish(self, reply: type[ReplyType], *, timeout: float, doing: str) -> ReplyType:
+        """Wait for the reply to the request that was begun; raises as ``ask`` does."""
+        try:
             answer = self._await_reply(timeout, doing)
         except ConnectionClosed:
             raise self._ended() from None

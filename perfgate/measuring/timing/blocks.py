@@ -192,6 +192,11 @@ class BlockRecorder:
         self._preprocessed[shape].append((quad, sequence, block))
         return block
 
+    def clear(self) -> None:
+        """Forget the recorded blocks."""
+        for lane in (*self._recorded.values(), *self._preprocessed.values()):
+            lane.clear()
+
     @property
     def uncounted(self) -> str | None:
         """The hardware counters missing from the blocks, and why; None if none is missing or counting is off."""
@@ -258,6 +263,7 @@ def warm_up(
     *,
     block_seconds: float,
     cap_seconds: float,
+    least_seconds: float = 0.0,
     preprocessing: Mapping[str, Preprocessing] | None = None,
 ) -> WarmedUp:
     """Warm up every shape and return the number of calls in a block of about ``block_seconds``: at least 3.
@@ -268,8 +274,8 @@ def warm_up(
 
     A shape is steady when the fastest calls of three blocks in a row lie within 2 %, or when a twentieth of a second has
     passed and they do not keep falling (then noise, not warming, holds them apart). All shapes share that time, because the
-    process as a whole warms up, and ``cap_seconds``; if that ends the search, ``steady`` is False. Live objects are frozen,
-    so that the collections between blocks are short.
+    process as a whole warms up, ``least_seconds`` before which none is steady, and ``cap_seconds``; if that ends the search,
+    ``steady`` is False. Live objects are frozen, so that the collections between blocks are short.
     """
     _freeze()
     block_ns = int(block_seconds * 1e9)
@@ -280,6 +286,7 @@ def warm_up(
         _settle,
         device=device,
         block_ns=block_ns // SETTLING_BLOCKS,
+        least_ns=int(least_seconds * 1e9 / lanes),
         settling_ns=int(SETTLING_SECONDS * 1e9 / lanes),
         cap_ns=int(cap_seconds * 1e9 / lanes),
     )
@@ -308,7 +315,9 @@ def _freeze() -> None:
     gc.freeze()
 
 
-def _settle(call: Callable[[], Any], *, device: Device, block_ns: int, settling_ns: int, cap_ns: int) -> SteadyState:
+def _settle(
+    call: Callable[[], Any], *, device: Device, block_ns: int, least_ns: int, settling_ns: int, cap_ns: int
+) -> SteadyState:
     # The first call may compile for longer than all the rest may take.
     first_ns = timed_call(call, device)
     started = device.clock_ns()
@@ -322,9 +331,10 @@ def _settle(call: Callable[[], Any], *, device: Device, block_ns: int, settling_
         call_ns = max(1.0, float(np.median(wall)))
         block_calls = max(1, math.ceil(block_ns / call_ns))
         elapsed = device.clock_ns() - started
-        if _is_slow(call_ns) and fastest[-1] >= (1 - AGREEMENT) * ([first_ns, *fastest][-2]):
+        is_warm = elapsed >= least_ns
+        if is_warm and _is_slow(call_ns) and fastest[-1] >= (1 - AGREEMENT) * ([first_ns, *fastest][-2]):
             return SteadyState(used, True, first_ns, call_ns)
-        if _is_settled(fastest[-IN_A_ROW:], may_wander=elapsed >= settling_ns):
+        if is_warm and _is_settled(fastest[-IN_A_ROW:], may_wander=elapsed >= settling_ns):
             return SteadyState(used, True, first_ns, call_ns)
         if elapsed >= cap_ns:
             return SteadyState(used, False, first_ns, call_ns)

@@ -331,6 +331,7 @@ class WorkerLoop:
             self._opened,
             block_seconds=request.block_seconds,
             cap_seconds=request.cap_seconds,
+            least_seconds=request.least_seconds,
             preprocessing=self.recorder.preprocessing,
         )
         self._unfrozen = []
@@ -367,12 +368,16 @@ class WorkerLoop:
         return protocol.StallsLocated(samples=samples)
 
     def _collect(self, _: protocol.CollectRequest) -> protocol.Collected:
-        return protocol.Collected(
-            shapes=self._warmed.columns(),
-            preprocess=self._warmed.preprocess_columns(self.root),
+        recorder = self._warmed
+        collected = protocol.Collected(
+            shapes=recorder.columns(),
+            preprocess=recorder.preprocess_columns(self.root),
             settings=_library_settings(frozen_more=all(entry is not self._unfrozen for entry in get_objects())),
-            uncounted=self._warmed.uncounted,
+            uncounted=recorder.uncounted,
         )
+        # A resident worker goes on to the blocks of another pair.
+        recorder.clear()
+        return collected
 
     def _experiment_context(self, limits: dict[str, float], seed: int, folder: Path) -> StepContext:
         """The inputs of an experiment that the conductor paces itself."""

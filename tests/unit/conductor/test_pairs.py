@@ -310,7 +310,7 @@ def device_of_models() -> FakeDevice:
 
 
 def test_measure_pairs__room_for_one_model__says_that_a_pair_holds_both() -> None:
-    measured, _ = VirtualGate(holding(1), holding(1), device=device_of_models, aa_pairs=0).measure()
+    measured, _ = VirtualGate(holding(1), holding(1), device=device_of_models, aa_pairs=0, resident=True).measure()
 
     assert {failed.error.kind for failed in measured.failed} == {"memory"}
     (message,) = {word(failed.error.message) for failed in measured.failed}

@@ -14,7 +14,7 @@ import pytest
 
 from perfgate.conductor.sides.function.pairs import measure_pairs
 from perfgate.conductor.sides.function.plan import draw_plans
-from perfgate.conductor.sides.function.warm import WarmWorkers
+from perfgate.conductor.sides.function.warm import WarmPlace, WarmWorkers
 from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.proc_stats import Observer
@@ -287,9 +287,9 @@ def test_common_parts__modules_of_one_side_alone_or_before_the_other_is_there__n
     reference = WorkloadReference("workload", "perf.py", "workload")
     (plan,) = draw_plans(1, "workload", pairs=1, aa_pairs=0, first_look=1)
     with closing(WarmWorkers(bench, reference, observer=Observer(), cpus=bench.cpus[:1])) as warm:
-        warm.get(head, plan, block_seconds=0.002, is_twin=False)
+        warm.get([WarmPlace(head)], plan, block_seconds=0.002)
         assert warm.common_parts(base, head) == []
-        warm.get(base, plan, block_seconds=0.002, is_twin=False)
+        warm.get([WarmPlace(base)], plan, block_seconds=0.002)
         parts = warm.common_parts(base, head)
     assert "torch.utils.benchmark" in parts
     assert "torch.utils.bundled_inputs" not in parts

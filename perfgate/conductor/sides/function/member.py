@@ -163,6 +163,7 @@ class Member:
             cpus=cpus,
             start_up=self.start.loaded.seconds,
             forked_from=None if self.worker is self.start.worker else self.start.number,
+            start=self.start.start,
             warm_up_calls=self._warm.calls,
             steady=self._warm.steady,
             moved=self._movable,

@@ -24,9 +24,10 @@ from perfgate.conductor.sides.function.plan import (
     QuadPlanner,
     draw_plans,
     draw_renewals,
+    pairs_of_start,
 )
 from perfgate.conductor.sides.function.profiles import TRACED_PAIRS, LateOperators, record_traces, with_profile
-from perfgate.conductor.sides.function.warm import WarmWorkers
+from perfgate.conductor.sides.function.warm import WarmPlace, WarmWorkers
 from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
 from perfgate.conductor.workers.bench import Checkout
 from perfgate.conductor.workers.foresight import foresee_pairs
@@ -35,7 +36,7 @@ from perfgate.conductor.workers.worker import WorkerError
 from perfgate.document.budget import judges_subroutines
 from perfgate.document.message import Message
 from perfgate.document.run import TIME_SPENT, ErrorDetail, FailedPair
-from perfgate.document.samples import Replicate
+from perfgate.document.samples import Arm, Replicate
 from perfgate.locale import sentence
 from perfgate.protocol import BlockRequest
 from perfgate.system.interrupts import safe_point
@@ -92,6 +93,7 @@ def measure_pairs(
         first_look=looks[0],
         round_number=round_number,
         draw=draw,
+        resident=bench.is_accelerated,
     )
     look_ends = [look + sum(plan.arm == "aa" for plan in plans) for look in looks]
     served = max(FEWEST_SERVED, look_ends[0] // 2)
@@ -188,7 +190,9 @@ class _PairRunner:
     profiled_pairs: int = 0
     # Seconds of batch sizes, which are no part of the budget of the pairs.
     size_seconds: float = 0.0
-    forked_pairs: int = 0
+    # The arm of the warm workers, and the pairs that they served.
+    arm: Arm | None = None
+    served_pairs: int = 0
     known_parts: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -204,8 +208,10 @@ class _PairRunner:
             self.bench.get_ready(checkout)
         gate = self.bench.config.gate
         self.timeout = self.bench.config.measure.step_timeout
-        self.planner = QuadPlanner(gate)
-        self.warm = WarmWorkers(self.bench, self.reference, observer=self.observer, cpus=self.cpus)
+        self.planner = QuadPlanner(gate, resident=self.bench.is_accelerated)
+        self.warm = WarmWorkers(
+            self.bench, self.reference, observer=self.observer, cpus=self.cpus, resident=self.bench.is_accelerated
+        )
         self.late_operators = LateOperators(self.bench)
         self.most_profiled = math.inf if judges_subroutines(gate.tolerance) else PROFILED_PAIRS
 
@@ -228,8 +234,8 @@ class _PairRunner:
             first, second = self._replicates(plan)
         except WorkerError as error:
             detail = error.detail
-            if self.warm.kept and detail.kind == "memory":
-                # One member was loaded, so the other lacked memory beside it.
+            if (self.warm.kept or self.warm.resident) and detail.kind == "memory":
+                # The checklist had each of them on the device alone.
                 device = self.bench.config.device
                 message = Message("worker.both-at-once", {"device": device, "error": detail.message})
                 detail = msgspec.structs.replace(detail, message=message)
@@ -252,7 +258,7 @@ class _PairRunner:
         """End the warm workers; the next pair starts others."""
         self.parts()
         self.warm.close()
-        self.forked_pairs = 0
+        self.served_pairs = 0
 
     def close(self) -> None:
         """Close everything kept from pair to pair."""
@@ -274,15 +280,12 @@ class _PairRunner:
     def _replicates(self, plan: PairPlan) -> tuple[Replicate, Replicate]:
         checkouts = self.base, self.head if plan.arm == "ab" else self.base_again
         order = (1, 0) if plan.second_starts else (0, 1)
-        starts = {
-            index: self.warm.get(
-                checkouts[index],
-                plan,
-                block_seconds=self.planner.block_seconds,
-                is_twin=plan.arm == "aa" and index == 1,
-            )
-            for index in order
-        }
+        if self.warm.resident and plan.arm != self.arm:
+            # Three residents may not fit on the device.
+            self.load_anew()
+        self.arm = plan.arm
+        places = [WarmPlace(checkouts[index], is_twin=plan.arm == "aa" and index == 1) for index in order]
+        starts = dict(zip(order, self.warm.get(places, plan, block_seconds=self.planner.block_seconds)))
         # Both or none: a process that has just been forked meets other page faults than one that warmed up.
         forks = all(start.warm.forkable for start in starts.values())
         clock = self.observer.monotonic
@@ -313,13 +316,26 @@ class _PairRunner:
                 self.sizes.run_round(members[0].worker, members[1].worker, call_seconds=call_seconds)
                 self.size_seconds += clock() - collected
                 profiling += clock() - collected
-        self.forked_pairs += 1
-        if not forks or self.forked_pairs == FORKED_PAIRS:
+        self.served_pairs += 1
+        loading = sum(start.seconds for start in starts.values())
+        pair_seconds = clock() - began - profiling
+        served = self._pairs_of_start(forks=forks, start_seconds=loading, pair_seconds=pair_seconds)
+        if self.served_pairs >= served:
             self.load_anew()
-        loading = sum(start.seconds for start in starts.values()) / (FORKED_PAIRS if forks else 1)
-        beside_quads = loading + clock() - began - in_quads - profiling
+        beside_quads = loading / served + pair_seconds - in_quads
         self.planner.add_pair(*replicates, fixed_seconds=beside_quads, quad_seconds=in_quads / quads)
         return replicates
+
+    def _pairs_of_start(self, *, forks: bool, start_seconds: float, pair_seconds: float) -> int:
+        """For how many pairs the warm workers serve."""
+        if forks:
+            return FORKED_PAIRS
+        if not self.warm.resident:
+            return 1
+        if self.arm == "aa":
+            # Without heads of other code they show the noise, and no start luck that a verdict rests on.
+            return self.bench.config.gate.aa_pairs
+        return pairs_of_start(start_seconds=start_seconds, pair_seconds=pair_seconds)
 
     def _run_quads(self, plan: PairPlan, members: tuple[Member, Member], quads: int) -> None:
         """Run the quads of every lane of every shape: A B B A or B A A B. Both sides run blocks of equally many calls."""

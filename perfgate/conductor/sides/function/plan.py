@@ -34,6 +34,11 @@ UNLIKE, UNLIKE_SECONDS, SHORTER = 0.03, 1.0, 4
 SLOW_QUADS, _WARM_UP_CALLS, _QUAD_CALLS = 1, 2, 2 * 2
 # Some pairs also profile a call, by turns A B B A.
 _PROFILED_CALLS = 2
+# On an accelerator blocks take at least this long, because events and launches have jitter of their own. Both sides
+# stay loaded for several pairs: with l the time of a start and p that of a pair, sqrt(l / p) of them are most informative
+# in a given time if starts spread as much as pairs.
+RESIDENT_BLOCK_SECONDS = 0.05
+MOST_RESIDENT_PAIRS = 16
 # The first two looks are measured regardless of the budget, if they take no longer than this.
 SURE_LOOKS, SURE_SECONDS = 2, 300.0
 
@@ -51,6 +56,11 @@ def seconds_of_slow_pairs(gate: GateSettings, *, call_seconds: float, start_seco
     return sure_pairs(gate) * 2 * (start_seconds + calls * call_seconds)
 
 
+def pairs_of_start(*, start_seconds: float, pair_seconds: float) -> int:
+    """The pairs for which resident sides stay loaded."""
+    return max(1, min(MOST_RESIDENT_PAIRS, round(math.sqrt(start_seconds / pair_seconds))))
+
+
 class PairPlan(NamedTuple):
     """The draws for one pair.
 
@@ -66,17 +76,28 @@ class PairPlan(NamedTuple):
 
 
 def draw_plans(
-    seed: int, workload: str, *, pairs: int, aa_pairs: int, first_look: int, round_number: int = 0, draw: int = 0
+    seed: int,
+    workload: str,
+    *,
+    pairs: int,
+    aa_pairs: int,
+    first_look: int,
+    round_number: int = 0,
+    draw: int = 0,
+    resident: bool = False,
 ) -> list[PairPlan]:
     """Draw the pairs of one round in the order they run; the same seed, workload, round and draw give the same plan.
 
-    The base-against-base pairs are scattered among those of the first look. The side that starts is balanced over every
-    four pairs of an arm, the side that leads over every two quads: on some workloads the process that starts second is
-    faster, by 0.3 % (benchmarks/gate/FINDINGS.md, section 5).
+    The base-against-base pairs are scattered among those of the first look; those of ``resident`` sides come first,
+    because they need a start of their own. The side that starts is balanced over every four pairs of an arm, the side that
+    leads over every two quads: on some workloads the process that starts second is faster, by 0.3 %
+    (benchmarks/gate/FINDINGS.md, section 5).
     """
     lot = random.Random(_lot_name(seed, workload, round_number, draw))
     early: list[Arm] = [*["ab"] * first_look, *["aa"] * aa_pairs]  # type: ignore[list-item]
     lot.shuffle(early)
+    if resident:
+        early.sort(key=lambda arm: arm != "aa")
     late: list[Arm] = ["ab"] * (pairs - first_look)
     starts = {"ab": _coins(lot, pairs, run=4), "aa": _coins(lot, aa_pairs, run=4)}
     return [
@@ -113,13 +134,14 @@ def _coins(lot: random.Random, count: int, *, run: int) -> list[bool]:
 
 class QuadPlanner:
     """Decides the number of quads of the next pair and the length of their blocks, by the times and effects of earlier
-    pairs.
+    pairs; those of ``resident`` sides stay as they are, because loading is no part of a pair.
     """
 
-    def __init__(self, gate: GateSettings) -> None:
+    def __init__(self, gate: GateSettings, *, resident: bool = False) -> None:
         self.quads = gate.quads or FEWEST_QUADS
-        self.block_seconds = gate.block_seconds
+        self.block_seconds = max(gate.block_seconds, RESIDENT_BLOCK_SECONDS) if resident else gate.block_seconds
         self._gate = gate
+        self._is_fixed = resident or gate.quads is not None
         self._shortest_rest = self._shortest_quad = math.inf
         self._spreads: list[float] = []
 
@@ -132,7 +154,7 @@ class QuadPlanner:
 
         ``fixed_seconds`` are those of starting and ending a pair, with its share of loading for several.
         """
-        if self._gate.quads is not None:
+        if self._is_fixed:
             return
         # The quads' effects, largest over the lanes. Other processes on the machine would spread times other than the fastest.
         lanes = zip(first.lanes, second.lanes)

@@ -22,7 +22,7 @@ from perfgate.conductor.machine.cpus import quietest_cpus
 from perfgate.conductor.sides.function.member import Member
 from perfgate.conductor.sides.function.pairs import MOST_LONGER
 from perfgate.conductor.sides.function.plan import SURE_LOOKS, PairPlan
-from perfgate.conductor.sides.function.warm import WarmWorkers
+from perfgate.conductor.sides.function.warm import WarmPlace, WarmWorkers
 from perfgate.conductor.sides.function.workload import WorkloadSides
 from perfgate.conductor.workers.worker import WorkerError
 from perfgate.document.run import PAIRS_PER_ROUND, TIME_SPENT, ErrorDetail, FailedPair
@@ -150,7 +150,9 @@ class _Stretches:
             second_starts=next(self._head_starts),
             second_leads_quad=[],
         )
-        warm = WarmWorkers(self.bench, self.reference, observer=self.observer, cpus=self.cpus)
+        warm = WarmWorkers(
+            self.bench, self.reference, observer=self.observer, cpus=self.cpus, resident=self.bench.is_accelerated
+        )
         with closing(warm):
             try:
                 return self._run(pair, warm)
@@ -166,8 +168,9 @@ class _Stretches:
         block_seconds = self.bench.config.gate.block_seconds
         members: dict[int, Member] = {}
         seconds: list[dict[str, float]] = []
-        for index in (1, 0) if pair.second_starts else (0, 1):
-            start = warm.get(self.checkouts[index], pair, block_seconds=block_seconds, is_twin=False)
+        order = (1, 0) if pair.second_starts else (0, 1)
+        starts = warm.get([WarmPlace(self.checkouts[index]) for index in order], pair, block_seconds=block_seconds)
+        for index, start in zip(order, starts):
             members[index] = Member(
                 start.worker,
                 start,

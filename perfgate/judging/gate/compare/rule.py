@@ -193,7 +193,7 @@ def _p_of_starts(differences: Differences, margin: float) -> float:
     """A p-value with the start, not the pair, as the unit of evidence; 0 if every pair is a start of its own."""
     if differences.starts is None:
         return 0.0
-    found = cluster_error(differences.values, differences.starts)
+    found = cluster_error(differences.values, differences.starts, luck=differences.start_luck)
     if found is None:
         return 1.0
     error, freedom = found
@@ -266,7 +266,8 @@ def _interval(differences: Differences, level: float, planned: Differences) -> I
     low, high = (bound(differences.values, level, differences.weights) for bound in (lower_bound, upper_bound))
     reach = -float(ndtri(level)) * correlated_error(planned)
     if differences.starts is not None:
-        error, freedom = cluster_error(differences.values, differences.starts) or (math.inf, 1.0)
+        of_starts = cluster_error(differences.values, differences.starts, luck=differences.start_luck)
+        error, freedom = of_starts or (math.inf, 1.0)
         reach = max(reach, -float(stdtrit(freedom, level)) * error)
     low, high = min(low, differences.estimate - reach), max(high, differences.estimate + reach)
     return Interval(low, high, 1 - 2 * level) if math.isfinite(low) and math.isfinite(high) else None

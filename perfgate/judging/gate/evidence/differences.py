@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from perfgate.stats.clusters import START_LUCK
 from perfgate.stats.signed_rank import estimate
 
 Floats = npt.NDArray[np.float64]
@@ -19,14 +20,15 @@ class Differences:
     """One logarithm of second over first a pair, in the order of measuring, and the weight of each pair.
 
     ``starts`` number the processes that the pairs come from, if many pairs come from the same: pairs of one start share its
-    luck. None if every pair has processes of its own. ``luck`` is the sd of what other code of equal speed differs by in all
-    pairs alike: no number of pairs shows it.
+    luck. None if every pair has processes of its own. ``start_luck`` is the assumed sd of that luck. ``luck`` is the sd of
+    what other code of equal speed differs by in all pairs alike: no number of pairs shows it.
     """
 
     values: Floats
     weights: Floats
     starts: Ints | None = None
     luck: float = 0.0
+    start_luck: float = START_LUCK
 
     @classmethod
     def of(cls, values: npt.ArrayLike, starts: npt.ArrayLike | None = None) -> Differences:
@@ -36,13 +38,17 @@ class Differences:
 
     def __getitem__(self, index: slice | list[bool]) -> Differences:
         starts = None if self.starts is None else self.starts[index]
-        return Differences(self.values[index], self.weights[index], starts, self.luck)
+        return replace(self, values=self.values[index], weights=self.weights[index], starts=starts)
 
     def __neg__(self) -> Differences:
-        return Differences(-self.values, self.weights, self.starts, self.luck)
+        return replace(self, values=-self.values)
 
     def with_luck(self, luck: float) -> Differences:
         return replace(self, luck=luck)
+
+    def in_starts(self, starts: npt.ArrayLike, *, luck: float) -> Differences:
+        """The differences of pairs that come from these starts, which have luck of this sd."""
+        return replace(self, starts=np.asarray(starts, dtype=np.int64), start_luck=luck)
 
     @property
     def size(self) -> int:

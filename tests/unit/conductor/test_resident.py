@@ -1,0 +1,116 @@
+"""Sides that stay loaded for several pairs, as on an accelerator: their starts, and the luck of these in the gate."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import msgspec
+import numpy as np
+import pytest
+
+from perfgate.conductor.sides.function.plan import MOST_RESIDENT_PAIRS, draw_plans, pairs_of_start
+from perfgate.document.decision import Policy
+from perfgate.document.samples import Replicate
+from tests.fakes.device import FakeDevice
+from tests.traps.virtual import MS, Side, VirtualGate, documents_of, judged, works
+
+THREE_LOOKS = Policy(looks=[8, 16, 32])
+LOAD_SECONDS = 8.0
+
+
+def lucky(ns: int, *, luck: float, seed: int) -> Side:
+    """A side with calls of this length, in each process longer or shorter by luck of its own."""
+    lot = np.random.default_rng(seed)
+
+    def start_process() -> object:
+        took = round(ns * float(np.exp(luck * lot.standard_normal())))
+        return lambda device: device.launch("mm", took)
+
+    return start_process  # type: ignore[return-value]
+
+
+def noisy_device() -> FakeDevice:
+    return FakeDevice(noise=0.005)
+
+
+def starts_of(replicates: list[Replicate], arm: str) -> list[int]:
+    return [replicate.start for replicate in replicates if replicate.arm == arm and replicate.start is not None]
+
+
+@pytest.mark.parametrize(
+    ("start_seconds", "pair_seconds", "pairs"), [(0.1, 1.0, 1), (9.5, 1.0, 3), (36.0, 1.0, 6), (9000.0, 0.5, 16)]
+)
+def test_pairs_of_start__time_of_loading__as_many_as_are_most_informative(
+    start_seconds: float, pair_seconds: float, pairs: int
+) -> None:
+    assert pairs_of_start(start_seconds=start_seconds, pair_seconds=pair_seconds) == pairs <= MOST_RESIDENT_PAIRS
+
+
+def test_draw_plans__resident_sides__base_against_base_comes_first() -> None:
+    plans = draw_plans(1, "w", pairs=16, aa_pairs=7, first_look=8, resident=True)
+
+    assert [plan.arm for plan in plans] == ["aa"] * 7 + ["ab"] * 16
+
+
+def test_measure_pairs__resident_sides__both_load_once_for_several_pairs() -> None:
+    gate = VirtualGate(
+        works(MS), works(MS), policy=THREE_LOOKS, load=LOAD_SECONDS, all_looks=True, budget=1000, resident=True
+    )
+
+    measured, machine = gate.measure()
+
+    of_head, of_base = starts_of(measured.head, "ab"), starts_of(measured.base, "ab")
+    assert of_head == of_base == sorted(of_head)
+    assert len(of_head) == 32
+    # A start takes 2 x 8 s here, where loads do not overlap, and 3 s of warming up; a pair takes 0.6 s.
+    assert list(Counter(of_head).values()) == [6, 6, 6, 6, 6, 2]
+    of_floor = starts_of(measured.base, "aa")
+    assert len(of_floor) == 14
+    assert len(set(of_floor)) == 1
+    assert len(machine.workers) == 2 * (len(set(of_head)) + 1)
+
+
+def test_measure_pairs__sides_on_the_cpu__no_start_is_shared() -> None:
+    measured, _ = VirtualGate(works(MS), works(MS), policy=THREE_LOOKS).measure()
+
+    assert {replicate.start for replicate in (*measured.base, *measured.head)} == {None}
+
+
+@pytest.mark.parametrize(("head", "verdict"), [(MS, "PASS"), (MS * 1.03, "FAIL")])
+def test_decide__resident_sides_with_luck__equal_code_passes_and_three_percent_fail(head: float, verdict: str) -> None:
+    gate = VirtualGate(
+        lucky(MS, luck=0.002, seed=1),
+        lucky(round(head), luck=0.002, seed=2),
+        device=noisy_device,
+        policy=THREE_LOOKS,
+        load=LOAD_SECONDS,
+        budget=1000,
+        resident=True,
+    )
+
+    assert gate.decide().verdict == verdict
+
+
+def test_decide__all_pairs_of_one_start__their_common_luck_is_no_regression() -> None:
+    """Pairs that agree on 3 % fail the gate; the same pairs of a single start show the luck of two processes."""
+    gate = VirtualGate(works(MS), works(round(MS * 1.03)), device=noisy_device, policy=THREE_LOOKS, resident=True)
+    measured, _ = gate.measure()
+    apart = judged(*documents_of(measured), policy=THREE_LOOKS)
+    for replicates in (measured.base, measured.head):
+        replicates[:] = [msgspec.structs.replace(replicate, start=0) for replicate in replicates]
+
+    together = judged(*documents_of(measured), policy=THREE_LOOKS)
+
+    assert (apart.verdict, together.verdict) == ("FAIL", "INCONCLUSIVE")
+
+
+def test_measure_pairs__resident_sides__every_pair_has_its_own_blocks() -> None:
+    measured, _ = VirtualGate(
+        works(MS), works(MS), policy=THREE_LOOKS, load=LOAD_SECONDS, all_looks=True, resident=True, quads=3
+    ).measure()
+
+    ends = [replicate.shapes["default"] for replicate in measured.head]
+    assert all(len(blocks.start_ns) == 6 for blocks in ends)
+    for earlier, later in itertools.pairwise(ends):
+        assert later.start_ns[0] != earlier.start_ns[0]
