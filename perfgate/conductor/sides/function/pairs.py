@@ -127,7 +127,8 @@ def measure_pairs(
                     return
                 if pair_count in renewals:
                     bench.start_beside(renewals[pair_count], parts=runner.parts())
-                bench.renew(let_go=runner.load_anew)
+                if not runner.is_within_start:
+                    bench.renew(let_go=runner.load_anew)
                 sides.before_start()
                 began = observer.monotonic()
                 bench.foresee(foresight)
@@ -214,6 +215,11 @@ class _PairRunner:
         )
         self.late_operators = LateOperators(self.bench)
         self.most_profiled = math.inf if judges_subroutines(gate.tolerance) else PROFILED_PAIRS
+
+    @property
+    def is_within_start(self) -> bool:
+        """Whether resident sides go on to another pair."""
+        return self.warm.resident and bool(self.warm.kept)
 
     @property
     def too_many_failures(self) -> bool:
