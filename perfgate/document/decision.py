@@ -32,6 +32,7 @@ InvalidKind = Literal[
     "aa_differs",
     "throttled",
     "slow_clock",
+    "clocks_differ",
     "foreign_process",
     "too_few_clean",
     "worker_clock",
@@ -239,6 +240,13 @@ class Invalid(ShapeEntry, frozen=True, kw_only=True):
     message: Message
 
 
+class PowerCap(msgspec.Struct, frozen=True, kw_only=True):
+    """The share of each side's blocks in which the device's power limit held its clock: a state, no disturbance."""
+
+    base: float
+    head: float
+
+
 class Missing(ShapeEntry, frozen=True, kw_only=True):
     """Data that a verdict needs and a document lacks.
 
@@ -401,7 +409,8 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     code, None if that was not looked at.
     ``unmoved`` are the workloads with weights and inputs in one place in all quads of a pair.
     ``waited`` is the share of the measured time in which workers, or else threads of jobs, waited for a CPU; None if the
-    kernel does not count it. ``recorded`` is set if both sides were made from a profiler's recording: times of kernels are
+    kernel does not count it. ``power_cap`` is None if the device was never at its limit or does not report
+    it. ``recorded`` is set if both sides were made from a profiler's recording: times of kernels are
     compared, and the others are shown without a comparison. ``in_ci`` is set
     if a CI job measured: a rerun adds to its earlier measurements.
     """
@@ -442,6 +451,7 @@ class DecisionDocument(msgspec.Struct, frozen=True, kw_only=True):
     pairs: int = 0
     rounds: int = 1
     waited: float | None = None
+    power_cap: PowerCap | None = None
     unmoved: list[str] = []
     recorded: bool = False
     in_ci: bool = False

@@ -275,7 +275,7 @@ def misfit(columns: BlockColumns) -> str | None:
         columns.took_delay_ns,
     )
     of_hardware = (columns.instructions, columns.cycles, columns.cache_misses)
-    reported = (columns.throttled, columns.clock_share, columns.foreign_processes)
+    reported = (columns.throttled, columns.power_capped, columns.clock_share, columns.foreign_processes)
     if not blocks:
         return "columns without a block"
     if any(len(column) != blocks for column in (*whole, *counted)):

@@ -101,8 +101,9 @@ class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
     was not their turn for ``waited_ns``; ``conductor_delay_ns`` in which the conductor itself was ready to run without a
     CPU. Reported by the worker for the same time: ``took_ns`` from the request to the reply by its clock, ``took_delay_ns``
     of it in which it was ready to run without a CPU, and the user-space ``instructions``, ``cycles`` and ``cache_misses``
-    of all its threads, the unrecorded call of every block included. Reported by the device: ``throttled``, ``clock_share``
-    (clock over rated clock) and ``foreign_processes`` on it. A column that is empty, or a None in it, was not available.
+    of all its threads, the unrecorded call of every block included. Reported by the device: ``throttled``,
+    ``power_capped``, ``clock_share`` (clock over rated clock) and ``foreign_processes`` on it. A column that is empty, or a
+    None in it, was not available.
 
     Calls of the preprocessing also have ``stages``, with times that add up to ``wall``.
     """
@@ -130,6 +131,7 @@ class BlockColumns(msgspec.Struct, frozen=True, kw_only=True):
     cycles: list[int] = []
     cache_misses: list[int] = []
     throttled: list[bool | None] = []
+    power_capped: list[bool | None] = []
     clock_share: list[float | None] = []
     foreign_processes: list[int | None] = []
     stages: list[StageTimes] = []

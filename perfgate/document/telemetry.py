@@ -26,8 +26,9 @@ class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
     ``temperature`` is in degrees Celsius, ``power`` in W, ``clock`` and ``rated_clock`` in Hz, memory in bytes.
     ``utilization`` is the share of time the compute cores were busy, 0 to 1, and ``units`` the same for each unit that is
     counted by itself (``aicore``, ``aivector``, ``aicpu``, ``hbm_bandwidth`` …). ``health`` is the device's own word, such as
-    OK or Alarm. ``throttled`` is whether it slowed itself down. ``foreign_processes`` are those other than the asking one,
-    empty if there are none.
+    OK or Alarm. ``throttled`` is whether heat, a brake or a fault slowed it down, ``power_capped`` whether its power limit
+    holds the clock: the normal state of a heavy model. ``foreign_processes`` are those other than the asking one, empty if
+    there are none.
     """
 
     temperature: float | None = None
@@ -40,6 +41,7 @@ class DeviceState(msgspec.Struct, frozen=True, kw_only=True):
     memory_total: int | None = None
     health: str | None = None
     throttled: bool | None = None
+    power_capped: bool | None = None
     foreign_processes: list[DeviceProcess] | None = None
 
     @property

@@ -7,7 +7,7 @@ clock, so that a reading spoils the blocks it overlaps in time, whichever side t
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import msgspec
 
 from perfgate.config import device_kind
 from perfgate.document.samples import BlockColumns, Replicate
-from perfgate.document.telemetry import TelemetryReading
+from perfgate.document.telemetry import DeviceState, TelemetryReading
 from perfgate.sampling import Sampler, sampling
 from perfgate.trace.model.arithmetic import TimeSpan
 
@@ -116,36 +116,44 @@ def _overlapping(span: TimeSpan, readings: Sequence[TelemetryReading]) -> list[T
 
 def _with_condition(columns: BlockColumns, whole: TimeSpan, readings: Sequence[TelemetryReading]) -> BlockColumns:
     spans = _spans(columns)
-    of_throttling = [reading for reading in readings if reading.telemetry.throttled is not None]
     of_processes = [reading for reading in readings if reading.telemetry.foreign_processes is not None]
     of_clocks = [one for one in readings if whole.start <= one.began_ns and one.ended_ns <= whole.end]
     return replace(
         columns,
-        throttled=[_throttled(span, of_throttling) for span in spans],
+        throttled=_states(spans, readings, lambda state: state.throttled),
+        power_capped=_states(spans, readings, lambda state: state.power_capped),
         clock_share=[_clock_share(span, of_clocks) for span in spans],
         foreign_processes=[_foreign_count(span, of_processes) for span in spans],
     )
 
 
-def _throttled(span: TimeSpan, readings: Sequence[TelemetryReading]) -> bool | None:
-    """The verdict of overlapping readings; for a block without any, that of the two around it if they agree."""
-    beside = [reading.telemetry.throttled for reading in _overlapping(span, readings)]
-    if beside:
-        return any(beside)
-    states = {reading.telemetry.throttled for reading in _around(span, readings)}
-    return states.pop() if len(states) == 1 else None
+def _states(
+    spans: Sequence[TimeSpan],
+    readings: Sequence[TelemetryReading],
+    state_of: Callable[[DeviceState], bool | None],
+) -> list[bool | None]:
+    """For each block the state that any overlapping reading has, or else that of the two readings around it if they agree."""
+    reported = [reading for reading in readings if state_of(reading.telemetry) is not None]
+    states: list[bool | None] = []
+    for span in spans:
+        beside = [state_of(reading.telemetry) for reading in _overlapping(span, reported)]
+        around = {state_of(reading.telemetry) for reading in _around(span, reported)}
+        if beside:
+            states.append(any(beside))
+        else:
+            states.append(around.pop() if len(around) == 1 else None)
+    return states
 
 
 def _clock_share(span: TimeSpan, readings: Sequence[TelemetryReading]) -> float | None:
     """The lowest clock that the device worked at, over its rated one, by readings taken while blocks ran.
 
-    Between pairs a device rests, and its clock with it (800 of 1800 MHz on a 910B), so no other reading counts. A driver
-    that reports throttling itself is trusted: a low clock may have been requested.
+    Between pairs a device rests, and its clock with it (800 of 1800 MHz on a 910B), so no other reading counts.
     """
     shares = [
         reading.telemetry.clock_share()
         for reading in _overlapping(span, readings)
-        if reading.telemetry.at_work is not False and reading.telemetry.throttled is None
+        if reading.telemetry.at_work is not False
     ]
     return min((share for share in shares if share is not None), default=None)
 

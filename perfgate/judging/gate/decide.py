@@ -26,6 +26,7 @@ from perfgate.document.files import content_sha256, read_decision, read_run
 from perfgate.document.history import History, read_history
 from perfgate.document.message import Message
 from perfgate.document.run import FROM_PROFILE, RunDocument
+from perfgate.document.samples import BlockColumns
 from perfgate.errors import DocumentError
 from perfgate.judging.gate.compare.alpha import subjects_of
 from perfgate.judging.gate.compare.checklist import compare_checklist
@@ -41,6 +42,7 @@ from perfgate.judging.gate.compare.settings import notes_on_settings
 from perfgate.judging.gate.compare.sides import compare_sides, set_aside, shares_of
 from perfgate.judging.gate.compare.stored import compare_stored
 from perfgate.judging.gate.evidence.index import Evidence, RunIndex
+from perfgate.judging.gate.evidence.operating_point import power_cap
 from perfgate.judging.gate.evidence.pairs import QUANTILE
 from perfgate.judging.gate.evidence.undisturbed import waited_share
 from perfgate.judging.gate.evidence.unknown import unknown_note
@@ -163,6 +165,7 @@ def decide(
         warnings=_notes(evidence, comparisons, verdict),
         pairs=_pairs(head),
         waited=_waited(evidence),
+        power_cap=power_cap(*map(_timed_blocks, evidence.runs)),
         unmoved=sorted(evidence.kept_layout),
         recorded=evidence.recorded,
         replaced=replaced_operators(evidence),
@@ -227,6 +230,10 @@ def _waited(evidence: Evidence) -> float | None:
     waited = waited_share(columns for replicate in replicates for _, columns in replicate.lanes)
     waited = waited_of_jobs(evidence) if waited is None else waited
     return None if waited is None else rounded(waited)
+
+
+def _timed_blocks(run: RunDocument) -> list[BlockColumns]:
+    return [columns for replicate in run.replicates for columns in replicate.shapes.values()]
 
 
 def _unmeasured(

@@ -102,6 +102,8 @@ def _check_clock(name: str, telemetry: DeviceState) -> FitnessCheck:
         return FitnessCheck(name, "attention", f"slowed down by the driver{clock}", _COOL.format("card"))
     if share is None:
         return FitnessCheck(name, "unavailable", f"the driver reports no clock to compare{clock}")
+    if telemetry.power_capped:
+        return FitnessCheck(name, "ok", f"{share * 100:.0f} % of the rated clock{clock}, at its power limit")
     if share < FULL_CLOCK and telemetry.at_work:
         detail = f"computing at {share * 100:.0f} % of its clock{clock}"
         return FitnessCheck(name, "attention", detail, _COOL.format("card"))
@@ -179,6 +181,9 @@ def _judge_clock(name: str, readings: list[DeviceState], shares: list[float]) ->
     rated = max(reading.rated_clock or 0 for reading in readings) / 1e6
     span = f"from {min(shares) * 100:.0f} to {max(shares) * 100:.0f} % in {len(shares)} readings"
     detail = f"{middle * 100:.0f} % of {rated:.0f} MHz, {span}"
+    if capped := sum(reading.power_capped is True for reading in readings):
+        # The power limit holds the clock of every heavy load, on both sides of a comparison alike.
+        return FitnessCheck(name, "ok", f"{detail}; at the power limit in {capped} of {len(readings)} readings")
     if middle < FULL_CLOCK:
         return FitnessCheck(name, "attention", detail, _COOL.format("device"))
     return FitnessCheck(name, "ok", detail)

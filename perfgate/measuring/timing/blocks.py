@@ -244,6 +244,7 @@ def _as_columns(lane: Sequence[_Recorded], source: CpuSource, stages: list[Stage
         cycles=_whole([count.cycles for count in counts]),
         cache_misses=_whole([count.cache_misses for count in counts]),
         throttled=[block.condition.throttled for block in blocks],
+        power_capped=[block.condition.power_capped for block in blocks],
         clock_share=[block.condition.clock_share() for block in blocks],
         foreign_processes=[
             None if (others := block.condition.foreign_processes) is None else len(others) for block in blocks

@@ -16,11 +16,12 @@ import pytest
 
 from perfgate import sampling
 from perfgate.conductor.machine.watcher import Watcher, namespace_ids, watching
-from perfgate.document.decision import DecisionDocument
+from perfgate.document.decision import DecisionDocument, PowerCap
 from perfgate.document.run import RunDocument
 from perfgate.document.samples import BlockColumns, Replicate
 from perfgate.document.telemetry import DeviceProcess, DeviceState, TelemetryReading
 from perfgate.errors import MeasuringError
+from tests.fakes.device import FakeDevice
 from tests.traps.virtual import VirtualGate, documents_of, judged, works
 from tests.unit.gate.builders import SHAPE, sides
 
@@ -156,6 +157,51 @@ def test_decide__clock_at_its_rate__nothing() -> None:
 )
 def test_decide__low_clock_that_is_no_fault__nothing(told: list[TelemetryReading]) -> None:
     assert kinds(decided(*told)) == set()
+
+
+def test_decide__power_limit_in_every_block__a_state_of_both_sides_and_a_verdict() -> None:
+    state = {"throttled": False, "power_capped": True, "utilization": 0.98}
+    decision = decided(reading(*WHOLE_JOB, **state))
+
+    assert (decision.verdict, kinds(decision)) == ("PASS", set())
+    assert decision.power_cap == PowerCap(base=1.0, head=1.0)
+    assert decided(reading(*WHOLE_JOB, throttled=False, power_capped=False)).power_cap is None
+
+
+def device_at_its_power_limit() -> FakeDevice:
+    device = FakeDevice()
+    state = DeviceState(throttled=False, power_capped=True, clock=0.8e9, rated_clock=1e9, foreign_processes=[])
+    device.conditions = [state] * 1000
+    return device
+
+
+def test_decide__fake_device_at_its_power_limit__equal_code_passes_and_a_slower_call_fails() -> None:
+    same = VirtualGate(works(MS), works(MS), device=device_at_its_power_limit).decide()
+    assert (same.verdict, kinds(same), same.power_cap) == ("PASS", set(), PowerCap(base=1.0, head=1.0))
+    slower = VirtualGate(works(MS), works(1_100_000), device=device_at_its_power_limit).decide()
+    assert (slower.verdict, kinds(slower)) == ("FAIL", set())
+
+
+def clocks_by_side(base: float, head: float) -> list[TelemetryReading]:
+    """Short readings in the first block of each side of every pair, at the power limit."""
+    readings = []
+    for pair in range(12):
+        for begin, share in ((0, base), (25, head)):
+            at = pair * PAIR_MS + begin + TURN_MS + 5
+            state = {"clock": share * 2e9, "rated_clock": 2e9, "throttled": False, "power_capped": True}
+            readings.append(reading(at, at + 10, utilization=0.98, **state))
+    return readings
+
+
+def test_decide__clocks_of_the_sides_differ__invalid_and_by_how_much() -> None:
+    decision = decided(*clocks_by_side(base=0.80, head=0.72))
+    assert (decision.verdict, kinds(decision)) == ("INCONCLUSIVE", {"clocks_differ"})
+    assert decision.invalid[0].message.values["change"] == pytest.approx(-0.1)
+
+
+@pytest.mark.parametrize("head", [0.80, 0.79])
+def test_decide__one_clock_for_both_sides__nothing(head: float) -> None:
+    assert kinds(decided(*clocks_by_side(base=0.80, head=head))) == set()
 
 
 def processes(*pids: int) -> TelemetryReading:
@@ -300,7 +346,9 @@ esac
 
 
 @pytest.mark.usefixtures("patient")
-@pytest.mark.parametrize(("mask", "throttled"), [("0x0000000000000002", False), ("0x0000000000000028", True)])
+@pytest.mark.parametrize(
+    ("mask", "throttled"), [("0x0000000000000002", False), ("0x0000000000000004", False), ("0x0000000000000028", True)]
+)
 def test_watching__gpu_by_its_uuid__its_own_reasons_and_processes(mask: str, throttled: bool, tmp_path: Path) -> None:
     program = tmp_path / "nvidia-smi"
     program.write_text(NVIDIA_SMI)
@@ -309,7 +357,8 @@ def test_watching__gpu_by_its_uuid__its_own_reasons_and_processes(mask: str, thr
     columns = found.shapes[SHAPE]
 
     assert columns.throttled == [throttled] * BLOCKS
-    assert columns.clock_share == [None] * BLOCKS
+    assert columns.power_capped == [mask == "0x0000000000000004"] * BLOCKS
+    assert set(columns.clock_share) <= {None, 1755 / 1980}
     assert columns.foreign_processes == [1] * BLOCKS
     pids = [process.pid for told in found.readings for process in told.telemetry.foreign_processes or ()]
     assert set(pids) == {815}

@@ -261,9 +261,19 @@ def test_examine__cuda__driver_card_and_why_it_is_slow(machine: Machine) -> None
     machine.run = lambda command: APPS if "compute-apps" in command[1] else ROW.replace("0x0000000000000000", "0x44")
     found = machine.examine("cuda")
     assert found["cuda driver"].seen == "NVIDIA H100 80GB HBM3, driver 550.54.15"
-    assert found["cuda throttling"].seen == "slowed down by power cap, heat (hardware)"
+    assert found["cuda throttling"].seen == "slowed down by heat (hardware)"
     assert (found["cuda clock"].status, found["cuda health"].status) == ("attention", "ok")
     assert "pid 815 (python" in found["cuda others"].seen
+
+
+def test_examine__cuda_at_its_power_limit__a_state_and_no_fault(machine: Machine) -> None:
+    machine.programs["nvidia-smi"] = machine.root / "nvidia-smi"
+    row = ROW.replace("0x0000000000000000", "0x4").replace("1980, 1980, 3,", "1500, 1980, 99,")
+    machine.run = lambda command: APPS if "compute-apps" in command[1] else row
+    found = machine.examine("cuda")
+    assert "cuda throttling" not in found
+    expected = ("ok", "76 % of the rated clock (1500 of 1980 MHz), at its power limit")
+    assert (found["cuda clock"].status, found["cuda clock"].seen) == expected
 
 
 def test_examine__cuda_without_nvidia_smi__unavailable(machine: Machine) -> None:

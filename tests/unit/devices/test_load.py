@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import threading
 
+import msgspec
 import pytest
 
 from perfgate.document.telemetry import DeviceState
@@ -47,6 +48,13 @@ def test_judge_load__clock_falls__throttling() -> None:
 def test_judge_load__driver_says_it_throttles__believed() -> None:
     _, throttling = judge_load("cuda", [reading(1800, throttled=False), reading(1800, throttled=True)])
     assert (throttling.status, throttling.seen[:18]) == ("attention", "in 1 of 2 readings")
+
+
+def test_judge_load__clock_held_by_the_power_limit__a_state_and_no_fault() -> None:
+    capped = msgspec.structs.replace(reading(1500, throttled=False), power_capped=True)
+    clock, throttling = judge_load("cuda", [capped] * 3)
+    assert (clock.status, throttling.status) == ("ok", "ok")
+    assert str(clock.seen).endswith("; at the power limit in 3 of 3 readings")
 
 
 @pytest.mark.parametrize(

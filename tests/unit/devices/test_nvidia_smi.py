@@ -15,7 +15,7 @@ from perfgate.measuring.devices.monitors.cuda import (
     parse_apps,
     parse_rows,
     read_gpu,
-    slowed_by,
+    throttled_by,
     to_telemetry,
 )
 
@@ -44,18 +44,25 @@ def test_to_telemetry__what_an_old_gpu_does_not_say__none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mask", "words"),
+    ("mask", "words", "throttled", "capped"),
     [
-        ("0x0000000000000000", []),
-        ("0x0000000000000001", []),
-        ("0x0000000000000102", []),
-        ("0x0000000000000024", ["power cap", "heat (software)"]),
-        ("Not Active", None),
-        ("[N/A]", None),
+        ("0x0000000000000000", [], False, False),
+        ("0x0000000000000001", [], False, False),
+        ("0x0000000000000102", [], False, False),
+        ("0x0000000000000004", [], False, True),
+        ("0x0000000000000024", ["heat (software)"], True, True),
+        ("0x0000000000000088", ["hardware slowdown", "power brake"], True, False),
+        ("Not Active", [], None, None),
+        ("[N/A]", [], None, None),
     ],
 )
-def test_slowed_by__mask__only_what_slows(mask: str, words: object) -> None:
-    assert slowed_by(mask) == words
+def test_clock_reasons__mask__power_limit_is_no_throttling(
+    mask: str, words: object, throttled: bool | None, capped: bool | None
+) -> None:
+    (row,) = parse_rows(ROW.replace("0x0000000000000000", mask), FIELDS, "nvidia-smi")
+    state = to_telemetry(row, None)
+    assert throttled_by(mask) == words
+    assert (state.throttled, state.power_capped) == (throttled, capped)
 
 
 @pytest.mark.parametrize(

@@ -89,5 +89,5 @@ def test_cuda__one_question__heat_clock_and_power() -> None:
     read = open_sensor("cuda:0", Host(environ={}, run=run))()
 
     assert (read.temperature, read.power, read.clock, read.rated_clock) == (64.0, 148.2, 1410e6, 1695e6)
-    assert (read.utilization, read.throttled) == (0.97, True)
+    assert (read.utilization, read.throttled, read.power_capped) == (0.97, False, True)
     assert len(asked) == 2

@@ -37,7 +37,9 @@ def _taint(columns: BlockColumns, index: int) -> Taint | None:
     if columns.throttled and columns.throttled[index]:
         return "throttled"
     clock_share = columns.clock_share[index] if columns.clock_share else None
-    if clock_share is not None and clock_share < RATED_CLOCK_SHARE:
+    # A driver that reports throttling is trusted: a lower clock was requested, or its power limit holds it.
+    unexplained = not columns.throttled or columns.throttled[index] is None
+    if unexplained and clock_share is not None and clock_share < RATED_CLOCK_SHARE:
         return "slow_clock"
     if columns.foreign_processes and columns.foreign_processes[index]:
         return "foreign_process"

@@ -16,6 +16,7 @@ from perfgate.document.decision import Invalid, InvalidKind
 from perfgate.document.message import Message, MessageValue
 from perfgate.document.samples import STOPPED, BlockColumns, Replicate, unpack
 from perfgate.judging.gate.evidence.index import Evidence, Pair
+from perfgate.judging.gate.evidence.operating_point import clock_shift
 from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.undisturbed import LEAST_CLEAN, RATED_CLOCK_SHARE, Taint, clean_pair
 from perfgate.judging.gate.evidence.values import rounded
@@ -50,7 +51,7 @@ _TAINTS: dict[Taint, Message] = {
 def invalid_times(evidence: Evidence) -> list[Invalid]:
     """The reasons that the times of a shape prove nothing, one entry a shape and kind."""
     entries: dict[tuple[str, str, str], Invalid] = {}
-    for entry in [*_changed_code(evidence), *_disturbed(evidence), *misconduct(evidence)]:
+    for entry in [*_changed_code(evidence), *_disturbed(evidence), *_different_clocks(evidence), *misconduct(evidence)]:
         entries.setdefault((entry.workload, entry.shape, entry.kind), entry)
     return list(entries.values())
 
@@ -91,6 +92,17 @@ def _most_taints(taints: Counter[Taint]) -> tuple[InvalidKind, Message]:
         return "too_few_clean", Message("gate.other-blocks")
     most, count = taints.most_common(1)[0]
     return most if count > taints.total() / 2 else "too_few_clean", _TAINTS[most]
+
+
+def _different_clocks(evidence: Evidence) -> Iterator[Invalid]:
+    """Yield the shapes whose sides ran at different clocks, of all pairs together: readings are rarer than quads."""
+    for workload, shape in evidence.places:
+        pairs = evidence.pairs.get(workload, ())
+        base = [first.shapes[shape] for first, _ in pairs if shape in first.shapes]
+        head = [second.shapes[shape] for _, second in pairs if shape in second.shapes]
+        if change := clock_shift(base, head):
+            message = Message("gate.clocks-differ", {"change": rounded(change)})
+            yield Invalid(workload=workload, shape=shape, kind="clocks_differ", message=message)
 
 
 # --- misconduct of workers

@@ -31,10 +31,10 @@ APP_FIELDS = ("gpu_uuid", "pid", "process_name", "used_gpu_memory")
 # The commands that print FIELDS and APP_FIELDS.
 GPUS = ("nvidia-smi", f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits")
 APPS = ("nvidia-smi", f"--query-compute-apps={','.join(APP_FIELDS)}", "--format=csv,noheader,nounits")
-# NVML, nvmlClocksEventReasons: bits that mean slower than asked for. Idle (1), application clocks (2) and display clocks
-# (0x100) are not among them.
-_SLOWED = {
-    0x4: "power cap",
+# NVML, nvmlClocksEventReasons. The power limit lowers the clock of every heavy model, on both sides alike; the others mean
+# that something is wrong. Idle (1), application clocks (2) and display clocks (0x100) do not slow a GPU down.
+_POWER_CAP = 0x4
+_THROTTLED = {
     0x8: "hardware slowdown",
     0x20: "heat (software)",
     0x40: "heat (hardware)",
@@ -66,8 +66,8 @@ def examine(host: Host, index: int = 0) -> list[FitnessCheck]:
         return [FitnessCheck("cuda card", "unavailable", str(error), remedy)]
     checks = [FitnessCheck("cuda driver", "ok", f"{row['name']}, driver {row['driver_version']}")]
     checks += check_card(KIND, telemetry)
-    if reasons := slowed_by(row["clocks_throttle_reasons.active"]):
-        remedy = "cool the GPU or raise its power limit (nvidia-smi -pl)"
+    if reasons := throttled_by(row["clocks_throttle_reasons.active"]):
+        remedy = "cool the GPU, and check its power supply"
         checks.append(FitnessCheck("cuda throttling", "attention", f"slowed down by {', '.join(reasons)}", remedy))
     return checks
 
@@ -165,7 +165,7 @@ def choose_row(rows: list[dict[str, str]], index: int, environ: Mapping[str, str
 
 def to_telemetry(row: dict[str, str], processes: list[DeviceProcess] | None) -> DeviceState:
     units = {"gpu": share(row["utilization.gpu"]), "memory_bandwidth": share(row["utilization.memory"])}
-    reasons = slowed_by(row["clocks_throttle_reasons.active"])
+    mask = _clock_reasons(row["clocks_throttle_reasons.active"])
     # A GPU without ECC has [N/A] here: unknown, which is not OK.
     errors = number(row["ecc.errors.uncorrected.volatile.total"])
     return DeviceState(
@@ -178,17 +178,22 @@ def to_telemetry(row: dict[str, str], processes: list[DeviceProcess] | None) -> 
         memory_used=scaled(row["memory.used"], MIB),
         memory_total=scaled(row["memory.total"], MIB),
         health=None if errors is None else "OK" if errors == 0 else f"{errors:.0f} uncorrected ECC errors",
-        throttled=None if reasons is None else bool(reasons),
+        throttled=None if mask is None else any(mask & bit for bit in _THROTTLED),
+        power_capped=None if mask is None else bool(mask & _POWER_CAP),
         foreign_processes=processes,
     )
 
 
-def slowed_by(mask: str) -> list[str] | None:
-    """Why the clock is lower than requested, in words; None if the driver does not report it."""
+def throttled_by(mask: str) -> list[str]:
+    """Why heat, a brake or a fault lowers the clock, in words."""
+    bits = _clock_reasons(mask) or 0
+    return [word for bit, word in _THROTTLED.items() if bits & bit]
+
+
+def _clock_reasons(mask: str) -> int | None:
+    """The bits of the reasons, None if the driver does not report them."""
     text = mask.strip().lower()
-    if not re.fullmatch(r"0x[0-9a-f]{1,16}", text):
-        return None
-    return [word for bit, word in _SLOWED.items() if int(text, 16) & bit]
+    return int(text, 16) if re.fullmatch(r"0x[0-9a-f]{1,16}", text) else None
 
 
 def foreign(apps: list[dict[str, str]], uuid: str, own: frozenset[int]) -> list[DeviceProcess]:

@@ -1,0 +1,51 @@
+"""The state of the device under each side: how often its power limit held it, and whether both sides had one clock.
+
+A card at its power limit is in the normal state of a heavy model. Times compare as long as both sides ran at the same clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from perfgate.document.decision import PowerCap
+from perfgate.document.samples import BlockColumns
+from perfgate.judging.gate.evidence.values import rounded
+from perfgate.stats.robust import shift
+
+# Clocks of both sides that differ by more than this share are not one operating point.
+CLOCK_TOLERANCE = 0.03
+
+Floats = npt.NDArray[np.float64]
+
+
+def power_cap(base: Iterable[BlockColumns], head: Iterable[BlockColumns]) -> PowerCap | None:
+    """The share of each side's blocks at the power limit; None if no block was, or a side's state is unknown."""
+    of_base, of_head = _capped_share(base), _capped_share(head)
+    if of_base is None or of_head is None or not of_base + of_head:
+        return None
+    return PowerCap(base=rounded(of_base), head=rounded(of_head))
+
+
+def _capped_share(blocks: Iterable[BlockColumns]) -> float | None:
+    states = [state for columns in blocks for state in columns.power_capped if state is not None]
+    return sum(states) / len(states) if states else None
+
+
+def clock_shift(base: Iterable[BlockColumns], head: Iterable[BlockColumns]) -> float | None:
+    """The relative difference of head's clock from base's; None if it is within the tolerance, may be 0, or is unknown."""
+    of_base, of_head = _log_clocks(base), _log_clocks(head)
+    if not of_base.size or not of_head.size:
+        return None
+    found = shift(of_base, of_head)
+    if found.low is None or found.high is None or found.low <= 0 <= found.high:
+        return None
+    change = float(np.expm1(found.value))
+    return change if abs(change) > CLOCK_TOLERANCE else None
+
+
+def _log_clocks(blocks: Iterable[BlockColumns]) -> Floats:
+    shares = [share for columns in blocks for share in columns.clock_share if share]
+    return np.log(np.asarray(shares, dtype=np.float64))
