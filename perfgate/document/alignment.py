@@ -27,7 +27,8 @@ class Work:
     ``amount`` is of ``aspect``: seconds if that is empty, or the name of a counter. It is that of ``calls`` calls together.
     ``line`` (``model.py:88``) is the caller and ``code`` the text of that line; None if unknown. ``kind`` distinguishes
     operators of the same name (a kernel from the host's operator), and a kernel was ``launched_by`` an operator. ``rank`` is
-    the rank of a job that does the work. An amount that ``varies`` differs between calls or processes of the same code.
+    the rank of a job that does the work. An amount that ``varies`` differs between calls or processes of the same code;
+    ``error`` is the standard error of one that was sampled.
     """
 
     operator: str
@@ -40,8 +41,9 @@ class Work:
     launched_by: str | None = None
     function: str = ""
     aspect: str = ""
-    rank: str = ""
+    rank: int | None = None
     varies: bool = False
+    error: float = 0.0
 
 
 class AlignedWork(NamedTuple):

@@ -47,8 +47,8 @@ from perfgate.document.samples import BlockColumns, PackedArray, Replicate, pack
 from perfgate.document.seal import Seal
 from perfgate.document.testbed import Testbed
 from perfgate.judging.advice.advise import suggested
-from perfgate.judging.gate.compare.operators import joined
 from perfgate.judging.gate.explain.causes import with_causes
+from perfgate.judging.gate.explain.operator_table import joined
 from perfgate.judging.gate.explain.regressions import with_regressions
 
 BASE_COMMIT = "a1b2c3d4e5f60718293a4b5c6d7e8f9001122334"

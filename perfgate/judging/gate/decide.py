@@ -35,7 +35,7 @@ from perfgate.judging.gate.compare.counters import notes_on_varying
 from perfgate.judging.gate.compare.head_rules import compare_rules, deciding_steps
 from perfgate.judging.gate.compare.implied_numbers import waited_of_jobs
 from perfgate.judging.gate.compare.jobs import compare_quantiles
-from perfgate.judging.gate.compare.operators import compare_operators, joined, operator_times
+from perfgate.judging.gate.compare.operators import compare_operators
 from perfgate.judging.gate.compare.recordings import recorded_times, untimed_places
 from perfgate.judging.gate.compare.servers import notes_on_requests
 from perfgate.judging.gate.compare.settings import notes_on_settings
@@ -51,6 +51,7 @@ from perfgate.judging.gate.explain.causes import with_causes
 from perfgate.judging.gate.explain.contributions import explanations
 from perfgate.judging.gate.explain.findings import with_findings
 from perfgate.judging.gate.explain.operator_changes import operator_changes, replaced_operators
+from perfgate.judging.gate.explain.operator_table import joined, operator_times
 from perfgate.judging.gate.explain.profiles import explain_jobs, missing_profiles
 from perfgate.judging.gate.explain.regressions import with_regressions
 from perfgate.judging.gate.plan.harness import harness_changes, not_compared

@@ -8,8 +8,9 @@ from perfgate.document.decision import Invalid
 from perfgate.document.explanation import Explanation, OperatorDelta
 from perfgate.document.message import quote
 from perfgate.document.run import OUTSIDE_OPERATORS, OperatorRow, RunDocument
-from perfgate.judging.gate.compare.operators import compare_operators, operator_times
+from perfgate.judging.gate.compare.operators import compare_operators
 from perfgate.judging.gate.evidence.index import Evidence
+from perfgate.judging.gate.explain.operator_table import operator_times
 from tests.unit.gate.builders import SHAPE, WORKLOAD, counters, sides
 
 # Seconds of self time in a call of 10 ms: the one that regresses below is 3 % of it.

@@ -31,7 +31,11 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True)
 class Count:
-    """A count of a place on both sides. Growth by the share ``allowed``, or by the number ``allowed_more``, is tolerated."""
+    """A count of a place on both sides.
+
+    Growth by the share ``allowed``, or by the number ``allowed_more``, is tolerated. It improved if it fell by more than the
+    share ``fewer`` and by more than that number.
+    """
 
     place: ShapePlace
     metric: str
@@ -39,6 +43,7 @@ class Count:
     head: Range
     allowed: float = 0.0
     allowed_more: float = 0.0
+    fewer: float = 0.0
 
     @property
     def closest(self) -> tuple[float, float]:
@@ -59,7 +64,7 @@ class Count:
         base, head = self.closest
         if head > base * (1 + self.allowed) and head > base + self.allowed_more:
             return "regressed"
-        if head < base - self.allowed_more:
+        if head < base * (1 - self.fewer) and head < base - self.allowed_more:
             return "improved"
         return "unchanged"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -10,8 +10,9 @@ from perfgate.catalogue.lookup import METRICS
 from perfgate.catalogue.names import LOW_PRECISION_OPS
 from perfgate.document.comparison import Comparison, Exact, Paired
 from perfgate.document.decision import Policy
-from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance
+
+_Place = tuple[str, str]
 
 
 def fails_alone(comparison: Comparison, policy: Policy) -> bool:
@@ -32,22 +33,29 @@ def with_costless(comparisons: Iterable[Comparison], policy: Policy) -> list[Com
     better.
     """
     listed = list(comparisons)
-    times = [c for c in listed if isinstance(c, Paired) and c.must_decide and c.evidence != "turn"]
-    faster = {_place(c) for c in times if c.outcome == "improved"}
-    not_slower = {_place(c) for c in times} - {_place(c) for c in times if c.outcome not in ("unchanged", "improved")}
+    faster: set[_Place] = set()
+    not_slower: set[_Place] = set()
+    undecided: set[_Place] = set()
+    for time in listed:
+        if not isinstance(time, Paired) or not time.must_decide or time.evidence == "turn":
+            continue
+        if time.outcome == "improved":
+            faster.add(time.place)
+        if time.outcome in ("unchanged", "improved"):
+            not_slower.add(time.place)
+        else:
+            undecided.add(time.place)
+    return [_excused(comparison, policy, faster, not_slower - undecided) for comparison in listed]
 
-    def judged(comparison: Comparison) -> Comparison:
-        if not comparison.gating or comparison.outcome != "regressed":
-            return comparison
-        if comparison.metric == LOW_PRECISION_OPS and _place(comparison) in faster:
-            return msgspec.structs.replace(comparison, gating=False)
-        excusable = isinstance(comparison, Exact) and not fails_alone(comparison, policy)
-        if excusable and _place(comparison) in not_slower:
-            return msgspec.structs.replace(comparison, gating=False, costless=True)
+
+def _excused(
+    comparison: Comparison, policy: Policy, faster: Collection[_Place], not_slower: Collection[_Place]
+) -> Comparison:
+    """The comparison, no longer gating if the times of its place excuse it."""
+    if not comparison.gating or comparison.outcome != "regressed":
         return comparison
-
-    return [judged(comparison) for comparison in listed]
-
-
-def _place(comparison: Comparison) -> ShapePlace:
-    return ShapePlace(comparison.workload, comparison.shape)
+    if comparison.metric == LOW_PRECISION_OPS and comparison.place in faster:
+        return msgspec.structs.replace(comparison, gating=False)
+    if not isinstance(comparison, Exact) or comparison.place not in not_slower or fails_alone(comparison, policy):
+        return comparison
+    return msgspec.structs.replace(comparison, gating=False, costless=True)

@@ -33,21 +33,22 @@ from perfgate.document.message import Message, MessageValue
 from perfgate.document.run import RunDocument
 from perfgate.judging.gate.compare.answers import ComparedAnswers, compare_answers
 from perfgate.judging.gate.compare.comparison import differing_output
+from perfgate.judging.gate.compare.executed_lines import compare_lines
 from perfgate.judging.gate.compare.implied_numbers import with_covered
 from perfgate.judging.gate.compare.judge import Tested, judge
-from perfgate.judging.gate.compare.ranks import compare_counts, exposed_parts, losses_differ, rank_parts
+from perfgate.judging.gate.compare.rank_counts import compare_counts, exposed_parts
+from perfgate.judging.gate.compare.ranks import losses_differ, rank_parts
 from perfgate.judging.gate.compare.rule import Z_POWER, Errors, Limits, alarm_looks, answer, p_slower, spread
 from perfgate.judging.gate.compare.servers import compare_counters_of_servers
 from perfgate.judging.gate.evidence.differences import Differences
 from perfgate.judging.gate.evidence.effect import PairedEffect
-from perfgate.judging.gate.evidence.executed_lines import compare_lines
 from perfgate.judging.gate.evidence.index import Evidence
 from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.profiled_work import lines_with_more_calls
 from perfgate.judging.gate.evidence.quads import Quad, quads_of, turns_of
 from perfgate.judging.gate.evidence.stalls import stalls_of
 from perfgate.judging.gate.evidence.tolerance import configured_tolerance
 from perfgate.judging.gate.evidence.values import rounded
-from perfgate.judging.gate.explain.profiled_operators import operator_lines
 from perfgate.judging.gate.plan.jobs import TrustedNumbers
 from perfgate.stats.clusters import START_LUCK
 from perfgate.stats.error_control import holm
@@ -117,7 +118,7 @@ def compare_turns(
             of_stacks = evidence.head.run.session.command == "upgrade"
             rows += compare_lines(place, *evidence.turns(job.name), policy, of_stacks=of_stacks)
         before, after = (next((one for one in run.profiles if one.workload == job.name), None) for run in evidence.runs)
-        called_at = operator_lines(before, after, evidence.head.run.source.changes)
+        called_at = lines_with_more_calls(before, after, evidence.head.run.source.changes)
         rows += compare_counts(place, *turns_of(measured.values()), policy, called_at)
         answers = compare_answers(*evidence.turns(job.name))
         rows += _judge_job(place, cells, answers, policy, alpha, evidence.turns(job.name))

@@ -9,16 +9,16 @@ from perfgate.catalogue.names import SETTINGS
 from perfgate.document.comparison import Comparison
 from perfgate.document.decision import Verdict
 from perfgate.document.message import Message
-from perfgate.document.run import CodeChange
+from perfgate.document.run import CodeChange, CounterSet
 from perfgate.judging.gate.compare.comparison import exact
 from perfgate.judging.gate.evidence.changed_code import MOST_ELSEWHERE
 from perfgate.judging.gate.evidence.index import Evidence
-from perfgate.judging.gate.evidence.place import ShapePlace
 
 
 def compare_settings(evidence: Evidence) -> Iterator[Comparison]:
     """Yield each setting of a workload that differs, or is on one side only."""
-    told: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
+    changes = evidence.head.run.source.changes
     for place, head in evidence.head.counters.items():
         base = evidence.base.counters.get(place)
         if base is None or not base.settings:
@@ -26,11 +26,16 @@ def compare_settings(evidence: Evidence) -> Iterator[Comparison]:
         if not head.settings:
             yield exact(place, SETTINGS, "inconclusive", gating=False, reason=Message("gate.no-settings"))
             continue
-        for name in sorted(base.settings.keys() | head.settings.keys()):
-            before, after = base.settings.get(name), head.settings.get(name)
-            if before != after and (place.workload, name) not in told:
-                told.add((place.workload, name))
-                yield _differs(place, name, before, after, evidence.head.run.source.changes)
+        for name in _differing(base, head):
+            if (place.workload, name) not in reported:
+                reported.add((place.workload, name))
+                reason = _difference(name, base.settings.get(name), head.settings.get(name), changes)
+                yield exact(place, SETTINGS, "inconclusive", gating=False, reason=reason)
+
+
+def _differing(base: CounterSet, head: CounterSet) -> list[str]:
+    names = sorted(base.settings.keys() | head.settings.keys())
+    return [name for name in names if base.settings.get(name) != head.settings.get(name)]
 
 
 def notes_on_settings(comparisons: Iterable[Comparison], verdict: Verdict) -> list[Message]:
@@ -40,15 +45,12 @@ def notes_on_settings(comparisons: Iterable[Comparison], verdict: Verdict) -> li
     return [c.reason for c in comparisons if c.metric == SETTINGS and c.reason is not None]
 
 
-def _differs(
-    place: ShapePlace, name: str, before: str | None, after: str | None, changes: Sequence[CodeChange]
-) -> Comparison:
-    line = _line_that_names(name, changes)
+def _difference(name: str, before: str | None, after: str | None, changes: Sequence[CodeChange]) -> Message:
     values = {"setting": name, "base": before or "-", "head": after or "-"}
-    reason = (
-        Message("gate.other-setting-at", {**values, "line": line}) if line else Message("gate.other-setting", values)
-    )
-    return exact(place, SETTINGS, "inconclusive", gating=False, reason=reason)
+    line = _line_that_names(name, changes)
+    if line is None:
+        return Message("gate.other-setting", values)
+    return Message("gate.other-setting-at", {**values, "line": line})
 
 
 def _line_that_names(setting: str, changes: Sequence[CodeChange]) -> str | None:

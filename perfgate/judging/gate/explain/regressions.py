@@ -27,7 +27,7 @@ from perfgate.document.comparison import (
 )
 from perfgate.document.decision import DecisionDocument, Regression
 from perfgate.document.explanation import Cause
-from perfgate.judging.gate.compare.operators import mark_alone
+from perfgate.judging.gate.explain.operator_table import mark_alone
 
 replace = msgspec.structs.replace
 _OUTCOMES = ("regressed", "improved", "inconclusive")

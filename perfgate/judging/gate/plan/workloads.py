@@ -37,12 +37,12 @@ from perfgate.document.run import (
 )
 from perfgate.document.samples import STOPPED, BlockColumns, Replicate, unpack
 from perfgate.judging.gate.compare.head_rules import bounds_with_lost_values
-from perfgate.judging.gate.compare.operators import untimed_subroutines
 from perfgate.judging.gate.compare.stretches import LOOKS as STRETCH_LOOKS
 from perfgate.judging.gate.compare.stretches import stretches_of
 from perfgate.judging.gate.evidence.index import Evidence, RunIndex
 from perfgate.judging.gate.evidence.place import ShapePlace
 from perfgate.judging.gate.evidence.undisturbed import LEAST_CLEAN
+from perfgate.judging.gate.evidence.untimed_parts import untimed_subroutines
 from perfgate.judging.gate.plan.jobs import RequiredJob
 from perfgate.judging.gate.plan.missing import SIDES, one_a_piece
 from perfgate.protocol import SLOW_CALL_SECONDS

@@ -1,0 +1,213 @@
+"""Ranks: their calls in profiled steps, which are exact, and their times under the profiler."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+import msgspec
+
+from perfgate.catalogue.names import (
+    RANKS_COLLECTIVES,
+    RANKS_ELEMENTS,
+    RANKS_EXPOSED,
+    RANKS_OPERATORS,
+    RANKS_SKEW,
+    RANKS_SYNCS,
+)
+from perfgate.document.comparison import Exact, Paired
+from perfgate.document.decision import Policy
+from perfgate.document.explanation import Part
+from perfgate.document.job import RankCounts, Turn
+from perfgate.document.message import Message
+from perfgate.judging.gate.compare.comparison import exact, informing
+from perfgate.judging.gate.compare.counts import Count, Range
+from perfgate.judging.gate.compare.judge import Tested, judge
+from perfgate.judging.gate.compare.rule import Errors
+from perfgate.judging.gate.evidence.differences import Differences
+from perfgate.judging.gate.evidence.effect import PairedEffect
+from perfgate.judging.gate.evidence.numbers import LARGEST_RATIO
+from perfgate.judging.gate.evidence.place import ShapePlace
+from perfgate.judging.gate.evidence.ranks_work import RankOperator, StartWork
+from perfgate.judging.gate.evidence.tolerance import configured_tolerance
+from perfgate.judging.gate.evidence.values import rounded
+from perfgate.judging.gate.evidence.work import OPERATOR_COUNT
+
+# Starts a side from which longer exposed communication in every start of the head is significant: 1 in 20 for equal code.
+_FEWEST_STARTS = 3
+# Pairs of starts from which a difference of profiled times is tested: fewer give no interval of 95 %.
+_STARTS_TO_TEST = 7
+# Operators to name of those that run more or less often.
+_NAMED_OPERATORS = 10
+# The variation of the profiler's own cost: the tolerance of a time under it, and the change that "unchanged" excludes.
+_PROFILED_MARGIN = 0.1
+_COUNTS = (RANKS_COLLECTIVES, RANKS_ELEMENTS, RANKS_OPERATORS, RANKS_SYNCS)
+_NO_LINES: Mapping[str, str] = MappingProxyType({})
+
+
+def compare_counts(
+    place: ShapePlace,
+    base: Iterable[Turn],
+    head: Iterable[Turn],
+    policy: Policy,
+    lines: Mapping[str, str] = _NO_LINES,
+) -> Iterator[Exact | Paired]:
+    """Compare the calls of ranks in profiled steps: exactly, with the differences by name and rank as parts.
+
+    ``lines`` are the calling lines in the profile of the head.
+
+    A count that differs between starts of one side is not exact. Its usual total must be the same on both sides, or the verdict
+    is left open.
+    """
+    of_base = [turn.counts for turn in base if turn.counts]
+    of_head = [turn.counts for turn in head if turn.counts]
+    if not of_base or not of_head or not all(map(_is_profiled, (*of_base, *of_head))):
+        return
+    starts_of_base = [StartWork(ranks) for ranks in of_base]
+    starts_of_head = [StartWork(ranks) for ranks in of_head]
+    for name in _COUNTS:
+        before = [start.of(name) for start in starts_of_base]
+        after = [start.of(name) for start in starts_of_head]
+        if _agree(before) and _agree(after):
+            parts = _parts(name, starts_of_base[0], starts_of_head[0])
+            yield _compare_total(place, name, before[0], after[0], policy, [_with_line(part, lines) for part in parts])
+        else:
+            yield from _compare_unsteady(place, name, before, after)
+    for name, time_of in ((RANKS_EXPOSED, _exposed), (RANKS_SKEW, _skew)):
+        yield _profiled_time(place, name, list(map(time_of, of_base)), list(map(time_of, of_head)), policy)
+
+
+def _is_profiled(start: Iterable[RankCounts]) -> bool:
+    return all(rank.steps for rank in start)
+
+
+def _agree(starts: Sequence[Mapping[RankOperator, float]]) -> bool:
+    return all(start == starts[0] for start in starts)
+
+
+def _compare_total(
+    place: ShapePlace,
+    name: str,
+    before: Mapping[RankOperator, float],
+    after: Mapping[RankOperator, float],
+    policy: Policy,
+    parts: Sequence[Part],
+) -> Exact:
+    base, head = rounded(sum(before.values())), rounded(sum(after.values()))
+    allowed = configured_tolerance(policy, name, *place) or 0.0
+    return Count(place, name, Range(base, base), Range(head, head), allowed).comparison(parts=parts)
+
+
+def _compare_unsteady(
+    place: ShapePlace,
+    name: str,
+    before: Iterable[Mapping[RankOperator, float]],
+    after: Iterable[Mapping[RankOperator, float]],
+) -> Iterator[Exact]:
+    base = statistics.median(sum(start.values()) for start in before)
+    head = statistics.median(sum(start.values()) for start in after)
+    if base != head:
+        reason = Message("gate.starts-disagree")
+        yield exact(place, name, "inconclusive", gating=True, base=rounded(base), head=rounded(head), reason=reason)
+
+
+def _parts(name: str, base: StartWork, head: StartWork) -> list[Part]:
+    """The differences behind a count: of elements the sum is enough, and of operators the largest are named."""
+    if name == RANKS_ELEMENTS:
+        return []
+    if name == RANKS_OPERATORS:
+        return _operator_parts(base.of(OPERATOR_COUNT), head.of(OPERATOR_COUNT))
+    return _differing(base.of(name), head.of(name))
+
+
+def _with_line(part: Part, lines: Mapping[str, str]) -> Part:
+    """The part with the line that calls it, if it grew."""
+    line = lines.get(part.name) if part.head > part.base else None
+    return msgspec.structs.replace(part, line=line)
+
+
+def _differing(base: Mapping[RankOperator, float], head: Mapping[RankOperator, float]) -> list[Part]:
+    """The counts that differ: one part if every rank has the same count, else one for each rank that differs."""
+    names = dict.fromkeys(key.operator for key in (*base, *head))
+    ranks = sorted({key.rank for key in (*base, *head)})
+    parts: list[Part] = []
+    for name in names:
+        of_name: list[Part] = []
+        for rank in ranks:
+            key = RankOperator(name, rank)
+            of_name.append(Part(name=name, ranks=str(rank), base=base.get(key, 0.0), head=head.get(key, 0.0)))
+        if len(ranks) > 1 and len({(part.base, part.head) for part in of_name}) == 1:
+            of_name = [msgspec.structs.replace(of_name[0], ranks="each")]
+        parts += [part for part in of_name if part.base != part.head]
+    return parts
+
+
+def _operator_parts(base: Mapping[RankOperator, float], head: Mapping[RankOperator, float]) -> list[Part]:
+    """The operators with the largest differences over all ranks, without those that other counts name."""
+    growth: dict[str, float] = defaultdict(float)
+    for key, times in base.items():
+        growth[key.operator] -= times
+    for key, times in head.items():
+        growth[key.operator] += times
+    changed = [name for name in growth if growth[name]]
+    most = sorted(changed, key=lambda name: (-abs(growth[name]), name))[:_NAMED_OPERATORS]
+    parts = [part for part in _differing(base, head) if part.name in most]
+    return sorted(parts, key=lambda part: most.index(part.name))
+
+
+# --- times of profiled steps
+
+
+def _profiled_time(
+    place: ShapePlace, name: str, base: Sequence[float], head: Sequence[float], policy: Policy
+) -> Paired:
+    """A time of profiled steps, start by start: tested over enough starts, otherwise it only informs."""
+    typical = statistics.median(base)
+    ratios = _log_ratios(base, head)
+    if len(ratios) < _STARTS_TO_TEST or max(map(abs, ratios)) > LARGEST_RATIO:
+        return informing(place, name, typical, statistics.median(head))
+    tested = Tested(
+        place,
+        name,
+        PairedEffect.of(Differences.of(ratios), typical, "quad"),
+        tolerance=_PROFILED_MARGIN,
+        margins=[_PROFILED_MARGIN],
+        gating=False,
+    )
+    errors = Errors(alarm=policy.alpha, unchanged=policy.alpha_ok, looks=(len(ratios),))
+    return judge(tested, errors, p_adjusted=None, tests=1)
+
+
+def _log_ratios(base: Sequence[float], head: Sequence[float]) -> list[float]:
+    """The logarithms of head/base, start by start; empty if a start has no time."""
+    pairs = list(zip(base, head))
+    if min(min(pair) for pair in pairs) <= 0:
+        return []
+    return [math.log(after) - math.log(before) for before, after in pairs]
+
+
+def exposed_parts(base: Iterable[Turn], head: Iterable[Turn]) -> list[Part]:
+    """The exposed communication of a step, if every start of the head has more of it than any of the base: less overlaps."""
+    before = [_exposed(turn.counts) for turn in base if turn.counts]
+    after = [_exposed(turn.counts) for turn in head if turn.counts]
+    if min(len(before), len(after)) < _FEWEST_STARTS or min(after) <= max(before):
+        return []
+    part = Part(
+        name="exposed communication",
+        base=rounded(statistics.median(before)),
+        head=rounded(statistics.median(after)),
+    )
+    return [part]
+
+
+def _exposed(ranks: Iterable[RankCounts]) -> float:
+    """The seconds of the rank with the least: any excess of the others is waiting for it."""
+    return min(rank.exposed for rank in ranks)
+
+
+def _skew(ranks: Sequence[RankCounts]) -> float:
+    """The difference between the longest and the shortest wait of a rank."""
+    return max(rank.exposed for rank in ranks) - _exposed(ranks)
