@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Budget:
+class TimeBudget:
     """The time until ``ends`` (monotonic clock), which is exceeded once if that decides.
 
     ``needed`` gives the number of units that are expected to decide. Measuring goes on to that number if it takes at most

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from perfgate.conductor.engine.order import Quad, Start
+from perfgate.conductor.engine.order import QuadTurns, Start
 from perfgate.conductor.failure import TurnError
 
 
@@ -25,6 +25,13 @@ class Quads:
         return cls(count, count, is_whole=True)
 
 
+class Standing(NamedTuple):
+    """How far a measurement is: when it may be decided next, and how long a unit takes, None before the first."""
+
+    next_look: int
+    seconds_each: float | None
+
+
 class Client(Protocol):
     """Something that is measured in turns. Every method may raise TurnError, which ends the start."""
 
@@ -32,10 +39,13 @@ class Client(Protocol):
     def done(self) -> int:
         """The units of evidence so far, in which looks are counted: pairs, quads or turns."""
 
-    def start(self, start: Start) -> Quads:
-        """Start both sides in the order of ``start``, and wait until they are warm; return how many quads follow."""
+    def start(self, start: Start, standing: Standing, /) -> Quads:
+        """Start both sides in the order of ``start``, and wait until they are warm.
 
-    def quad(self, quad: Quad) -> bool:
+        Return how many quads follow; a start without any ends the measurement.
+        """
+
+    def quad(self, quad: QuadTurns) -> bool:
         """Let the sides take the turns of a quad; return whether it counts, else it is taken again."""
 
     def finish(self) -> None:

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from perfgate.conductor.engine.budget import Budget
-from perfgate.conductor.engine.client import Client, Quads
-from perfgate.conductor.engine.order import Quad, Start, order_of
+from perfgate.conductor.engine.budget import TimeBudget
+from perfgate.conductor.engine.client import Client, Quads, Standing
+from perfgate.conductor.engine.order import QuadTurns, Start, order_of
 from perfgate.conductor.engine.outlook import Pace, Reach, foresee, worth_of
 from perfgate.conductor.failure import TurnError
 from perfgate.system.interrupts import safe_point
@@ -35,7 +35,7 @@ class Engine:
     starts: Iterator[Start]
     looks: Sequence[int]
     is_decided: Callable[[], bool]
-    budget: Budget = field(default_factory=Budget)
+    budget: TimeBudget = field(default_factory=TimeBudget)
     turns: int = 4
     deadline: float = math.inf
     sure_looks: int = 0
@@ -44,6 +44,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self._began = self.clock()
+        self._left_out_before = self.budget.left_out
         self._done_before = self._done_at_start = self.client.done
         self._looks_passed = sum(look <= self.client.done for look in self.looks)
         self._ended = False
@@ -58,7 +59,8 @@ class Engine:
     @property
     def seconds(self) -> float:
         """The time spent so far, without what the budget leaves out."""
-        return self.clock() - self._began - self.budget.left_out
+        left_out = self.budget.left_out - self._left_out_before
+        return self.clock() - self._began - left_out
 
     @property
     def seconds_each(self) -> float | None:
@@ -70,9 +72,13 @@ class Engine:
     def is_late(self) -> bool:
         return self.clock() > self.deadline
 
-    def run(self) -> None:
-        while not (self._has_decided() or self._time_is_up()):
+    def run(self) -> bool:
+        """Take starts to the end; return False if they ended at the deadline."""
+        while not self._has_decided():
+            if self._time_is_up():
+                return not self.is_late
             self.take_start(next(self.starts))
+        return True
 
     def reach(self, pace: Pace) -> Reach:
         """The quads and starts that fit into the budget and the looks, by the times of those so far."""
@@ -92,7 +98,7 @@ class Engine:
         self._done_at_start = self.client.done
         began = self.clock()
         try:
-            quads = self.client.start(start)
+            quads = self.client.start(start, Standing(self.next_look, self.seconds_each))
             self._start_seconds = self.clock() - began
             self._take_quads(start, quads)
             self.client.finish()
@@ -102,14 +108,15 @@ class Engine:
     def _take_quads(self, start: Start, quads: Quads) -> None:
         second_leads = iter(start.second_leads)
         began = self.clock()
+        self._ended = not quads.most
         for index in range(quads.most):
             if self._has_decided():
                 return
             if not quads.is_whole and (self._time_is_up() or self._is_start_over(start, index, quads, began)):
                 return
-            self._take_quad(Quad(index, order_of(next(second_leads), turns=self.turns)))
+            self._take_quad(QuadTurns(index, order_of(next(second_leads), turns=self.turns)))
 
-    def _take_quad(self, quad: Quad) -> None:
+    def _take_quad(self, quad: QuadTurns) -> None:
         for take in range(MOST_TAKES):
             began = self.clock()
             counts = self.client.quad(replace(quad, take=take, is_last_take=take == MOST_TAKES - 1))

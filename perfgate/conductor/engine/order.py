@@ -51,7 +51,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Quad:
+class QuadTurns:
     """Two or four turns, half of each side. ``index`` is its number within its start.
 
     A quad that does not count is taken again, up to ``is_last_take``, which counts in any case.

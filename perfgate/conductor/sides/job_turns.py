@@ -11,10 +11,10 @@ from typing import Literal
 
 import msgspec
 
-from perfgate.conductor.engine.budget import Budget
-from perfgate.conductor.engine.client import Quads
+from perfgate.conductor.engine.budget import TimeBudget
+from perfgate.conductor.engine.client import Quads, Standing
 from perfgate.conductor.engine.engine import Engine
-from perfgate.conductor.engine.order import Lots, Quad, Start, order_of
+from perfgate.conductor.engine.order import Lots, QuadTurns, Start, order_of
 from perfgate.conductor.engine.outlook import Pace, Reach
 from perfgate.conductor.failure import TurnError
 from perfgate.conductor.sides.program import SideError
@@ -79,7 +79,7 @@ class JobTurns:
     say: Callable[[str], None]
     announce: Callable[[], None]
     seed: int
-    budget: Budget = field(default_factory=Budget)
+    budget: TimeBudget = field(default_factory=TimeBudget)
     begin: Callable[[Sequence[SideName]], None] = lambda _: None
     needs_causes: Callable[[], bool] = lambda: True
     clock: Callable[[], float] = time.monotonic
@@ -139,13 +139,13 @@ class JobTurns:
 
     # --- what the engine asks
 
-    def start(self, start: Start) -> Quads:
+    def start(self, start: Start, _: Standing, /) -> Quads:
         self._start = start.number
         self.stop_sides()
         self.start_sides(start)
         return Quads(self.plan.fewest, self.plan.most or _ENDLESS)
 
-    def quad(self, quad: Quad) -> bool:
+    def quad(self, quad: QuadTurns) -> bool:
         turns = self.turns_of(quad, number=self.done)
         if turns is None:
             return False
@@ -192,7 +192,7 @@ class JobTurns:
 
     # --- turns
 
-    def turns_of(self, quad: Quad, *, number: int, first_place: int = 0) -> TurnsOfQuad | None:
+    def turns_of(self, quad: QuadTurns, *, number: int, first_place: int = 0) -> TurnsOfQuad | None:
         """The turns of quad ``number`` of the job, None if one is blurred, or if the sides got different requests.
 
         The second happens if a side discovers in its own turn that its server rejects a field. Another attempt has new work on
@@ -216,7 +216,7 @@ class JobTurns:
         self._rejected = None
         return turns
 
-    def _turn(self, name: SideName, quad: Quad, number: int, place: int, *, of_side: int) -> Turn:
+    def _turn(self, name: SideName, quad: QuadTurns, number: int, place: int, *, of_side: int) -> Turn:
         """One turn. Both sides get the same work in a quad; every quad and every attempt has another."""
         own_process = not self.plan.most
         if own_process:
@@ -313,16 +313,16 @@ class SwappingTurns(JobTurns):
     def _pace(self) -> Pace:
         return Pace(self.plan.fewest, self.plan.most, layouts=len(self.layouts))
 
-    def start(self, start: Start) -> Quads:
+    def start(self, start: Start, standing: Standing, /) -> Quads:
         self.stop_sides()
         self.sides = self.layouts[self._is_swapped]
-        quads = super().start(start)
+        quads = super().start(start, standing)
         if self._is_swapped:
             return Quads.exactly(len(self._halves[0]))
         self._halves = [], []
-        return Quads(quads.fewest, min(quads.most, self._engine.next_look - self.done))
+        return Quads(quads.fewest, min(quads.most, standing.next_look - self.done))
 
-    def quad(self, quad: Quad) -> bool:
+    def quad(self, quad: QuadTurns) -> bool:
         first_place = self.plan.turns if self._is_swapped else 0
         turns = self.turns_of(quad, number=self.done + quad.index, first_place=first_place)
         if turns is None:

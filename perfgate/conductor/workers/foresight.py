@@ -42,9 +42,9 @@ def foresee_steps(earlier: Mapping[int, float], done: Mapping[int, float], remai
     return Foresight(number=number, count=count, left=pace * sum(earlier[step] for step in remaining))
 
 
-def foresee_pairs(pair_seconds: Sequence[float], done: int, *, next_look: int) -> Foresight:
-    """The remaining time of the pairs up to the next look, by those so far."""
-    left = sum(pair_seconds) / len(pair_seconds) * (next_look - done) if pair_seconds else None
+def foresee_pairs(seconds_each: float | None, done: int, *, next_look: int) -> Foresight:
+    """The remaining time of the pairs up to the next look, None before the first pair."""
+    left = None if seconds_each is None else seconds_each * (next_look - done)
     return Foresight(number=done + 1, goal=next_look, left=left)
 
 

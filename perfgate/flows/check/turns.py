@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from perfgate.conductor.engine.budget import Budget
+from perfgate.conductor.engine.budget import TimeBudget
 from perfgate.conductor.engine.engine import FEWEST_STARTS
 from perfgate.conductor.engine.outlook import Reach
 from perfgate.conductor.sides.job_turns import OVERRUN, JobTurns, MeasuredJob, SideName, SwappingTurns
@@ -129,7 +129,7 @@ class JobMeasurement:
             say=self.bench.say,
             announce=announce,
             seed=self.bench.config.measure.seed,
-            budget=Budget(
+            budget=TimeBudget(
                 began + budget,
                 latest=min(began + (1 + OVERRUN) * budget, self.deadline),
                 needed=lambda: look().quads_needed(),

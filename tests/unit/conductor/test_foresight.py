@@ -23,8 +23,8 @@ def test_foresee_steps__hardly_anything_done__its_pace_says_nothing() -> None:
 
 
 def test_foresee_pairs__before_the_first__the_number_alone() -> None:
-    assert foresee_pairs([], 0, next_look=15) == Foresight(number=1, goal=15)
+    assert foresee_pairs(None, 0, next_look=15) == Foresight(number=1, goal=15)
 
 
 def test_foresee_pairs__some_taken__the_others_of_the_look_take_as_long() -> None:
-    assert foresee_pairs([1.0, 2.0], 2, next_look=15) == Foresight(number=3, goal=15, left=19.5)
+    assert foresee_pairs(1.5, 2, next_look=15) == Foresight(number=3, goal=15, left=19.5)

@@ -36,10 +36,10 @@ def test_draw_plans__same_seed_and_workload__same_plan_another_seed_another() ->
 
 def test_draw_plans__counts__as_asked_numbered_in_running_order() -> None:
     plans = draw_plans(7, "encoder", pairs=14, aa_pairs=7, first_look=8)
-    assert [plan.pair for plan in plans] == list(range(21))
+    assert [plan.number for plan in plans] == list(range(21))
     assert sum(plan.arm == "ab" for plan in plans) == 14
     assert sum(plan.arm == "aa" for plan in plans) == 7
-    assert {len(plan.second_leads_quad) for plan in plans} == {MOST_QUADS}
+    assert {len(plan.second_leads) for plan in plans} == {MOST_QUADS}
     assert len({plan.layout_seed for plan in plans}) == 21
     assert {plan.arm for plan in plans[15:]} == {"ab"}  # the noise floor is known after the first look
     assert [plan.arm for plan in plans[:15]] != sorted(plan.arm for plan in plans[:15])  # arms are mixed
@@ -49,7 +49,7 @@ def test_draw_plans__many_seeds__no_side_is_favoured() -> None:
     """1000 coins each: within five standard deviations of one half."""
     plans = [plan for seed in range(50) for plan in draw_plans(seed, "w", pairs=15, aa_pairs=5, first_look=8)]
     assert 421 < sum(plan.second_starts for plan in plans) < 579
-    quads = [lead for plan in plans for lead in plan.second_leads_quad]
+    quads = [lead for plan in plans for lead in plan.second_leads]
     assert sum(quads) * 2 == len(quads)
 
 
@@ -59,14 +59,14 @@ def test_draw_plans__starts_and_leads__as_many_of_either_side_in_every_four_pair
         for arm in ("ab", "aa"):
             starts = [plan.second_starts for plan in plans if plan.arm == arm]
             assert {sum(starts[first : first + 4]) for first in range(0, len(starts), 4)} == {2}
-        leads = [plan.second_leads_quad for plan in plans]
+        leads = [plan.second_leads for plan in plans]
         assert {sum(one[quad : quad + 2]) for one in leads for quad in range(0, MOST_QUADS, 2)} == {1}
 
 
 def test_draw_plans__second_round__other_lots_and_pair_numbers_of_its_own() -> None:
     first = draw_plans(7, "encoder", pairs=8, aa_pairs=5, first_look=8)
     second = draw_plans(7, "encoder", pairs=8, aa_pairs=5, first_look=8, round_number=1)
-    assert not {plan.pair for plan in first} & {plan.pair for plan in second}
+    assert not {plan.number for plan in first} & {plan.number for plan in second}
     assert [plan.layout_seed for plan in second] != [plan.layout_seed for plan in first]
 
 
@@ -123,12 +123,12 @@ def test_measure_pairs__order__abba_or_baab_and_who_starts_as_the_lot_says() -> 
         started = [2 * number + 1, 2 * number + 2]
         first, second = reversed(started) if plan.second_starts else started
         order = [block.worker for block in blocks]
-        for quad, second_leads in enumerate(plan.second_leads_quad[:4]):
+        for quad, second_leads in enumerate(plan.second_leads[:4]):
             expected = [second, first, first, second] if second_leads else [first, second, second, first]
             assert order[4 * quad : 4 * quad + 4] == expected
         if plan.arm == "ab":
             assert machine.workers[second - 1] == "head"
-    leads = [lead for plan in plans for lead in plan.second_leads_quad]
+    leads = [lead for plan in plans for lead in plan.second_leads]
     assert len(set(leads)) == len({plan.second_starts for plan in plans}) == 2  # the lot says both
 
 
@@ -465,7 +465,7 @@ def blocks_by_pair(machine: Machine) -> list[Sequence[Block]]:
 def test_draw_plans__another_draw__other_layouts_for_the_same_pairs() -> None:
     first, again, other = (draw_plans(7, "w", pairs=16, aa_pairs=7, first_look=8, draw=draw) for draw in (0, 0, 1))
     assert first == again
-    assert [plan.pair for plan in other] == [plan.pair for plan in first]
+    assert [plan.number for plan in other] == [plan.number for plan in first]
     assert [plan.layout_seed for plan in other] != [plan.layout_seed for plan in first]
 
 

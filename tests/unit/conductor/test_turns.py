@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perfgate.conductor.engine.budget import Budget
+from perfgate.conductor.engine.budget import TimeBudget
 from perfgate.conductor.engine.outlook import Reach
 from perfgate.conductor.sides.alternating import FEWEST_TURNS, AlternatingSide, Visit
 from perfgate.conductor.sides.job_turns import OVERRUN, JobTurns, MeasuredJob, SwappingTurns
@@ -109,7 +109,7 @@ def taken(
         say=lambda _: None,
         announce=lambda: told.append(taker.done),
         seed=1,
-        budget=Budget(ends, latest=ends * (1 + OVERRUN), needed=lambda: needed),
+        budget=TimeBudget(ends, latest=ends * (1 + OVERRUN), needed=lambda: needed),
         clock=clock,
         needs_causes=lambda: needs_causes,
     )
@@ -268,7 +268,7 @@ def test_swap__sides_change_their_halves__every_quad_has_turns_on_both() -> None
         say=lambda _: None,
         announce=lambda: told.append(taker.reach()),
         seed=1,
-        budget=Budget(1000.0),
+        budget=TimeBudget(1000.0),
         clock=clock,
     )
     taker.take()

@@ -46,7 +46,7 @@ def run_check(step_seconds: list[float], pair_seconds: float, pairs: int, turns_
     taken: list[float] = []
     for pair in range(pairs):
         look = next(end for end in (15, 23, 39, 71, 135) if end > pair)
-        forecast.expect(foresee_pairs(taken, pair, next_look=look))
+        forecast.expect(foresee_pairs(sum(taken) / len(taken) if taken else None, pair, next_look=look))
         watcher.now += pair_seconds
         taken.append(pair_seconds)
         if pair + 1 == look:

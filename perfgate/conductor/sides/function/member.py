@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field
 
 import msgspec
 
-from perfgate.conductor.sides.function.plan import PairPlan
+from perfgate.conductor.engine.order import Start
 from perfgate.conductor.sides.function.warm import WarmWorker
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import ReplyType, Worker, WorkerError
@@ -59,12 +59,12 @@ class _BlockLog:
 class Member:
     """A worker that is loaded and warm, gets its turns, and hands over a replicate.
 
-    ``worker`` is the one of ``start``, or forked from it: the warm one is then its child, and its CPU time counts.
+    ``worker`` is that of ``origin``, or forked from it: the warm one is then its child, and its CPU time counts.
     ``uncounted`` names the hardware counters that the worker lacked, and why.
     """
 
     worker: Worker
-    start: WarmWorker
+    origin: WarmWorker
     _: KW_ONLY
     workload: str
     observer: Observer
@@ -72,8 +72,8 @@ class Member:
     uncounted: str | None = None
 
     def __post_init__(self) -> None:
-        self.analysed_late = "late_analysis" in self.start.loaded.capabilities
-        self._warm = self.start.warm
+        self.analysed_late = "late_analysis" in self.origin.loaded.capabilities
+        self._warm = self.origin.warm
         self._logs: dict[tuple[Lane, str], _BlockLog] = {}
         # Unknown until it moves.
         self._movable: bool | None = None
@@ -149,27 +149,27 @@ class Member:
         self._cpu_ns_at_turn_end, self._turn_ended_ns = self.observer.cpu_ns(self.worker.pid), ended_ns
         return self._cpu_ns_at_turn_end
 
-    def replicate(self, plan: PairPlan, index: int, cpus: list[int]) -> Replicate:
+    def replicate(self, start: Start, index: int, cpus: list[int]) -> Replicate:
         """Collect the samples of all blocks. Raises WorkerError if they do not match the blocks that ran."""
         settings = self.observer.thread_settings(self.worker.pid)
         collected = self.ask(CollectRequest(), Collected, "collecting")
         self.uncounted = collected.uncounted
         return Replicate(
-            pair=plan.pair,
-            arm=plan.arm,
+            pair=start.number,
+            arm=start.arm,
             member="second" if index else "first",
             workload=self.workload,
-            layout_seed=plan.layout_seed,
+            layout_seed=start.layout_seed,
             cpus=cpus,
-            start_up=self.start.loaded.seconds,
-            forked_from=None if self.worker is self.start.worker else self.start.number,
-            start=self.start.start,
+            start_up=self.origin.loaded.seconds,
+            forked_from=None if self.worker is self.origin.worker else self.origin.number,
+            start=self.origin.start,
             warm_up_calls=self._warm.calls,
             steady=self._warm.steady,
             moved=self._movable,
             shapes=self._with_logs(collected.shapes, "call"),
             preprocess=self._with_logs(collected.preprocess, "preprocess"),
-            round=plan.pair // PAIRS_PER_ROUND,
+            round=start.number // PAIRS_PER_ROUND,
             settings={**collected.settings, **settings, STOPPED: str(self.worker.times_stopped())},
         )
 

@@ -1,45 +1,47 @@
 """Interleaved pairs: two processes take turns on the same CPUs and the same device, a few milliseconds each.
 
-Before every quad both sides move to another memory layout, the same one.
+A pair is a start of the engine. Before each of its quads both sides move to another memory layout, the same one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 
 from perfgate.catalogue.names import PYTHON_TIMES
+from perfgate.conductor.engine.budget import TimeBudget
+from perfgate.conductor.engine.client import Quads, Standing
+from perfgate.conductor.engine.engine import Engine
+from perfgate.conductor.engine.order import QuadTurns, Start
+from perfgate.conductor.failure import TurnError
 from perfgate.conductor.machine.cpus import quietest_cpus
 from perfgate.conductor.sides.function.batch_sizes import BatchSizes
 from perfgate.conductor.sides.function.member import Member
 from perfgate.conductor.sides.function.plan import (
     MOST_QUADS,
     SURE_LOOKS,
-    PairPlan,
     QuadPlanner,
     draw_plans,
     draw_renewals,
+    of_the_slower,
     pairs_of_start,
 )
 from perfgate.conductor.sides.function.profiles import TRACED_PAIRS, LateOperators, record_traces, with_profile
-from perfgate.conductor.sides.function.warm import WarmPlace, WarmWorkers
-from perfgate.conductor.sides.function.workload import PairedMeasurement, WorkloadSides
+from perfgate.conductor.sides.function.warm import WarmPlace, WarmWorker, WarmWorkers
+from perfgate.conductor.sides.function.workload import WorkloadSides
 from perfgate.conductor.workers.bench import Checkout
 from perfgate.conductor.workers.foresight import foresee_pairs
-from perfgate.conductor.workers.proc_stats import Observer
-from perfgate.conductor.workers.worker import WorkerError
 from perfgate.document.budget import judges_subroutines
 from perfgate.document.message import Message
 from perfgate.document.run import TIME_SPENT, ErrorDetail, FailedPair
 from perfgate.document.samples import Arm, Replicate
 from perfgate.locale import sentence
 from perfgate.protocol import BlockRequest
-from perfgate.system.interrupts import safe_point
 
 # Servers are renewed after half a first look, after it, and then after as many pairs again, so that none starts just before a
 # look that may end the pairs. They serve at least so many pairs: starting one takes as long as a pair. None is started for the
@@ -51,8 +53,6 @@ FORKED_PAIRS = 2
 FAILURES_TO_STOP = 3
 # Profiling costs half as much time again as a short pair; so many pairs name an operator that lost 10 %.
 PROFILED_PAIRS = 12
-# A side that is so many times slower has longer blocks by as much; one that is slower still does not eat the budget.
-MOST_LONGER = 4
 
 
 def measure_pairs(
@@ -81,126 +81,65 @@ def measure_pairs(
     budget does, and ``first`` the number of pairs of the plan that an earlier call ran. Pairs of base and head also take the
     rounds of ``sizes``.
     """
-    bench, measured, round_number, observer = sides.bench, sides.measured, sides.round_number, sides.observer
-    gate, seed, name = bench.config.gate, bench.config.measure.seed, sides.reference.name
-    budget_ends = observer.monotonic() + gate.budget if budget_ends is None else budget_ends
-    budget = _PairBudget(gate.budget, budget_ends, pairs_needed)
-    plans = draw_plans(
-        seed,
-        name,
-        pairs=looks[-1],
-        aa_pairs=gate.aa_pairs,
-        first_look=looks[0],
-        round_number=round_number,
-        draw=draw,
-        resident=bench.is_accelerated,
+    gate, measured, clock = sides.bench.config.gate, sides.measured, sides.observer.monotonic
+
+    def deciding_look() -> int | None:
+        needed = pairs_needed()
+        return engine.next_look if needed is not None and needed <= engine.next_look else None
+
+    budget = TimeBudget(
+        clock() + gate.budget if budget_ends is None else budget_ends, gate.budget, needed=deciding_look
     )
-    look_ends = [look + sum(plan.arm == "aa" for plan in plans) for look in looks]
-    served = max(FEWEST_SERVED, look_ends[0] // 2)
-    served_later = max(FEWEST_SERVED, look_ends[0] - served)
-    runner = _PairRunner(sides, traces, sizes)
-    renewals = draw_renewals(
-        seed, name, round_number=round_number, draw=draw, before=range(served, len(plans) - 1, served_later)
+    pairs = PairTurns(sides, looks, draw, first, budget, needs_names, traces, sizes)
+    is_first_round = sides.round_number == 0
+    engine = Engine(
+        pairs,
+        iter(pairs.plans[first:]),
+        pairs.look_ends,
+        is_decided,
+        budget,
+        deadline=sides.deadline,
+        # Two looks are worth their time on any machine.
+        sure_looks=SURE_LOOKS if is_first_round else 1,
+        # A later job's additions end at a planned number of pairs.
+        whole_looks=not is_first_round,
+        clock=clock,
     )
-    name_checks = _name_checks(look_ends)
-    # Two looks are worth their time on any machine.
-    sure_looks = SURE_LOOKS if round_number == 0 else 1
-    pair_count, measured.draw = first, draw
-    pair_seconds: list[float] = []
-    with closing(runner), _accounted(measured, runner, observer):
-        for look, look_end in enumerate(look_ends):
-            if look_end <= first:
-                continue
-            for plan in plans[pair_count:look_end]:
-                if round_number == 0 and pair_count in name_checks and not runner.profiles and needs_names():
-                    runner.profiles = True
-                if observer.monotonic() > sides.deadline:
-                    runner.finish()
-                    runner.fail_without_pairs(plan)
-                    return
-                # A later job's additions end at a planned number of pairs.
-                may_end = look >= sure_looks and (round_number == 0 or pair_count == look_ends[look - 1])
-                foresight = foresee_pairs(pair_seconds, pair_count, next_look=look_end)
-                in_pairs = observer.monotonic() - runner.size_seconds
-                if may_end and budget.is_spent(in_pairs, pair_count, look_end, foresight.left):
-                    runner.finish()
-                    return
-                if pair_count in renewals:
-                    bench.start_beside(renewals[pair_count], parts=runner.parts())
-                if not runner.is_within_start:
-                    bench.renew(let_go=runner.load_anew)
-                sides.before_start()
-                began = observer.monotonic()
-                bench.foresee(foresight)
-                runner.run_pair(plan, sentence("pair {number}, at most {most}", number=pair_count + 1, most=len(plans)))
-                pair_seconds.append(observer.monotonic() - began)
-                pair_count += 1
-                measured.begun = pair_count
-                if runner.too_many_failures:
-                    break
-            if runner.too_many_failures or is_decided():
-                break
-        runner.finish()
-
-
-def _name_checks(look_ends: Sequence[int]) -> set[int]:
-    """The numbers of pairs after which operators may be needed; a finding of the only look needs them by then."""
-    early = {look_ends[0] // 3} if len(look_ends) == 1 else set()
-    return {0, *look_ends[:-1]} | early
-
-
-@contextmanager
-def _accounted(measured: PairedMeasurement, runner: _PairRunner, observer: Observer) -> Iterator[None]:
-    """Add the seconds of pairs to ``measured``, without those of batch sizes."""
-    began = observer.monotonic()
-    try:
-        yield
-    finally:
-        measured.seconds += observer.monotonic() - began - runner.size_seconds
+    with closing(pairs):
+        is_in_time = engine.run()
+        measured.seconds += engine.seconds
+        pairs.analyse_late()
+    if not is_in_time and not measured.head:
+        pairs.fail_at(pairs.plans[pairs.done], ErrorDetail(kind="timeout", message=TIME_SPENT))
 
 
 @dataclass
-class _PairBudget:
-    """The seconds of pairs. They are extended once, to the next look."""
-
-    seconds: float
-    ends: float
-    pairs_needed: Callable[[], int | None]
-    extended_to: int = 0
-
-    def is_spent(self, now: float, done: int, next_look: int, left: float | None) -> bool:
-        """Whether no further pair begins; ``left`` is the time that the pairs up to the next look are expected to take."""
-        if now <= self.ends or done < self.extended_to:
-            return False
-        needed = None if self.extended_to else self.pairs_needed()
-        if needed is None or needed > next_look or left is None or left > self.seconds:
-            return True
-        self.extended_to = next_look
-        return False
-
-
-@dataclass
-class _PairRunner:
-    """Runs one pair after another into ``measured``; a pair that fails is recorded with its error."""
+class PairTurns:
+    """Runs one pair after another; a pair that fails is recorded with its error. ``done`` pairs of the plan were run."""
 
     sides: WorkloadSides
-    traces: Path | None
+    looks: Sequence[int]
+    draw: int
+    done: int
+    budget: TimeBudget
+    needs_names: Callable[[], bool]
+    traces: Path | None = None
     sizes: BatchSizes | None = None
-    profiles: bool = False
-    failures_in_a_row: int = 0
-    profiled_pairs: int = 0
-    # Seconds of batch sizes, which are no part of the budget of the pairs.
-    size_seconds: float = 0.0
+    _profiles: bool = False
+    _profiled_pairs: int = 0
+    _failures_in_a_row: int = 0
     # The arm of the warm workers, and the pairs that they served.
-    arm: Arm | None = None
-    served_pairs: int = 0
-    known_parts: list[str] = field(default_factory=list)
+    _arm: Arm | None = None
+    _served_pairs: int = 0
+    _known_parts: list[str] = field(default_factory=list)
+    _forks: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
         sides = self.sides
         self.bench, self.reference = sides.bench, sides.reference
         self.base, self.head = sides.base, sides.head
         self.measured, self.observer = sides.measured, sides.observer
+        self.measured.draw = self.draw
         # A comparison of two servers compares base with itself on two servers too, so that permanent differences between
         # servers are part of the noise floor.
         self.base_again = self.base if self.base.python == self.head.python else replace(self.base, second_server=True)
@@ -209,172 +148,188 @@ class _PairRunner:
             self.bench.get_ready(checkout)
         gate = self.bench.config.gate
         self.timeout = self.bench.config.measure.step_timeout
-        self.planner = QuadPlanner(gate, resident=self.bench.is_accelerated)
+        self.is_resident = self.bench.is_accelerated
+        self.planner = QuadPlanner(gate, resident=self.is_resident)
         self.warm = WarmWorkers(
-            self.bench, self.reference, observer=self.observer, cpus=self.cpus, resident=self.bench.is_accelerated
+            self.bench, self.reference, observer=self.observer, cpus=self.cpus, resident=self.is_resident
         )
         self.late_operators = LateOperators(self.bench)
         self.most_profiled = math.inf if judges_subroutines(gate.tolerance) else PROFILED_PAIRS
+        self._blocks = self._quads = 0
+        self._draw_plans()
 
-    @property
-    def is_within_start(self) -> bool:
-        """Whether resident sides go on to another pair."""
-        return self.warm.resident and bool(self.warm.kept)
-
-    @property
-    def too_many_failures(self) -> bool:
-        return self.failures_in_a_row >= FAILURES_TO_STOP
-
-    def run_pair(self, plan: PairPlan, position: str) -> None:
-        safe_point()
-        second_side = "head" if plan.arm == "ab" else sentence("base (noise floor)")
-        self.bench.say(
-            sentence(
-                "{workload}: {position}, base against {side}",
-                workload=self.reference.name,
-                position=position,
-                side=second_side,
-            )
+    def _draw_plans(self) -> None:
+        config, looks, round_number = self.bench.config, self.looks, self.sides.round_number
+        seed, name = config.measure.seed, self.reference.name
+        self.plans = draw_plans(
+            seed,
+            name,
+            pairs=looks[-1],
+            aa_pairs=config.gate.aa_pairs,
+            first_look=looks[0],
+            round_number=round_number,
+            draw=self.draw,
+            resident=self.is_resident,
         )
-        try:
-            first, second = self._replicates(plan)
-        except WorkerError as error:
-            detail = error.detail
-            if (self.warm.kept or self.warm.resident) and detail.kind == "memory":
-                # The checklist had each of them on the device alone.
-                device = self.bench.config.device
-                message = Message("worker.both-at-once", {"device": device, "error": detail.message})
-                detail = msgspec.structs.replace(detail, message=message)
-            self.load_anew()
-            self._fail(plan, detail)
-            self.failures_in_a_row += 1
-            return
-        self.failures_in_a_row = 0
-        self.measured.base.append(first)
-        (self.measured.head if plan.arm == "ab" else self.measured.base).append(second)
+        aa_pairs = sum(plan.arm == "aa" for plan in self.plans)
+        self.look_ends = [look + aa_pairs for look in looks]
+        first_end = self.look_ends[0]
+        served = max(FEWEST_SERVED, first_end // 2)
+        served_later = max(FEWEST_SERVED, first_end - served)
+        renewed_before = range(served, len(self.plans) - 1, served_later)
+        self.renewals = draw_renewals(seed, name, round_number=round_number, draw=self.draw, before=renewed_before)
+        # The numbers of pairs after which operators may be needed; a finding of the only look needs them by then.
+        self.name_checks = {0, *self.look_ends[:-1]}
+        if len(looks) == 1:
+            self.name_checks.add(first_end // 3)
 
-    def parts(self) -> list[str]:
-        """The modules that further fork servers import, in order: those that both sides imported of packages known to the
-        current ones.
-        """
-        self.known_parts = list(dict.fromkeys([*self.known_parts, *self.warm.common_parts(self.base, self.head)]))
-        return self.known_parts
+    # --- what the engine asks
 
-    def load_anew(self) -> None:
-        """End the warm workers; the next pair starts others."""
-        self.parts()
-        self.warm.close()
-        self.served_pairs = 0
+    def start(self, start: Start, standing: Standing, /) -> Quads:
+        self._start = start
+        if self.sides.round_number == 0 and self.done in self.name_checks:
+            self._profiles = self._profiles or self.needs_names()
+        if self.done in self.renewals:
+            self.bench.start_beside(self.renewals[self.done], parts=self._parts())
+        # Resident sides go on to another pair on the servers that they have.
+        if not (self.is_resident and self.warm.kept):
+            self.bench.renew(let_go=self._load_anew)
+        self.sides.before_start()
+        self.bench.foresee(foresee_pairs(standing.seconds_each, self.done, next_look=standing.next_look))
+        self._say_which_pair()
+        self._start_members()
+        call_seconds = min(member.call_seconds for member in self._members)
+        return Quads.exactly(self.planner.quads_of(call_seconds))
 
-    def close(self) -> None:
-        """Close everything kept from pair to pair."""
-        self.warm.close()
-        self.bench.forget_parts()
-
-    def fail_without_pairs(self, plan: PairPlan) -> None:
-        if not self.measured.head:
-            self._fail(plan, ErrorDetail(kind="timeout", message=TIME_SPENT))
+    def quad(self, quad: QuadTurns) -> bool:
+        """Run the blocks of every lane of every shape. Both sides run blocks of equally many calls."""
+        members = self._members
+        for side in quad.order[:2]:
+            members[side].move(self._start.layout_seed * MOST_QUADS + quad.index)
+        other_calls = members[1].block_calls
+        for (lane, shape), first_calls in members[0].block_calls.items():
+            calls = int(of_the_slower(first_calls, other_calls.get((lane, shape), first_calls)))
+            for side in quad.turns():
+                request = BlockRequest(shape=shape, calls=calls, quad=quad.index, sequence=self._blocks, lane=lane)
+                members[side].run_block(request)
+                self._blocks += 1
+        self._quads = quad.index + 1
+        return True
 
     def finish(self) -> None:
+        clock, start, (first, second) = self.observer.monotonic, self._start, self._members
+        in_quads = clock() - self._ready
+        replicates = first.replicate(start, 0, self.cpus), second.replicate(start, 1, self.cpus)
+        self.measured.uncounted = self.measured.uncounted or first.uncounted or second.uncounted
+        collected = clock()
+        if start.arm == "ab" and self._profiles and self._profiled_pairs < self.most_profiled:
+            replicates = self._profile(replicates)
+        if start.arm == "ab" and self.sizes is not None:
+            self._run_sizes(self.sizes)
+        profiling = clock() - collected
+        self._forks.close()
+        self._served_pairs += 1
+        pair_seconds = clock() - self._began - profiling
+        served = self._pairs_of_start(pair_seconds)
+        if self._served_pairs >= served:
+            self._load_anew()
+        beside_quads = self._loading_seconds / served + pair_seconds - in_quads
+        self.planner.add_pair(*replicates, fixed_seconds=beside_quads, quad_seconds=in_quads / self._quads)
+        self._keep(replicates)
+
+    def fail(self, error: TurnError) -> bool:
+        self._forks.close()
+        detail = error.detail
+        if (self.warm.kept or self.is_resident) and detail.kind == "memory":
+            # The checklist had each of them on the device alone.
+            device = self.bench.config.device
+            message = Message("worker.both-at-once", {"device": device, "error": detail.message})
+            detail = msgspec.structs.replace(detail, message=message)
+        self._load_anew()
+        self.fail_at(self._start, detail)
+        self._failures_in_a_row += 1
+        self._count()
+        return self._failures_in_a_row < FAILURES_TO_STOP
+
+    # --- after the last pair
+
+    def analyse_late(self) -> None:
         """Run the analyses deferred to the end of the last pair."""
         self.measured.traces += self.late_operators.put_into(self.measured.base, self.measured.head)
 
-    def _fail(self, plan: PairPlan, error: ErrorDetail) -> None:
-        failed = FailedPair(pair=plan.pair, arm=plan.arm, workload=self.reference.name, error=error)
+    def fail_at(self, start: Start, error: ErrorDetail) -> None:
+        failed = FailedPair(pair=start.number, arm=start.arm, workload=self.reference.name, error=error)
         self.measured.failed.append(failed)
 
-    def _replicates(self, plan: PairPlan) -> tuple[Replicate, Replicate]:
-        checkouts = self.base, self.head if plan.arm == "ab" else self.base_again
-        order = (1, 0) if plan.second_starts else (0, 1)
-        if self.warm.resident and plan.arm != self.arm:
-            # Three residents may not fit on the device.
-            self.load_anew()
-        self.arm = plan.arm
-        places = [WarmPlace(checkouts[index], is_twin=plan.arm == "aa" and index == 1) for index in order]
-        starts = dict(zip(order, self.warm.get(places, plan, block_seconds=self.planner.block_seconds)))
-        # Both or none: a process that has just been forked meets other page faults than one that warmed up.
-        forks = all(start.warm.forkable for start in starts.values())
-        clock = self.observer.monotonic
-        began, profiling = clock(), 0.0
-        with ExitStack() as stack:
-            members: dict[int, Member] = {}
-            for index in order:
-                worker, name = starts[index].worker, self.reference.name
-                if forks:
-                    spawned = self.bench.spawned(checkouts[index], worker, layout_seed=plan.layout_seed)
-                    worker = stack.enter_context(spawned)
-                members[index] = Member(
-                    worker, starts[index], workload=name, observer=self.observer, timeout=self.timeout
-                )
-            ready = clock()
-            quads = self.planner.quads_of(min(members[0].call_seconds, members[1].call_seconds))
-            self._run_quads(plan, (members[0], members[1]), quads)
-            in_quads = clock() - ready
-            replicates = members[0].replicate(plan, 0, self.cpus), members[1].replicate(plan, 1, self.cpus)
-            self.measured.uncounted = self.measured.uncounted or members[0].uncounted or members[1].uncounted
-            if plan.arm == "ab" and self.profiles and self.profiled_pairs < self.most_profiled:
-                collected = clock()
-                replicates = self._profile((members[0], members[1]), replicates, checkouts)
-                profiling = clock() - collected
-            if plan.arm == "ab" and self.sizes is not None:
-                collected = clock()
-                call_seconds = max(member.call_seconds for member in members.values())
-                self.sizes.run_round(members[0].worker, members[1].worker, call_seconds=call_seconds)
-                self.size_seconds += clock() - collected
-                profiling += clock() - collected
-        self.served_pairs += 1
-        loading = sum(start.seconds for start in starts.values())
-        pair_seconds = clock() - began - profiling
-        served = self._pairs_of_start(forks=forks, start_seconds=loading, pair_seconds=pair_seconds)
-        if self.served_pairs >= served:
-            self.load_anew()
-        beside_quads = loading / served + pair_seconds - in_quads
-        self.planner.add_pair(*replicates, fixed_seconds=beside_quads, quad_seconds=in_quads / quads)
-        return replicates
+    def close(self) -> None:
+        """Close everything kept from pair to pair."""
+        self._forks.close()
+        self.warm.close()
+        self.bench.forget_parts()
 
-    def _pairs_of_start(self, *, forks: bool, start_seconds: float, pair_seconds: float) -> int:
+    # --- a pair
+
+    @property
+    def _checkouts(self) -> tuple[Checkout, Checkout]:
+        return self.base, self.head if self._start.arm == "ab" else self.base_again
+
+    def _say_which_pair(self) -> None:
+        position = sentence("pair {number}, at most {most}", number=self.done + 1, most=len(self.plans))
+        other = "head" if self._start.arm == "ab" else sentence("base (noise floor)")
+        text = sentence(
+            "{workload}: {position}, base against {side}", workload=self.reference.name, position=position, side=other
+        )
+        self.bench.say(text)
+
+    def _start_members(self) -> None:
+        """Fork both members from warm workers, or take those themselves where a process cannot be forked."""
+        start, clock = self._start, self.observer.monotonic
+        if self.is_resident and start.arm != self._arm:
+            # Three residents may not fit on the device.
+            self._load_anew()
+        self._arm = start.arm
+        places: list[WarmPlace] = []
+        for side in start.order:
+            is_twin = start.arm == "aa" and side == 1
+            places.append(WarmPlace(self._checkouts[side], is_twin=is_twin))
+        warm = self.warm.get(places, start, block_seconds=self.planner.block_seconds)
+        origins = dict(zip(start.order, warm))
+        # Both or none: a process that has just been forked meets other page faults than one that warmed up.
+        self._has_forks = all(origin.warm.forkable for origin in origins.values())
+        self._loading_seconds = sum(origin.seconds for origin in origins.values())
+        self._began = clock()
+        members = {side: self._member(side, origins[side]) for side in start.order}
+        self._members = members[0], members[1]
+        self._blocks = self._quads = 0
+        self._ready = clock()
+
+    def _pairs_of_start(self, pair_seconds: float) -> int:
         """For how many pairs the warm workers serve."""
-        if forks:
+        if self._has_forks:
             return FORKED_PAIRS
-        if not self.warm.resident:
+        if not self.is_resident:
             return 1
-        if self.arm == "aa":
+        if self._arm == "aa":
             # Without heads of other code they show the noise, and no start luck that a verdict rests on.
             return self.bench.config.gate.aa_pairs
-        return pairs_of_start(start_seconds=start_seconds, pair_seconds=pair_seconds)
+        return pairs_of_start(start_seconds=self._loading_seconds, pair_seconds=pair_seconds)
 
-    def _run_quads(self, plan: PairPlan, members: tuple[Member, Member], quads: int) -> None:
-        """Run the quads of every lane of every shape: A B B A or B A A B. Both sides run blocks of equally many calls."""
-        first_calls, second_calls = members[0].block_calls, members[1].block_calls
-        sequence = 0
-        for quad, second_leads in enumerate(plan.second_leads_quad[:quads]):
-            order = (1, 0, 0, 1) if second_leads else (0, 1, 1, 0)
-            for index in order[:2]:
-                members[index].move(plan.layout_seed * MOST_QUADS + quad)
-            for (lane, shape), first in first_calls.items():
-                second = second_calls.get((lane, shape), first)
-                # Those that fill a block on the faster side, within reason.
-                calls = min(max(first, second), MOST_LONGER * min(first, second))
-                for index in order:
-                    members[index].run_block(
-                        BlockRequest(shape=shape, calls=calls, quad=quad, sequence=sequence, lane=lane)
-                    )
-                    sequence += 1
+    def _member(self, side: int, origin: WarmWorker) -> Member:
+        worker = origin.worker
+        if self._has_forks:
+            fork = self.bench.spawned(self._checkouts[side], worker, layout_seed=self._start.layout_seed)
+            worker = self._forks.enter_context(fork)
+        return self.sides.member(origin, worker)
 
-    def _profile(
-        self,
-        members: tuple[Member, Member],
-        replicates: tuple[Replicate, Replicate],
-        checkouts: tuple[Checkout, Checkout],
-    ) -> tuple[Replicate, Replicate]:
-        workers = members[0].worker, members[1].worker
+    def _profile(self, replicates: tuple[Replicate, Replicate]) -> tuple[Replicate, Replicate]:
+        workers = self._members[0].worker, self._members[1].worker
         say, timeout, clock = self.bench.say, self.timeout, self.observer.monotonic
         if judges_subroutines(self.bench.config.gate.tolerance, PYTHON_TIMES):
             replicates = with_profile("subroutines", workers, replicates, timeout=timeout, say=say, clock=clock)
-        traces = self.traces if self.profiled_pairs < TRACED_PAIRS else None
-        self.profiled_pairs += 1
-        if members[0].analysed_late:
-            self.late_operators.record(workers, replicates, checkouts, timeout=timeout, traces=traces)
+        traces = self.traces if self._profiled_pairs < TRACED_PAIRS else None
+        self._profiled_pairs += 1
+        if self._members[0].analysed_late:
+            self.late_operators.record(workers, replicates, self._checkouts, timeout=timeout, traces=traces)
             return replicates
         replicates = with_profile("operators", workers, replicates, timeout=timeout, say=say, clock=clock)
         if traces is not None:
@@ -383,3 +338,35 @@ class _PairRunner:
                 workers, replicates, folder=traces, head_first=head_first, timeout=timeout, say=say
             )
         return replicates
+
+    def _run_sizes(self, sizes: BatchSizes) -> None:
+        """Run a round of batch sizes, which has a time of its own."""
+        began = self.observer.monotonic()
+        first, second = self._members
+        sizes.run_round(first.worker, second.worker, call_seconds=max(first.call_seconds, second.call_seconds))
+        self.budget.leave_out(self.observer.monotonic() - began)
+
+    def _keep(self, replicates: tuple[Replicate, Replicate]) -> None:
+        first, second = replicates
+        of_second = self.measured.head if self._start.arm == "ab" else self.measured.base
+        self.measured.base.append(first)
+        of_second.append(second)
+        self._failures_in_a_row = 0
+        self._count()
+
+    def _count(self) -> None:
+        self.done += 1
+        self.measured.begun = self.done
+
+    def _parts(self) -> list[str]:
+        """The modules that further fork servers import, in order: those that both sides imported of packages known to the
+        current ones.
+        """
+        self._known_parts = list(dict.fromkeys([*self._known_parts, *self.warm.common_parts(self.base, self.head)]))
+        return self._known_parts
+
+    def _load_anew(self) -> None:
+        """End the warm workers; the next pair starts others."""
+        self._parts()
+        self.warm.close()
+        self._served_pairs = 0

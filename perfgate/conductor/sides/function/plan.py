@@ -10,12 +10,11 @@ import math
 import random
 from collections.abc import Sequence
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.conductor.engine.order import balanced_coins
+from perfgate.conductor.engine.order import Start, balanced_coins
 from perfgate.config import GateSettings
 from perfgate.document.run import PAIRS_PER_ROUND
 from perfgate.document.samples import Arm, BlockColumns, Replicate, unpack
@@ -39,6 +38,8 @@ _PROFILED_CALLS = 2
 # in a given time if starts spread as much as pairs.
 RESIDENT_BLOCK_SECONDS = 0.05
 MOST_RESIDENT_PAIRS = 16
+# A side that is so many times slower has longer blocks by as much; one that is slower still does not eat the budget.
+MOST_LONGER = 4
 # The first two looks are measured regardless of the budget, if they take no longer than this.
 SURE_LOOKS, SURE_SECONDS = 2, 300.0
 
@@ -61,20 +62,6 @@ def pairs_of_start(*, start_seconds: float, pair_seconds: float) -> int:
     return max(1, min(MOST_RESIDENT_PAIRS, round(math.sqrt(start_seconds / pair_seconds))))
 
 
-class PairPlan(NamedTuple):
-    """The draws for one pair.
-
-    In a pair of base against base the second side is loaded into the layout of ``twin_seed``, as other code would be.
-    """
-
-    pair: int
-    arm: Arm
-    layout_seed: int
-    twin_seed: int
-    second_starts: bool
-    second_leads_quad: list[bool]
-
-
 def draw_plans(
     seed: int,
     workload: str,
@@ -85,7 +72,7 @@ def draw_plans(
     round_number: int = 0,
     draw: int = 0,
     resident: bool = False,
-) -> list[PairPlan]:
+) -> list[Start]:
     """Draw the pairs of one round in the order they run; the same seed, workload, round and draw give the same plan.
 
     The base-against-base pairs are scattered among those of the first look; those of ``resident`` sides come first,
@@ -94,23 +81,25 @@ def draw_plans(
     (benchmarks/gate/FINDINGS.md, section 5).
     """
     lot = random.Random(_lot_name(seed, workload, round_number, draw))
-    early: list[Arm] = [*["ab"] * first_look, *["aa"] * aa_pairs]  # type: ignore[list-item]
-    lot.shuffle(early)
+    arms: list[Arm] = ["ab"] * first_look
+    arms += ["aa"] * aa_pairs
+    lot.shuffle(arms)
     if resident:
-        early.sort(key=lambda arm: arm != "aa")
-    late: list[Arm] = ["ab"] * (pairs - first_look)
-    starts = {"ab": _coins(lot, pairs, run=4), "aa": _coins(lot, aa_pairs, run=4)}
-    return [
-        PairPlan(
-            pair=round_number * PAIRS_PER_ROUND + number,
+        arms.sort(key=lambda arm: arm != "aa")
+    arms += ["ab"] * (pairs - first_look)
+    second_starts = {"ab": _coins(lot, pairs, run=4), "aa": _coins(lot, aa_pairs, run=4)}
+    starts: list[Start] = []
+    for number, arm in enumerate(arms, round_number * PAIRS_PER_ROUND):
+        start = Start(
+            number,
             arm=arm,
             layout_seed=lot.randrange(*_SEEDS),
             twin_seed=lot.randrange(*_SEEDS),
-            second_starts=starts[arm].pop(),
-            second_leads_quad=_coins(lot, MOST_QUADS, run=2),
+            second_starts=second_starts[arm].pop(),
+            second_leads=_coins(lot, MOST_QUADS, run=2),
         )
-        for number, arm in enumerate(early + late)
-    ]
+        starts.append(start)
+    return starts
 
 
 def draw_renewals(seed: int, workload: str, *, round_number: int, draw: int, before: Sequence[int]) -> dict[int, int]:
@@ -130,6 +119,11 @@ def _lot_name(seed: int, workload: str, round_number: int, draw: int) -> str:
 
 def _coins(lot: random.Random, count: int, *, run: int) -> list[bool]:
     return list(islice(balanced_coins(lot, run=run), count))
+
+
+def of_the_slower(first: float, second: float) -> float:
+    """Of the calls of both sides, or their seconds, those of the slower side, within reason."""
+    return min(max(first, second), MOST_LONGER * min(first, second))
 
 
 class QuadPlanner:

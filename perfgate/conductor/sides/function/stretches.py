@@ -11,20 +11,23 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import count
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from perfgate.conductor.engine.order import balanced_coins
+from perfgate.conductor.engine.budget import TimeBudget
+from perfgate.conductor.engine.client import Quads, Standing
+from perfgate.conductor.engine.engine import Engine
+from perfgate.conductor.engine.order import Lots, QuadTurns, Start
+from perfgate.conductor.failure import TurnError
 from perfgate.conductor.machine.cpus import quietest_cpus
 from perfgate.conductor.sides.function.member import Member
-from perfgate.conductor.sides.function.pairs import MOST_LONGER
-from perfgate.conductor.sides.function.plan import SURE_LOOKS, PairPlan
+from perfgate.conductor.sides.function.plan import SURE_LOOKS, of_the_slower
 from perfgate.conductor.sides.function.warm import WarmPlace, WarmWorkers
 from perfgate.conductor.sides.function.workload import WorkloadSides
-from perfgate.conductor.workers.worker import WorkerError
 from perfgate.document.run import PAIRS_PER_ROUND, TIME_SPENT, ErrorDetail, FailedPair
 from perfgate.document.samples import STALL_FACTOR, BlockColumns, Replicate, unpack
 from perfgate.locale import sentence
@@ -36,7 +39,6 @@ from perfgate.protocol import (
     StallsLocated,
     WarmedUp,
 )
-from perfgate.system.interrupts import safe_point
 
 # A side's calls in one process: 1,000, or those of a second, but no more than fit into a hundred blocks (5 s by default), which
 # all shapes share.
@@ -94,128 +96,138 @@ def measure_stretches(
     ``looks`` are numbers of quads, of which earlier jobs measured ``quads``. As with pairs, two looks are worth their time on
     any machine, and no further one begins beyond the budget. Calls of SLOW_CALL_SECONDS have none. A start that fails ends it.
     """
-    stretches = _Stretches(sides)
+    if quads >= looks[0] and is_decided():
+        return
     clock = sides.observer.monotonic
-    budget_ends = clock() + sides.bench.config.gate.budget
-    for number, look in enumerate(looks):
-        while quads < look:
-            if clock() > sides.deadline:
-                if quads < looks[0]:
-                    stretches.fail(ErrorDetail(kind="timeout", message=TIME_SPENT))
-                return
-            sides.before_start()
-            added = stretches.run_start()
-            if not added:
-                return
-            quads += added
-        if is_decided() or (number + 1 >= SURE_LOOKS and clock() > budget_ends):
-            return
+    stretches = StretchTurns(sides, quads)
+    starts = stretches.starts()
+    engine = Engine(
+        stretches,
+        starts,
+        looks,
+        is_decided,
+        TimeBudget(clock() + sides.bench.config.gate.budget),
+        deadline=sides.deadline,
+        sure_looks=SURE_LOOKS,
+        whole_looks=True,
+        clock=clock,
+    )
+    with closing(stretches):
+        is_in_time = engine.run()
+    if not is_in_time and stretches.done < looks[0]:
+        stretches.fail_at(next(starts), ErrorDetail(kind="timeout", message=TIME_SPENT))
 
 
 @dataclass
-class _Stretches:
-    """Runs one start after another."""
+class StretchTurns:
+    """Runs stretches, start after start; ``done`` counts quads, with those of earlier jobs."""
 
     sides: WorkloadSides
-    plan: StretchPlan | None = None  # of all starts, by the first
-    starts: int = 0
-    quads: int = 0
-    _lot: random.Random = field(init=False)
-    _head_leads: Iterator[bool] = field(init=False)
-    _head_starts: Iterator[bool] = field(init=False)
+    done: int = 0
+    _plan: StretchPlan | None = None  # of all starts, by the first
+    _starts: int = 0
+    _quads: int = 0
 
     def __post_init__(self) -> None:
         sides = self.sides
-        self.bench, self.reference, self.measured = sides.bench, sides.reference, sides.measured
-        self.round_number, self.observer = sides.round_number, sides.observer
-        self.checkouts = sides.base, sides.head
-        seed = self.bench.config.measure.seed
-        self._lot = random.Random(f"{seed}/{self.reference.name}/{self.round_number}/stretches")
-        self._head_leads = balanced_coins(self._lot, run=2)
-        self._head_starts = balanced_coins(self._lot, run=2)
-        self.cpus = quietest_cpus(self.bench.config.pair_cpus())
-
-    def run_start(self) -> int:
-        """Load both sides and run their stretches; the number of quads, 0 if calls are too slow or a side failed."""
-        safe_point()
-        name = self.reference.name
-        self.bench.say(
-            sentence("{workload}: a long stretch of calls, start {number}", workload=name, number=self.starts + 1)
+        self._bench, self._name, self._measured = sides.bench, sides.reference.name, sides.measured
+        self._checkouts = sides.base, sides.head
+        self._cpus = quietest_cpus(self._bench.config.pair_cpus())
+        self._warm = WarmWorkers(
+            self._bench,
+            sides.reference,
+            observer=sides.observer,
+            cpus=self._cpus,
+            resident=self._bench.is_accelerated,
         )
-        pair = PairPlan(
-            pair=self.round_number * PAIRS_PER_ROUND + self.starts,
-            arm="stretch",
-            layout_seed=self._lot.randrange(1, 65536),
-            twin_seed=0,
-            second_starts=next(self._head_starts),
-            second_leads_quad=[],
-        )
-        warm = WarmWorkers(
-            self.bench, self.reference, observer=self.observer, cpus=self.cpus, resident=self.bench.is_accelerated
-        )
-        with closing(warm):
-            try:
-                return self._run(pair, warm)
-            except WorkerError as error:
-                self.fail(error.detail)
-                return 0
 
-    def fail(self, error: ErrorDetail) -> None:
-        pair = self.round_number * PAIRS_PER_ROUND + self.starts
-        self.measured.failed.append(FailedPair(pair=pair, arm="stretch", workload=self.reference.name, error=error))
-
-    def _run(self, pair: PairPlan, warm: WarmWorkers) -> int:
-        block_seconds = self.bench.config.gate.block_seconds
-        members: dict[int, Member] = {}
-        seconds: list[dict[str, float]] = []
-        order = (1, 0) if pair.second_starts else (0, 1)
-        starts = warm.get([WarmPlace(self.checkouts[index]) for index in order], pair, block_seconds=block_seconds)
-        for index, start in zip(order, starts):
-            members[index] = Member(
-                start.worker,
-                start,
-                workload=self.reference.name,
-                observer=self.observer,
-                timeout=self.bench.config.measure.step_timeout,
+    def starts(self) -> Iterator[Start]:
+        round_number = self.sides.round_number
+        lot = random.Random(f"{self._bench.config.measure.seed}/{self._name}/{round_number}/stretches")
+        lots = Lots(lot)
+        for number in count(round_number * PAIRS_PER_ROUND):
+            yield Start(
+                number,
+                arm="stretch",
+                layout_seed=lot.randrange(1, 65536),
+                second_starts=next(lots.second_starts),
+                second_leads=lots.second_leads,
             )
-            seconds.append(seconds_of_calls(start.warm, block_seconds))
-        if min(member.call_seconds for member in members.values()) >= SLOW_CALL_SECONDS:
-            return 0
-        if self.plan is None:
-            self.plan = _plan_of(*seconds, block_seconds=block_seconds)
-        self._run_quads(self.plan, members)
-        of_base, of_head = members[0].replicate(pair, 0, self.cpus), members[1].replicate(pair, 1, self.cpus)
-        self.measured.base.append(of_base)
-        self.measured.head.append(self._with_lines(of_base, of_head, members[1]))
-        self.measured.uncounted = self.measured.uncounted or members[0].uncounted or members[1].uncounted
-        self.starts += 1
-        self.quads += self.plan.quads
-        return self.plan.quads
 
-    def _with_lines(self, of_base: Replicate, of_head: Replicate, head: Member) -> Replicate:
-        """The head's replicate with the lines at which its calls stall, for shapes that stall more often than base's."""
-        stalled_at: dict[str, dict[str, int]] = {}
-        for shape, columns in of_head.shapes.items():
-            before, after = _Stalled.of(of_base.shapes[shape]), _Stalled.of(columns)
-            if after.stalled < max(FEWEST_STALLS, MORE_STALLS * before.stalled):
-                continue
-            calls = math.ceil(ENOUGH_STALLS * after.calls / after.stalled)
-            request = LocateStallsRequest(shape, after.limit, calls, LOCATING_SECONDS)
-            samples = head.ask(request, StallsLocated, "sampling slow calls of").samples
-            if samples:
-                stalled_at[shape] = samples
-        return msgspec.structs.replace(of_head, stalled_at=stalled_at)
+    def start(self, start: Start, _: Standing, /) -> Quads:
+        self._start = start
+        self.sides.before_start()
+        text = sentence(
+            "{workload}: a long stretch of calls, start {number}", workload=self._name, number=self._starts + 1
+        )
+        self._bench.say(text)
+        block_seconds = self._bench.config.gate.block_seconds
+        places = [WarmPlace(self._checkouts[side]) for side in start.order]
+        origins = self._warm.get(places, start, block_seconds=block_seconds)
+        members = {side: self.sides.member(origin, origin.worker) for side, origin in zip(start.order, origins)}
+        seconds = [seconds_of_calls(origin.warm, block_seconds) for origin in origins]
+        self._members = members[0], members[1]
+        self._blocks = 0
+        if min(member.call_seconds for member in self._members) >= SLOW_CALL_SECONDS:
+            return Quads.exactly(0)
+        if self._plan is None:
+            self._plan = _plan_of(*seconds, block_seconds=block_seconds)
+        return Quads.exactly(self._plan.quads)
 
-    def _run_quads(self, stretch: StretchPlan, members: Mapping[int, Member]) -> None:
-        """Run the quads of every shape, by turns A B B A or B A A B."""
-        sequence = 0
-        for quad in range(self.quads, self.quads + stretch.quads):
-            order = (1, 0, 0, 1) if next(self._head_leads) else (0, 1, 1, 0)
-            for shape, calls in stretch.calls.items():
-                for index in order:
-                    turn = BlockRequest(shape=shape, calls=calls, quad=quad, sequence=sequence, as_served=True)
-                    members[index].run_block(turn)
-                    sequence += 1
+    def quad(self, quad: QuadTurns) -> bool:
+        assert self._plan is not None, "a start plans"
+        for shape, calls in self._plan.calls.items():
+            for side in quad.turns():
+                turn = BlockRequest(
+                    shape=shape, calls=calls, quad=self._quads + quad.index, sequence=self._blocks, as_served=True
+                )
+                self._members[side].run_block(turn)
+                self._blocks += 1
+        return True
+
+    def finish(self) -> None:
+        if self._blocks:
+            self._keep()
+        self._warm.close()
+
+    def fail(self, error: TurnError) -> bool:
+        self.close()
+        self.fail_at(self._start, error.detail)
+        return False
+
+    def close(self) -> None:
+        self._warm.close()
+
+    def fail_at(self, start: Start, error: ErrorDetail) -> None:
+        failed = FailedPair(pair=start.number, arm=start.arm, workload=self._name, error=error)
+        self._measured.failed.append(failed)
+
+    def _keep(self) -> None:
+        assert self._plan is not None, "a start plans"
+        measured, (base, head) = self._measured, self._members
+        of_base = base.replicate(self._start, 0, self._cpus)
+        of_head = head.replicate(self._start, 1, self._cpus)
+        measured.base.append(of_base)
+        measured.head.append(_with_lines(of_base, of_head, head))
+        measured.uncounted = measured.uncounted or base.uncounted or head.uncounted
+        self._starts += 1
+        self._quads += self._plan.quads
+        self.done += self._plan.quads
+
+
+def _with_lines(of_base: Replicate, of_head: Replicate, head: Member) -> Replicate:
+    """The head's replicate with the lines at which its calls stall, for shapes that stall more often than base's."""
+    stalled_at: dict[str, dict[str, int]] = {}
+    for shape, columns in of_head.shapes.items():
+        before, after = _Stalled.of(of_base.shapes[shape]), _Stalled.of(columns)
+        if after.stalled < max(FEWEST_STALLS, MORE_STALLS * before.stalled):
+            continue
+        calls = math.ceil(ENOUGH_STALLS * after.calls / after.stalled)
+        request = LocateStallsRequest(shape, after.limit, calls, LOCATING_SECONDS)
+        samples = head.ask(request, StallsLocated, "sampling slow calls of").samples
+        if samples:
+            stalled_at[shape] = samples
+    return msgspec.structs.replace(of_head, stalled_at=stalled_at)
 
 
 class _Stalled(NamedTuple):
@@ -234,9 +246,5 @@ class _Stalled(NamedTuple):
 
 def _plan_of(first: Mapping[str, float], second: Mapping[str, float], *, block_seconds: float) -> StretchPlan:
     """The plan for the seconds of a call on both sides: by those of the slower one, within reason."""
-    planned: dict[str, float] = {}
-    for shape in first.keys() & second.keys():
-        faster, slower = sorted((first[shape], second[shape]))
-        planned[shape] = min(slower, MOST_LONGER * faster)
-    shared = {shape: planned[shape] for shape in first if shape in planned}
+    shared = {shape: of_the_slower(first[shape], second[shape]) for shape in first if shape in second}
     return StretchPlan.of(shared, block_seconds=block_seconds)

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
-from perfgate.conductor.sides.function.plan import PairPlan
+from perfgate.conductor.engine.order import Start
 from perfgate.conductor.workers.bench import Bench, Checkout, LoadingWorker
 from perfgate.conductor.workers.proc_stats import Observer
 from perfgate.conductor.workers.worker import Worker
@@ -65,7 +65,7 @@ class WarmWorkers:
     _start: int = 0
     _started: int = 0
 
-    def get(self, places: Sequence[WarmPlace], plan: PairPlan, *, block_seconds: float) -> list[WarmWorker]:
+    def get(self, places: Sequence[WarmPlace], start: Start, *, block_seconds: float) -> list[WarmWorker]:
         """The warm workers of these places: those that there are, or new ones, started in this order.
 
         All that are kept together were loaded into the layout of the first one's plan, a twin into another. Resident ones load
@@ -75,10 +75,10 @@ class WarmWorkers:
             self.close()
             self._block_seconds = block_seconds
         if not self.kept:
-            self._layout_seed, self._start = plan.layout_seed, plan.pair
+            self._layout_seed, self._start = start.layout_seed, start.number
         lacking = [place for place in places if place not in self.kept]
         for together in [lacking] if self.resident else [[place] for place in lacking]:
-            self._start_together(together, plan)
+            self._start_together(together, start)
         return [self.kept[place] for place in places]
 
     def common_parts(self, *checkouts: Checkout) -> list[str]:
@@ -94,25 +94,25 @@ class WarmWorkers:
         self.kept.clear()
         self._stack.close()
 
-    def _start_together(self, places: Sequence[WarmPlace], plan: PairPlan) -> None:
+    def _start_together(self, places: Sequence[WarmPlace], start: Start) -> None:
         began = self.observer.monotonic()
-        loading = [self._begin_loading(place, plan) for place in places]
+        loading = [self._begin_loading(place, start) for place in places]
         loaded = [worker.wait() for worker in loading]
         # One after the other: they share the device.
         warm = [self._warm_up(worker.worker) for worker in loading]
         seconds = (self.observer.monotonic() - began) / max(1, len(places))
         for place, worker, about, ready in zip(places, loading, loaded, warm):
             self._started += 1
-            start = self._start if self.resident else None
-            self.kept[place] = WarmWorker(worker.worker, about, ready, self._started, seconds, start)
+            start_number = self._start if self.resident else None
+            self.kept[place] = WarmWorker(worker.worker, about, ready, self._started, seconds, start_number)
 
-    def _begin_loading(self, place: WarmPlace, plan: PairPlan) -> LoadingWorker:
+    def _begin_loading(self, place: WarmPlace, start: Start) -> LoadingWorker:
         return self._stack.enter_context(
             self.bench.loading(
                 place.checkout,
                 self.reference,
                 cpus=self.cpus,
-                layout_seed=plan.twin_seed if place.is_twin else self._layout_seed,
+                layout_seed=start.twin_seed if place.is_twin else self._layout_seed,
                 log_name=f"{self.reference.name}-pairs",
                 scatters=True,
             )

@@ -6,9 +6,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from perfgate.conductor.sides.function.member import Member
 from perfgate.conductor.sides.function.profiles import PairTrace
+from perfgate.conductor.sides.function.warm import WarmWorker
 from perfgate.conductor.workers.bench import Bench, Checkout
 from perfgate.conductor.workers.proc_stats import Observer
+from perfgate.conductor.workers.worker import Worker
 from perfgate.config import WorkloadReference
 from perfgate.document.run import FailedPair
 from perfgate.document.samples import Replicate
@@ -57,3 +60,8 @@ class WorkloadSides:
     deadline: float = math.inf
     before_start: Callable[[], None] = lambda: None
     observer: Observer = field(default_factory=Observer)
+
+    def member(self, origin: WarmWorker, worker: Worker) -> Member:
+        """A member of a pair, which is the warm worker itself or forked from it."""
+        timeout = self.bench.config.measure.step_timeout
+        return Member(worker, origin, workload=self.reference.name, observer=self.observer, timeout=timeout)
