@@ -15,6 +15,7 @@ from perfgate.document.trace import (
     AnswerTimeline,
     DiffDocument,
     DiffRow,
+    DiffTimeline,
     StepSpread,
     StepTimeline,
     TopRow,
@@ -34,10 +35,10 @@ from perfgate.flows.trace.job import (
     top_timeline,
 )
 from perfgate.trace.analysis.gaps import CAUSES, device_gaps
-from perfgate.trace.analysis.lines import Launchers, launchers
+from perfgate.trace.analysis.lines import NO_LAUNCHER, Launchers, launchers
 from perfgate.trace.analysis.rows import host_kinds
 from perfgate.trace.analysis.stacks import stacks_of
-from perfgate.trace.model.arithmetic import Intervals, joined, union
+from perfgate.trace.model.arithmetic import joined, union
 from perfgate.trace.model.events import DEVICE_KINDS, EventKind, EventTable
 from perfgate.trace.model.faults import believed
 
@@ -65,33 +66,62 @@ def _answer(pick: ChosenTimeline, choice: Choice) -> AnswerTimeline:
     top = top_timeline(pick, choice, "type", False, None)
     kinds = DEVICE_KINDS if top.side == "device" else host_kinds(events)
     launched = launchers(stacks_of(pick.timeline.events, whole=True), kinds)
-    work, steps = _work(events), step_timeline(pick, Choice(), None)
-    parts = _parts(events, work)
-    if work is None and (work := _work_of_steps(steps)) is not None:
-        parts = _shares({**work.alone, "unknown": sum(step.free or 0.0 for step in steps.steps)})
-    is_busy = {part for part, _ in _SORTS}
-    busy = sum(part.time for part in parts if part.part in is_busy) if parts else None
-    return AnswerTimeline(
+    steps = step_timeline(pick, Choice(), None)
+    answer = AnswerTimeline(
         gaps=gap_timeline(pick, choice, False, 0),
-        top=_shares_of(_with_launchers(top, launched), busy),
-        window=sum(part.time for part in parts) if parts else None,
-        busy=busy,
-        parts=parts,
-        bound=parts[0].part if parts else None,
-        communication=work.communication if work else None,
-        exposed=work.alone["communication"] if work else None,
-        copies=work.copies if work else None,
-        exposed_copies=work.alone["copies"] if work else None,
-        concurrent=_concurrent(events.of_kind("compute").intervals) / _NS if len(events) and work else None,
+        top=_with_launchers(top, launched),
+        window=None,
+        busy=None,
+        parts=[],
+        bound=None,
+        communication=None,
+        exposed=None,
+        copies=None,
+        exposed_copies=None,
+        concurrent=None,
         has_lines=launched.has_lines,
         steps=_spread(steps),
         phases=steps.phases,
     )
+    work = _work(events)
+    if work is not None:
+        return _with_work(answer, work, _parts(events, work), _concurrent(events))
+    work = _work_of_steps(steps)
+    if work is None:
+        return answer
+    free = sum(step.free or 0.0 for step in steps.steps)
+    concurrent = _concurrent(events) if len(events) else None
+    return _with_work(answer, work, _shares({**work.alone, "unknown": free}), concurrent)
 
 
-def _shares_of(top: TopTimeline, busy: float | None) -> TopTimeline:
+def _with_work(
+    answer: AnswerTimeline, work: _Work, parts: list[WindowPart], concurrent: float | None
+) -> AnswerTimeline:
+    """The answer with the times of a device."""
+    answer = msgspec.structs.replace(
+        answer,
+        communication=work.communication,
+        exposed=work.alone["communication"],
+        copies=work.copies,
+        exposed_copies=work.alone["copies"],
+        concurrent=concurrent,
+    )
+    if not parts:
+        return answer
+    busy = sum(part.time for part in parts if part.part in work.alone)
+    return msgspec.structs.replace(
+        answer,
+        top=_shares_of(answer.top, busy),
+        window=sum(part.time for part in parts),
+        busy=busy,
+        parts=parts,
+        bound=parts[0].part,
+    )
+
+
+def _shares_of(top: TopTimeline, busy: float) -> TopTimeline:
     """The rows with shares of the busy time: a table of kernels lacks the collectives that a table of steps counts."""
-    if busy is None or top.side != "device" or busy <= top.base:
+    if top.side != "device" or busy <= top.base:
         return top
     rows = [msgspec.structs.replace(row, share=row.total / busy) for row in top.rows]
     return msgspec.structs.replace(top, base=busy, rows=rows)
@@ -104,19 +134,25 @@ def _changes(base: Path, head: Path, choice: Choice) -> DiffDocument:
     the program causes.
     """
     document = trace_diff([base], [head], choice._replace(limit=None))
-    timelines = [
-        msgspec.structs.replace(timeline, rows=_other_work_first(timeline.rows, choice.limit or _SHOWN))
-        for timeline in document.timelines
-    ]
+    timelines: list[DiffTimeline] = []
+    for timeline in document.timelines:
+        rows = _other_work_first(timeline.rows, choice.limit or _SHOWN)
+        timelines.append(msgspec.structs.replace(timeline, rows=rows))
     return msgspec.structs.replace(document, timelines=timelines)
 
 
 def _other_work_first(rows: Sequence[DiffRow], limit: int) -> list[DiffRow]:
-    """``rows`` are in the order of the change of time; those of other work that are chosen take the most time of all such."""
+    """Up to half of the rows are of other work, those with most time; the others have the largest changes of time."""
     other_work = [row for row in rows if row.change not in ("slower", "faster")]
-    other_work.sort(key=lambda row: -max(cost.time for cost in (row.base, row.head) if cost is not None))
-    first = other_work[: max(limit // 2, limit - (len(rows) - len(other_work)))]
-    return [*first, *(row for row in rows if row not in first)][:limit]
+    other_work.sort(key=_most_time, reverse=True)
+    retimed = len(rows) - len(other_work)
+    chosen = other_work[: max(limit // 2, limit - retimed)]
+    chosen += [row for row in rows if row not in chosen]
+    return chosen[:limit]
+
+
+def _most_time(row: DiffRow) -> float:
+    return max(cost.time for cost in (row.base, row.head) if cost is not None)
 
 
 class _Work(NamedTuple):
@@ -130,8 +166,8 @@ class _Work(NamedTuple):
     alone: dict[WindowPartName, float]
 
 
-_SORTS: tuple[tuple[WindowPartName, EventKind], ...] = (
-    ("computing", "compute"),
+# Each counts only outside computing and the kinds before it.
+_BEHIND_COMPUTING: tuple[tuple[WindowPartName, EventKind], ...] = (
     ("fused", "fused"),
     ("communication", "comm"),
     ("copies", "copy"),
@@ -145,10 +181,12 @@ def _work(events: EventTable) -> _Work | None:
     covered = union(events.of_kind("compute").intervals)
     alone: dict[WindowPartName, float] = {"computing": covered.length / _NS}
     lengths: dict[WindowPartName, float] = {}
-    for name, kind in _SORTS[1:]:
+    for name, kind in _BEHIND_COMPUTING:
         own = union(events.of_kind(kind).intervals)
-        before, covered = covered, union(joined(covered, own))
-        lengths[name], alone[name] = own.length / _NS, (covered.length - before.length) / _NS
+        before = covered
+        covered = union(joined(before, own))
+        lengths[name] = own.length / _NS
+        alone[name] = (covered.length - before.length) / _NS
     return _Work(lengths["communication"], lengths["copies"], alone)
 
 
@@ -166,13 +204,17 @@ def _work_of_steps(timeline: StepTimeline) -> _Work | None:
     return _Work(sum(step.communication or 0.0 for step in steps), None, alone)
 
 
-def _parts(events: EventTable, work: _Work | None) -> list[WindowPart]:
+def _parts(events: EventTable, work: _Work) -> list[WindowPart]:
+    """The work of the device and the causes of its gaps; empty if all its work has no length."""
     device = device_gaps(events)
-    if work is None or device is None:
+    if device is None:
         return []
+    times = dict(work.alone)
     idle = np.bincount(device.gaps.cause, weights=device.gaps.duration, minlength=len(CAUSES)) / _NS
-    causes = {cause: time for cause, time in zip(CAUSES, idle.tolist()) if time}
-    return _shares({**work.alone, **cast("dict[WindowPartName, float]", causes)})
+    for cause, time in zip(CAUSES, idle.tolist()):
+        if time:
+            times[cast("WindowPartName", cause)] = time
+    return _shares(times)
 
 
 def _shares(times: dict[WindowPartName, float]) -> list[WindowPart]:
@@ -182,37 +224,44 @@ def _shares(times: dict[WindowPartName, float]) -> list[WindowPart]:
     return sorted(parts, key=lambda part: -part.time)
 
 
-def _concurrent(spans: Intervals) -> int:
-    """The nanoseconds in which two or more spans overlap."""
+def _concurrent(events: EventTable) -> float:
+    """The seconds in which two or more kernels computed at once."""
+    spans = events.of_kind("compute").intervals
     times = np.concatenate([spans.start, spans.end])
     steps = np.repeat([1, -1], spans.start.size)
     order = np.lexsort((steps, times))
     is_open = np.cumsum(steps[order])
-    return int(np.diff(times[order])[is_open[:-1] > 1].sum())
+    lengths = np.diff(times[order])
+    return int(lengths[is_open[:-1] > 1].sum()) / _NS
 
 
 def _with_launchers(top: TopTimeline, launched: Launchers) -> TopTimeline:
     """The rows, each with the operator and the line that launched most of it."""
     events = launched.events
-    places = {events.names[code]: code for code in np.unique(events.group).tolist()}
-
-    def complete(row: TopRow) -> TopRow:
-        own = launched.select(events.group == places.get(row.name, -1))
+    codes = {events.names[code]: code for code in np.unique(events.group).tolist()}
+    rows: list[TopRow] = []
+    for row in top.rows:
+        own = launched.select(events.group == codes.get(row.name, NO_LAUNCHER))
         everything = np.zeros(len(own.events), dtype=np.int32)
         (operator,) = own.heaviest(own.operator, everything, 1)
         (line,) = own.heaviest(own.line, everything, 1)
-        return msgspec.structs.replace(row, operator=None if operator == row.name else operator, line=line)
-
-    return msgspec.structs.replace(top, rows=[complete(row) for row in top.rows])
+        if operator == row.name:
+            operator = None
+        rows.append(msgspec.structs.replace(row, operator=operator, line=line))
+    return msgspec.structs.replace(top, rows=rows)
 
 
 def _spread(timeline: StepTimeline) -> StepSpread | None:
     """None if no steps are known."""
-    known = [(step.length, step.number) for step in timeline.steps if step.length is not None]
-    if not known:
+    lengths = [step.length for step in timeline.steps if step.length is not None]
+    if not lengths:
         return None
-    longest, slowest = max(known, key=lambda step: step[0])
-    lengths = [length for length, _ in known]
+    longest = max(lengths)
+    slowest = next(step.number for step in timeline.steps if step.length == longest)
     return StepSpread(
-        count=len(known), median=statistics.median(lengths), shortest=min(lengths), longest=longest, slowest=slowest
+        count=len(lengths),
+        median=statistics.median(lengths),
+        shortest=min(lengths),
+        longest=longest,
+        slowest=slowest,
     )

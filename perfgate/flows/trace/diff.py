@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Literal, NamedTuple, cast
+
+import msgspec
 
 from perfgate.document.alignment import AlignedWork, Work, align
-from perfgate.document.message import Message, MessageValue, distinct, english
+from perfgate.document.message import Message, distinct, english
 from perfgate.document.trace import (
     DiffChange,
     DiffCost,
@@ -25,7 +27,7 @@ from perfgate.document.trace import (
 )
 from perfgate.errors import DocumentError, UsageError
 from perfgate.flows.trace.choice import Choice
-from perfgate.flows.trace.job import ChosenTimeline, choose, notes_of
+from perfgate.flows.trace.job import ChosenTimeline, choose, notes_of, several_recordings
 from perfgate.trace.analysis.comparable import comparable_part
 from perfgate.trace.analysis.rows import UnitWork, unit_work
 from perfgate.trace.model.events import DEVICE_KINDS
@@ -33,11 +35,9 @@ from perfgate.trace.model.events import DEVICE_KINDS
 _NS = 1e9
 # On a shared machine, an operator's time differs by this much between two recordings of one program.
 TOLERANCE = 0.05
-# The most names of replaced kernels to keep per side.
+# The most names to keep of steps that are left out, and of replaced kernels per side.
 _MOST_NAMES = 5
 _THREADS = 2
-# What a row may be apart by, and the note if one recording lacks it.
-_FORMS = {"shape": "notes.shapes-differ", "line": "notes.lines-differ"}
 
 
 def trace_diff(
@@ -53,30 +53,69 @@ def trace_diff(
     Times are the same if their ratio is within ``tolerance`` of 1, and of several recordings if their ranges overlap. Raises
     UsageError if the recordings have no timeline in common, or one counts by steps and another cannot.
     """
-    sides = [[_by_label(choose(path, choice)) for path in paths] for paths in (bases, heads)]
-    recordings = [recording for side in sides for recording in side]
+    paths = [*bases, *heads]
+    recordings = [_by_label(choose(path, choice)) for path in paths]
     if all(len(recording) == 1 for recording in recordings):
-        (label,) = sides[1][0]
-        sides = [[{label: next(iter(recording.values()))} for recording in side] for side in sides]
-        recordings = [recording for side in sides for recording in side]
-    shared = [label for label in sides[1][0] if all(label in recording for recording in recordings)]
-    if not shared:
-        held = "; ".join(f"{path}: {', '.join(recording)}" for path, recording in zip([*bases, *heads], recordings))
-        raise UsageError("no timeline is in all recordings ({held}); choose with --rank and --device", held=held)
-    compared: list[DiffTimeline] = []
+        recordings = _under_one_label(recordings, next(iter(recordings[len(bases)])))
+    shared = _shared_labels(paths, recordings, recordings[len(bases)])
     notes: list[Message] = []
+    timelines: list[DiffTimeline] = []
     for label in shared:
-        before, after = ([_comparable(recording[label], notes) for recording in side] for side in sides)
-        compared.append(_diff(label, before, after, choice, tolerance, by, notes))
+        picks = [_comparable(recording[label], notes) for recording in recordings]
+        works = _works(picks, by)
+        if by == "operator":
+            works = _equally_fine(works, notes)
+        before, after = works[: len(bases)], works[len(bases) :]
+        _require_one_unit(label, before, after)
+        timelines.append(_diff(label, before, after, choice, tolerance))
+    labels = {label for recording in recordings for label in recording}
+    every_pick: list[ChosenTimeline] = []
+    for recording in recordings:
+        every_pick += recording.values()
     return DiffDocument(
         base=[str(path) for path in bases],
         head=[str(path) for path in heads],
         by=by,
         tolerance=tolerance,
-        timelines=compared,
-        unmatched=sorted({label for recording in recordings for label in recording} - set(shared)),
-        notes=[*notes_of([pick for recording in recordings for pick in recording.values()]), *distinct(notes)],
+        timelines=timelines,
+        unmatched=sorted(labels.difference(shared)),
+        notes=[*notes_of(every_pick), *distinct(notes)],
     )
+
+
+# The chosen timelines of one recording, or of the recordings in one folder, by name.
+_Labelled = dict[str, ChosenTimeline]
+
+
+def _by_label(chosen: Sequence[ChosenTimeline]) -> _Labelled:
+    several = several_recordings(chosen)
+    by_label: _Labelled = {}
+    for pick in chosen:
+        label = pick.timeline.label
+        if several:
+            label = f"{pick.recording.path.name}, {label}"
+        by_label[label] = pick
+    return by_label
+
+
+def _under_one_label(recordings: Sequence[_Labelled], label: str) -> list[_Labelled]:
+    """Recordings of one timeline each: they are compared whatever their ranks and devices are."""
+    renamed: list[_Labelled] = []
+    for recording in recordings:
+        (pick,) = recording.values()
+        renamed.append({label: pick})
+    return renamed
+
+
+def _shared_labels(paths: Sequence[Path], recordings: Sequence[_Labelled], first: _Labelled) -> list[str]:
+    """The timelines that all recordings have, in the order of ``first``. Raises UsageError if there are none."""
+    shared = [label for label in first if all(label in recording for recording in recordings)]
+    if not shared:
+        contents = [f"{path}: {', '.join(recording)}" for path, recording in zip(paths, recordings)]
+        raise UsageError(
+            "no timeline is in all recordings ({held}); choose with --rank and --device", held="; ".join(contents)
+        )
+    return shared
 
 
 def _comparable(pick: ChosenTimeline, notes: list[Message]) -> ChosenTimeline:
@@ -85,67 +124,93 @@ def _comparable(pick: ChosenTimeline, notes: list[Message]) -> ChosenTimeline:
     Raises DocumentError if work is missing and no step is known to be complete.
     """
     loss, path = pick.recording.loss, pick.recording.path
-    part = comparable_part(pick.timeline, lacks_events=loss is not None and loss.is_of_events)
+    lacks_events = loss is not None and loss.is_of_events
+    part = comparable_part(pick.timeline, lacks_events=lacks_events)
     if not part.is_whole:
+        reasons = [english(note) for note in notes_of([pick])[:2]]
         raise DocumentError(
             "{path}: {label} cannot be compared, because {why}, and no step of it is known to be complete; record it again",
             path=path,
             label=pick.timeline.label,
-            why="; ".join(english(note) for note in notes_of([pick])[:2]),
+            why="; ".join(reasons),
         )
     if part.left_out:
         named = ", ".join(part.left_out[:_MOST_NAMES])
-        values: dict[str, MessageValue] = {"count": len(part.left_out), "units": part.units, "named": named}
-        notes.append(Message("notes.steps-left-out", {"path": str(path), **values}))
+        count = len(part.left_out)
+        notes.append(
+            Message("notes.steps-left-out", {"path": str(path), "count": count, "units": part.units, "named": named})
+        )
     return pick._replace(timeline=part.timeline)
 
 
-def _alike(
-    before: list[UnitWork], after: list[UnitWork], notes: list[Message]
-) -> tuple[list[UnitWork], list[UnitWork]]:
-    """The works with rows as fine as all recordings have them: without shapes, or without lines, if one recording has none."""
-    works = [*before, *after]
+def _works(picks: Sequence[ChosenTimeline], by: DiffKey) -> list[UnitWork]:
+    """The work of each recording, two at a time: most of it is loops that release Python's lock."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        # A thread has none of this one's settings, such as further patterns of communication.
+        tasks = [pool.submit(copy_context().run, unit_work, pick.timeline, by=by) for pick in picks]
+        return [task.result() for task in tasks]
+
+
+def _require_one_unit(label: str, before: Sequence[UnitWork], after: Sequence[UnitWork]) -> None:
+    """Raises UsageError if times are of different amounts of work."""
+    base, head = before[0].unit, after[-1].unit
+    if base != head:
+        raise UsageError(
+            "{label}: base was recorded by {base} and head by {head}, so their times are of different amounts of "
+            "work; record both alike",
+            label=label,
+            base=base,
+            head=head,
+        )
+    units = {work.unit for work in (*before, *after)}
+    if len(units) > 1:
+        raise UsageError(
+            "{label}: the recordings of one side count by {units}; record all alike",
+            label=label,
+            units=" and by ".join(sorted(units)),
+        )
+
+
+def _equally_fine(works: list[UnitWork], notes: list[Message]) -> list[UnitWork]:
+    """Rows as fine as all recordings have them: without shapes, or without lines, if one recording has none."""
     kinds = {row.kind for work in works for row in work.rows}
-    has_lines = [any(row.line is not None for row in work.rows) for work in works]
-    coarse = {
-        "shape": {kind for kind in kinds if _only_some_have_shapes(works, kind)},
-        "line": kinds if any(has_lines) and not all(has_lines) else set(),
-    }
-    notes += [Message(note) for form, note in _FORMS.items() if coarse[form]]
-    if not any(coarse.values()):
-        return before, after
-    works = [replace(work, rows=_merged(work.rows, coarse)) for work in works]
-    return works[: len(before)], works[len(before) :]
+    without_shapes = {kind for kind in kinds if _only_some_have(works, "inputs", kind)}
+    without_lines = _only_some_have(works, "line", None)
+    if without_shapes:
+        notes.append(Message("notes.shapes-differ"))
+    if without_lines:
+        notes.append(Message("notes.lines-differ"))
+    if not without_shapes and not without_lines:
+        return works
+    return [replace(work, rows=_merged(work.rows, without_shapes, without_lines)) for work in works]
 
 
-def _only_some_have_shapes(works: Sequence[UnitWork], kind: str) -> bool:
-    """Whether of the recordings with rows of a kind some have their shapes and others have none."""
-    rows_of = [[row for row in work.rows if row.kind == kind] for work in works]
-    has = [any(row.inputs is not None for row in rows) for rows in rows_of if rows]
-    return any(has) and not all(has)
+def _only_some_have(works: Sequence[UnitWork], field: Literal["inputs", "line"], kind: str | None) -> bool:
+    """Whether the rows of a kind, None for any, have the field in some recordings and in others not."""
+    answers: set[bool] = set()
+    for work in works:
+        rows = [row for row in work.rows if kind in (None, row.kind)]
+        if rows or kind is None:
+            answers.add(any(getattr(row, field) is not None for row in rows))
+    return len(answers) > 1
 
 
-def _merged(rows: Sequence[Work], coarse: Mapping[str, set[str]]) -> tuple[Work, ...]:
-    """The rows without shapes or lines of some kinds; those that are then alike are added up."""
+def _merged(rows: Sequence[Work], without_shapes: set[str], without_lines: bool) -> tuple[Work, ...]:
+    """The rows without shapes of some kinds, or without lines; rows that are then alike are added up."""
     merged: dict[tuple[str | None, ...], Work] = {}
     for row in rows:
-        shape = None if row.kind in coarse["shape"] else row.inputs
-        line = None if row.kind in coarse["line"] else row.line
-        key = row.operator, row.kind, shape, line, None if line is None else row.launched_by
+        coarse = row
+        if row.kind in without_shapes:
+            coarse = replace(coarse, inputs=None)
+        if without_lines:
+            coarse = replace(coarse, line=None)
+        operator = None if coarse.line is None else row.launched_by
+        key = row.operator, row.kind, coarse.inputs, coarse.line, operator
         first = merged.get(key)
-        if first is None:
-            merged[key] = replace(row, inputs=shape, line=line)
-        else:
-            merged[key] = replace(first, amount=first.amount + row.amount, calls=first.calls + row.calls)
+        if first is not None:
+            coarse = replace(first, amount=first.amount + row.amount, calls=first.calls + row.calls)
+        merged[key] = coarse
     return tuple(merged.values())
-
-
-def _by_label(chosen: Sequence[ChosenTimeline]) -> dict[str, ChosenTimeline]:
-    several = len({pick.recording.path for pick in chosen}) > 1
-    return {
-        f"{pick.recording.path.name}, {pick.timeline.label}" if several else pick.timeline.label: pick
-        for pick in chosen
-    }
 
 
 class _SideRow(NamedTuple):
@@ -164,45 +229,21 @@ class _Pair(NamedTuple):
 
     @property
     def delta(self) -> float:
-        return sum(side.row.amount for side in self.head) - sum(side.row.amount for side in self.base)
+        return _total(self.head) - _total(self.base)
+
+    @property
+    def first(self) -> Work:
+        """The first row of head, else of base."""
+        return (self.head or self.base)[0].row
 
 
-def _works(picks: Sequence[ChosenTimeline], by: DiffKey) -> list[UnitWork]:
-    """The work of each recording, two at a time: most of it are loops that release Python's lock."""
-    with ThreadPoolExecutor(_THREADS) as pool:
-        # A thread has no settings of its own, such as the folder of kept columns.
-        tasks = [pool.submit(copy_context().run, unit_work, pick.timeline, by=by) for pick in picks]
-        return [task.result() for task in tasks]
+def _total(sides: Sequence[_SideRow]) -> float:
+    return sum(side.row.amount for side in sides)
 
 
 def _diff(
-    label: str,
-    bases: Sequence[ChosenTimeline],
-    heads: Sequence[ChosenTimeline],
-    choice: Choice,
-    tolerance: float,
-    by: DiffKey,
-    notes: list[Message],
+    label: str, before: Sequence[UnitWork], after: Sequence[UnitWork], choice: Choice, tolerance: float
 ) -> DiffTimeline:
-    works = _works([*bases, *heads], by)
-    before, after = works[: len(bases)], works[len(bases) :]
-    if by == "operator":
-        before, after = _alike(before, after, notes)
-    units = {work.unit for work in (*before, *after)}
-    if before[0].unit != after[-1].unit:
-        raise UsageError(
-            "{label}: base was recorded by {base} and head by {head}, so their times are of different amounts of "
-            "work; record both alike",
-            label=label,
-            base=before[0].unit,
-            head=after[-1].unit,
-        )
-    if len(units) > 1:
-        raise UsageError(
-            "{label}: the recordings of one side count by {units}; record all alike",
-            label=label,
-            units=" and by ".join(sorted(units)),
-        )
     pairs = _pairs(_side(before), _side(after), tolerance)
     changed = [pair for pair in pairs if pair.change != "same"]
     several = len(before) + len(after) > 2
@@ -223,53 +264,64 @@ def _diff(
 def _side(works: Sequence[UnitWork]) -> list[_SideRow]:
     """The rows of the recordings of one side, paired; a recording that lacks a row took no time for it."""
     rows = [_SideRow(row, [row.amount]) for row in works[0].rows]
-    for number, work in enumerate(works[1:], start=1):
-        by_row = {id(side.row): side for side in rows}
-        joined = []
-        for pair in align([side.row for side in rows], work.rows):
-            times = by_row[id(pair.base)].times if pair.base is not None else [0.0] * number
-            joined.append(_SideRow(pair.base or pair.row, [*times, pair.head.amount if pair.head else 0.0]))
-        rows = joined
     if len(works) == 1:
         return rows
+    for number, work in enumerate(works[1:], start=1):
+        times_of = {id(side.row): side.times for side in rows}
+        joined: list[_SideRow] = []
+        for pair in align([side.row for side in rows], work.rows):
+            times = [0.0] * number if pair.base is None else times_of[id(pair.base)]
+            time = 0.0 if pair.head is None else pair.head.amount
+            joined.append(_SideRow(pair.base or pair.row, [*times, time]))
+        rows = joined
     return [_SideRow(replace(side.row, amount=statistics.median(side.times)), side.times) for side in rows]
 
 
 def _pairs(base: Sequence[_SideRow], head: Sequence[_SideRow], tolerance: float) -> list[_Pair]:
     """Every row of both sides once, the largest change of time first."""
-    before, after = ({id(side.row): side for side in sides} for sides in (base, head))
-    pairs, gone, new = [], [], []
+    before = {id(side.row): side for side in base}
+    after = {id(side.row): side for side in head}
+    pairs: list[_Pair] = []
+    removed: list[_SideRow] = []
+    added: list[_SideRow] = []
     for aligned in align([side.row for side in base], [side.row for side in head]):
         if aligned.base is None:
-            new.append(after[id(aligned.head)])
+            added.append(after[id(aligned.head)])
         elif aligned.head is None:
-            gone.append(before[id(aligned.base)])
+            removed.append(before[id(aligned.base)])
         else:
-            one, other = before[id(aligned.base)], after[id(aligned.head)]
+            old, new = before[id(aligned.base)], after[id(aligned.head)]
             change: DiffChange = aligned.change(tolerance=tolerance)
-            overlap = max(one.times) >= min(other.times) and max(other.times) >= min(one.times)
-            if len(one.times) + len(other.times) > 2 and overlap and change in ("slower", "faster"):
-                change = "same"  # several recordings of one program differ as much
-            pairs.append(_Pair([one], [other], change))
-    return sorted(
-        [*pairs, *_replaced(gone, new)], key=lambda pair: (-abs(pair.delta), (pair.head or pair.base)[0].row.operator)
-    )
+            if change in ("slower", "faster") and _ranges_overlap(old.times, new.times):
+                change = "same"
+            pairs.append(_Pair([old], [new], change))
+    pairs += _replaced(removed, added)
+    pairs.sort(key=lambda pair: (-abs(pair.delta), pair.first.operator))
+    return pairs
 
 
-def _replaced(gone: Sequence[_SideRow], new: Sequence[_SideRow]) -> Iterator[_Pair]:
+def _ranges_overlap(old: Sequence[float], new: Sequence[float]) -> bool:
+    """Whether several recordings of one program differ as much as the sides do."""
+    several = len(old) + len(new) > 2
+    return several and max(old) >= min(new) and max(new) >= min(old)
+
+
+def _replaced(removed: Sequence[_SideRow], added: Sequence[_SideRow]) -> Iterator[_Pair]:
     """Kernels of only one side: replaced if the other side has some under the same operator and line, else removed or added."""
-    places: dict[tuple[str, str | None, str | None], tuple[list[_SideRow], list[_SideRow]]] = defaultdict(
-        lambda: ([], [])
-    )
-    for which, sides in enumerate((gone, new)):
-        for side in sides:
-            places[side.row.kind, side.row.launched_by, side.row.line][which].append(side)
+    places: dict[tuple[str, str | None, str | None], tuple[list[_SideRow], list[_SideRow]]]
+    places = defaultdict(lambda: ([], []))
+    for side in removed:
+        places[side.row.kind, side.row.launched_by, side.row.line][0].append(side)
+    for side in added:
+        places[side.row.kind, side.row.launched_by, side.row.line][1].append(side)
     for (kind, operator, line), (before, after) in places.items():
         if kind in DEVICE_KINDS and (operator or line) and before and after:
             yield _Pair(_most_time_first(before), _most_time_first(after), "replaced")
-        else:
-            yield from (_Pair([side], [], "removed") for side in before)
-            yield from (_Pair([], [side], "added") for side in after)
+            continue
+        for side in before:
+            yield _Pair([side], [], "removed")
+        for side in after:
+            yield _Pair([], [side], "added")
 
 
 def _most_time_first(sides: Sequence[_SideRow]) -> list[_SideRow]:
@@ -277,49 +329,60 @@ def _most_time_first(sides: Sequence[_SideRow]) -> list[_SideRow]:
 
 
 def _row(pair: _Pair, several: bool) -> DiffRow:
-    first = (pair.head or pair.base)[0].row
-    replaced = pair.change == "replaced"
-    one = AlignedWork(*(side[0].row if side else None for side in (pair.base, pair.head)))
     base, head = _times(pair.base), _times(pair.head)
-    return DiffRow(
-        name=first.operator,
-        kind=cast(TopKind, first.kind),
+    row = DiffRow(
+        name=pair.first.operator,
+        kind=cast(TopKind, pair.first.kind),
         change=pair.change,
         base=_cost(pair.base, several),
         head=_cost(pair.head, several),
         delta=pair.delta / _NS,
-        # Replacing kernels do the same work, however often they run.
-        by_count=0.0 if replaced else one.by_count / _NS,
-        by_speed=pair.delta / _NS if replaced else one.by_speed / _NS,
-        # The smallest and largest difference between a recording of head and one of base.
-        delta_range=((min(head) - max(base)) / _NS, (max(head) - min(base)) / _NS) if several else None,
-        before=[side.row.operator for side in pair.base[:_MOST_NAMES]] if replaced else [],
-        after=[side.row.operator for side in pair.head[:_MOST_NAMES]] if replaced else [],
+        by_count=0.0,
+        by_speed=pair.delta / _NS,
     )
+    if several:
+        # The smallest and largest difference between a recording of head and one of base.
+        row = msgspec.structs.replace(row, delta_range=((min(head) - max(base)) / _NS, (max(head) - min(base)) / _NS))
+    if pair.change == "replaced":
+        # Replacing kernels do the same work, however often they run.
+        return msgspec.structs.replace(row, before=_names(pair.base), after=_names(pair.head))
+    aligned = AlignedWork(_only_row(pair.base), _only_row(pair.head))
+    return msgspec.structs.replace(row, by_count=aligned.by_count / _NS, by_speed=aligned.by_speed / _NS)
+
+
+def _names(sides: Sequence[_SideRow]) -> list[str]:
+    return [side.row.operator for side in sides[:_MOST_NAMES]]
+
+
+def _only_row(sides: Sequence[_SideRow]) -> Work | None:
+    return sides[0].row if sides else None
 
 
 def _times(sides: Sequence[_SideRow]) -> list[float]:
     """The time of all rows together in each recording; a single 0 without rows."""
-    return [sum(times) for times in zip(*(side.times for side in sides))] or [0.0]
+    by_recording = zip(*(side.times for side in sides))
+    return [sum(times) for times in by_recording] or [0.0]
 
 
 def _cost(sides: Sequence[_SideRow], several: bool) -> DiffCost | None:
     if not sides:
         return None
     first = sides[0].row
+    times = _times(sides) if several else []
     return DiffCost(
-        time=sum(side.row.amount for side in sides) / _NS,
+        time=_total(sides) / _NS,
         count=sum(side.row.calls for side in sides),
         shapes=first.inputs,
         line=first.line,
         operator=first.launched_by,
-        times=[time / _NS for time in _times(sides)] if several else [],
+        times=[time / _NS for time in times],
     )
 
 
 def _median_totals(works: Sequence[UnitWork]) -> DiffTotals:
     medians: dict[str, float | None] = {}
     for field in DiffTotals.__struct_fields__:
-        known = [value for work in works if (value := getattr(work.totals, field)) is not None]
+        values = [getattr(work.totals, field) for work in works]
+        known = [value for value in values if value is not None]
         medians[field] = statistics.median(known) if known else None
     return DiffTotals(**medians)

@@ -11,15 +11,14 @@ from perfgate.errors import UsageError
 from perfgate.flows.shared.labels import label_of
 from perfgate.flows.shared.trees import pair_trees, tree_of
 from perfgate.flows.trace.choice import Choice
-from perfgate.flows.trace.job import ChosenTimeline, choose, notes_of
+from perfgate.flows.trace.job import ChosenTimeline, choose, notes_of, several_recordings
 
 
 def trace_flame(path: Path, head: Path | None, choice: Choice, *, note: Callable[[Message], None]) -> list[FlameTree]:
-    """A tree for every chosen timeline; with ``head``, each is beside the same timeline of the other recording.
+    """A tree for every chosen timeline; with ``head``, each has the same timeline of the other recording as its second side.
 
-    ``note`` receives the notes on unreadable parts of the recordings.
-
-    The folder of a check holds both sides. Raises UsageError if the recordings have nothing to draw.
+    ``note`` receives the notes on unreadable parts of the recordings. The folder of a check holds both sides. Raises
+    UsageError if the recordings have no stacks to draw.
     """
     check = path if head is None and path.is_dir() and (path / "head" / "run.json").is_file() else None
     if check is not None:
@@ -27,8 +26,9 @@ def trace_flame(path: Path, head: Path | None, choice: Choice, *, note: Callable
     chosen = choose(path, choice)
     trees = _labelled(chosen)
     if head is not None:
-        beside = choose(head, choice)
-        chosen, trees = [*chosen, *beside], pair_trees(trees, _labelled(beside))
+        of_head = choose(head, choice)
+        trees = pair_trees(trees, _labelled(of_head))
+        chosen += of_head
     for message in notes_of(chosen):
         note(message)
     if check is not None and (check / "decision.json").is_file():
@@ -36,7 +36,8 @@ def trace_flame(path: Path, head: Path | None, choice: Choice, *, note: Callable
         from perfgate.document.files import read_decision, read_run
         from perfgate.flows.shared.flame import with_decision
 
-        decision, run = read_decision(check / "decision.json"), read_run(check / "head" / "run.json")
+        decision = read_decision(check / "decision.json")
+        run = read_run(check / "head" / "run.json")
         trees = with_decision(trees, decision, run)
     drawable = [tree for tree in trees if tree.parent]
     if not drawable:
@@ -47,10 +48,11 @@ def trace_flame(path: Path, head: Path | None, choice: Choice, *, note: Callable
 
 
 def _labelled(chosen: Sequence[ChosenTimeline]) -> list[FlameTree]:
-    several = len({pick.recording.path for pick in chosen}) > 1
-    return [
-        tree_of(pick.timeline, label_of(pick.recording.path.name, pick.timeline, several))
-        if several or pick.timeline.label == "all"
-        else tree_of(pick.timeline, pick.timeline.label)
-        for pick in chosen
-    ]
+    several = several_recordings(chosen)
+    trees: list[FlameTree] = []
+    for pick in chosen:
+        label = pick.timeline.label
+        if several or label == "all":
+            label = label_of(pick.recording.path.name, pick.timeline, several)
+        trees.append(tree_of(pick.timeline, label))
+    return trees

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,10 +26,18 @@ from perfgate.flows.trace.reducing import (
     reduce_task,
 )
 from perfgate.locale import sentence
+from perfgate.trace.analysis.rank_table import RankTable
 from perfgate.trace.model.communication import added_communication
 
 # The recordings below a folder, or why it has none.
 Listed = list[Place] | LeftOutRecording
+
+
+class Gathered(NamedTuple):
+    """The tables of the recordings that were read, and the others; both in their order below the folders."""
+
+    reduced: list[ReducedRecording]
+    left_out: list[LeftOutRecording]
 
 
 def trace_reduce(
@@ -39,7 +48,7 @@ def trace_reduce(
     on: Cluster | None = None,
     out: Path | None = None,
 ) -> tuple[list[str], list[LeftOutRecording]]:
-    """``perfgate trace reduce``: write the small table of every recording beside it, or into ``out``.
+    """``perfgate trace reduce``: write the small table of every recording next to it, or into ``out``.
 
     Returns the places of the tables, and the recordings that could not be read. Raises UsageError without a recording, or if
     the folder of one is read-only, ClusterRefusedError if the cluster ``on`` cannot be used, and DocumentError if no
@@ -48,11 +57,15 @@ def trace_reduce(
     reduced, left_out = gather_tables(places, workers=workers, on=on, say=say, keeps=out is None)
     if not reduced:
         raise DocumentError(left_out[0].reason)
-    if out is not None:
-        return [str(_keep_in(out, one, places)) for one in reduced], left_out
-    if unkept := next((one for one in reduced if not one.kept), None):
-        raise UsageError("{path} cannot be written; name a folder with --out", path=_kept_place(unkept))
-    return [str(_kept_place(one)) for one in reduced], left_out
+    files: list[str] = []
+    for recording in reduced:
+        if out is not None:
+            files.append(str(_keep_in(out, recording, places)))
+        elif recording.kept:
+            files.append(str(_kept_place(recording)))
+        else:
+            raise UsageError("{path} cannot be written; name a folder with --out", path=_kept_place(recording))
+    return files, left_out
 
 
 def _kept_place(reduced: ReducedRecording) -> Place:
@@ -60,19 +73,27 @@ def _kept_place(reduced: ReducedRecording) -> Place:
 
 
 def _keep_in(out: Path, reduced: ReducedRecording, places: Sequence[Place]) -> Path:
-    """Write the tables of a recording below another folder, under its own path, with the number of its folder if several."""
-    kept_at = Path(reduced.kept_at).absolute()
-    number, folder = next(
-        (number, _folder_of(path))
-        for number, (path, host) in enumerate(places)
-        if host == reduced.host and kept_at.is_relative_to(_folder_of(path))
-    )
-    recorded = kept_at.relative_to(folder)
-    name = (recorded.parent if recorded.name == KEPT else recorded).as_posix().replace("/", "__").removesuffix(KEPT)
-    file = out / f"{f'{number}__' if len(places) > 1 else ''}{name}{KEPT}"
+    """Write the tables of a recording into another folder, in a file named after its path and the number of its folder."""
+    file = out / _name_in(reduced, places)
     out.mkdir(parents=True, exist_ok=True)
     keep_tables(file, reduced.tables, [])
     return file
+
+
+def _name_in(reduced: ReducedRecording, places: Sequence[Place]) -> str:
+    kept_at = Path(reduced.kept_at).absolute()
+    number = next(
+        number
+        for number, (path, host) in enumerate(places)
+        if host == reduced.host and kept_at.is_relative_to(_folder_of(path))
+    )
+    recorded = kept_at.relative_to(_folder_of(places[number].path))
+    if recorded.name == KEPT:
+        recorded = recorded.parent
+    name = recorded.as_posix().replace("/", "__").removesuffix(KEPT)
+    if len(places) > 1:
+        name = f"{number}__{name}"
+    return name + KEPT
 
 
 def _folder_of(path: Path) -> Path:
@@ -86,43 +107,65 @@ def gather_tables(
     on: Cluster | None,
     say: Callable[[str], None],
     keeps: bool = False,
-) -> tuple[list[ReducedRecording], list[LeftOutRecording]]:
+) -> Gathered:
     """The tables of all recordings below folders, read by ``workers`` processes or by the cluster ``on``.
 
-    New tables are written beside their recordings if it ``keeps`` them. With them come the recordings that could not be read;
-    both are in their order below the folders. Raises UsageError without a recording, and ClusterRefusedError if the cluster
-    cannot be used.
+    New tables are written next to their recordings if it ``keeps`` them. Raises UsageError without a recording, and
+    ClusterRefusedError if the cluster cannot be used.
     """
-    elsewhere = next((place for place in places if place.host is not None), None)
-    if on is None and elsewhere is not None:
-        raise UsageError("{place} is on a node of a cluster; name the cluster with --on", place=elsewhere)
-    if on is not None and workers is not None:
-        raise UsageError("--workers counts processes of this machine; with --on the cluster decides how many tasks run")
-    # A worker of a cluster has another current folder.
-    places = places if on is None else [place._replace(path=place.path.absolute()) for place in places]
-    listed: dict[Place, Listed] = {
-        place: _or_none_below(place, [Place(path) for path in recordings_below(place.path)])
-        for place in places
-        if place.host is None
-    }
-    found = {recording: kept for recording in _all(listed) if (kept := kept_tables(recording.path)) is not None}
-    if len(listed) < len(set(places)) or len(found) < len(_all(listed)):
+    on_nodes = [place for place in places if place.host is not None]
+    _require_usable(on_nodes, workers, on)
+    if on is not None:
+        # A worker of a cluster has another current folder.
+        places = [place._replace(path=place.path.absolute()) for place in places]
+        on_nodes = [place for place in places if place.host is not None]
+    listed = _listed_here(places)
+    tables = _kept(_all(listed))
+    if on_nodes or len(tables) < len(_all(listed)):
         with open_executor(on, workers) as executor:
-            listed |= _listed_there([place for place in places if place.host is not None], executor)
+            listed |= _listed_there(on_nodes, executor)
             recordings = _all(listed)
-            new = [recording for recording in recordings if recording not in found]
+            new = [recording for recording in recordings if recording not in tables]
             for recording, reduced in _reduced(new, executor, keeps=keeps):
-                found[recording] = reduced
-                say(sentence("{count} of {total} recordings", count=len(found), total=len(recordings)))
-    if not found:
+                tables[recording] = reduced
+                say(sentence("{count} of {total} recordings", count=len(tables), total=len(recordings)))
+    if not tables:
         raise UsageError(
             "{path}: holds no recordings of ranks; name the folder in which the *_ascend_pt folders or the traces of "
             "torch.profiler lie",
             path=", ".join(map(str, places)),
         )
-    ordered = [found[recording] for recording in _all(listed)]
-    left_out = [one for one in [*listed.values(), *ordered] if isinstance(one, LeftOutRecording)]
-    return [one for one in ordered if isinstance(one, ReducedRecording)], left_out
+    ordered = [tables[recording] for recording in _all(listed)]
+    left_out = [entry for entry in [*listed.values(), *ordered] if isinstance(entry, LeftOutRecording)]
+    return Gathered([entry for entry in ordered if isinstance(entry, ReducedRecording)], left_out)
+
+
+def _require_usable(on_nodes: Sequence[Place], workers: int | None, on: Cluster | None) -> None:
+    """Raises UsageError for options that contradict each other."""
+    if on is None and on_nodes:
+        raise UsageError("{place} is on a node of a cluster; name the cluster with --on", place=on_nodes[0])
+    if on is not None and workers is not None:
+        raise UsageError("--workers counts processes of this machine; with --on the cluster decides how many tasks run")
+
+
+def _listed_here(places: Sequence[Place]) -> dict[Place, Listed]:
+    """The recordings below the folders that this machine sees."""
+    listed: dict[Place, Listed] = {}
+    for place in places:
+        if place.host is None:
+            below = [Place(path) for path in recordings_below(place.path)]
+            listed[place] = _or_none_below(place, below)
+    return listed
+
+
+def _kept(recordings: Sequence[Place]) -> dict[Place, Reduced]:
+    """The recordings with stored tables."""
+    tables: dict[Place, Reduced] = {}
+    for recording in recordings:
+        kept = kept_tables(recording.path)
+        if kept is not None:
+            tables[recording] = kept
+    return tables
 
 
 def _or_none_below(place: Place, recordings: list[Place]) -> Listed:
@@ -143,21 +186,27 @@ def _listed_there(places: Sequence[Place], executor: Executor) -> dict[Place, Li
 
 def _all(listed: Mapping[Place, Listed]) -> list[Place]:
     """The recordings below all folders, each once."""
-    below = (recordings for recordings in listed.values() if not isinstance(recordings, LeftOutRecording))
-    return list(dict.fromkeys(recording for recordings in below for recording in recordings))
+    every: dict[Place, None] = {}
+    for recordings in listed.values():
+        if not isinstance(recordings, LeftOutRecording):
+            every.update(dict.fromkeys(recordings))
+    return list(every)
 
 
 def _reduced(recordings: Sequence[Place], executor: Executor, *, keeps: bool) -> Iterator[tuple[Place, Reduced]]:
     """Each recording with its tables, as they are done."""
     patterns = added_communication()
-    tasks = {Task(partial(reduce_task, one.path, patterns, keeps=keeps), one.host): one for one in recordings}
+    tasks: dict[Task, Place] = {}
+    for recording in recordings:
+        call = partial(reduce_task, recording.path, patterns, keeps=keeps)
+        tasks[Task(call, recording.host)] = recording
     for task, answer in completed(executor, list(tasks)):
         recording = tasks[task]
-        read = _answer_about(recording, answer)
-        if read.left_out is not None:
-            yield recording, LeftOutRecording(path=str(recording), reason=read.left_out.reason)
-        elif read.reduced is not None:
-            yield recording, _on_host(read.reduced, recording.host)
+        content = _answer_about(recording, answer)
+        if content.left_out is not None:
+            yield recording, LeftOutRecording(path=str(recording), reason=content.left_out.reason)
+        elif content.reduced is not None:
+            yield recording, _on_host(content.reduced, recording.host)
 
 
 def _answer_about(place: Place, answer: bytes | None) -> TaskAnswer:
@@ -168,9 +217,11 @@ def _answer_about(place: Place, answer: bytes | None) -> TaskAnswer:
 
 
 def _on_host(reduced: ReducedRecording, host: str | None) -> ReducedRecording:
-    """The same with the node, without which its paths mean nothing here."""
+    """The same with the node in its paths, which are those of that node."""
     if host is None:
         return reduced
-    replace = msgspec.structs.replace
-    tables = [replace(table, path=str(Place(Path(table.path), host))) for table in reduced.tables]
-    return replace(reduced, tables=tables, host=host)
+    tables: list[RankTable] = []
+    for table in reduced.tables:
+        place = Place(Path(table.path), host)
+        tables.append(msgspec.structs.replace(table, path=str(place)))
+    return msgspec.structs.replace(reduced, tables=tables, host=host)

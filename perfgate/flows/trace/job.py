@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from perfgate import trace
@@ -36,6 +38,7 @@ from perfgate.trace.analysis.gaps import CAUSES, Gaps, device_gaps
 from perfgate.trace.analysis.phases import FORWARD, Batch, batches
 from perfgate.trace.analysis.rows import TopOperator, top
 from perfgate.trace.model.arithmetic import seconds
+from perfgate.trace.model.events import EventTable
 from perfgate.trace.model.faults import aligned, believed
 from perfgate.trace.model.recording import ProfilerStep, Recording, Timeline
 from perfgate.trace.model.steps import profiler_steps
@@ -92,44 +95,62 @@ def trace_steps(path: Path, choice: Choice, *, step_by: str | None = None) -> St
         ) from error
     chosen = choose(path, choice)
     timelines = [step_timeline(pick, choice, step_by) for pick in chosen]
-    cut = [note for pick in chosen for note in _cut_ends(pick.timeline)]
+    notes = notes_of(chosen)
+    for pick in chosen:
+        notes += _cut_ends(pick.timeline)
     return StepDocument(
         format=format_of(chosen),
         slowest_rank=_slowest(pick.timeline for pick in chosen),
         timelines=timelines,
-        notes=[*notes_of(chosen), *cut],
+        notes=notes,
     )
 
 
-def _cut_ends(timeline: Timeline) -> Iterator[Message]:
-    if cut := cut_ends(timeline):
-        named = ", ".join(f"{name} ({count})" for name, count, _ in cut[:_MOST_NAMED])
-        yield Message("notes.cut-ends", {"usual": cut[0][2], "named": named})
+def _cut_ends(timeline: Timeline) -> list[Message]:
+    """A note on units at the begin and the end that have less work than usual; empty if there are none."""
+    cut = cut_ends(timeline)
+    if not cut:
+        return []
+    named = [f"{unit.name} ({unit.pieces})" for unit in cut[:_MOST_NAMED]]
+    return [Message("notes.cut-ends", {"usual": cut[0].usual, "named": ", ".join(named)})]
 
 
 def notes_of(chosen: Sequence[ChosenTimeline]) -> list[Message]:
-    """What cannot be true or is missing first: losses, impossible times, contradictions, then the recordings' other notes."""
-    recordings = list({id(pick.recording): pick.recording for pick in chosen}.values())
-    lost = [note for recording in recordings if recording.loss for note in recording.notes]
-    others = [note for recording in recordings if not recording.loss for note in recording.notes]
-    several = len(recordings) > 1
-    labels = [f"{pick.recording.path.name}, " * several + pick.timeline.label for pick in chosen]
-    doubts = doubts_about(list(zip(labels, (pick.timeline for pick in chosen))))
-    return [*lost, *doubts, *others]
+    """Losses, impossible times and contradictions come first, then the other notes of the recordings."""
+    recordings = {id(pick.recording): pick.recording for pick in chosen}
+    losses: list[Message] = []
+    others: list[Message] = []
+    for recording in recordings.values():
+        if recording.loss:
+            losses += recording.notes
+        else:
+            others += recording.notes
+    labelled: list[tuple[str, Timeline]] = []
+    for pick in chosen:
+        label = pick.timeline.label
+        if len(recordings) > 1:
+            label = f"{pick.recording.path.name}, {label}"
+        labelled.append((label, pick.timeline))
+    return [*losses, *doubts_about(labelled), *others]
+
+
+def several_recordings(chosen: Sequence[ChosenTimeline]) -> bool:
+    """Whether the timelines come from more than one recording, so that their names need its name."""
+    return len({pick.recording.path for pick in chosen}) > 1
 
 
 def choose(path: Path, choice: Choice) -> list[ChosenTimeline]:
     """The chosen timelines. Raises UsageError if a recording holds none of them."""
-    timelines = [
-        ChosenTimeline(recording, timeline) for recording in recordings_of(path) for timeline in recording.timelines
-    ]
-    chosen = [
-        pick
-        for pick in timelines
-        if choice.rank in (None, pick.timeline.rank) and choice.device in (None, pick.timeline.device)
-    ]
+    chosen: list[ChosenTimeline] = []
+    labels: dict[str, None] = {}
+    for recording in recordings_of(path):
+        for timeline in recording.timelines:
+            labels[timeline.label] = None
+            is_rank = choice.rank in (None, timeline.rank)
+            if is_rank and choice.device in (None, timeline.device):
+                chosen.append(ChosenTimeline(recording, timeline))
     if not chosen:
-        there = "; ".join(dict.fromkeys(pick.timeline.label for pick in timelines)) or "nothing"
+        there = "; ".join(labels) or "nothing"
         raise UsageError(
             "{path}: no timeline of that rank and device; it holds: {there}",
             path=path,
@@ -182,8 +203,12 @@ def top_row(row: TopOperator, base_ns: int) -> TopRow:
 
 
 def top_timeline(pick: ChosenTimeline, choice: Choice, by: TopKey, host: bool, longer: float | None) -> TopTimeline:
-    table = top(pick.timeline, by=by, host=host, longer_ns=None if longer is None else round(longer * _NS))
-    nothing = _NOTHING if longer is None else Message("trace.none-longer", {"seconds": longer})
+    reason = _NOTHING
+    longer_ns = None
+    if longer is not None:
+        reason = Message("trace.none-longer", {"seconds": longer})
+        longer_ns = round(longer * _NS)
+    table = top(pick.timeline, by=by, host=host, longer_ns=longer_ns)
     rows = [top_row(row, table.base_ns) for row in table.rows[: choice.limit]]
     return TopTimeline(
         path=str(pick.recording.path),
@@ -193,7 +218,7 @@ def top_timeline(pick: ChosenTimeline, choice: Choice, by: TopKey, host: bool, l
         base=table.base_ns / _NS,
         rows_in_all=len(table.rows),
         rows=rows,
-        reason=None if rows else nothing,
+        reason=None if rows else reason,
     )
 
 
@@ -202,35 +227,45 @@ def gap_timeline(pick: ChosenTimeline, choice: Choice, exposed: bool, shortest_n
     events = aligned(known)
     device = device_gaps(events, exposed=exposed)
     if device is None:
-        return GapTimeline(
-            path=str(pick.recording.path),
-            rank=pick.timeline.rank,
-            device=pick.timeline.device,
-            origin_ns=None,
-            window=None,
-            busy=None,
-            gaps_in_all=0,
-            causes=[],
-            gaps=[],
-            reason=_NO_TIMELINE if pick.timeline.tells_of_device else pick.recording.absent.get("device", _NO_DEVICE),
-        )
+        return _without_gaps(pick)
     origin = int(events.start.min())
     gaps = device.gaps.select(device.gaps.duration >= shortest_ns)
-    longest = gaps.longest(choice.limit)
+    rows: list[GapRow] = []
+    for gap in gaps.longest(choice.limit):
+        start = (gap.start_ns - origin) / _NS
+        rows.append(GapRow(start=start, duration=gap.duration_ns / _NS, cause=gap.cause))
+    window_ns = device.end_ns - device.start_ns
+    groups = gap_groups(events, device, uncertain=events is not known)
     return GapTimeline(
         path=str(pick.recording.path),
         rank=pick.timeline.rank,
         device=pick.timeline.device,
         origin_ns=origin,
-        window=(device.end_ns - device.start_ns) / _NS,
+        window=window_ns / _NS,
         busy=device.busy_ns / _NS,
         gaps_in_all=len(gaps),
-        causes=_causes(device.end_ns - device.start_ns, gaps),
-        gaps=[
-            GapRow(start=(gap.start_ns - origin) / _NS, duration=gap.duration_ns / _NS, cause=gap.cause)
-            for gap in longest
-        ],
-        groups=gap_groups(events, device, uncertain=events is not known)[: choice.limit],
+        causes=_causes(window_ns, gaps),
+        gaps=rows,
+        groups=groups[: choice.limit],
+    )
+
+
+def _without_gaps(pick: ChosenTimeline) -> GapTimeline:
+    """The answer for a timeline that shows no work of a device, with the reason."""
+    reason = pick.recording.absent.get("device", _NO_DEVICE)
+    if pick.timeline.tells_of_device:
+        reason = _NO_TIMELINE
+    return GapTimeline(
+        path=str(pick.recording.path),
+        rank=pick.timeline.rank,
+        device=pick.timeline.device,
+        origin_ns=None,
+        window=None,
+        busy=None,
+        gaps_in_all=0,
+        causes=[],
+        gaps=[],
+        reason=reason,
     )
 
 
@@ -241,50 +276,64 @@ def _causes(window_ns: int, gaps: Gaps) -> list[CauseTotal]:
         if lengths.size:
             total = int(lengths.sum())
             totals.append(CauseTotal(cause=cause, count=lengths.size, total=total / _NS, share=total / window_ns))
-    return sorted(totals, key=lambda one: -one.total)
+    return sorted(totals, key=lambda cause: -cause.total)
 
 
 def step_timeline(pick: ChosenTimeline, choice: Choice, step_by: str | None) -> StepTimeline:
+    recorded = pick.timeline.events
     # A serving engine may also mark profiler steps, one a batch, which tell no phases.
-    found = batches(pick.timeline.events, step_by)
-    steps: Sequence[ProfilerStep] = () if step_by else pick.timeline.steps or ()
-    if not found and not steps and not step_by:
-        found = batches(pick.timeline.events, FORWARD)
-    if found:
-        steps = profiler_steps(pick.timeline.events, [batch.mark for batch in found]) or ()
-    starts = [step.start_ns for step in steps if step.start_ns is not None]
-    events = believed(pick.timeline.events)
-    origin = int(events.start.min()) if len(events) else min(starts, default=None)
+    marked = batches(recorded, step_by)
+    steps: Sequence[ProfilerStep] = ()
+    if not step_by:
+        steps = pick.timeline.steps or ()
+    if not marked and not steps and not step_by:
+        marked = batches(recorded, FORWARD)
+    if marked:
+        steps = profiler_steps(recorded, [batch.mark for batch in marked]) or ()
+    origin = _origin(recorded, steps)
+    rows: list[StepRow] = []
+    for step, batch in zip(steps[: choice.limit], marked or itertools.repeat(None)):
+        rows.append(_step(step, origin, batch))
     return StepTimeline(
         path=str(pick.recording.path),
         rank=pick.timeline.rank,
         device=pick.timeline.device,
         origin_ns=origin,
         steps_in_all=len(steps),
-        steps=[
-            _step(step, origin, batch) for step, batch in zip(steps[: choice.limit], found or itertools.repeat(None))
-        ],
+        steps=rows,
         reason=None if steps else pick.recording.absent.get("steps", _NO_STEPS),
-        phases=_phases(steps, found),
+        phases=_phases(steps, marked),
     )
 
 
-def _phases(steps: Sequence[ProfilerStep], found: Sequence[Batch]) -> list[PhaseTotal]:
-    by_phase: dict[str, list[tuple[ProfilerStep, Batch]]] = {}
-    for step, batch in zip(steps, found):
+def _origin(recorded: EventTable, steps: Sequence[ProfilerStep]) -> int | None:
+    """The start of the first event, else of the first step."""
+    events = believed(recorded)
+    if len(events):
+        return int(events.start.min())
+    starts = [step.start_ns for step in steps if step.start_ns is not None]
+    return min(starts, default=None)
+
+
+def _phases(steps: Sequence[ProfilerStep], marked: Sequence[Batch]) -> list[PhaseTotal]:
+    steps_of: dict[str, list[ProfilerStep]] = defaultdict(list)
+    requests_of: dict[str, list[int | None]] = defaultdict(list)
+    for step, batch in zip(steps, marked):
         if batch.phase:
-            by_phase.setdefault(batch.phase, []).append((step, batch))
-    return [
-        PhaseTotal(
+            steps_of[batch.phase].append(step)
+            requests_of[batch.phase].append(batch.requests)
+    totals: list[PhaseTotal] = []
+    for phase, in_phase in steps_of.items():
+        total = PhaseTotal(
             phase=phase,
-            count=len(of_phase),
-            length=seconds(_median(step.length_ns for step, _ in of_phase)),
-            computing=seconds(_median(step.computing_ns for step, _ in of_phase)),
-            free=seconds(_median(step.free_ns for step, _ in of_phase)),
-            requests=_median(batch.requests for _, batch in of_phase),
+            count=len(in_phase),
+            length=seconds(_median(step.length_ns for step in in_phase)),
+            computing=seconds(_median(step.computing_ns for step in in_phase)),
+            free=seconds(_median(step.free_ns for step in in_phase)),
+            requests=_median(requests_of[phase]),
         )
-        for phase, of_phase in by_phase.items()
-    ]
+        totals.append(total)
+    return totals
 
 
 def _median(numbers: Iterable[int | None]) -> float | None:
@@ -293,9 +342,9 @@ def _median(numbers: Iterable[int | None]) -> float | None:
 
 
 def _step(step: ProfilerStep, origin: int | None, batch: Batch | None) -> StepRow:
-    return StepRow(
+    row = StepRow(
         number=step.number,
-        start=None if step.start_ns is None or origin is None else (step.start_ns - origin) / _NS,
+        start=None,
         length=seconds(step.length_ns),
         computing=seconds(step.computing_ns),
         communication=seconds(step.communication_ns),
@@ -304,9 +353,12 @@ def _step(step: ProfilerStep, origin: int | None, batch: Batch | None) -> StepRo
         fused=step.fused_ns / _NS if step.fused_ns else None,
         preparing=seconds(step.preparing_ns),
         free=seconds(step.free_ns),
-        phase=batch.phase if batch else None,
-        requests=batch.requests if batch else None,
     )
+    if step.start_ns is not None and origin is not None:
+        row = msgspec.structs.replace(row, start=(step.start_ns - origin) / _NS)
+    if batch is not None:
+        row = msgspec.structs.replace(row, phase=batch.phase, requests=batch.requests)
+    return row
 
 
 def _slowest(timelines: Iterable[Timeline]) -> SlowestRank | None:
@@ -316,11 +368,14 @@ def _slowest(timelines: Iterable[Timeline]) -> SlowestRank | None:
 
     own: dict[int, float] = {}
     for timeline in timelines:
-        lengths = [own_ns for step in timeline.steps or () if (own_ns := step.own_ns) is not None]
-        if timeline.rank is not None and lengths:
+        lengths = [step.own_ns for step in timeline.steps or ()]
+        known = [length for length in lengths if length is not None]
+        if timeline.rank is not None and known:
             # The slowest of several devices of one rank makes the others wait.
-            own[timeline.rank] = max(own.get(timeline.rank, 0.0), statistics.median(lengths))
-    rank = max(own, key=lambda rank_number: (own[rank_number], -rank_number), default=None)
-    if rank is None or len(own) < FEWEST_RANKS or own[rank] <= SLOW_RANK * statistics.median_low(own.values()):
+            own[timeline.rank] = max(own.get(timeline.rank, 0.0), statistics.median(known))
+    if len(own) < FEWEST_RANKS:
         return None
-    return SlowestRank(rank=rank, own=own[rank] / _NS, behind=(own[rank] - min(own.values())) / _NS)
+    slowest = max(own, key=lambda rank: (own[rank], -rank))
+    if own[slowest] <= SLOW_RANK * statistics.median_low(own.values()):
+        return None
+    return SlowestRank(rank=slowest, own=own[slowest] / _NS, behind=(own[slowest] - min(own.values())) / _NS)

@@ -26,4 +26,5 @@ def place_of(text: str) -> Place:
     url = urlsplit(text)
     if url.scheme != "file" or not url.path:
         raise UsageError("{text}: write a path, or file://HOST/PATH for a folder on a node of the cluster", text=text)
-    return Place(Path(unquote(url.path)), None if url.netloc in ("", "localhost") else url.netloc)
+    host = None if url.netloc in ("", "localhost") else url.netloc
+    return Place(Path(unquote(url.path)), host)

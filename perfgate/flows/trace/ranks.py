@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from perfgate.document.trace import (
@@ -29,6 +30,7 @@ from perfgate.trace.model.arithmetic import seconds
 _NS = 1e9
 _MISSING = 64  # the most missing ranks to name
 _SKEWS = 100  # the most collectives to list
+_FEWEST = 2  # ranks with the same last step, to call it the usual one
 
 
 class Ranks(NamedTuple):
@@ -52,15 +54,18 @@ def trace_ranks(
     Raises UsageError without a recording, ClusterRefusedError if the cluster ``on`` cannot be used, and DocumentError if no
     recording can be read, or any cannot and ``strict`` is set.
     """
-    reduced, left_out = gather_tables(places, workers=workers, on=on, say=say)
-    if left_out and (strict or not reduced):
-        raise DocumentError(left_out[0].reason)
-    tables = [table for one in reduced for table in one.tables]
+    gathered = gather_tables(places, workers=workers, on=on, say=say)
+    if gathered.left_out and (strict or not gathered.reduced):
+        raise DocumentError(gathered.left_out[0].reason)
+    tables: list[RankTable] = []
+    for recording in gathered.reduced:
+        tables += recording.tables
     tables.sort(key=lambda table: (table.rank is None, table.rank or 0, table.device or 0))
     tables, repeated = _one_of_each(tables)
     arrived = arrivals(tables)
     path = ", ".join(map(str, places))
-    return Ranks(tables, arrived, ranks_document(path, tables, arrived, left_out, repeated=repeated))
+    document = ranks_document(path, tables, arrived, gathered.left_out, repeated=repeated)
+    return Ranks(tables, arrived, document)
 
 
 def _one_of_each(tables: Sequence[RankTable]) -> tuple[list[RankTable], list[RepeatedRank]]:
@@ -73,7 +78,8 @@ def _one_of_each(tables: Sequence[RankTable]) -> tuple[list[RankTable], list[Rep
             chosen.append(table)
         elif table.path not in others.setdefault(table.rank, []):
             others[table.rank].append(table.path)
-    return chosen, [RepeatedRank(rank=rank, chosen=first[rank], others=paths) for rank, paths in others.items()]
+    repeated = [RepeatedRank(rank=rank, chosen=first[rank], others=paths) for rank, paths in others.items()]
+    return chosen, repeated
 
 
 def ranks_document(
@@ -85,25 +91,17 @@ def ranks_document(
     repeated: Sequence[RepeatedRank] = (),
 ) -> RanksDocument:
     """The answers about the ranks below the folders that ``path`` names."""
-    worst = np.argsort(-arrived.skew, kind="stable")[:_SKEWS]
     links = links_between(tables)
+    skew = float(np.median(arrived.skew)) / _NS if arrived.names else None
     return RanksDocument(
         path=path,
         slow_ranks=slow_ranks(tables),
         slow_links=slow_links(links),
         links=len(links),
         collectives=len(arrived.names),
-        skew=float(np.median(arrived.skew)) / _NS if arrived.names else None,
-        skews=[
-            SkewRow(
-                number=number,
-                name=arrived.names[number],
-                skew=int(arrived.skew[number]) / _NS,
-                last=tables[int(arrived.last[number])].rank,
-            )
-            for number in worst.tolist()
-        ],
-        ranks=[_row(table, *_arrival(arrived, place)) for place, table in enumerate(tables)],
+        skew=skew,
+        skews=_skews(tables, arrived),
+        ranks=[_row(table, arrived, place) for place, table in enumerate(tables)],
         delays=delays(tables, arrived),
         slow_stages=slow_stages(tables),
         unjoined=arrived.unjoined,
@@ -114,35 +112,42 @@ def ranks_document(
     )
 
 
+def _skews(tables: Sequence[RankTable], arrived: Arrivals) -> list[SkewRow]:
+    """The collectives with the largest skews, the worst first."""
+    rows: list[SkewRow] = []
+    for number in np.argsort(-arrived.skew, kind="stable")[:_SKEWS].tolist():
+        last = tables[int(arrived.last[number])].rank
+        skew = int(arrived.skew[number]) / _NS
+        rows.append(SkewRow(number=number, name=arrived.names[number], skew=skew, last=last))
+    return rows
+
+
 def _missing(tables: Sequence[RankTable]) -> list[int]:
     """The first missing ranks of the job, if at least half of its ranks were recorded: else a selection was intended."""
     recorded = {table.rank for table in tables if table.rank is not None}
     world = max((table.world or 0 for table in tables), default=0)
     if 2 * len(recorded) < world:
         return []
-    return [rank for rank in range(world) if rank not in recorded][:_MISSING]
+    missing = [rank for rank in range(world) if rank not in recorded]
+    return missing[:_MISSING]
 
 
 def _ended_early(tables: Sequence[RankTable]) -> Iterator[EarlyEnd]:
     """The ranks with an earlier last step than most."""
-    ends = [(table, max(step.number or 0 for step in table.steps)) for table in tables if table.steps]
-    usual, count = Counter(last for _, last in ends).most_common(1)[0] if ends else (0, 0)
-    for table, last in ends:
-        if last < usual and count > 1:
+    marked = [table for table in tables if table.steps]
+    if not marked:
+        return
+    ends = [max(step.number or 0 for step in table.steps) for table in marked]
+    usual, count = Counter(ends).most_common(1)[0]
+    if count < _FEWEST:
+        return
+    for table, last in zip(marked, ends):
+        if last < usual:
             yield EarlyEnd(rank=table.rank, device=table.device, last=last)
 
 
-def _arrival(arrived: Arrivals, place: int) -> tuple[float | None, float | None]:
-    """A rank's mean delay behind the first rank at its collectives, and the share of them that it reaches last."""
-    own = arrived.rank == place
-    if not own.any():
-        return None, None
-    last = arrived.last[arrived.collective[own]] == place
-    return float(arrived.late[own].mean()) / _NS, float(last.mean())
-
-
-def _row(table: RankTable, late: float | None, last: float | None) -> RankRow:
-    return RankRow(
+def _row(table: RankTable, arrived: Arrivals, place: int) -> RankRow:
+    row = RankRow(
         rank=table.rank,
         device=table.device,
         path=table.path,
@@ -156,8 +161,14 @@ def _row(table: RankTable, late: float | None, last: float | None) -> RankRow:
         wait_share=table.wait_share,
         transit_share=table.transit_share,
         idle_share=table.idle_share,
-        late=late,
-        last=last,
+        late=None,
+        last=None,
         stage=table.stage,
         experts=seconds(table.experts),
     )
+    own = arrived.rank == place
+    if not own.any():
+        return row
+    mean_delay = float(arrived.late[own].mean()) / _NS
+    is_last = arrived.last[arrived.collective[own]] == place
+    return msgspec.structs.replace(row, late=mean_delay, last=float(is_last.mean()))

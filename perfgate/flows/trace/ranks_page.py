@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from math import isnan
 from typing import Literal
 
 import numpy as np
 
 from perfgate.document.ranks import DrawnRanks, HeatMap
+from perfgate.document.timeline import DrawnTimeline
 from perfgate.errors import UsageError
 from perfgate.flows.trace.ranks import Ranks
 from perfgate.judging.report.text.ranks import rank_name
 from perfgate.trace.analysis.links import links_between
 from perfgate.trace.analysis.rank_table import RankTable
 from perfgate.trace.analysis.ranks import Arrivals, ranks_timeline
+from perfgate.trace.model.arithmetic import seconds
+from perfgate.trace.model.recording import ProfilerStep
 from perfgate.trace.pages.timeline import drawn_timeline
 
-_DRAWN = 16  # timelines beside each other by default
+_DRAWN = 16  # timelines on the page by default
 _COLUMNS = 500  # of a heat map
-_LINKED = 512  # more ranks than these have more pairs than a page can show
+_LINKED = 512  # the most ranks whose pairs a page can show
 _PARTS: dict[Literal["computing", "exposed", "free", "bubble"], str] = {
     "computing": "computing_ns",
     "exposed": "exposed_communication_ns",
@@ -29,47 +31,59 @@ _PARTS: dict[Literal["computing", "exposed", "free", "bubble"], str] = {
 }
 
 
-def drawn_ranks(found: Ranks, chosen: Sequence[int]) -> DrawnRanks:
+def drawn_ranks(ranks: Ranks, chosen: Sequence[int]) -> DrawnRanks:
     """The page's content; ``chosen`` are the ranks to draw timelines of, by default the slow ones and the first.
 
     Raises UsageError if a chosen rank was not recorded.
     """
-    tables, arrived = found.tables, found.arrivals
-    drawn = _chosen(found, chosen)
+    tables, arrived = ranks.tables, ranks.arrivals
+    labels = [rank_name(table.rank, table.device) for table in tables]
+    drawn = _drawn(ranks, chosen)
     clock = [arrived.clock[place] for place in drawn]
     events = ranks_timeline([tables[place] for place in drawn], clock)
-    timeline = drawn_timeline(events, "", of_ranks=True) if len(events) else None
-    labels = [rank_name(table.rank, table.device) for table in tables]
+    timeline: DrawnTimeline | None = None
+    unaligned: list[str] = []
+    if len(events):
+        timeline = drawn_timeline(events, "", of_ranks=True)
+        unaligned = [labels[place] for place in drawn if arrived.clock[place] is None]
     return DrawnRanks(
-        document=found.document,
+        document=ranks.document,
         labels=labels,
         maps=[*_steps(tables), *_late(arrived, len(tables)), *_links(tables)],
         timeline=timeline,
-        unaligned=[labels[place] for place, ahead in zip(drawn, clock) if ahead is None] if timeline else [],
+        unaligned=unaligned,
     )
 
 
-def _chosen(found: Ranks, chosen: Sequence[int]) -> list[int]:
-    tables = found.tables
+def _drawn(ranks: Ranks, chosen: Sequence[int]) -> list[int]:
+    """The positions of the tables with a timeline to draw."""
+    tables = ranks.tables
     recorded = {table.rank for table in tables}
-    if missing := [rank for rank in chosen if rank not in recorded]:
-        raise UsageError("rank {rank} was not recorded; `perfgate trace ranks` lists those that were", rank=missing[0])
+    for rank in chosen:
+        if rank not in recorded:
+            raise UsageError("rank {rank} was not recorded; `perfgate trace ranks` lists those that were", rank=rank)
     if chosen:
         return [place for place, table in enumerate(tables) if table.rank in chosen]
-    slow = {(row.rank, row.device) for row in found.document.delays or found.document.slow_ranks}
-    first = sorted(range(len(tables)), key=lambda place: (tables[place].rank, tables[place].device) not in slow)
-    return sorted(first[:_DRAWN])
+    rows = ranks.document.delays or ranks.document.slow_ranks
+    slow = {(row.rank, row.device) for row in rows}
+    slow_first = sorted(range(len(tables)), key=lambda place: (tables[place].rank, tables[place].device) not in slow)
+    return sorted(slow_first[:_DRAWN])
 
 
 def _steps(tables: Sequence[RankTable]) -> Iterator[HeatMap]:
-    numbers = sorted({step.number or 0 for table in tables for step in table.steps})
-    shown = numbers[-_COLUMNS:]
-    by_number = [{step.number: step for step in table.steps} for table in tables]
+    """A map for every part of a step that takes any time, with the last steps."""
+    by_number: list[dict[int | None, ProfilerStep]] = []
+    numbers: set[int] = set()
+    for table in tables:
+        by_number.append({step.number: step for step in table.steps})
+        numbers.update(step.number or 0 for step in table.steps)
+    shown = sorted(numbers)[-_COLUMNS:]
+    columns = [str(number) for number in shown]
     for part, field in _PARTS.items():
-        times = [[getattr(steps.get(number), field, None) for number in shown] for steps in by_number]
-        if any(time for row in times for time in row):
-            values = [[None if time is None else time / 1e9 for time in row] for row in times]
-            columns = [str(number) for number in shown]
+        values: list[list[float | None]] = []
+        for steps in by_number:
+            values.append([seconds(getattr(steps.get(number), field, None)) for number in shown])
+        if any(map(any, values)):
             yield HeatMap(kind=part, columns=columns, values=values, left_out=len(numbers) - len(shown))
 
 
@@ -82,12 +96,10 @@ def _late(arrived: Arrivals, ranks: int) -> Iterator[HeatMap]:
     late = np.full((ranks, shown.size), np.nan)
     inside = place[arrived.collective] >= 0
     late[arrived.rank[inside], place[arrived.collective[inside]]] = arrived.late[inside] / 1e9
-    yield HeatMap(
-        kind="late",
-        columns=[f"{number + 1} {arrived.names[number]}" for number in shown.tolist()],
-        values=[[None if isnan(value) else value for value in row] for row in late.tolist()],
-        left_out=len(arrived.names) - shown.size,
-    )
+    values = late.astype(object)
+    values[np.isnan(late)] = None
+    columns = [f"{number + 1} {arrived.names[number]}" for number in shown.tolist()]
+    yield HeatMap(kind="late", columns=columns, values=values.tolist(), left_out=len(arrived.names) - shown.size)
 
 
 def _links(tables: Sequence[RankTable]) -> Iterator[HeatMap]:
@@ -98,13 +110,15 @@ def _links(tables: Sequence[RankTable]) -> Iterator[HeatMap]:
             total = carried[link.link, link.source, link.target]
             total[0] += link.size_bytes
             total[1] += link.transit_ns
-    links = {key: size / transit * 1e9 for key, (size, transit) in carried.items()}
-    targets = sorted({target for _, _, target in links})
+    bandwidths: dict[tuple[str, int | None, int], float] = {}
+    for ends, (size, transit) in carried.items():
+        bandwidths[ends] = size / transit * 1e9
+    targets = sorted({target for _, _, target in carried})
     if len(targets) > _LINKED:
         return
-    for kind in sorted({kind for kind, _, _ in links}):
-        values = [
-            [None if table.rank is None else links.get((kind, table.rank, target)) for target in targets]
-            for table in tables
-        ]
-        yield HeatMap(kind="bandwidth", link=kind, columns=[str(target) for target in targets], values=values)
+    columns = [str(target) for target in targets]
+    for kind in sorted({kind for kind, _, _ in carried}):
+        values: list[list[float | None]] = []
+        for table in tables:
+            values.append([bandwidths.get((kind, table.rank, target)) for target in targets])
+        yield HeatMap(kind="bandwidth", link=kind, columns=columns, values=values)

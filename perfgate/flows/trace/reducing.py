@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from contextvars import copy_context
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -17,6 +16,7 @@ from perfgate.document.trace import LeftOutRecording
 from perfgate.errors import ClusterRefusedError, DocumentError, PerfgateError
 from perfgate.trace.analysis.rank_table import RankTable, reduce_timeline
 from perfgate.trace.model.communication import add_communication, added_communication
+from perfgate.trace.model.recording import Recording
 from perfgate.trace.readers.ascend.folder import read_rank
 from perfgate.trace.readers.ascend.layout import analysed_folders
 from perfgate.trace.readers.contradictions import impossible_times
@@ -24,7 +24,7 @@ from perfgate.trace.readers.formats import chrome
 from perfgate.trace.readers.formats.kineto import trace_files
 from perfgate.version import __version__
 
-# Written beside its recording by `perfgate trace reduce` alone.
+# Written next to its recording, by `perfgate trace reduce` only.
 KEPT = ".perfgate-rank.msgpack"
 # Increased with every change to the contents of a table or of an answer.
 _LAYOUT = 4
@@ -69,9 +69,10 @@ class TaskAnswer(_Origin, frozen=True, array_like=True):
 def list_task(path: Path) -> bytes:
     """The recordings below a folder."""
     try:
-        return msgspec.msgpack.encode(TaskAnswer(recordings=[str(recording) for recording in recordings_below(path)]))
+        recordings = [str(recording) for recording in recordings_below(path)]
     except (OSError, PerfgateError) as error:
         return _answer(LeftOutRecording(path=str(path), reason=str(error)))
+    return msgspec.msgpack.encode(TaskAnswer(recordings=recordings))
 
 
 def reduce_task(path: Path, patterns: tuple[str, ...], *, keeps: bool) -> bytes:
@@ -84,7 +85,7 @@ def reduce_task(path: Path, patterns: tuple[str, ...], *, keeps: bool) -> bytes:
         add_communication(patterns)
         return kept_tables(path) or reduce_recording(path, keeps=keeps)
 
-    # A worker of a cluster serves others too, with patterns of their own.
+    # A worker of a cluster also serves other users, with other patterns.
     return _answer(copy_context().run(reduced))
 
 
@@ -111,8 +112,9 @@ def recordings_below(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path] if path.is_file() else []
     recordings = analysed_folders(path) or trace_files(path, below=True) or chrome.trace_files(path, below=True)
-    there = {_kept_at(recording) for recording in recordings}
-    return [*recordings, *sorted(kept for kept in path.rglob(f"*{KEPT}") if kept not in there)]
+    tables = set(path.rglob(f"*{KEPT}"))
+    alone = tables.difference(_kept_at(recording) for recording in recordings)
+    return [*recordings, *sorted(alone)]
 
 
 def _kept_at(recording: Path) -> Path:
@@ -122,20 +124,25 @@ def _kept_at(recording: Path) -> Path:
 def kept_tables(recording: Path) -> Reduced | None:
     """The stored tables of a recording; None if they are missing or outdated."""
     if recording.name.endswith(KEPT):
-        try:
-            kept = _read_kept(recording)
-        except (OSError, DocumentError) as error:
-            return LeftOutRecording(path=str(recording), reason=str(error))
-        if kept.version != _kept_by():
-            reason = f"{recording}: made by perfgate {kept.version}, this is {_kept_by()}; reduce the recording again"
-            return LeftOutRecording(path=str(recording), reason=reason)
-        return ReducedRecording(tables=kept.tables, kept_at=str(recording), kept=True)
+        return _tables_alone(recording)
     kept_at = _kept_at(recording)
     with suppress(OSError, DocumentError):
         kept = _read_kept(kept_at)
         if (kept.version, kept.files) == (_kept_by(), _state(recording)):
             return ReducedRecording(tables=kept.tables, kept_at=str(kept_at), kept=True)
     return None
+
+
+def _tables_alone(file: Path) -> Reduced:
+    """Stored tables that came without their recording."""
+    try:
+        kept = _read_kept(file)
+    except (OSError, DocumentError) as error:
+        return LeftOutRecording(path=str(file), reason=str(error))
+    if kept.version != _kept_by():
+        reason = f"{file}: made by perfgate {kept.version}, this is {_kept_by()}; reduce the recording again"
+        return LeftOutRecording(path=str(file), reason=reason)
+    return ReducedRecording(tables=kept.tables, kept_at=str(file), kept=True)
 
 
 def reduce_recording(recording: Path, *, keeps: bool) -> Reduced:
@@ -147,23 +154,33 @@ def reduce_recording(recording: Path, *, keeps: bool) -> Reduced:
 
 
 def _reduced_anew(recording: Path, *, keeps: bool) -> ReducedRecording:
-    kept_at, files = _kept_at(recording), _state(recording)
-    # An analysed folder has tables, which take a fraction of the time to read that its timeline takes.
-    read = read_rank(recording, tables_suffice=True) if recording.is_dir() else trace.read(recording)
-    for timeline in read.timelines:
+    kept_at = _kept_at(recording)
+    files = _state(recording)
+    if recording.is_dir():
+        # An analysed folder has tables, which take a fraction of the time to read that its timeline takes.
+        content = read_rank(recording, tables_suffice=True)
+    else:
+        content = trace.read(recording)
+    for timeline in content.timelines:
         for doubt in impossible_times(timeline):
             raise DocumentError("{path}: {why}; record it again", path=recording, why=spoken(doubt))
-    size = read.settings.get("world_size", "")
-    world = int(size) if size.isdecimal() and len(size) < _MOST_DIGITS else None
-    tables = [reduce_timeline(timeline, str(recording), world=world) for timeline in read.timelines]
-    reduced = partial(ReducedRecording, tables=tables, kept_at=str(kept_at))
-    if not keeps:
-        return reduced(kept=False)
-    try:
-        keep_tables(kept_at, tables, files)
-    except PerfgateError:
-        return reduced(kept=False)
-    return reduced(kept=True)
+    world = _world(content)
+    tables = [reduce_timeline(timeline, str(recording), world=world) for timeline in content.timelines]
+    kept = keeps
+    if keeps:
+        try:
+            keep_tables(kept_at, tables, files)
+        except PerfgateError:
+            kept = False
+    return ReducedRecording(tables=tables, kept_at=str(kept_at), kept=kept)
+
+
+def _world(recording: Recording) -> int | None:
+    """The number of ranks of the job, None if the recording does not give it."""
+    size = recording.settings.get("world_size", "")
+    if not size.isdecimal() or len(size) >= _MOST_DIGITS:
+        return None
+    return int(size)
 
 
 def keep_tables(path: Path, tables: list[RankTable], files: list[tuple[str, int, int]]) -> None:
@@ -184,11 +201,17 @@ def _read_kept(path: Path) -> KeptTables:
 def _kept_by() -> str:
     """The origin of a table: version of the program, and the patterns of communication kernels."""
     patterns = added_communication()
-    return _MADE_BY + (f", --comm {' '.join(patterns)}" if patterns else "")
+    if not patterns:
+        return _MADE_BY
+    return f"{_MADE_BY}, --comm {' '.join(patterns)}"
 
 
 def _state(recording: Path) -> list[tuple[str, int, int]]:
     """Name, size and modification time of every file that is read."""
     files: Iterable[Path] = recording.iterdir() if recording.is_dir() else [recording]
-    stats = [(file.name, file.stat()) for file in files if file.is_file() and not file.name.endswith(KEPT)]
-    return sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
+    state: list[tuple[str, int, int]] = []
+    for file in files:
+        if file.is_file() and not file.name.endswith(KEPT):
+            stat = file.stat()
+            state.append((file.name, stat.st_size, stat.st_mtime_ns))
+    return sorted(state)

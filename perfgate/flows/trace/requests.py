@@ -11,6 +11,7 @@ from perfgate.errors import UsageError
 from perfgate.flows.trace.choice import Choice
 from perfgate.flows.trace.job import ChosenTimeline, choose, format_of, notes_of, top_row
 from perfgate.trace.analysis.requests import Requests
+from perfgate.trace.analysis.rows import TopOperator
 
 _NONE = Message("trace.no-requests")
 
@@ -33,17 +34,19 @@ def requests_of(chosen: Sequence[ChosenTimeline], choice: Choice, request: str |
 
 def _timeline(pick: ChosenTimeline, choice: Choice, request: str | None) -> RequestTimeline:
     timeline = pick.timeline
-    found = Requests(timeline.events)
-    named = [row for row in found.all() if request in (None, row.request)]
-    rows = (found.rows(request) or []) if request is not None else []
+    recorded = Requests(timeline.events)
+    requests = [row for row in recorded.all() if request in (None, row.request)]
+    rows: list[TopOperator] = []
+    if request is not None:
+        rows = recorded.rows(request) or []
     total_ns = sum(row.total_ns for row in rows)
     return RequestTimeline(
         path=str(pick.recording.path),
         rank=timeline.rank,
         device=timeline.device,
-        origin_ns=found.origin_ns,
-        requests_in_all=len(named),
-        requests=named[: choice.limit],
+        origin_ns=recorded.origin_ns,
+        requests_in_all=len(requests),
+        requests=requests[: choice.limit],
         rows=[top_row(row, total_ns) for row in rows[: choice.limit]],
-        reason=None if named else _NONE,
+        reason=None if requests else _NONE,
     )

@@ -8,15 +8,17 @@ blamed for its excess over the middle rank between the two, but for no more than
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.document.trace import DelayRow
 from perfgate.trace.analysis.rank_table import RankTable, ShareColumns
 from perfgate.trace.analysis.ranks import Arrivals
-from perfgate.trace.model.arithmetic import IntColumn
+from perfgate.trace.model.arithmetic import IntColumn, Mask, Positions
 from perfgate.trace.model.packed import NO_NUMBER
 
 # Perfgate's own thresholds. A rank is reported only if its blame is at least a hundredth of the job and four times that of the
@@ -34,45 +36,60 @@ def delays(tables: Sequence[RankTable], arrived: Arrivals) -> list[DelayRow]:
     if not arrived.names:
         return []
     columns = [table.shares for table in tables]
-    blamed, idle = _blame(columns, arrived)
-    totals = np.bincount(arrived.rank, weights=blamed, minlength=len(tables))
-    # The job lasts from a rank's first collective to the end of its last: the median over the ranks.
-    spans = [int((column.start + column.elapsed).max() - column.start.min()) for column in columns if column.key.size]
-    job = float(np.median(spans))
-    named = np.flatnonzero(
-        (totals >= LEAST * job) & (totals >= TIMES_THE_MIDDLE * np.quantile(totals, 0.5, method="lower"))
-    )
-    stands_out = _stands_out(arrived, blamed, named, len(tables))
-    found = [_delay(int(rank), tables, columns, arrived, blamed, idle, job) for rank in named[stands_out]]
-    return sorted(found, key=lambda one: -one.total)
+    blame = _blame(columns, arrived)
+    totals = np.bincount(arrived.rank, weights=blame.time, minlength=len(tables))
+    job = _length_of_job(columns)
+    costly = totals >= LEAST * job
+    unlike = totals >= TIMES_THE_MIDDLE * np.quantile(totals, 0.5, method="lower")
+    candidates = np.flatnonzero(costly & unlike)
+    rows = []
+    for rank in candidates[_stands_out(arrived, blame.time, candidates, len(tables))].tolist():
+        rows.append(_delay(rank, tables, columns, arrived, blame, job))
+    return sorted(rows, key=lambda row: -row.total)
 
 
-def _stands_out(arrived: Arrivals, blamed: IntColumn, named: npt.NDArray[np.intp], ranks: int) -> npt.NDArray[np.bool_]:
+def _length_of_job(columns: Sequence[ShareColumns]) -> float:
+    """From a rank's first collective to the end of its last: the median over the ranks."""
+    spans = []
+    for column in columns:
+        if column.key.size:
+            end = column.start + column.elapsed
+            spans.append(int(end.max() - column.start.min()))
+    return float(np.median(spans))
+
+
+def _stands_out(arrived: Arrivals, blamed: IntColumn, candidates: Positions, ranks: int) -> Mask:
     """The ranks with a delay far beyond the worst of the middle rank, and those that are late more often than by chance."""
     worst = np.zeros(ranks, dtype=np.int64)
     np.maximum.at(worst, arrived.rank, blamed)
+    stands_out: Mask = worst[candidates] >= TIMES_THE_MIDDLE * np.quantile(worst, 0.5, method="lower")
     is_late = blamed > 0
-    sizes, late = np.bincount(arrived.collective), np.bincount(arrived.collective, weights=is_late)
+    sizes = np.bincount(arrived.collective)
+    late = np.bincount(arrived.collective, weights=is_late)
     chance = (late / np.maximum(sizes, 1))[arrived.collective]
-    far = worst[named] >= TIMES_THE_MIDDLE * np.quantile(worst, 0.5, method="lower")
-    often = [
-        _tail(int(is_late[own].sum()), int(own.sum()), float(chance[own].mean())) * ranks <= _CHANCE
-        for own in (arrived.rank == rank for rank in named)
-    ]
-    either: npt.NDArray[np.bool_] = far | np.array(often, dtype=bool)
-    return either
+    for place, rank in enumerate(candidates.tolist()):
+        own = arrived.rank == rank
+        tail = _tail(int(is_late[own].sum()), int(own.sum()), float(chance[own].mean()))
+        stands_out[place] |= tail * ranks <= _CHANCE
+    return stands_out
 
 
 def _tail(least: int, trials: int, chance: float) -> float:
     """The probability of ``least`` or more successes in ``trials`` independent trials with probability ``chance``."""
-    return sum(
-        math.comb(trials, count) * chance**count * (1 - chance) ** (trials - count)
-        for count in range(least, trials + 1)
-    )
+    tail = 0.0
+    for count in range(least, trials + 1):
+        tail += math.comb(trials, count) * chance**count * (1 - chance) ** (trials - count)
+    return tail
 
 
-def _blame(columns: Sequence[ShareColumns], arrived: Arrivals) -> tuple[IntColumn, IntColumn]:
+class _Blame(NamedTuple):
     """Per row of the arrivals: nanoseconds that the rank is blamed for, and the part of its excess spent not computing."""
+
+    time: IntColumn
+    idle: IntColumn
+
+
+def _blame(columns: Sequence[ShareColumns], arrived: Arrivals) -> _Blame:
     offsets = np.cumsum([0, *(column.key.size for column in columns)])
     shares = offsets[arrived.rank] + arrived.share
     own = np.concatenate([column.own for column in columns])[shares]
@@ -80,23 +97,24 @@ def _blame(columns: Sequence[ShareColumns], arrived: Arrivals) -> tuple[IntColum
     known = own != NO_NUMBER
     order = np.argsort(arrived.collective, kind="stable")
     begins = np.flatnonzero(np.diff(arrived.collective[order], prepend=-1))
-    time, free = np.zeros(own.size, dtype=np.int64), np.zeros(own.size, dtype=np.int64)
+    blame = _Blame(np.zeros(own.size, dtype=np.int64), np.zeros(own.size, dtype=np.int64))
     for together in np.split(order, begins[1:]):
         rows = together[known[together]]
         if rows.size < 2:
             continue
         late = arrived.late[rows] - _middle(arrived.late[rows])
         excess = own[rows] - _middle(own[rows])
-        blamed = np.where(late >= NEARLY * late.max(initial=0), np.minimum(excess, late), 0)
-        time[rows] = np.maximum(blamed, 0)
+        is_last = late >= NEARLY * late.max(initial=0)
+        blame.time[rows] = np.where(is_last, np.minimum(excess, late).clip(min=0), 0)
         idle = own[rows] - computed[rows]
-        free[rows] = idle - _middle(idle)
-    return time, free
+        blame.idle[rows] = idle - _middle(idle)
+    return blame
 
 
 def _middle(values: IntColumn) -> int:
-    """The lower median: of two ranks, the faster one is the reference."""
-    return int(np.partition(values, (values.size - 1) // 2)[(values.size - 1) // 2])
+    """The lower median: of two ranks, the faster is the reference."""
+    place = (values.size - 1) // 2
+    return int(np.partition(values, place)[place])
 
 
 def _delay(
@@ -104,33 +122,42 @@ def _delay(
     tables: Sequence[RankTable],
     columns: Sequence[ShareColumns],
     arrived: Arrivals,
-    blamed: IntColumn,
-    idle: IntColumn,
+    blame: _Blame,
     job: float,
 ) -> DelayRow:
-    rows = np.flatnonzero((arrived.rank == rank) & (blamed > 0))
-    time, collective = blamed[rows], arrived.collective[rows]
+    rows = np.flatnonzero((arrived.rank == rank) & (blame.time > 0))
+    time = blame.time[rows]
+    total = int(time.sum())
+    worst = int(np.argmax(time))
     step = columns[rank].step[arrived.share[rows]]
-    marked = np.unique(np.concatenate([column.step for column in columns]))
-    by_name: dict[str, int] = {}
-    for number, ns in zip(collective.tolist(), time.tolist()):
-        by_name[arrived.names[number]] = by_name.get(arrived.names[number], 0) + ns
-    total, worst = int(time.sum()), int(np.argmax(time))
+    steps_of_job = np.unique(np.concatenate([column.step for column in columns]))
+    of = int((steps_of_job != NO_NUMBER).sum())
     # A rank counts as late in a step if its delay there is at least a quarter of its worst.
     late_steps = np.unique(step[time >= time.max() / 4])
-    steps, of = int((late_steps != NO_NUMBER).sum()), int((marked != NO_NUMBER).sum())
-    return DelayRow(
+    steps = int((late_steps != NO_NUMBER).sum())
+    row = DelayRow(
         rank=tables[rank].rank,
         device=tables[rank].device,
         total=total / _NS,
         share=total / job if job else 0.0,
-        per_step=total / of / _NS if of else None,
+        per_step=None,
         steps=steps,
         of=of,
-        once=steps < _MOST_STEPS * of if of else 2 * int(time[worst]) > total,
+        once=2 * int(time[worst]) > total,
         worst=int(time[worst]) / _NS,
         step=None if step[worst] == NO_NUMBER else int(step[worst]),
-        collective=max(by_name, key=lambda name: by_name[name]),
-        waiting=int(np.bincount(arrived.collective)[collective].max()),
-        why="free" if 2 * int(idle[rows].sum()) > total else "computing",
+        collective=_costliest(arrived, rows, time),
+        waiting=int(np.bincount(arrived.collective)[arrived.collective[rows]].max()),
+        why="free" if 2 * int(blame.idle[rows].sum()) > total else "computing",
     )
+    if of:
+        row = msgspec.structs.replace(row, per_step=total / of / _NS, once=steps < _MOST_STEPS * of)
+    return row
+
+
+def _costliest(arrived: Arrivals, rows: Positions, time: IntColumn) -> str:
+    """The name of the collectives that a rank delays most."""
+    totals: Counter[str] = Counter()
+    for number, ns in zip(arrived.collective[rows].tolist(), time.tolist()):
+        totals[arrived.names[number]] += ns
+    return max(totals, key=lambda name: totals[name])

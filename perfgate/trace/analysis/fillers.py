@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,25 +27,35 @@ def gap_groups(events: EventTable, device: DeviceGaps, *, uncertain: bool = Fals
     longest = device.gaps.longest(_MOST_GAPS)
     host = _Host(events, longest, _FILLS_UNCERTAIN if uncertain else _FILLS)
     ends = _Ends(events, longest)
-    groups: dict[tuple[str | None, str | None, str | None, GapCause], list[int]] = defaultdict(list)
+    groups: dict[_Filler, list[int]] = defaultdict(list)
     for place, gap in enumerate(longest):
         ended_by, track = ends.at(gap.start_ns + gap.duration_ns)
         frame, operator = host.fillers(place, track)
-        groups[frame, operator, ended_by, gap.cause].append(gap.duration_ns)
+        groups[_Filler(frame, operator, ended_by, gap.cause)].append(gap.duration_ns)
     window_ns = device.end_ns - device.start_ns
-    return [
-        GapGroupRow(
-            frame=frame,
-            operator=operator,
-            ended_by=ended_by,
-            cause=cause,
+    rows = []
+    for filler, durations in groups.items():
+        row = GapGroupRow(
+            frame=filler.frame,
+            operator=filler.operator,
+            ended_by=filler.ended_by,
+            cause=filler.cause,
             count=len(durations),
             total=sum(durations) / 1e9,
             longest=max(durations) / 1e9,
             share=sum(durations) / window_ns,
         )
-        for (frame, operator, ended_by, cause), durations in sorted(groups.items(), key=lambda group: -sum(group[1]))
-    ]
+        rows.append(row)
+    return sorted(rows, key=lambda row: -row.total)
+
+
+class _Filler(NamedTuple):
+    """The properties that the gaps of a group share, as in GapGroupRow."""
+
+    frame: str | None
+    operator: str | None
+    ended_by: str | None
+    cause: GapCause
 
 
 class _Ends:
@@ -56,7 +67,8 @@ class _Ends:
         begun = events.start[work]
         place = np.minimum(np.searchsorted(ends, begun), ends.size - 1)
         work = work[ends[place] == begun] if ends.size else work[:0]
-        self._events, self._work = events, work[np.argsort(events.start[work], kind="stable")]
+        self._events = events
+        self._work = work[np.argsort(events.start[work], kind="stable")]
         self._start = events.start[self._work]
 
     def at(self, time: int) -> tuple[str | None, int | None]:
@@ -77,14 +89,16 @@ class _Host:
     """
 
     def __init__(self, events: EventTable, gaps: Gaps, fills: float) -> None:
-        self._gaps, self._fills = gaps, fills
+        self._gaps = gaps
+        self._fills = fills
         chosen = np.flatnonzero(events.is_kind("python", "host_op", "runtime"))
         shortest = fills * int(gaps.duration.min()) if len(gaps) else 0.0
         chosen = chosen[events.duration[chosen] >= shortest]
         length = np.frexp(events.duration[chosen].astype(np.float64))[1].astype(np.uint8)
         order = np.argsort(events.start[chosen], kind="stable")
         order = order[np.argsort(length[order], kind="stable")]
-        self._row, self._events = chosen[order], events.select(chosen[order])
+        self._row = chosen[order]
+        self._events = events.select(self._row)
         self._is_python = self._events.is_kind("python")
         self._in_file = self._events.is_named(_IN_FILE.match)
         self._ranges = self._near(length[order])
@@ -93,25 +107,28 @@ class _Host:
         """The innermost Python function and the innermost other event that fill a gap, of the track or of any."""
         events, gap = self._events, self._gaps[place]
         near = np.concatenate([np.arange(0), *(np.arange(first[place], last[place]) for first, last in self._ranges)])
-        begins, end = events.start[near], gap.start_ns + gap.duration_ns
-        inside = np.minimum(begins + events.duration[near], end) - np.maximum(begins, gap.start_ns)
+        begins = events.start[near]
+        ends = begins + events.duration[near]
+        gap_end = gap.start_ns + gap.duration_ns
+        inside = np.minimum(ends, gap_end) - np.maximum(begins, gap.start_ns)
         fills = near[inside >= self._fills * gap.duration_ns]
         # The innermost event is the shortest, sorted last.
         fills = fills[np.lexsort((self._row[fills], -events.duration[fills]))]
-        if track is not None and (events.track[fills] == track).any():
-            fills = fills[events.track[fills] == track]
-        return (
-            self._last(fills[self._is_python[fills] & self._in_file[fills]])
-            or self._last(fills[self._is_python[fills]]),
-            self._last(fills[~self._is_python[fills]]),
-        )
+        on_track = events.track[fills] == track
+        if track is not None and on_track.any():
+            fills = fills[on_track]
+        functions = fills[self._is_python[fills]]
+        others = fills[~self._is_python[fills]]
+        function = self._last(functions[self._in_file[functions]]) or self._last(functions)
+        return function, self._last(others)
 
     def _near(self, length: Codes) -> list[tuple[Codes, Codes]]:
         """For each class of lengths, the range of its events that may overlap each gap."""
         ranges: list[tuple[Codes, Codes]] = []
         borders = np.flatnonzero(np.diff(length, prepend=0, append=0)).tolist() if length.size else []
         for begin, end in itertools.pairwise(borders):
-            starts, longest = self._events.start[begin:end], 1 << int(length[begin])
+            starts = self._events.start[begin:end]
+            longest = 1 << int(length[begin])
             first = np.searchsorted(starts, self._gaps.start - longest)
             last = np.searchsorted(starts, self._gaps.start + self._gaps.duration)
             ranges.append((begin + first, begin + last))

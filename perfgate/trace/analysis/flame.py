@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
 import msgspec
 import numpy as np
 
@@ -31,29 +34,36 @@ def flame_tree(stacks: Stacks, label: str, *, most_nodes: int = MOST_NODES) -> F
     """
     frames = _Frames(stacks.events)
     nodes = merged_stacks(stacks, frames.labels)
-    costs, requests = _costs(stacks, nodes)
-    texts: dict[str, int] = {}
+    requests = _Requests(stacks)
     shape, more_shapes = _shapes(stacks, nodes)
-    names = _track_names(stacks, nodes) + [frames.of[at].name for at in nodes.label[nodes.roots :].tolist()]
-
-    def number(text: str) -> int:
-        return texts.setdefault(text, len(texts)) if text else NONE
-
+    texts = _Texts()
+    names = texts.numbers(_track_names(stacks, nodes))
+    names += texts.numbers([frames.of[at].name for at in nodes.label[nodes.roots :].tolist()])
     tree = FlameTree(
         label=label,
         unit=stacks.unit,
-        requests=requests,
+        requests=requests.names,
         parent=nodes.parent.tolist(),
         kind=nodes.kind.tolist(),
-        name=[number(name) for name in names],
-        place=[number(place) for place in _places(nodes, frames)],
-        shape=[NONE if at == NO_TEXT else number(stacks.events.names[at]) for at in shape.tolist()],
+        name=names,
+        place=texts.numbers(_places(nodes, frames)),
+        shape=texts.numbers([stacks.events.names[at] if at != NO_TEXT else "" for at in shape.tolist()]),
         more_shapes=more_shapes.tolist(),
         texts=list(texts),
-        head=costs,
+        head=_costs(stacks, nodes, requests),
         cut=int(np.count_nonzero(~nodes.own_frame)),
     )
     return _folded(tree, most_nodes)
+
+
+class _Texts(dict[str, int]):
+    """Distinct texts with their numbers, NONE for an empty one."""
+
+    def numbers(self, texts: Iterable[str]) -> list[int]:
+        numbers = []
+        for text in texts:
+            numbers.append(self.setdefault(text, len(self)) if text else NONE)
+        return numbers
 
 
 class _Frames:
@@ -62,49 +72,60 @@ class _Frames:
     def __init__(self, events: EventTable) -> None:
         first, row = group_rows(events.group, events.kind)
         numbers: dict[EventFrame, int] = {}
-        labels = [
-            numbers.setdefault(frame(events.names[group], KINDS[kind]), len(numbers))
-            for group, kind in zip(events.group[first].tolist(), events.kind[first].tolist())
-        ]
+        labels = []
+        for group, kind in zip(events.group[first].tolist(), events.kind[first].tolist()):
+            own = frame(events.names[group], KINDS[kind])
+            labels.append(numbers.setdefault(own, len(numbers)))
         self.of = list(numbers)
         self.labels: Codes = np.array(labels, dtype=np.min_scalar_type(len(self.of)))[row]
 
 
-def _costs(stacks: Stacks, nodes: MergedStacks) -> tuple[FlameCosts, list[str]]:
-    """The time of each node per request, and the requests: those with most time, the rest under one name."""
-    served = requests_served(stacks)
-    real = np.flatnonzero(served != NO_TEXT)
-    codes, at = np.unique(served[real], return_inverse=True)
-    totals = totals_by_name(at, stacks.own[real], codes.size)
-    most = np.argsort(-totals, kind="stable")[:MOST_REQUESTS]
-    number = np.full(codes.size, most.size)
-    number[np.sort(most)] = np.arange(most.size)
-    request = np.full(served.size, NONE, dtype=np.int32)
-    request[real] = number[at]
-    names = [stacks.events.names[code] for code in codes[np.sort(most)].tolist()]
-    names += [OTHER_REQUESTS] if codes.size > most.size else []
+class _Requests:
+    """The requests with most time in ``names``, the rest under one name; and the position of each event's request there."""
+
+    def __init__(self, stacks: Stacks) -> None:
+        served = requests_served(stacks)
+        real = np.flatnonzero(served != NO_TEXT)
+        codes, request = np.unique(served[real], return_inverse=True)
+        totals = totals_by_name(request, stacks.own[real], codes.size)
+        most = np.sort(np.argsort(-totals, kind="stable")[:MOST_REQUESTS])
+        number = np.full(codes.size, most.size)
+        number[most] = np.arange(most.size)
+        self.of_event = np.full(served.size, NONE, dtype=np.int32)
+        self.of_event[real] = number[request]
+        self.names = [stacks.events.names[code] for code in codes[most].tolist()]
+        if codes.size > most.size:
+            self.names.append(OTHER_REQUESTS)
+
+
+def _costs(stacks: Stacks, nodes: MergedStacks, requests: _Requests) -> FlameCosts:
+    """The time of each node per request."""
     spent = np.flatnonzero(stacks.own > 0).astype(np.int32)
-    node, asked = nodes.of_event[spent], request[spent]
-    first, cell = group_rows(node, asked)
+    node, request = nodes.of_event[spent], requests.of_event[spent]
+    first, cell = group_rows(node, request)
+    counted = cell[nodes.own_frame[spent]]
     return FlameCosts(
         units=stacks.units,
         node=node[first].tolist(),
-        request=asked[first].tolist(),
+        request=request[first].tolist(),
         own=totals_by_name(cell, stacks.own[spent], first.size).tolist(),
-        count=counts_by_name(cell[nodes.own_frame[spent]], first.size).tolist(),
-    ), names
+        count=counts_by_name(counted, first.size).tolist(),
+    )
 
 
 def _shapes(stacks: Stacks, nodes: MergedStacks) -> tuple[IntColumn, IntColumn]:
     """For each node the shapes with most of its time, or NO_TEXT, and the number of its other shapes."""
-    most, more = np.full(nodes.parent.size, NO_TEXT, dtype=np.int64), np.zeros(nodes.parent.size, dtype=np.int64)
+    most = np.full(nodes.parent.size, NO_TEXT, dtype=np.int64)
+    more = np.zeros(nodes.parent.size, dtype=np.int64)
     shape = stacks.events.shape
     shaped = np.flatnonzero(nodes.own_frame & (shape != NO_TEXT)).astype(np.int32)
     first, pair = group_rows(nodes.of_event[shaped], shape[shaped])
-    times, node = totals_by_name(pair, stacks.own[shaped], first.size), nodes.of_event[shaped[first]]
+    times = totals_by_name(pair, stacks.own[shaped], first.size)
+    node = nodes.of_event[shaped[first]]
     order = np.lexsort((-times, node))
     owner, largest, count = np.unique(node[order], return_index=True, return_counts=True)
-    most[owner] = shape[shaped[first[order[largest]]]]
+    event = shaped[first[order[largest]]]
+    most[owner] = shape[event]
     more[owner] = count - 1
     return most, more
 
@@ -113,23 +134,29 @@ def _track_names(stacks: Stacks, nodes: MergedStacks) -> list[str]:
     """Streams keep their names; threads are numbered by time, because their ids mean nothing."""
     tracks = nodes.label[: nodes.roots]
     totals = totals_by_name(np.searchsorted(tracks, stacks.track), stacks.own, tracks.size)
-    names, number = [""] * tracks.size, 0
+    names = [""] * tracks.size
+    number = 0
     for at in np.argsort(-totals, kind="stable").tolist():
         text = stacks.events.tracks[int(tracks[at])][1]
-        if nodes.kind[at] == STREAM:
-            names[at] = f"stream {text}" if text.isdecimal() else text
-        else:
+        if nodes.kind[at] != STREAM:
             number += 1
             names[at] = f"thread {number}"
+        elif text.isdecimal():
+            names[at] = f"stream {text}"
+        else:
+            names[at] = text
     return names
 
 
 def _places(nodes: MergedStacks, frames: _Frames) -> list[str]:
     """The place of a Python function is its first line, that of any other node the nearest function of the project."""
-    places, nearest = [""] * nodes.parent.size, [""] * nodes.parent.size
+    places = [""] * nodes.parent.size
+    nearest = [""] * nodes.parent.size
     for at in range(nodes.roots, nodes.parent.size):
-        label, above = frames.of[nodes.label[at]], nearest[nodes.parent[at]]
-        nearest[at] = (label.place if label.is_project else above) or ""
+        label = frames.of[nodes.label[at]]
+        nearest[at] = nearest[nodes.parent[at]]
+        if label.is_project and label.place is not None:
+            nearest[at] = label.place
         places[at] = label.place or nearest[at]
     return places
 
@@ -139,41 +166,64 @@ def _folded(tree: FlameTree, most: int) -> FlameTree:
     size, (costs,) = len(tree.parent), tree.sides
     if size <= most:
         return tree
-    total = [0] * size
-    for node, own in zip(costs.node, costs.own):
-        total[node] += own
-    for node in range(size - 1, -1, -1):
-        if tree.parent[node] != NONE:
-            total[tree.parent[node]] += total[node]
+    total = _totals(tree, costs)
     # A node is never larger than its parent and comes after it, so all ancestors of a kept node are kept.
-    largest = sorted(sorted(range(size), key=lambda node: (-total[node], node))[:most])
-    number = dict(zip(largest, range(most)))
-    stays: list[int] = []
-    for node in range(size):
-        stays.append(
-            number[node] if node in number else stays[tree.parent[node]] if tree.parent[node] != NONE else NONE
-        )
-    cells: dict[tuple[int, int], list[int]] = {}
-    for node, request, own, count in zip(costs.node, costs.request, costs.own, costs.count):
-        cell = cells.setdefault((stays[node], request), [0, 0])
-        cell[0] += own
-        cell[1] += count if node in number else 0
-    order = sorted(key for key in cells if key[0] != NONE)
+    by_size = sorted(range(size), key=lambda node: (-total[node], node))
+    kept = sorted(by_size[:most])
+    number = dict(zip(kept, range(most)))
+    kept_above = _nearest_kept(tree.parent, number)
     return msgspec.structs.replace(
         tree,
-        parent=[NONE if tree.parent[node] == NONE else number[tree.parent[node]] for node in largest],
-        kind=[tree.kind[node] for node in largest],
-        name=[tree.name[node] for node in largest],
-        place=[tree.place[node] for node in largest],
-        shape=[tree.shape[node] for node in largest],
-        more_shapes=[tree.more_shapes[node] for node in largest],
-        head=FlameCosts(
-            units=costs.units,
-            node=[node for node, _ in order],
-            request=[request for _, request in order],
-            own=[cells[key][0] for key in order],
-            count=[cells[key][1] for key in order],
-        ),
+        parent=[number.get(tree.parent[node], NONE) for node in kept],
+        kind=[tree.kind[node] for node in kept],
+        name=[tree.name[node] for node in kept],
+        place=[tree.place[node] for node in kept],
+        shape=[tree.shape[node] for node in kept],
+        more_shapes=[tree.more_shapes[node] for node in kept],
+        head=_folded_costs(costs, number, kept_above),
         folded=size - most,
-        folded_names=sorted({tree.texts[tree.name[node]] for node in range(size) if node not in number}),
+        folded_names=sorted({tree.texts[tree.name[node]] for node in by_size[most:]}),
+    )
+
+
+def _totals(tree: FlameTree, costs: FlameCosts) -> list[int]:
+    """The time of each node with that of all nodes below it."""
+    total = [0] * len(tree.parent)
+    for node, own in zip(costs.node, costs.own):
+        total[node] += own
+    for node in range(len(total) - 1, -1, -1):
+        parent = tree.parent[node]
+        if parent != NONE:
+            total[parent] += total[node]
+    return total
+
+
+def _nearest_kept(parents: Sequence[int], number: Mapping[int, int]) -> list[int]:
+    """For each node the number of the nearest kept one, itself included; NONE if there is none."""
+    nearest: list[int] = []
+    for node, parent in enumerate(parents):
+        if node in number:
+            nearest.append(number[node])
+        elif parent == NONE:
+            nearest.append(NONE)
+        else:
+            nearest.append(nearest[parent])
+    return nearest
+
+
+def _folded_costs(costs: FlameCosts, number: Mapping[int, int], kept_above: Sequence[int]) -> FlameCosts:
+    """The costs of the kept nodes; a folded node adds its time to the kept one above it, but none to its count."""
+    own: Counter[tuple[int, int]] = Counter()
+    count: Counter[tuple[int, int]] = Counter()
+    for node, request, time, calls in zip(costs.node, costs.request, costs.own, costs.count):
+        cell = kept_above[node], request
+        own[cell] += time
+        count[cell] += calls if node in number else 0
+    cells = sorted(cell for cell in own if cell[0] != NONE)
+    return FlameCosts(
+        units=costs.units,
+        node=[node for node, _ in cells],
+        request=[request for _, request in cells],
+        own=[own[cell] for cell in cells],
+        count=[count[cell] for cell in cells],
     )

@@ -11,10 +11,20 @@ from dataclasses import dataclass
 from typing import NamedTuple, get_args, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.document.trace import GapCause
-from perfgate.trace.model.arithmetic import Codes, Covered, IntColumn, Intervals, gaps, intersection, joined, union
+from perfgate.trace.model.arithmetic import (
+    Codes,
+    Covered,
+    IntColumn,
+    Intervals,
+    Mask,
+    Positions,
+    gaps,
+    intersection,
+    joined,
+    union,
+)
 from perfgate.trace.model.events import DEVICE_KINDS, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.patterns import lazy_pattern
@@ -39,7 +49,9 @@ class Gaps(Sequence[Gap]):
     """Gaps in time order, as columns: nanoseconds, and a position among CAUSES."""
 
     def __init__(self, start: IntColumn, duration: IntColumn, cause: Codes) -> None:
-        self.start, self.duration, self.cause = start, duration, cause
+        self.start = start
+        self.duration = duration
+        self.cause = cause
 
     def __len__(self) -> int:
         return self.start.size
@@ -54,24 +66,25 @@ class Gaps(Sequence[Gap]):
         return Gap(int(self.start[place]), int(self.duration[place]), CAUSES[self.cause[place]])
 
     def __iter__(self) -> Iterator[Gap]:
-        columns = self.start.tolist(), self.duration.tolist(), self.cause.tolist()
-        return (Gap(start, duration, CAUSES[cause]) for start, duration, cause in zip(*columns))
+        for start, duration, cause in zip(self.start.tolist(), self.duration.tolist(), self.cause.tolist()):
+            yield Gap(start, duration, CAUSES[cause])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Gaps) and tuple(self) == tuple(other)
 
     __hash__ = None  # type: ignore[assignment]
 
-    def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Gaps:
+    def select(self, chosen: Mask | Positions) -> Gaps:
         return Gaps(self.start[chosen], self.duration[chosen], self.cause[chosen])
 
     def longest(self, count: int | None) -> Gaps:
-        """So many gaps, None for all, the longest first and of equal ones the first in time."""
+        """The ``count`` longest gaps, None for all; the longest first, and of equal gaps the first in time."""
         candidates = np.arange(len(self))
         if count is not None and 0 < count < len(self):
             least = np.partition(self.duration, -count)[-count]
             candidates = np.flatnonzero(self.duration >= least)
-        return self.select(candidates[np.argsort(-self.duration[candidates], kind="stable")][:count])
+        order = np.argsort(-self.duration[candidates], kind="stable")
+        return self.select(candidates[order][:count])
 
 
 @dataclass(frozen=True)
@@ -99,32 +112,43 @@ def device_gaps(events: EventTable, *, exposed: bool = False) -> DeviceGaps | No
         return None
     start, end = int(busy.start[0]), int(busy.end[-1])
     idle = gaps(busy, (start, end))
-    stretches = Gaps(idle.start, idle.end - idle.start, _causes(idle, events, work))
+    found = Gaps(idle.start, idle.end - idle.start, _causes(idle, events, work))
     if exposed:
-        computing, communication = events.of_kind("compute").intervals, events.of_kind("comm").intervals
-        parts = (
-            stretches,
-            _exposed(communication, computing, "communication"),
-            _exposed(events.of_kind("copy").intervals, joined(computing, communication), "copy"),
-        )
-        stretches = Gaps(
-            np.concatenate([part.start for part in parts]),
-            np.concatenate([part.duration for part in parts]),
-            np.concatenate([part.cause for part in parts]),
-        )
-        stretches = stretches.select(np.lexsort((stretches.duration, stretches.start)))
-    return DeviceGaps(start, end, busy.length, stretches)
+        found = _with_exposed(found, events)
+    return DeviceGaps(start, end, busy.length, found)
+
+
+def _with_exposed(idle: Gaps, events: EventTable) -> Gaps:
+    """The gaps, and the intervals in which only copies or collectives ran."""
+    computing = events.of_kind("compute").intervals
+    communication = events.of_kind("comm").intervals
+    copies = events.of_kind("copy").intervals
+    parts = (
+        idle,
+        _exposed(communication, computing, "communication"),
+        _exposed(copies, joined(computing, communication), "copy"),
+    )
+    every = Gaps(
+        np.concatenate([part.start for part in parts]),
+        np.concatenate([part.duration for part in parts]),
+        np.concatenate([part.cause for part in parts]),
+    )
+    return every.select(np.lexsort((every.duration, every.start)))
 
 
 def _causes(idle: Intervals, events: EventTable, work: IntColumn) -> Codes:
     """The cause of each gap; ``work`` are the positions of the device's events."""
-    begun, never = events.start[work], np.iinfo(np.int64).max
+    if not idle.end.size:
+        return np.zeros(0, dtype=np.int64)
+    never = np.iinfo(np.int64).max
+    begun = events.start[work]
     launched = starts_of_launches(begun, events.launch[work], events)
-    place = np.searchsorted(idle.end, begun).clip(max=max(idle.end.size - 1, 0))
-    ending = np.flatnonzero(idle.end[place] == begun) if idle.end.size else place[:0]
-    # Of several events that start together, the one launched first ends the gap.
+    launched[launched == NOT_RECORDED] = never
+    place = np.searchsorted(idle.end, begun).clip(max=idle.end.size - 1)
+    ending = np.flatnonzero(idle.end[place] == begun)
+    # Of several events that start together, the first to be launched ends the gap.
     launch = np.full(idle.end.size, never)
-    np.minimum.at(launch, place[ending], np.where(launched == NOT_RECORDED, never, launched)[ending])
+    np.minimum.at(launch, place[ending], launched[ending])
     launch[launch == never] = NOT_RECORDED
     late = launch >= idle.start
     return np.select(
@@ -134,17 +158,19 @@ def _causes(idle: Intervals, events: EventTable, work: IntColumn) -> Codes:
     )
 
 
-def _waiting(events: EventTable, idle: Intervals) -> npt.NDArray[np.bool_]:
+def _waiting(events: EventTable, idle: Intervals) -> Mask:
     """Whether the host was in a call that waits for the device when an idle interval began, or for at least half of it.
 
     A blocking copy is such a call: it may begin after the device has run dry, and delay all later work.
     """
-    waits = union(events.select(events.is_kind("runtime") & events.is_named(_WAIT.search)).intervals)
+    is_wait = events.is_kind("runtime") & events.is_named(_WAIT.search)
+    waits = union(events.select(is_wait).intervals)
     if not waits.start.size:
         return np.zeros(idle.start.size, dtype=np.bool_)
     before = np.searchsorted(waits.start, idle.start, side="right") - 1
     at_begin = (before >= 0) & (idle.start <= waits.end[before])
-    waiting: npt.NDArray[np.bool_] = at_begin | (2 * Covered(waits).within(idle) >= idle.end - idle.start)
+    waited = Covered(waits).within(idle)
+    waiting: Mask = at_begin | (2 * waited >= idle.end - idle.start)
     return waiting
 
 
@@ -152,5 +178,6 @@ def _exposed(intervals: Intervals, hiding: Intervals, cause: GapCause) -> Gaps:
     """The parts of ``intervals`` that ``hiding`` does not cover."""
     alone = union(intervals)
     if alone.start.size:
-        alone = intersection(alone, gaps(hiding, (int(alone.start[0]), int(alone.end[-1]))))
+        window = int(alone.start[0]), int(alone.end[-1])
+        alone = intersection(alone, gaps(hiding, window))
     return Gaps(alone.start, alone.end - alone.start, np.full(alone.start.size, CAUSES.index(cause)))

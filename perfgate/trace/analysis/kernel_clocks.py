@@ -11,7 +11,7 @@ from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.packed import NO_NUMBER
 from perfgate.trace.model.readings import Readings
 
-# Units of the column Accelerator Core with a clock of their own: the device's CPU and its random number generator.
+# Units of the column Accelerator Core that do not run at the core clock: the device's CPU and its random number generator.
 _OTHER_CLOCKS = ("AI_CPU", "DSA_SQE")
 
 
@@ -27,7 +27,8 @@ class KernelClock(NamedTuple):
 def kernel_clocks(table: KernelTable, clock: Readings) -> list[KernelClock]:
     """The types that run on the cores, most time first; empty if the table has no start times of kernels."""
     others = [code for code, text in enumerate(table.texts) if text.upper() in _OTHER_CLOCKS]
-    rows = table.select((table.start != NO_NUMBER) & (table.duration > 0) & ~np.isin(table.codes["core"], others))
+    on_cores = ~np.isin(table.codes["core"], others)
+    rows = table.select(on_cores & (table.start != NO_NUMBER) & (table.duration > 0))
     if not len(rows):
         return []
     hertz = clock.lowest_during(Intervals(rows.start, rows.start + rows.duration))
@@ -36,6 +37,7 @@ def kernel_clocks(table: KernelTable, clock: Readings) -> list[KernelClock]:
     means = np.bincount(place, weights=rows.duration * hertz) / times
     lowest = np.full(codes.size, np.inf)
     np.minimum.at(lowest, place, hertz)
-    columns = zip((rows.texts[code] for code in codes.tolist()), times.tolist(), means.tolist(), lowest.tolist())
-    clocks = (KernelClock(op, round(time), mean, least) for op, time, mean, least in columns)
+    clocks = []
+    for code, time, mean, least in zip(codes.tolist(), times.tolist(), means.tolist(), lowest.tolist()):
+        clocks.append(KernelClock(rows.texts[code], round(time), mean, least))
     return sorted(clocks, key=lambda row: (-row.time_ns, row.op))

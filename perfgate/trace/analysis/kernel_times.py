@@ -6,11 +6,10 @@ import statistics
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.document.run import KernelTimes, KernelWork
 from perfgate.trace.analysis.summary import DeviceSummary
-from perfgate.trace.model.arithmetic import Codes, FloatColumn, IntColumn, group_rows
+from perfgate.trace.model.arithmetic import Codes, FloatColumn, IntColumn, Positions, group_rows
 from perfgate.trace.model.kernel_names import type_by_name
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.spans import OUTSIDE
@@ -41,23 +40,25 @@ def kernel_times(summary: DeviceSummary, workload: str) -> KernelTimes | None:
     )
 
 
-def _operators(runs: npt.NDArray[np.intp], summary: DeviceSummary) -> tuple[list[tuple[str, str]], Codes]:
+def _operators(runs: Positions, summary: DeviceSummary) -> tuple[list[tuple[str, str]], Codes]:
     """The operators with their inputs, and the position of the operator of each run."""
     if not summary.timeline.kernels:
         events = summary.work[0].events
-        first, number = group_rows(events.group[runs])
-        return [(events.names[code], "") for code in events.group[runs[first]].tolist()], number
+        group = events.group[runs]
+        first, number = group_rows(group)
+        return [(events.names[code], "") for code in group[first].tolist()], number
     # The events match the rows of the table one to one.
     kernels = KernelTable.of(summary.timeline.kernels)
     numbers: dict[tuple[str, str], int] = {}
-    number_of = [
-        numbers.setdefault((kernel.type or type_by_name(kernel.name), kernel.inputs), len(numbers))
-        for kernel, _, _ in kernels.alike()
-    ]
-    return list(numbers), np.array(number_of, dtype=np.int32)[kernels.alike_number[runs]]
+    number_of_alike = []
+    for kernel, _, _ in kernels.alike():
+        operator = kernel.type or type_by_name(kernel.name), kernel.inputs
+        number_of_alike.append(numbers.setdefault(operator, len(numbers)))
+    number_of = np.array(number_of_alike, dtype=np.int32)
+    return list(numbers), number_of[kernels.alike_number[runs]]
 
 
-def _rows(runs: npt.NDArray[np.intp], summary: DeviceSummary) -> Iterator[KernelWork]:
+def _rows(runs: Positions, summary: DeviceSummary) -> Iterator[KernelWork]:
     """The medians over the steps for each operator; ``runs`` are the kernels that belong to a step, without collectives."""
     events, owners = summary.work[0]
     operators, number = _operators(runs, summary)
@@ -66,16 +67,23 @@ def _rows(runs: npt.NDArray[np.intp], summary: DeviceSummary) -> Iterator[Kernel
     counts = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
     sums = np.bincount(cell, weights=events.duration[runs] / 1e9, minlength=counts.size)
     times = np.median(sums.reshape(shape), axis=1)
-    kernels = KernelTable.of(summary.timeline.kernels or ())
-    mac, vec = (_of_units(kernels.counters.columns(*names).values(), runs, cell, shape) for names in (_MAC, _VEC))
-    for (op, inputs), count, time, *units in zip(operators, counts.tolist(), times.tolist(), mac, vec):
-        if any(count):
-            median = statistics.median(count)
-            yield KernelWork(op=op, inputs=inputs, count=median, seconds=round(time, 12), mac=units[0], vec=units[1])
+    counters = KernelTable.of(summary.timeline.kernels or ()).counters
+    mac = _of_units(counters.columns(*_MAC).values(), runs, cell, shape)
+    vec = _of_units(counters.columns(*_VEC).values(), runs, cell, shape)
+    for place, (op, inputs) in enumerate(operators):
+        if counts[place].any():
+            yield KernelWork(
+                op=op,
+                inputs=inputs,
+                count=statistics.median(counts[place].tolist()),
+                seconds=round(float(times[place]), 12),
+                mac=mac[place],
+                vec=vec[place],
+            )
 
 
 def _of_units(
-    counters: Iterable[FloatColumn], runs: npt.NDArray[np.intp], cell: IntColumn, shape: tuple[int, int]
+    counters: Iterable[FloatColumn], runs: Positions, cell: IntColumn, shape: tuple[int, int]
 ) -> list[float | None]:
     """The median seconds over the steps for each operator, None for one without counts.
 
@@ -88,10 +96,14 @@ def _of_units(
         return [None] * shape[0]
     times = first[runs] / 1e6
     known = ~np.isnan(times)
-    told = np.bincount(cell[known] // shape[1], minlength=shape[0]) > 0
-    sums = np.bincount(cell, weights=np.where(known, times, 0.0), minlength=shape[0] * shape[1]).reshape(shape)
-    medians = np.median(np.round(sums, 12), axis=1)
-    return [round(median, 12) if any_told else None for median, any_told in zip(medians.tolist(), told.tolist())]
+    operators, steps = shape
+    counted = np.bincount(cell[known] // steps, minlength=operators)
+    sums = np.bincount(cell, weights=np.where(known, times, 0.0), minlength=operators * steps)
+    medians = np.median(np.round(sums.reshape(shape), 12), axis=1)
+    seconds: list[float | None] = []
+    for median, count in zip(medians.tolist(), counted.tolist()):
+        seconds.append(round(median, 12) if count else None)
+    return seconds
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.errors import UsageError
 from perfgate.trace.analysis.stacks import frame, nearest_above
@@ -15,6 +14,7 @@ from perfgate.trace.model.arithmetic import (
     CodeColumn,
     Codes,
     IntColumn,
+    Mask,
     group_rows,
     self_times,
     totals_by_name,
@@ -61,7 +61,7 @@ class Launchers(NamedTuple):
     def operator_or_own(self) -> Codes:
         return np.where(self.operator == NO_LAUNCHER, self.events.group, self.operator)
 
-    def select(self, chosen: npt.NDArray[np.bool_]) -> Launchers:
+    def select(self, chosen: Mask) -> Launchers:
         return Launchers(self.events.select(chosen), self.time[chosen], self.line[chosen], self.operator[chosen])
 
     def heaviest(self, column: Codes, row: Codes, rows: int) -> list[str | None]:
@@ -74,9 +74,10 @@ def heaviest_names(names: Sequence[str], column: Codes, time: IntColumn, row: Co
     first, pair = group_rows(row, column)
     totals = totals_by_name(pair, time, first.size)
     best: list[str | None] = [None] * rows
-    for place in np.argsort(-totals, kind="stable")[::-1].tolist():
-        name = int(column[first[place]])
-        best[int(row[first[place]])] = None if name == NO_LAUNCHER else names[name]
+    # The last entry of a row, which stays, is the largest.
+    for place in first[np.argsort(-totals, kind="stable")[::-1]].tolist():
+        name = int(column[place])
+        best[int(row[place])] = None if name == NO_LAUNCHER else names[name]
     return best
 
 
@@ -91,7 +92,6 @@ def launchers(stacks: Stacks, kinds: tuple[EventKind, ...]) -> Launchers:
 
     The line is that of the innermost function of the project, else of any file; the operator is the innermost one.
     """
-    on_device = set(kinds) <= set(DEVICE_KINDS)
     work = np.flatnonzero(stacks.events.is_kind(*kinds)).astype(np.int32)
     python = stacks.events.is_kind("python")
     in_project = python & stacks.events.is_named(lambda name: frame(name, "python").is_project)
@@ -100,11 +100,12 @@ def launchers(stacks: Stacks, kinds: tuple[EventKind, ...]) -> Launchers:
     missing = line == NO_LAUNCHER
     line[missing] = _named(stacks, nearest_above(stacks, work[missing], in_file))
     operator = launching_operators(stacks, work)
-    if not on_device:
-        operator = np.where(stacks.events.is_kind("host_op")[work], stacks.events.name[work], operator)
     events = stacks.events.select(work.astype(np.intp))
     # As everywhere, shares of the busy time use whole spans on the device and self time on the host.
-    time = events.duration if on_device else self_times(events.start, events.duration, events.track)
+    if set(kinds) <= set(DEVICE_KINDS):
+        return Launchers(events, events.duration, line, operator)
+    operator = np.where(events.is_kind("host_op"), events.name, operator)
+    time = self_times(events.start, events.duration, events.track)
     return Launchers(events, time, line, operator)
 
 

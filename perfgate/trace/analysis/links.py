@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from perfgate.document.trace import SlowLinkRow
 from perfgate.trace.analysis.rank_table import RankTable
@@ -23,50 +23,63 @@ LOCAL = "LOCAL"  # a rank's copies to itself
 
 def links_between(tables: Sequence[RankTable]) -> list[RankLink]:
     """All links between different ranks with traffic, positions in groups replaced by global ranks if those are known."""
-    told: dict[tuple[str | None, int], set[int]] = defaultdict(set)
+    members = _members(tables)
+    links = []
+    for table in tables:
+        for link in table.links:
+            carries = link.size_bytes > 0 and link.transit_ns > 0
+            if carries and link.link != LOCAL and link.source != link.target:
+                links.append(_by_global_ranks(link, table, members))
+    return links
+
+
+# The global rank at a position in a group.
+_Members = Mapping[tuple[str | None, int], int]
+
+
+def _members(tables: Sequence[RankTable]) -> _Members:
+    """The members that the recordings name; recordings that contradict each other give none."""
+    ranks: dict[tuple[str | None, int], set[int]] = defaultdict(set)
     for table in tables:
         if table.rank is not None:
             for link in table.links:
-                told[link.group, link.source].add(table.rank)
-    # Recordings that contradict each other give no member.
-    members = {place: next(iter(ranks)) for place, ranks in told.items() if len(ranks) == 1}
-    found = []
-    for table in tables:
-        for link in table.links:
-            if link.link != LOCAL and link.source != link.target and link.size_bytes > 0 and link.transit_ns > 0:
-                source = table.rank if table.rank is not None else members.get((link.group, link.source))
-                target = members.get((link.group, link.target))
-                if target is None:
-                    target = _by_lists(table, link)
-                known = source is not None and target is not None
-                ends = (source, target) if source is not None and target is not None else (link.source, link.target)
-                group = None if known else link.group
-                found.append(link._replace(source=ends[0], target=ends[1], group=group))
-    return found
+                ranks[link.group, link.source].add(table.rank)
+    return {place: min(candidates) for place, candidates in ranks.items() if len(candidates) == 1}
+
+
+def _by_global_ranks(link: RankLink, table: RankTable, members: _Members) -> RankLink:
+    source = table.rank
+    if source is None:
+        source = members.get((link.group, link.source))
+    target = members.get((link.group, link.target))
+    if target is None:
+        target = _by_lists(table, link)
+    if source is None or target is None:
+        return link
+    return link._replace(source=source, target=target, group=None)
 
 
 def _by_lists(table: RankTable, link: RankLink) -> int | None:
     """The only rank at the target's position in the groups that have this rank at the source's; None if there are several."""
-    fits = {
-        ranks[link.target]
-        for ranks in table.groups
-        if max(link.source, link.target) < len(ranks) and ranks[link.source] == table.rank
-    }
-    return next(iter(fits)) if len(fits) == 1 else None
+    fits = set()
+    for ranks in table.groups:
+        if max(link.source, link.target) < len(ranks) and ranks[link.source] == table.rank:
+            fits.add(ranks[link.target])
+    return fits.pop() if len(fits) == 1 else None
 
 
 def slow_links(links: Iterable[RankLink], *, share: float = SLOW_LINK) -> list[SlowLinkRow]:
     """The links far slower than others of their kind in the same sort of operation at similar size, the slowest first."""
-    kinds: dict[tuple[str, str], list[tuple[float, RankLink]]] = defaultdict(list)
+    comparable: dict[tuple[str, str], list[RankLink]] = defaultdict(list)
     for link in links:
         if link.size_bytes >= SMALLEST and link.bandwidth is not None:
-            kinds[link.link, link.operation].append((link.bandwidth, link))
+            comparable[link.link, link.operation].append(link)
     slow = []
-    for of_kind in kinds.values():
-        for bandwidth, link in of_kind:
-            least, most = link.size_bytes / ALIKE, link.size_bytes * ALIKE
-            alike = [other for other, one in of_kind if least <= one.size_bytes <= most]
-            if len(alike) >= FEWEST_LINKS and bandwidth < share * (middle := statistics.median(alike)):
+    for others in comparable.values():
+        for link in others:
+            bandwidth = link.bandwidth or 0.0
+            middle = _middle_bandwidth(link, others)
+            if middle is not None and bandwidth < share * middle:
                 row = SlowLinkRow(
                     source=link.source,
                     target=link.target,
@@ -79,3 +92,10 @@ def slow_links(links: Iterable[RankLink], *, share: float = SLOW_LINK) -> list[S
                 )
                 slow.append(row)
     return sorted(slow, key=lambda row: row.bandwidth / row.middle)
+
+
+def _middle_bandwidth(link: RankLink, others: Sequence[RankLink]) -> float | None:
+    """The median bandwidth of links that carried similar sizes; None if they are too few."""
+    least, most = link.size_bytes / ALIKE, link.size_bytes * ALIKE
+    bandwidths = [other.bandwidth or 0.0 for other in others if least <= other.size_bytes <= most]
+    return statistics.median(bandwidths) if len(bandwidths) >= FEWEST_LINKS else None

@@ -57,13 +57,15 @@ def operator_totals(events: EventTable, *, calls: int) -> list[OperatorTotal]:
     own = self_times(events.start, events.duration, events.track)
     rows = []
     for chosen in rows_by(events.group):
-        name, kind = events.names[events.group[chosen[0]]], row_kind(int(events.kind[chosen[0]]))
+        first = chosen[0]
+        kind = row_kind(int(events.kind[first]))
         if chosen.size % calls:
-            typical = float(own[chosen].sum()) / calls  # calls without equally many events have no median
+            typical = float(own[chosen].sum()) / calls  # calls with different numbers of events have no median
         else:
             in_order = chosen[np.argsort(events.start[chosen], kind="stable")]
-            typical = float(np.median(own[in_order].reshape(calls, -1).sum(axis=1)))
-        rows.append(OperatorTotal(name, kind, typical, chosen.size))
+            by_call = own[in_order].reshape(calls, -1)
+            typical = float(np.median(by_call.sum(axis=1)))
+        rows.append(OperatorTotal(events.names[events.group[first]], kind, typical, chosen.size))
     return sorted(rows, key=lambda row: (-row.typical_ns, row.name))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -34,8 +35,12 @@ class Batch(NamedTuple):
     requests: int | None
 
 
-# Phase, requests, and the sort of mark: an engine may mark a batch in two ways.
-_Label = tuple[str | None, int | None, int]
+class _Label(NamedTuple):
+    """The phase and the requests in a mark's name, and the format it has: an engine may mark a batch in two."""
+
+    phase: str | None
+    requests: int | None
+    format: Literal["given", "vllm", "sglang", "atom"]
 
 
 def batches(events: EventTable, pattern: str | None = None) -> list[Batch]:
@@ -44,7 +49,7 @@ def batches(events: EventTable, pattern: str | None = None) -> list[Batch]:
     Without a pattern, the annotations of vLLM, SGLang and ATOM are recognised; empty if there are none. A recording of the
     device alone has them on the device's timeline.
     """
-    label = _labels(pattern) if pattern else _label_of_engine
+    label = _label_of_engine if not pattern else partial(_label_by, re.compile(pattern))
     on_host = _batches(events.of_kind("annotation"), label, of_one_thread=True)
     return on_host or _batches(events.of_kind("device_annotation"), label, of_one_thread=False)
 
@@ -55,41 +60,48 @@ def _batches(marks: EventTable, label: Callable[[str], _Label | None], *, of_one
     Engines mark a batch twice on a thread of the host; on a device several streams have a copy of one mark.
     """
     labels = [label(name) for name in marks.names]
-    chosen = np.flatnonzero(np.array([one is not None for one in labels], dtype=bool)[marks.name])
+    labelled = np.array([own is not None for own in labels], dtype=bool)
+    chosen = np.flatnonzero(labelled[marks.name])
+    order = np.lexsort((-marks.duration[chosen], marks.start[chosen]))
     last_ends: dict[int, int] = {}
-    ends_of_sorts: dict[int, int] = {}
-    found: list[Batch] = []
-    for row in chosen[np.lexsort((-marks.duration[chosen], marks.start[chosen]))].tolist():
-        phase, requests, sort = labels[marks.name[row]] or (None, None, 0)
-        start, end = int(marks.start[row]), int(marks.start[row] + marks.duration[row])
+    ends_by_format: dict[str, int] = {}
+    rows: list[Batch] = []
+    for row in chosen[order].tolist():
+        own = labels[marks.name[row]]
+        assert own is not None, "only labelled annotations were chosen"
+        start = int(marks.start[row])
+        end = start + int(marks.duration[row])
         place = int(marks.track[row]) if of_one_thread else 0
-        inside = any(end <= last for other, last in ends_of_sorts.items() if other != sort)
+        inside = any(end <= last for other, last in ends_by_format.items() if other != own.format)
         if inside or start < last_ends.get(place, -MAX_NS):
             continue
-        found.append(Batch(ProfilerStep(len(found), start, end), phase, requests))
-        last_ends[place] = ends_of_sorts[sort] = end
-    return found
+        rows.append(Batch(ProfilerStep(len(rows), start, end), own.phase, own.requests))
+        last_ends[place] = end
+        ends_by_format[own.format] = end
+    return rows
 
 
-def _labels(pattern: str) -> Callable[[str], _Label | None]:
-    searched = re.compile(pattern)
-
-    def label(name: str) -> _Label | None:
-        match = searched.search(name)
-        if match is None:
-            return None
-        return (match[1] if searched.groups else None), None, 0
-
-    return label
+def _label_by(pattern: re.Pattern[str], name: str) -> _Label | None:
+    match = pattern.search(name)
+    if match is None:
+        return None
+    phase = match[1] if pattern.groups else None
+    return _Label(phase, None, "given")
 
 
 def _label_of_engine(name: str) -> _Label | None:
     if match := _VLLM.fullmatch(name):
-        reading, generating = int(match[1] or match[3]), int(match[2] or match[4])
-        phase = "mixed" if reading and generating else "prefill" if reading else "decode"
-        return phase, reading + generating, 1
+        return _label_of_vllm(int(match[1] or match[3]), int(match[2] or match[4]))
     if match := _SGLANG.fullmatch(name):
-        return _SGLANG_PHASES.get(match[1], match[1].lower()), int(match[2]), 2
+        phase = _SGLANG_PHASES.get(match[1], match[1].lower())
+        return _Label(phase, int(match[2]), "sglang")
     if match := _ATOM.fullmatch(name):
-        return match[1], int(match[2]), 3
+        return _Label(match[1], int(match[2]), "atom")
     return None
+
+
+def _label_of_vllm(in_prefill: int, in_decode: int) -> _Label:
+    phase: Phase = "decode"
+    if in_prefill:
+        phase = "mixed" if in_decode else "prefill"
+    return _Label(phase, in_prefill + in_decode, "vllm")

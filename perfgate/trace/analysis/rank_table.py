@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import statistics
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -22,7 +22,15 @@ from perfgate.trace.model.events import KIND_CODES
 from perfgate.trace.model.kernel_names import type_by_name
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.packed import NO_NUMBER
-from perfgate.trace.model.recording import CollectiveKind, ProfilerStep, RankLink, Timeline
+from perfgate.trace.model.recording import (
+    Collective,
+    CollectiveKernel,
+    CollectiveKind,
+    ProfilerStep,
+    RankLink,
+    Timeline,
+    is_collective_core,
+)
 
 # A page cannot show more intervals of computing than this: the shortest gaps between them are closed.
 MOST_STRETCHES = 10_000
@@ -33,8 +41,6 @@ _COLUMN = np.dtype("<i8")
 _PAIRWISE = frozenset(("send", "recv", "isend", "irecv"))
 # Rows of communication_matrix.json included in the row of the total (allreduce-top1, allreduce-middle, allreduce-bottom2).
 _PART_OF_TOTAL, _TOTAL = re.compile(r"-(?:top\d*|middle|bottom\d*)$"), "-total"
-# Core types that mark a kernel as part of a collective in Ascend's tables.
-COLLECTIVE_CORES = ("HCCL", "COMMUNICATION")
 
 
 class ShareColumns(NamedTuple):
@@ -122,33 +128,52 @@ def reduce_timeline(timeline: Timeline, path: str, *, world: int | None = None) 
     """The condensed table of a timeline; ``world`` is the number of ranks of the job."""
     busy = _stretches(timeline)
     names, columns = _shares(timeline, busy)
-    collectives = [one for one in timeline.collectives or () if one.elapsed_ns is not None]
-    elapsed = sum(one.elapsed_ns or 0 for one in collectives)
-    pipeline = timeline.groups.get("pp", ())
-    # Only the profiler's own table has the bubble of a step.
-    bubbles = {step.number: step.bubble_ns for step in timeline.step_table or ()}
-    known = [step for step in timeline.steps or () if step.computing_ns is not None and step.length_ns is not None]
+    collectives = [collective for collective in timeline.collectives or () if collective.elapsed_ns is not None]
+    elapsed = sum(collective.elapsed_ns or 0 for collective in collectives)
     return RankTable(
         path=path,
         rank=timeline.rank,
         device=timeline.device,
-        steps=[step._replace(bubble_ns=bubbles.get(step.number)) for step in known if step.number is not None],
-        transit_share=_share_of(elapsed, [one.transit_ns for one in collectives]),
-        wait_share=_share_of(elapsed, [one.wait_ns for one in collectives]),
-        idle_share=_share_of(elapsed, [one.idle_ns for one in collectives]),
+        steps=_steps(timeline),
+        transit_share=_share_of(elapsed, [collective.transit_ns for collective in collectives]),
+        wait_share=_share_of(elapsed, [collective.wait_ns for collective in collectives]),
+        idle_share=_share_of(elapsed, [collective.idle_ns for collective in collectives]),
         links=list(_links(timeline.rank_links or ())),
         names=names,
         columns=columns,
         busy=(_bytes(busy.start), _bytes(busy.end)),
         groups=sorted(set(timeline.groups.values())),
         world=world,
-        stage=pipeline.index(timeline.rank) if len(pipeline) > 1 and timeline.rank in pipeline else None,
+        stage=_stage(timeline),
         experts=_experts(timeline),
     )
 
 
+def _steps(timeline: Timeline) -> list[ProfilerStep]:
+    """The numbered steps with known parts."""
+    # Only the profiler's own table has the bubble of a step.
+    bubbles = {step.number: step.bubble_ns for step in timeline.step_table or ()}
+    steps = []
+    for step in timeline.steps or ():
+        has_parts = step.computing_ns is not None and step.length_ns is not None
+        if has_parts and step.number is not None:
+            steps.append(step._replace(bubble_ns=bubbles.get(step.number)))
+    return steps
+
+
+def _stage(timeline: Timeline) -> int | None:
+    """The rank's place in the pipeline."""
+    pipeline = timeline.groups.get("pp", ())
+    if len(pipeline) < 2 or timeline.rank not in pipeline:
+        return None
+    return pipeline.index(timeline.rank)
+
+
 def _share_of(elapsed: int, parts: Sequence[int | None]) -> float | None:
-    return None if not elapsed or None in parts else sum(part or 0 for part in parts) / elapsed
+    known = [part for part in parts if part is not None]
+    if not elapsed or len(known) < len(parts):
+        return None
+    return sum(known) / elapsed
 
 
 def _typical(values: Iterable[int | None]) -> float | None:
@@ -158,22 +183,29 @@ def _typical(values: Iterable[int | None]) -> float | None:
 
 def _links(links: Sequence[RankLink]) -> Iterator[RankLink]:
     """The traffic of all steps by link, operation and group; the parts of a total are not counted again."""
-    totals: dict[tuple[str, CollectiveKind, str, int, int, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     added_up = {(link.operation, link.group) for link in links if link.operation.endswith(_TOTAL)}
+    totals: dict[tuple[str, CollectiveKind, str, int, int, str], RankLink] = {}
     for link in links:
-        if (_PART_OF_TOTAL.sub(_TOTAL, link.operation), link.group) not in added_up or link.operation.endswith(_TOTAL):
-            operation = type_by_name(link.operation)
-            total = totals[operation, link.kind, link.group or "", link.source, link.target, link.link]
-            total[0] += link.size_bytes
-            total[1] += link.transit_ns
-    for (operation, kind, group, source, target, name), (size, transit) in totals.items():
-        bandwidth = size / transit * 1e9 if transit else None
-        yield RankLink(operation, kind, group, None, source, target, name, size, int(transit), bandwidth)
+        is_total = link.operation.endswith(_TOTAL)
+        total_of = _PART_OF_TOTAL.sub(_TOTAL, link.operation)
+        if (total_of, link.group) in added_up and not is_total:
+            continue
+        operation, group = type_by_name(link.operation), link.group or ""
+        key = operation, link.kind, group, link.source, link.target, link.link
+        total = totals.get(key)
+        size, transit = link.size_bytes, link.transit_ns
+        if total is not None:
+            size, transit = total.size_bytes + size, total.transit_ns + transit
+        totals[key] = link._replace(operation=operation, group=group, step=None, size_bytes=size, transit_ns=transit)
+    for total in totals.values():
+        bandwidth = total.size_bytes / total.transit_ns * 1e9 if total.transit_ns else None
+        yield total._replace(bandwidth=bandwidth)
 
 
 class _Share(NamedTuple):
-    """One communication of a rank in a group of so many ``ranks``; ``identity`` is the same on every rank, and None for one
-    between two ranks, because those need not end together.
+    """One communication of a rank; ``ranks`` is the size of its group.
+
+    ``identity`` is the same on every rank, and None for one between two ranks, because those need not end together.
     """
 
     identity: str | None
@@ -187,33 +219,48 @@ class _Share(NamedTuple):
 def _communication(timeline: Timeline) -> Iterator[_Share]:
     """All communication from the best source available: Ascend's table, torch's kernel arguments, or the kernels alone."""
     if timeline.collectives is not None:
-        for one in timeline.collectives:
-            if one.start_ns is not None and one.elapsed_ns:
-                ranks = timeline.groups.get(one.group or "", ())
-                identity = f"{one.group} {one.step} {one.name}" if one.kind == "collective" else None
-                label = type_by_name(one.name)
-                yield _Share(identity, label, len(ranks) or None, one.start_ns, one.elapsed_ns, one.step)
+        yield from _of_table(timeline, timeline.collectives)
         yield from _of_kernels(timeline)
     elif timeline.collective_kernels:
-        for kernel in timeline.collective_kernels:
-            ranks = kernel.ranks or timeline.groups.get(kernel.group, ())
-            pairwise = kernel.operation.lower() in _PAIRWISE
-            identity = None if pairwise else f"{kernel.group} {ranks} {kernel.operation}"
-            label, size = type_by_name(kernel.name), len(ranks) or kernel.size or None
-            yield _Share(identity, label, size, kernel.start_ns, kernel.elapsed_ns)
-        yield from _of_events(timeline, {(one.start_ns, one.name) for one in timeline.collective_kernels})
+        yield from _of_collective_kernels(timeline, timeline.collective_kernels)
+        yield from _of_events(timeline, {(kernel.start_ns, kernel.name) for kernel in timeline.collective_kernels})
     else:
         yield from _of_events(timeline, set())
+
+
+def _of_table(timeline: Timeline, collectives: Sequence[Collective]) -> Iterator[_Share]:
+    for collective in collectives:
+        if collective.start_ns is None or not collective.elapsed_ns:
+            continue
+        ranks = timeline.groups.get(collective.group or "", ())
+        identity = None
+        if collective.kind == "collective":
+            identity = f"{collective.group} {collective.step} {collective.name}"
+        yield _Share(
+            identity=identity,
+            label=type_by_name(collective.name),
+            ranks=len(ranks) or None,
+            start=collective.start_ns,
+            elapsed=collective.elapsed_ns,
+            step=collective.step,
+        )
+
+
+def _of_collective_kernels(timeline: Timeline, kernels: Sequence[CollectiveKernel]) -> Iterator[_Share]:
+    for kernel in kernels:
+        ranks = kernel.ranks or timeline.groups.get(kernel.group, ())
+        identity = None
+        if kernel.operation.lower() not in _PAIRWISE:
+            identity = f"{kernel.group} {ranks} {kernel.operation}"
+        size = len(ranks) or kernel.size or None
+        yield _Share(identity, type_by_name(kernel.name), size, kernel.start_ns, kernel.elapsed_ns)
 
 
 def _of_kernels(timeline: Timeline) -> Iterator[_Share]:
     """Kernels that communicate without an entry in the table of collectives: MoeDistributeDispatch."""
     for kernel in timeline.kernels or ():
-        if (
-            kernel.start_ns is not None
-            and (kernel.core or "").upper() not in COLLECTIVE_CORES
-            and kernel_kind(kernel.name) != "compute"
-        ):
+        in_table = is_collective_core(kernel.core)
+        if kernel.start_ns is not None and not in_table and kernel_kind(kernel.name) != "compute":
             name = kernel.type or type_by_name(kernel.name)
             yield _Share(name, name, None, kernel.start_ns, kernel.duration_ns, kernel.step)
 
@@ -230,45 +277,56 @@ def _of_events(timeline: Timeline, described: Collection[tuple[int, str]]) -> It
 
 def _shares(timeline: Timeline, busy: Intervals) -> tuple[list[str], list[bytes]]:
     """The names of the collectives, and the columns of ``ShareColumns``."""
-    communication = sorted(_communication(timeline), key=lambda one: one.start)
     names: dict[str, int] = {}
-    seen: Counter[str] = Counter()
-    # A rank's own time before its first communication starts with its first step, or with the first work of its device.
-    began = [step.start_ns for step in timeline.steps or () if step.start_ns is not None] or busy.start[:1].tolist()
-    ended: int | None = min(began, default=None)
+    repeats: Counter[str] = Counter()
+    ended = _begin(timeline, busy)
     rows = []
-    for one in communication:
-        own = NO_NUMBER if ended is None else max(0, one.start - ended)
-        ended = max(one.start + one.elapsed, ended or one.start)
-        if one.identity is None:
+    for share in sorted(_communication(timeline), key=lambda share: share.start):
+        own = NO_NUMBER if ended is None else max(0, share.start - ended)
+        ended = max(share.start + share.elapsed, ended or share.start)
+        if share.identity is None:
             continue
-        again = f"{one.identity} {seen[one.identity]}"
-        seen[one.identity] += 1
-        key = int.from_bytes(hashlib.blake2b(again.encode(), digest_size=8).digest(), "little", signed=True)
-        ranks, step = (NO_NUMBER if known is None else known for known in (one.ranks, one.step))
-        rows.append((key, names.setdefault(one.label, len(names)), ranks, one.start, one.elapsed, own, 0, step))
+        key = _key(f"{share.identity} {repeats[share.identity]}")
+        repeats[share.identity] += 1
+        name = names.setdefault(share.label, len(names))
+        ranks, step = _number(share.ranks), _number(share.step)
+        rows.append((key, name, ranks, share.start, share.elapsed, own, 0, step))
     columns = ShareColumns(*np.array(rows, dtype=np.int64).reshape(-1, len(ShareColumns._fields)).T)
     since = np.maximum(columns.own, 0)
-    columns = columns._replace(
-        computed=Covered(busy).within(Intervals(columns.start - since, columns.start)),
-        step=np.where(columns.step == NO_NUMBER, _step_at(timeline, columns.start), columns.step),
-    )
+    computed = Covered(busy).within(Intervals(columns.start - since, columns.start))
+    step_by_time = np.where(columns.step == NO_NUMBER, _step_at(timeline, columns.start), columns.step)
+    columns = columns._replace(computed=computed, step=step_by_time)
     return list(names), [_bytes(column) for column in columns]
+
+
+def _begin(timeline: Timeline, busy: Intervals) -> int | None:
+    """The begin of a rank's time before its first communication: of its first step, else of the first work of its device."""
+    begun = [step.start_ns for step in timeline.steps or () if step.start_ns is not None]
+    return min(begun or busy.start[:1].tolist(), default=None)
+
+
+def _number(value: int | None) -> int:
+    return NO_NUMBER if value is None else value
+
+
+def _key(text: str) -> int:
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
 
 
 def _step_at(timeline: Timeline, times: IntColumn) -> IntColumn:
     """The number of the step that contains each time, NO_NUMBER outside all steps."""
-    steps = sorted(
-        (step.start_ns, step.end_ns, step.number)
-        for step in timeline.steps or ()
-        if step.number is not None and step.start_ns is not None and step.end_ns is not None
-    )
+    steps = []
+    for step in timeline.steps or ():
+        if step.number is not None and step.start_ns is not None and step.end_ns is not None:
+            steps.append((step.start_ns, step.end_ns, step.number))
     if not steps:
         return np.full(times.size, NO_NUMBER, dtype=np.int64)
-    start, end, number = np.array(steps, dtype=np.int64).T
+    start, end, number = np.array(sorted(steps), dtype=np.int64).T
     place = np.searchsorted(start, times, side="right") - 1
-    inside = (place >= 0) & (times < end[np.maximum(place, 0)])
-    return np.where(inside, number[np.maximum(place, 0)], NO_NUMBER)
+    begun = place >= 0
+    place = np.maximum(place, 0)
+    return np.where(begun & (times < end[place]), number[place], NO_NUMBER)
 
 
 def _stretches(timeline: Timeline) -> Intervals:
@@ -282,22 +340,25 @@ def _stretches(timeline: Timeline) -> Intervals:
     busy = union(spans)
     gaps = busy.start[1:] - busy.end[:-1]
     if gaps.size >= MOST_STRETCHES:
-        open_ = np.sort(np.argpartition(gaps, -(MOST_STRETCHES - 1))[-(MOST_STRETCHES - 1) :])
-        busy = Intervals(
-            np.concatenate([busy.start[:1], busy.start[open_ + 1]]), np.concatenate([busy.end[open_], busy.end[-1:]])
-        )
+        longest = np.argpartition(gaps, -(MOST_STRETCHES - 1))[-(MOST_STRETCHES - 1) :]
+        stays = np.sort(longest)
+        start = np.concatenate([busy.start[:1], busy.start[stays + 1]])
+        end = np.concatenate([busy.end[stays], busy.end[-1:]])
+        busy = Intervals(start, end)
     return busy
 
 
 def _experts(timeline: Timeline) -> int | None:
     if timeline.kernels:
         kernels = KernelTable.of(timeline.kernels)
-        named = np.array([_EXPERTS in text.lower() for text in kernels.texts], dtype=bool)
-        total = int(kernels.duration[named[kernels.group]].sum()) if named.any() else 0
+        is_expert = np.array([_EXPERTS in text.lower() for text in kernels.texts], dtype=bool)
+        if not is_expert.any():
+            return None
+        total = kernels.duration[is_expert[kernels.group]].sum()
     else:
         events = timeline.events.of_kind("compute")
-        total = int(events.select(events.is_named(lambda name: _EXPERTS in name.lower())).duration.sum())
-    return total or None
+        total = events.duration[events.is_named(lambda name: _EXPERTS in name.lower())].sum()
+    return int(total) or None
 
 
 def _column(content: bytes) -> IntColumn:

@@ -11,8 +11,8 @@ import numpy as np
 
 from perfgate.document.trace import SlowRankRow, SlowStageRow
 from perfgate.trace.analysis.rank_table import RankTable
-from perfgate.trace.model.arithmetic import IntColumn
-from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, NO_TEXT, EventKind, EventTable
+from perfgate.trace.model.arithmetic import Codes, IntColumn
+from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, NO_TEXT, EventKind, EventTable, constant
 from perfgate.trace.model.packed import NO_NUMBER
 
 # Perfgate's own thresholds: a rank is slow if its own time is a twentieth above the median of its stage, which needs two ranks.
@@ -54,23 +54,33 @@ def ranks_by_lag(tables: Iterable[RankTable]) -> list[ComparedRank]:
     """
     stages: dict[int | None, list[tuple[RankTable, float]]] = defaultdict(list)
     for table in tables:
-        if (own := table.own) is not None:
+        own = table.own
+        if own is not None:
             stages[table.stage].append((table, own))
-    ranks = [rank for timed in stages.values() for rank in _behind_the_middle(timed)]
+    ranks: list[ComparedRank] = []
+    for timed in stages.values():
+        ranks += _behind_the_middle(timed)
     return sorted(ranks, key=lambda rank: -rank[1])
 
 
 def _behind_the_middle(timed: Sequence[tuple[RankTable, float]]) -> Iterator[ComparedRank]:
-    # Of two ranks, the faster one is the reference.
-    middle = statistics.median_low([own for _, own in timed]) if len(timed) >= FEWEST_RANKS else 0.0
-    if middle:
-        parts = {}
-        for name in ("computing", "free"):
-            known = [time for table, _ in timed if (time := getattr(table, name)) is not None]
-            parts[name] = statistics.median_low(known) if known else 0.0
-        for table, own in timed:
-            part = max(parts, key=lambda name: (getattr(table, name) or 0.0) - parts[name])
-            yield table, own / middle, part
+    if len(timed) < FEWEST_RANKS:
+        return
+    # Of two ranks, the faster is the reference.
+    middle = statistics.median_low([own for _, own in timed])
+    if not middle:
+        return
+    computing = _middle(table.computing for table, _ in timed)
+    free = _middle(table.free for table, _ in timed)
+    for table, own in timed:
+        more_computing = (table.computing or 0.0) - computing
+        more_free = (table.free or 0.0) - free
+        yield table, own / middle, "free" if more_free > more_computing else "computing"
+
+
+def _middle(times: Iterable[float | None]) -> float:
+    known = [time for time in times if time is not None]
+    return statistics.median_low(known) if known else 0.0
 
 
 def slow_stages(tables: Iterable[RankTable]) -> list[SlowStageRow]:
@@ -82,130 +92,175 @@ def slow_stages(tables: Iterable[RankTable]) -> list[SlowStageRow]:
     for table in tables:
         if table.stage is not None and table.computing:
             times[table.stage].append(table.computing)
-    computing = {stage: statistics.median(found) for stage, found in times.items()}
-    middle = statistics.median_low(computing.values()) if len(computing) >= FEWEST_RANKS else 0.0
-    slow = [
-        SlowStageRow(stage=stage, behind=time / middle - 1.0, computing=time / 1e9)
-        for stage, time in computing.items()
-        if middle and time > SLOW_RANK * middle
-    ]
+    if len(times) < FEWEST_RANKS:
+        return []
+    computing = {stage: statistics.median(of_stage) for stage, of_stage in times.items()}
+    middle = statistics.median_low(computing.values())
+    slow = []
+    for stage, time in computing.items():
+        if time > SLOW_RANK * middle:
+            slow.append(SlowStageRow(stage=stage, behind=time / middle - 1.0, computing=time / 1e9))
     return sorted(slow, key=lambda row: -row.behind)
 
 
 def slow_ranks(tables: Iterable[RankTable]) -> list[SlowRankRow]:
     """The ranks that the others wait for, the slowest first; empty if all are alike or too few can be compared."""
-    return [
-        SlowRankRow(rank=table.rank, device=table.device, behind=lag - 1.0, part=part)
-        for table, lag, part in ranks_by_lag(tables)
-        if lag > SLOW_RANK
-    ]
+    rows = []
+    for table, lag, part in ranks_by_lag(tables):
+        if lag > SLOW_RANK:
+            rows.append(SlowRankRow(rank=table.rank, device=table.device, behind=lag - 1.0, part=part))
+    return rows
+
+
+class _JoinedShares(NamedTuple):
+    """The shares of all ranks in collectives that several ranks recorded: by collective, then by rank, then by its clock.
+
+    ``unjoined`` is the number of collectives left out because they have more ranks than their group.
+    """
+
+    rank: IntColumn
+    collective: IntColumn
+    share: IntColumn
+    name: IntColumn
+    start: IntColumn
+    elapsed: IntColumn
+    unjoined: int
 
 
 def arrivals(tables: Sequence[RankTable]) -> Arrivals:
     """Join the ranks' shares in every collective; collectives with a single recorded rank are left out."""
-    columns = [table.shares for table in tables]
-    sizes = [column.key.size for column in columns]
-    rank = np.repeat(np.arange(len(tables)), sizes)
-    share = np.concatenate([np.zeros(0, np.int64), *map(np.arange, sizes)]).astype(np.int64)
-    key, name, ranks, start, elapsed = (
-        np.concatenate([np.zeros(0, np.int64), *(getattr(column, field) for column in columns)])
-        for field in ("key", "name", "ranks", "start", "elapsed")
-    )
-    _, collective, counts = np.unique(key, return_inverse=True, return_counts=True)
-    crowded = (counts[collective] > ranks) & (ranks != NO_NUMBER)
-    # By collective, then by rank; within a rank by its own clock.
-    taking = np.flatnonzero((counts[collective] > 1) & ~crowded)
-    taking = taking[np.lexsort((rank[taking], collective[taking]))]
-    unjoined = np.unique(collective[crowded]).size
-    rank, share, name, start, elapsed, collective = (
-        column[taking] for column in (rank, share, name, start, elapsed, collective)
-    )
-    begins = np.flatnonzero(np.diff(collective, prepend=-1))
-    of = np.cumsum(np.diff(collective, prepend=-1) != 0) - 1
+    shares = _joined(tables)
+    rank, elapsed = shares.rank, shares.elapsed
+    borders = np.diff(shares.collective, prepend=-1)
+    begins = np.flatnonzero(borders)
+    of = np.cumsum(borders != 0) - 1
     if not begins.size:
         nothing = np.zeros(0, dtype=np.int64)
-        return Arrivals(nothing, nothing, nothing, nothing, [], nothing, nothing, [None] * len(tables), unjoined)
+        no_clocks: list[int | None] = [None] * len(tables)
+        return Arrivals(nothing, nothing, nothing, nothing, [], nothing, nothing, no_clocks, shares.unjoined)
     late = np.maximum.reduceat(elapsed, begins)[of] - elapsed
     # The last rank of a collective is in its last row by lateness.
     ends = np.append(begins[1:], of.size) - 1
     last = rank[np.lexsort((late, of))[ends]]
-    clock = _clocks(rank, of, start + elapsed, len(tables), begins.size)
-    place = np.argsort(np.argsort(start[begins], kind="stable"), kind="stable")
-    order = np.argsort(place)
-    names = [tables[one].names[code] for one, code in zip(rank[begins].tolist(), name[begins].tolist())]
+    order = np.argsort(shares.start[begins], kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(order.size)
+    names = []
+    for row in begins[order].tolist():
+        names.append(tables[int(rank[row])].names[int(shares.name[row])])
     return Arrivals(
         rank=rank,
         collective=place[of],
-        share=share,
+        share=shares.share,
         late=late,
-        names=[names[one] for one in order.tolist()],
+        names=names,
         skew=np.maximum.reduceat(late, begins)[order],
         last=last[order],
-        clock=clock,
-        unjoined=unjoined,
+        clock=_clocks(rank, of, shares.start + elapsed, len(tables), begins.size),
+        unjoined=shares.unjoined,
     )
+
+
+def _joined(tables: Sequence[RankTable]) -> _JoinedShares:
+    columns = [table.shares for table in tables]
+    sizes = [column.key.size for column in columns]
+    rank = np.repeat(np.arange(len(tables)), sizes)
+    share = _concatenated(list(map(np.arange, sizes)))
+    key = _concatenated([column.key for column in columns])
+    ranks = _concatenated([column.ranks for column in columns])
+    name = _concatenated([column.name for column in columns])
+    start = _concatenated([column.start for column in columns])
+    elapsed = _concatenated([column.elapsed for column in columns])
+    _, collective, counts = np.unique(key, return_inverse=True, return_counts=True)
+    recorded = counts[collective]
+    crowded = (recorded > ranks) & (ranks != NO_NUMBER)
+    rows = np.flatnonzero((recorded > 1) & ~crowded)
+    rows = rows[np.lexsort((rank[rows], collective[rows]))]
+    return _JoinedShares(
+        rank=rank[rows],
+        collective=collective[rows],
+        share=share[rows],
+        name=name[rows],
+        start=start[rows],
+        elapsed=elapsed[rows],
+        unjoined=np.unique(collective[crowded]).size,
+    )
+
+
+def _concatenated(columns: Sequence[Codes]) -> IntColumn:
+    return np.concatenate([np.zeros(0, np.int64), *columns]).astype(np.int64, copy=False)
 
 
 def _clocks(rank: IntColumn, collective: IntColumn, end: IntColumn, ranks: int, collectives: int) -> list[int | None]:
     """The lead of each clock over the first rank's: the median over collectives that both joined, else via other ranks."""
     by_rank = np.argsort(rank, kind="stable")
     rows = np.split(by_rank, np.searchsorted(rank[by_rank], np.arange(1, ranks)))
-    by_collective = np.append(np.searchsorted(collective, np.arange(collectives)), collective.size)
-    known, true = np.zeros(collectives, dtype=bool), np.zeros(collectives, dtype=np.int64)
+    borders = np.append(np.searchsorted(collective, np.arange(collectives)), collective.size)
+    known = np.zeros(collectives, dtype=bool)
+    true_end = np.zeros(collectives, dtype=np.int64)
     shared = np.zeros(ranks, dtype=np.int64)  # the number of known collectives of each rank
     clock: list[int | None] = [None] * ranks
     while None in clock:
-        left = [one for one in range(ranks) if clock[one] is None]
-        one = max(left, key=lambda rank: int(shared[rank]))
-        if known.any() and not shared[one]:
+        unplaced = [place for place, lead in enumerate(clock) if lead is None]
+        place = max(unplaced, key=lambda rank: int(shared[rank]))
+        if known.any() and not shared[place]:
             break
-        own = rows[one]
-        both = known[collective[own]]
-        ahead = int(np.median(end[own][both] - true[collective[own]][both])) if both.any() else 0
-        clock[one] = ahead
-        new = collective[own][~both]
-        true[new], known[new] = end[own][~both] - ahead, True
-        for begin, after in zip(by_collective[new].tolist(), by_collective[new + 1].tolist()):
-            shared[rank[begin:after]] += 1
+        own = rows[place]
+        in_own = collective[own]
+        both = known[in_own]
+        lead = 0
+        if both.any():
+            lead = int(np.median(end[own][both] - true_end[in_own][both]))
+        clock[place] = lead
+        new = in_own[~both]
+        true_end[new] = end[own][~both] - lead
+        known[new] = True
+        for number in new.tolist():
+            shared[rank[borders[number] : borders[number + 1]]] += 1
     return clock
+
+
+class _Tracks:
+    """Spans of ranks, one track after the other."""
+
+    def __init__(self) -> None:
+        self._tracks: list[tuple[str, str]] = []
+        self._parts: dict[str, list[Codes]] = {name: [] for name in ("start", "duration", "name", "track", "kind")}
+
+    def add(self, label: str, kind: EventKind, start: IntColumn, duration: IntColumn, name: Codes) -> None:
+        parts = self._parts
+        parts["start"].append(start)
+        parts["duration"].append(duration)
+        parts["name"].append(name)
+        parts["track"].append(np.full(start.size, len(self._tracks)))
+        parts["kind"].append(np.full(start.size, KIND_CODES[kind]))
+        self._tracks.append((label, "computing" if kind == "compute" else "collectives"))
+
+    def table(self, names: Iterable[str]) -> EventTable:
+        columns = {name: _concatenated(parts) for name, parts in self._parts.items()}
+        size = columns["start"].size
+        return EventTable(
+            **columns,
+            correlation=constant("correlation", NO_CORRELATION, size),
+            group=columns["name"],
+            request=constant("request", NO_TEXT, size),
+            shape=constant("shape", NO_TEXT, size),
+            names=tuple(names),
+            tracks=tuple(self._tracks),
+        )
 
 
 def ranks_timeline(tables: Sequence[RankTable], clock: Sequence[int | None]) -> EventTable:
     """The computing and communicating intervals of ranks, two tracks a rank, on the clock of the first; a rank without an
     entry in ``clock`` keeps its own."""
     names: dict[str, int] = {"computing": 0}
-    tracks: list[tuple[str, str]] = []
-    columns: dict[str, list[IntColumn]] = defaultdict(list)
-
-    def add(track: str, kind: EventKind, start: IntColumn, duration: IntColumn, name: IntColumn) -> None:
-        columns["start"].append(start)
-        columns["duration"].append(duration)
-        columns["name"].append(name)
-        columns["track"].append(np.full(start.size, len(tracks), dtype=np.int64))
-        columns["kind"].append(np.full(start.size, KIND_CODES[kind], dtype=np.int64))
-        tracks.append((track, "computing" if kind == "compute" else "collectives"))
-
-    for table, ahead in zip(tables, clock):
+    tracks = _Tracks()
+    for table, lead in zip(tables, clock):
         label = f"rank {table.rank}" if table.rank is not None else f"device {table.device}"
-        busy = table.stretches
-        add(
-            label,
-            "compute",
-            busy.start - (ahead or 0),
-            busy.end - busy.start,
-            np.zeros(busy.start.size, dtype=np.int64),
-        )
-        shares = table.shares
-        own = np.array([names.setdefault(name, len(names)) for name in table.names], dtype=np.int64)
-        add(label, "comm", shares.start - (ahead or 0), shares.elapsed, own[shares.name] if own.size else shares.name)
-    joined = {name: np.concatenate([np.zeros(0, np.int64), *parts]) for name, parts in columns.items()}
-    nothing = np.zeros(joined["start"].size, dtype=np.int64)
-    return EventTable(
-        **joined,
-        correlation=nothing + NO_CORRELATION,
-        group=joined["name"],
-        request=nothing + NO_TEXT,
-        shape=nothing + NO_TEXT,
-        names=tuple(names),
-        tracks=tuple(tracks),
-    )
+        ahead = lead or 0
+        busy, shares = table.stretches, table.shares
+        no_names = np.zeros(busy.start.size, dtype=np.int64)
+        tracks.add(label, "compute", busy.start - ahead, busy.end - busy.start, no_names)
+        numbers = np.array([names.setdefault(name, len(names)) for name in table.names], dtype=np.int64)
+        tracks.add(label, "comm", shares.start - ahead, shares.elapsed, numbers[shares.name])
+    return tracks.table(names)

@@ -14,12 +14,7 @@ from perfgate.document.trace import RequestRow
 from perfgate.trace.analysis.operators import row_kind
 from perfgate.trace.analysis.rows import TopOperator
 from perfgate.trace.analysis.stacks import requests_served, stacks_of
-from perfgate.trace.model.arithmetic import (
-    counts_by_name,
-    group_rows,
-    totals_by_name,
-    union_length,
-)
+from perfgate.trace.model.arithmetic import total_groups, union_length
 from perfgate.trace.model.events import DEVICE_KINDS, KERNEL_KINDS, NO_TEXT, EventTable
 
 _NS = 1e9
@@ -38,37 +33,36 @@ class Requests:
         self._events = replace(stacks.events.select(chosen), request=request[chosen])
         self._own = stacks.own[chosen]
         codes, begins = np.unique(request[chosen], return_index=True)
-        self._bounds = dict(zip(codes.tolist(), zip(begins.tolist(), [*begins[1:].tolist(), chosen.size])))
-        self._codes = {stacks.events.names[code]: code for code in codes.tolist()}
+        ends = np.append(begins[1:], chosen.size)
+        self._rows: dict[str, slice] = {}
+        for code, begin, end in zip(codes.tolist(), begins.tolist(), ends.tolist()):
+            self._rows[stacks.events.names[code]] = slice(begin, end)
 
     @property
     def names(self) -> frozenset[str]:
-        return frozenset(self._codes)
+        return frozenset(self._rows)
 
     def all(self) -> list[RequestRow]:
         """Every request, the longest first."""
-        return sorted(map(self._request, self._codes), key=lambda request: -request.elapsed)
+        return sorted(map(self._request, self._rows), key=lambda request: -request.elapsed)
 
     def events(self, name: str | None) -> EventTable:
         """The events of one request, or of all, in the order of requests; each event names its request."""
-        begin, end = (
-            (0, len(self._events)) if name is None else self._bounds.get(self._codes.get(name, NO_TEXT), (0, 0))
-        )
-        return self._events.select(np.arange(begin, end))
+        if name is None:
+            return self._events
+        rows = self._rows.get(name, slice(0))
+        return self._events.select(np.arange(len(self._events))[rows])
 
     def rows(self, name: str) -> list[TopOperator] | None:
         """The events that served a request, by name, with their self time, most first; None if it was not recorded."""
-        if name not in self._codes:
+        if name not in self._rows:
             return None
-        begin, end = self._bounds[self._codes[name]]
-        events = self._events.select(np.arange(begin, end))
-        first, row = group_rows(events.group, events.kind)
-        totals = totals_by_name(row, self._own[begin:end], first.size)
-        columns = events.group[first], events.kind[first], counts_by_name(row, first.size), totals
-        rows = [
-            TopOperator(events.names[group], row_kind(kind), count, total)
-            for group, kind, count, total in zip(*(column.tolist() for column in columns))
-        ]
+        events = self.events(name)
+        own = self._own[self._rows[name]]
+        rows = []
+        for group in total_groups(own, events.group, events.kind):
+            operator = events.names[events.group[group.first]]
+            rows.append(TopOperator(operator, row_kind(int(events.kind[group.first])), group.number, group.total))
         return sorted(rows, key=lambda row: -row.total_ns)
 
     def _request(self, name: str) -> RequestRow:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -13,23 +12,23 @@ from perfgate.document.alignment import Work
 from perfgate.document.trace import DiffKey, DiffTotals, TopKey, TopKind
 from perfgate.errors import UsageError
 from perfgate.trace.analysis.gaps import device_gaps
-from perfgate.trace.analysis.lines import heaviest_names, launchers, launching_operators
+from perfgate.trace.analysis.lines import Launchers, heaviest_names, launchers, launching_operators
 from perfgate.trace.analysis.operators import row_kind
 from perfgate.trace.analysis.stacks import frame, project_places, stacks_of
 from perfgate.trace.model.arithmetic import (
-    Codes,
     IntColumn,
     Intervals,
     counts_by_name,
     group_rows,
     self_times,
+    total_groups,
     totals_by_name,
     union_length,
 )
 from perfgate.trace.model.events import DEVICE_KINDS, KINDS, NO_TEXT, EventKind, EventTable
 from perfgate.trace.model.kernel_table import KernelTable
 from perfgate.trace.model.packed import NO_NUMBER
-from perfgate.trace.model.recording import Kernel, Timeline
+from perfgate.trace.model.recording import Kernel, NamedTotal, Timeline
 from perfgate.trace.model.stacks import Stacks
 
 if TYPE_CHECKING:
@@ -39,9 +38,12 @@ if TYPE_CHECKING:
 _HOST_KINDS: tuple[tuple[EventKind, ...], ...] = (("host_op",), ("python",), ("runtime", "other"))
 
 
+TopSide = Literal["device", "host"]
+
+
 @dataclass(frozen=True)
 class TopOperator:
-    """One operator: its count and its nanoseconds over the recording. ``shapes`` are set in rows by shape: those of the inputs.
+    """One operator: its count and its nanoseconds over the recording; in rows by shape also the shapes of its inputs.
 
     In rows by line the name is the launching function, and ``operator`` the operator with most of its time.
     """
@@ -62,7 +64,7 @@ class Top:
     it can add up to more than one if streams overlap. On the host both are self time.
     """
 
-    side: Literal["device", "host"]
+    side: TopSide
     base_ns: int
     rows: tuple[TopOperator, ...]
 
@@ -84,7 +86,8 @@ def top(timeline: Timeline, *, by: TopKey, host: bool, longer_ns: int | None = N
     If neither events nor kernels were collected, the rows by type come from the profiler's own totals. Raises UsageError if
     rows by shape or single runs are requested and the recording has none.
     """
-    return (None if host else _top_of_device(timeline, by, longer_ns)) or _top_of_host(timeline, by, longer_ns)
+    of_device = None if host else _top_of_device(timeline, by, longer_ns)
+    return of_device or _top_of_host(timeline, by, longer_ns)
 
 
 def unit_work(timeline: Timeline, *, by: DiffKey = "operator") -> UnitWork:
@@ -93,26 +96,38 @@ def unit_work(timeline: Timeline, *, by: DiffKey = "operator") -> UnitWork:
     Raises UsageError if rows by line are requested and no Python functions were recorded.
     """
     stacks = stacks_of(timeline.events)
-    device = stacks.on_device.any()
+    device = bool(stacks.on_device.any())
     of_host = host_kinds(stacks.events)
     if by == "line":
         launchers(stacks, DEVICE_KINDS if device else of_host).require_lines()
-    rows_of = _UnitRows(stacks).of if by == "operator" else partial(_unit_rows_by_line, stacks)
-    rows = [*rows_of(of_host), *rows_of(DEVICE_KINDS)]
-    if by == "operator" and not device and timeline.kernels:
-        steps = KernelTable.of(timeline.kernels).steps
-        rows += _unit_rows_of_kernels(timeline.kernels, max(len(steps), 1))
+        rows = [*_unit_rows_by_line(stacks, of_host), *_unit_rows_by_line(stacks, DEVICE_KINDS)]
+    else:
+        unit_rows = _UnitRows(stacks)
+        rows = [*unit_rows.of(of_host), *unit_rows.of(DEVICE_KINDS)]
+        if not device and timeline.kernels:
+            rows += _unit_rows_of_kernels(timeline.kernels)
     has_kernels = device or bool(timeline.kernels)
-    gaps = device_gaps(stacks.events) if device else None
     totals = DiffTotals(
         kernel=_seconds(rows, "compute") if has_kernels else None,
         copy=_seconds(rows, "copy") if device else None,
         fused=_seconds(rows, "fused") or None,
         communication=_seconds(rows, "comm") if has_kernels else None,
-        gap=None if gaps is None else (gaps.end_ns - gaps.start_ns - gaps.busy_ns) / stacks.units / 1e9,
+        gap=_idle_seconds(stacks),
         host=_seconds(rows, "host") if of_host else None,
     )
     return UnitWork(stacks.unit, stacks.units, totals, tuple(rows))
+
+
+def _seconds(rows: Iterable[Work], kind: str) -> float:
+    return sum(row.amount for row in rows if row.kind == kind) / 1e9
+
+
+def _idle_seconds(stacks: Stacks) -> float | None:
+    """The time of an average unit in which its device did nothing; None without a device."""
+    gaps = device_gaps(stacks.events)
+    if gaps is None:
+        return None
+    return (gaps.end_ns - gaps.start_ns - gaps.busy_ns) / stacks.units / 1e9
 
 
 def _top_of_device(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top | None:
@@ -121,22 +136,23 @@ def _top_of_device(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top
         if not len(work):
             return None
         return Top("device", union_length(work.intervals), _top_rows_by_line(timeline, DEVICE_KINDS, longer_ns))
-    kernels = timeline.kernels or ()
+    table = KernelTable.of(timeline.kernels or ())
     # On Ascend only the table of kernels has the shapes; it has no copies.
-    if kernels and (not len(work) or (by == "shape" and (KernelTable.of(kernels).codes["inputs"] != NO_TEXT).any())):
-        table = KernelTable.of(kernels)
-        untimed = (table.start == NO_NUMBER).any()
-        busy = (
-            int(table.duration.sum()) if untimed else union_length(Intervals(table.start, table.start + table.duration))
-        )
-        return Top("device", busy, _top_rows_of_kernels(table, by, longer_ns))
+    has_shapes = by == "shape" and (table.codes["inputs"] != NO_TEXT).any()
+    if len(table) and (has_shapes or not len(work)):
+        return Top("device", _busy_ns(table), _top_rows_of_kernels(table, by, longer_ns))
     if len(work):
         return Top("device", union_length(work.intervals), _top_rows(work, work.duration, by, longer_ns))
     if by == "type" and timeline.types:
-        _require_single_runs(longer_ns)
-        rows = [TopOperator(total.name, "compute", total.count, total.total_ns) for total in timeline.types]
-        return Top("device", sum(row.total_ns for row in rows), _most_time_first(rows))
+        return _top_of_totals("device", "compute", timeline.types, longer_ns)
     return None
+
+
+def _busy_ns(table: KernelTable) -> int:
+    """The time in which any kernel ran; the sum of their times if the table lacks a start."""
+    if (table.start == NO_NUMBER).any():
+        return int(table.duration.sum())
+    return union_length(Intervals(table.start, table.start + table.duration))
 
 
 def _top_of_host(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top:
@@ -145,96 +161,100 @@ def _top_of_host(timeline: Timeline, by: TopKey, longer_ns: int | None) -> Top:
     if by == "line" and not len(calls):
         raise UsageError("the recording has tables alone, and they name no lines; use --by type")
     if not len(calls) and by != "shape" and timeline.operators:
-        _require_single_runs(longer_ns)
-        rows = [TopOperator(total.name, "host", total.count, total.total_ns) for total in timeline.operators]
-        return Top("host", sum(row.total_ns for row in rows), _most_time_first(rows))
+        return _top_of_totals("host", "host", timeline.operators, longer_ns)
     own = self_times(calls.start, calls.duration, calls.track)
     if by == "line":
         return Top("host", int(own.sum()), _top_rows_by_line(timeline, kinds, longer_ns))
     return Top("host", int(own.sum()), _top_rows(calls, own, by, longer_ns))
 
 
+def _top_of_totals(side: TopSide, kind: TopKind, totals: Iterable[NamedTotal], longer_ns: int | None) -> Top:
+    """Rows of the profiler's own totals. Raises UsageError if single runs are requested."""
+    if longer_ns is not None:
+        raise UsageError(
+            "the recording has totals of operators and no single runs, so --longer cannot choose among them"
+        )
+    rows = [TopOperator(total.name, kind, total.count, total.total_ns) for total in totals]
+    return Top(side, sum(row.total_ns for row in rows), _most_time_first(rows))
+
+
 def _top_rows_by_line(
     timeline: Timeline, kinds: tuple[EventKind, ...], longer_ns: int | None
 ) -> tuple[TopOperator, ...]:
     """Rows by launching function, else by operator; work without either has a row by its own name."""
-    found = launchers(stacks_of(timeline.events, whole=True), kinds)
-    found.require_lines()
+    work = launchers(stacks_of(timeline.events, whole=True), kinds)
+    work.require_lines()
     if longer_ns is not None:
-        found = found.select(found.time > longer_ns)
-    work = found.events
-    name = found.name
-    first, row = group_rows(name, work.kind)
-    totals, counts = totals_by_name(row, found.time, first.size), counts_by_name(row, first.size)
-    heaviest = found.heaviest(found.operator_or_own, row, first.size)
-    rows = [
-        TopOperator(work.names[name[position]], row_kind(int(work.kind[position])), count, total, operator=best)
-        for position, count, total, best in zip(first.tolist(), counts.tolist(), totals.tolist(), heaviest)
-    ]
+        work = work.select(work.time > longer_ns)
+    rows = []
+    for line in _by_line(work):
+        rows.append(TopOperator(line.name, line.kind, line.number, line.total_ns, operator=line.operator))
     return _most_time_first(rows)
+
+
+class _LineTotal(NamedTuple):
+    """All work of one kind that one function launched, and the operator with most of its time."""
+
+    name: str
+    kind: TopKind
+    number: int
+    total_ns: int
+    operator: str | None
+
+
+def _by_line(work: Launchers) -> Iterator[_LineTotal]:
+    events, name = work.events, work.name
+    first, row = group_rows(name, events.kind)
+    totals = totals_by_name(row, work.time, first.size)
+    counts = counts_by_name(row, first.size)
+    heaviest = work.heaviest(work.operator_or_own, row, first.size)
+    for place, number, total, operator in zip(first.tolist(), counts.tolist(), totals.tolist(), heaviest):
+        yield _LineTotal(events.names[name[place]], row_kind(int(events.kind[place])), number, total, operator)
 
 
 def host_kinds(events: EventTable) -> tuple[EventKind, ...]:
     return next((kinds for kinds in _HOST_KINDS if events.is_kind(*kinds).any()), ())
 
 
-def _require_single_runs(longer_ns: int | None) -> None:
-    if longer_ns is not None:
-        raise UsageError(
-            "the recording has totals of operators and no single runs, so --longer cannot choose among them"
-        )
-
-
 def _top_rows(events: EventTable, time: IntColumn, by: TopKey, longer_ns: int | None) -> tuple[TopOperator, ...]:
     if longer_ns is not None:
-        events, time = events.select(time > longer_ns), time[time > longer_ns]
+        longer = time > longer_ns
+        events, time = events.select(longer), time[longer]
     name = events.name if by == "name" else events.group
-    if by == "shape" and len(events) and not (events.shape != NO_TEXT).any():
-        raise _no_shapes()
-    first, row = group_rows(name, events.shape) if by == "shape" else group_rows(name)
-    totals, counts = totals_by_name(row, time, first.size), counts_by_name(row, first.size)
+    columns = [name]
+    if by == "shape":
+        columns.append(events.shape)
+        if len(events) and (events.shape == NO_TEXT).all():
+            raise _no_shapes()
     rows = []
-    for position, count, total in zip(first.tolist(), counts.tolist(), totals.tolist()):
-        shape = int(events.shape[position])
-        rows.append(
-            TopOperator(
-                name=events.names[name[position]],
-                kind=row_kind(int(events.kind[position])),
-                count=count,
-                total_ns=total,
-                shapes=events.names[shape] if by == "shape" and shape != NO_TEXT else None,
-            )
+    for group in total_groups(time, *columns):
+        shape = int(events.shape[group.first])
+        row = TopOperator(
+            name=events.names[name[group.first]],
+            kind=row_kind(int(events.kind[group.first])),
+            count=group.number,
+            total_ns=group.total,
+            shapes=events.names[shape] if by == "shape" and shape != NO_TEXT else None,
         )
+        rows.append(row)
     return _most_time_first(rows)
 
 
 def _top_rows_of_kernels(table: KernelTable, by: TopKey, longer_ns: int | None) -> tuple[TopOperator, ...]:
     if by == "shape" and (table.codes["inputs"] == NO_TEXT).all():
         raise _no_shapes()
+    if longer_ns is not None:
+        table = table.select(table.duration > longer_ns)
     name = table.codes["name"] if by == "name" else table.group
-    inputs = table.codes["inputs"] if by == "shape" else np.zeros(len(table), dtype=np.int64)
-    return _most_time_first(
-        [
-            TopOperator(
-                name=table.texts[name[first]],
-                kind=table[first].kind,
-                count=count,
-                total_ns=total,
-                shapes=str([list(shape) for shape in table[first].input_shapes]) if by == "shape" else None,
-            )
-            for first, count, total in _added_up(table, name, inputs, longer_ns)
-        ]
-    )
-
-
-def _added_up(
-    table: KernelTable, name: Codes, inputs: Codes, longer_ns: int | None = None
-) -> Iterator[tuple[int, int, int]]:
-    """For each name, kind and form of inputs the position of the first kernel, the count, and the nanoseconds."""
-    chosen = np.arange(len(table)) if longer_ns is None else np.flatnonzero(table.duration > longer_ns)
-    first, row = group_rows(name[chosen], table.kind[chosen], inputs[chosen])
-    totals, counts = totals_by_name(row, table.duration[chosen], first.size), counts_by_name(row, first.size)
-    return zip(chosen[first].tolist(), counts.tolist(), totals.tolist())
+    columns = [name, table.kind]
+    if by == "shape":
+        columns.append(table.codes["inputs"])
+    rows = []
+    for group in total_groups(table.duration, *columns):
+        kernel = table[group.first]
+        shapes = str(list(map(list, kernel.input_shapes))) if by == "shape" else None
+        rows.append(TopOperator(table.texts[name[group.first]], kernel.kind, group.number, group.total, shapes))
+    return _most_time_first(rows)
 
 
 def _most_time_first(rows: Iterable[TopOperator]) -> tuple[TopOperator, ...]:
@@ -260,21 +280,20 @@ class _UnitRows:
         chosen = np.flatnonzero(events.is_kind(*kinds)).astype(np.int32)
         columns = events.group, events.kind, events.shape, self._nearest
         first, row = group_rows(*(column[chosen] for column in columns))
-        times, counts = totals_by_name(row, stacks.own[chosen], first.size), counts_by_name(row, first.size)
+        times = totals_by_name(row, stacks.own[chosen], first.size) / stacks.units
+        counts = counts_by_name(row, first.size) / stacks.units
         operators: list[str | None] = [None] * first.size
         if kinds == DEVICE_KINDS:
             launching = launching_operators(stacks, chosen)
             operators = heaviest_names(events.names, launching, events.duration[chosen], row, first.size)
-        return [
-            self._row(position, time / stacks.units, count / stacks.units, operator)
-            for position, time, count, operator in zip(
-                chosen[first].tolist(), times.tolist(), counts.tolist(), operators
-            )
-        ]
+        places = chosen[first].tolist()
+        return list(map(self._row, places, times.tolist(), counts.tolist(), operators))
 
     def _row(self, position: int, time: float, count: float, operator: str | None) -> Work:
         events = self._stacks.events
-        kind, shape, place = KINDS[events.kind[position]], int(events.shape[position]), int(self._nearest[position])
+        kind = KINDS[events.kind[position]]
+        shape = int(events.shape[position])
+        place = int(self._nearest[position])
         return Work(
             operator=frame(events.names[events.group[position]], kind).name,
             amount=time,
@@ -288,40 +307,35 @@ class _UnitRows:
 
 def _unit_rows_by_line(stacks: Stacks, kinds: tuple[EventKind, ...]) -> list[Work]:
     """A row for each launching function and kind of event."""
-    found = launchers(stacks, kinds)
-    work, name = found.events, found.name
-    first, row = group_rows(name, work.kind)
-    times, counts = totals_by_name(row, found.time, first.size), counts_by_name(row, first.size)
-    heaviest = found.heaviest(found.operator_or_own, row, first.size)
     rows = []
-    for position, time, count, operator in zip(first.tolist(), times.tolist(), counts.tolist(), heaviest):
-        function = frame(work.names[name[position]], "python")
-        rows.append(
-            Work(
-                operator=function.name,
-                amount=time / stacks.units,
-                calls=count / stacks.units,
-                line=function.place,
-                kind=row_kind(int(work.kind[position])),
-                launched_by=operator,
-            )
+    for line in _by_line(launchers(stacks, kinds)):
+        function = frame(line.name, "python")
+        row = Work(
+            operator=function.name,
+            amount=line.total_ns / stacks.units,
+            calls=line.number / stacks.units,
+            line=function.place,
+            kind=line.kind,
+            launched_by=line.operator,
         )
+        rows.append(row)
     return rows
 
 
-def _unit_rows_of_kernels(kernels: Sequence[Kernel], units: int) -> list[Work]:
+def _unit_rows_of_kernels(kernels: Sequence[Kernel]) -> list[Work]:
+    """Rows of an average step of a table of kernels."""
     table = KernelTable.of(kernels)
-    return [
-        Work(
-            operator=table.texts[table.group[first]],
-            amount=total / units,
-            calls=count / units,
-            inputs=table[first].inputs or None,
-            kind=table[first].kind,
+    units = max(len(table.steps), 1)
+    operator = table.group
+    rows = []
+    for group in total_groups(table.duration, operator, table.kind, table.codes["inputs"]):
+        kernel = table[group.first]
+        row = Work(
+            operator=table.texts[operator[group.first]],
+            amount=group.total / units,
+            calls=group.number / units,
+            inputs=kernel.inputs or None,
+            kind=kernel.kind,
         )
-        for first, count, total in _added_up(table, table.group, table.codes["inputs"])
-    ]
-
-
-def _seconds(rows: Iterable[Work], kind: str) -> float:
-    return sum(row.amount for row in rows if row.kind == kind) / 1e9
+        rows.append(row)
+    return rows

@@ -8,7 +8,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.trace.model.arithmetic import (
     NOTHING_AROUND,
@@ -16,6 +15,8 @@ from perfgate.trace.model.arithmetic import (
     Codes,
     IntColumn,
     Intervals,
+    Mask,
+    Positions,
     nesting_order,
     self_times,
 )
@@ -48,7 +49,6 @@ _MAX_OPEN_CALLS = 64
 _ONE_PROCESS = frozenset({"Python", "CANN"})
 # The kinds that make a stack. If a recording has none of them (plain Chrome traces), all events do.
 _CALL_KINDS: tuple[EventKind, ...] = ("host_op", "annotation", "runtime", "python")
-_Mask = npt.NDArray[np.bool_]
 
 
 class EventFrame(NamedTuple):
@@ -63,10 +63,10 @@ class EventFrame(NamedTuple):
         if self.place is None:
             return False
         file = self.place.rpartition(":")[0]
+        if _PACKAGES.match(file) or file.startswith("<"):
+            return False
         top = file.partition("/")[0].partition(".py")[0]
-        return not (
-            _PACKAGES.match(file) or file.startswith("<") or top in _FRAMEWORKS or top in sys.stdlib_module_names
-        )
+        return top not in _FRAMEWORKS and top not in sys.stdlib_module_names
 
 
 def stacks_of(events: EventTable, *, whole: bool = False) -> Stacks:
@@ -75,11 +75,11 @@ def stacks_of(events: EventTable, *, whole: bool = False) -> Stacks:
 
     Work of a device belongs to the unit in which it was launched, and lies under the call that launched it.
     """
-    spans, unit = (None, "whole recording") if whole else _units(events)
-    calls = _CALL_KINDS if events.is_kind(*_CALL_KINDS).any() else ("other",)
+    units = None if whole else _units(events)
+    calls: tuple[EventKind, ...] = _CALL_KINDS if events.is_kind(*_CALL_KINDS).any() else ("other",)
     real = events.is_kind(*calls, *DEVICE_KINDS)
-    if spans is not None:
-        real &= span_of(events, spans, launches=events.of_kind("runtime")) != OUTSIDE
+    if units is not None:
+        real &= span_of(events, units.spans, launches=events.of_kind("runtime")) != OUTSIDE
     rows = None if real.all() else np.flatnonzero(real).astype(np.int32)
     chosen = selected(events, rows)
     device = chosen.is_kind(*DEVICE_KINDS)
@@ -96,8 +96,8 @@ def stacks_of(events: EventTable, *, whole: bool = False) -> Stacks:
         called_by=_over_the_queue(chosen, around),
         track=track,
         own=own,
-        unit=unit,
-        units=spans.start.size if spans is not None else 1,
+        unit="whole recording" if units is None else units.unit,
+        units=1 if units is None else units.spans.start.size,
         unlaunched=int((launched == NOTHING_AROUND).sum()),
         cut=cut,
     )
@@ -109,8 +109,9 @@ def attributed_share(stacks: Stacks) -> float | None:
     On a device that is its work under a recorded operator or function; on a CPU, operators under a Python function.
     """
     device = stacks.on_device
-    work = device if device.any() else stacks.events.is_kind("host_op")
-    callers = stacks.events.is_kind("host_op", "python") if device.any() else stacks.events.is_kind("python")
+    work, callers = device, stacks.events.is_kind("host_op", "python")
+    if not device.any():
+        work, callers = stacks.events.is_kind("host_op"), stacks.events.is_kind("python")
     busy = int(stacks.own[work].sum())
     if not busy or stacks.unlaunched == device.sum() > 0 or not callers.any():
         return None
@@ -125,7 +126,7 @@ def operators_above(stacks: Stacks) -> CodeColumn:
     return nearest_above(stacks, everything, stacks.events.is_kind("host_op"))
 
 
-def nearest_above(stacks: Stacks, positions: CodeColumn, wanted: _Mask) -> CodeColumn:
+def nearest_above(stacks: Stacks, positions: CodeColumn, wanted: Mask) -> CodeColumn:
     """For the events at ``positions`` the nearest wanted event that contains or launched each, or NOTHING_AROUND."""
     everything = np.arange(wanted.size, dtype=np.int32)
     nearest = _inherited(stacks.called_by, np.where(wanted, everything, np.int32(UNKNOWN)))
@@ -146,12 +147,14 @@ def frame(name: str, kind: EventKind) -> EventFrame:
 
     The line is not part of the name: it changes with edits above the function.
     """
-    if kind == "python" and (function := _FUNCTION.fullmatch(name)):
-        return EventFrame(f"{function['file']}: {function['name']}", f"{function['file']}:{function['line']}")
-    if kind == "python":
+    if kind != "python":
+        numbered = _NUMBERED.fullmatch(name)
+        return EventFrame(numbered[1] if numbered else name)
+    function = _FUNCTION.fullmatch(name)
+    if function is None:
         return EventFrame(_ADDRESS.sub("", name))
-    numbered = _NUMBERED.fullmatch(name)
-    return EventFrame(numbered[1] if numbered else name)
+    file = function["file"]
+    return EventFrame(f"{file}: {function['name']}", f"{file}:{function['line']}")
 
 
 def project_places(events: EventTable, around: CodeColumn) -> tuple[CodeColumn, list[str]]:
@@ -160,45 +163,50 @@ def project_places(events: EventTable, around: CodeColumn) -> tuple[CodeColumn, 
     NOTHING_AROUND if there is none; ``around`` are positions as of ``Stacks``.
     """
     places: dict[str, int] = {}
-    own = np.full(len(events.names) + 1, NOTHING_AROUND, dtype=np.int64)
+    own = np.full(len(events.names) + 1, UNKNOWN, dtype=np.int64)
     python = events.is_kind("python")
     for name in np.unique(events.name[python]).tolist():
         function = frame(events.names[name], "python")
         if function.is_project and function.place is not None:
             own[name] = places.setdefault(function.place, len(places))
-    direct = np.where(python, own[events.name], NOTHING_AROUND)
-    return _inherited(around, np.where(direct == NOTHING_AROUND, UNKNOWN, direct).astype(np.int32)), list(places)
+    direct = np.where(python, own[events.name], UNKNOWN).astype(np.int32)
+    return _inherited(around, direct), list(places)
 
 
-def _units(events: EventTable) -> tuple[Intervals | None, FlameUnit]:
-    """The calls that perfgate marked, else the profiler's steps, without an empty last one."""
+class _Units(NamedTuple):
+    """The marked units in time order."""
+
+    spans: Intervals
+    unit: FlameUnit
+
+
+def _units(events: EventTable) -> _Units | None:
+    """The calls that perfgate marked, else the profiler's steps, without an empty last one; None if there are none."""
     marks = events.is_kind("annotation", "host_op")
     calls = events.select(marks & events.is_named(CALL.__eq__))
     if len(calls):
-        return _in_order(calls), "call"
+        order = np.argsort(calls.start, kind="stable")
+        return _Units(Intervals(calls.start[order], calls.end[order]), "call")
     steps = events.select(marks & events.is_named(STEP_NAME.fullmatch))
     steps = steps.select(distinct_marks(steps))
     if not len(steps):
-        return None, "whole recording"
+        return None
     spans = steps.intervals
-    begun = (events.start > spans.start[-1]) & (events.start < spans.end[-1])
-    ends_idle = spans.start.size > 1 and not (begun & events.is_kind("host_op", *DEVICE_KINDS)).any()
-    return Intervals(spans.start[:-1], spans.end[:-1]) if ends_idle else spans, "profiler step"
-
-
-def _in_order(marks: EventTable) -> Intervals:
-    order = np.argsort(marks.start, kind="stable")
-    return Intervals(marks.start[order], marks.end[order])
+    in_last = (events.start > spans.start[-1]) & (events.start < spans.end[-1])
+    has_work = (in_last & events.is_kind("host_op", *DEVICE_KINDS)).any()
+    if len(steps) > 1 and not has_work:
+        spans = Intervals(spans.start[:-1], spans.end[:-1])
+    return _Units(spans, "profiler step")
 
 
 def _threads(events: EventTable) -> Codes:
     """A number for each track, equal for tracks of one thread."""
     first: dict[str, int] = {}
-    numbers = [
-        first.setdefault(thread, position) if process in _ONE_PROCESS else position
-        for position, (process, thread) in enumerate(events.tracks)
-    ]
-    return np.array(numbers, dtype=np.int32)
+    numbers = np.arange(len(events.tracks), dtype=np.int32)
+    for position, (process, thread) in enumerate(events.tracks):
+        if process in _ONE_PROCESS:
+            numbers[position] = first.setdefault(thread, position)
+    return numbers
 
 
 def _enclosing(events: EventTable, track: Codes, calls: CodeColumn) -> tuple[CodeColumn, int]:
@@ -209,23 +217,30 @@ def _enclosing(events: EventTable, track: Codes, calls: CodeColumn) -> tuple[Cod
     """
     around = np.full(len(events), NOTHING_AROUND, dtype=np.int32)
     order = nesting_order(calls[events.duration[calls] > 0], events.start, events.duration, track)
-    compiled = enclosing_calls(
-        events.start, events.duration, events.kind, track, order, most=_MAX_OPEN_CALLS, around=around
-    )
-    if compiled is not None:
-        return around, compiled
-    starts, ends, kinds, tracks = events.start.tolist(), events.end.tolist(), events.kind.tolist(), track.tolist()
+    cut = enclosing_calls(events.start, events.duration, events.kind, track, order, most=_MAX_OPEN_CALLS, around=around)
+    if cut is None:
+        cut = _enclosing_one_by_one(events, track, order, around)
+    return around, cut
+
+
+def _enclosing_one_by_one(events: EventTable, track: Codes, order: CodeColumn, around: CodeColumn) -> int:
+    """The same as ``enclosing_calls`` without the library."""
+    starts, ends = events.start.tolist(), events.end.tolist()
     open_calls: list[int] = []
     cut = 0
     for call in order.tolist():
-        while open_calls and (tracks[open_calls[-1]] != tracks[call] or ends[open_calls[-1]] <= starts[call]):
+        while open_calls:
+            last = open_calls[-1]
+            if track[last] == track[call] and ends[last] > starts[call]:
+                break
             open_calls.pop()
         near = islice(reversed(open_calls), _MAX_OPEN_CALLS)
         holding = next((outer for outer in near if ends[outer] >= ends[call]), NOTHING_AROUND)
         around[call] = holding
-        cut += bool(open_calls) and holding != open_calls[-1] and kinds[open_calls[-1]] == kinds[call]
+        if open_calls and holding != open_calls[-1] and events.kind[open_calls[-1]] == events.kind[call]:
+            cut += 1
         open_calls.append(call)
-    return around, cut
+    return cut
 
 
 def _own_times(events: EventTable, around: CodeColumn) -> IntColumn:
@@ -252,18 +267,18 @@ def _over_the_queue(events: EventTable, around: CodeColumn) -> CodeColumn:
     return called
 
 
-def _by_start(events: EventTable, chosen: _Mask) -> npt.NDArray[np.intp]:
+def _by_start(events: EventTable, chosen: Mask) -> Positions:
     positions = np.flatnonzero(chosen)
     return positions[np.argsort(events.start[positions], kind="stable")]
 
 
-def _inherited(around: CodeColumn, found: CodeColumn) -> CodeColumn:
-    """What is known of each event itself, else of the nearest one above it; NOTHING_AROUND if nothing is known of any."""
-    if nearest_known(np.ascontiguousarray(around, dtype=np.int32), found):
-        return found
-    left = np.flatnonzero(found == UNKNOWN)
-    while left.size:
-        above = around[left]
-        found[left] = np.where(above == NOTHING_AROUND, NOTHING_AROUND, found[above])
-        left = left[found[left] == UNKNOWN]
-    return found
+def _inherited(around: CodeColumn, values: CodeColumn) -> CodeColumn:
+    """The value of each event, else of the nearest event above that has one; NOTHING_AROUND if none has."""
+    if nearest_known(np.ascontiguousarray(around, dtype=np.int32), values):
+        return values
+    open_ = np.flatnonzero(values == UNKNOWN)
+    while open_.size:
+        above = around[open_]
+        values[open_] = np.where(above == NOTHING_AROUND, NOTHING_AROUND, values[above])
+        open_ = open_[values[open_] == UNKNOWN]
+    return values

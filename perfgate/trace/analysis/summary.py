@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from perfgate.trace.analysis.operators import OperatorTotal, operator_totals
-from perfgate.trace.model.arithmetic import Codes, Intervals, group_rows, totals_by_name
+from perfgate.trace.model.arithmetic import Codes, Intervals, total_groups
 from perfgate.trace.model.events import (
     CALL,
     DEVICE_KINDS,
@@ -97,24 +97,29 @@ class DeviceSummary:
     def lengths(self) -> list[int] | None:
         """The nanoseconds of each span; None if one of them is unknown, or none takes any time."""
         lengths = [step.length_ns for step in self.steps if step.length_ns is not None]
-        return lengths if any(lengths) and len(lengths) == len(self.steps) else None
+        if len(lengths) < len(self.steps) or not any(lengths):
+            return None
+        return lengths
 
     def parts(self) -> StepTotals | None:
         """The parts of all spans of the device together; None if those of one span are unknown."""
         lengths = self.lengths()
         if lengths is None or any(step.computing_ns is None for step in self.steps):
             return None
-        copies = [step.exposed_copies_ns for step in self.steps]
+        knows_copies = all(step.exposed_copies_ns is not None for step in self.steps)
         return StepTotals(
             length_ns=sum(lengths),
-            computing_ns=sum(step.computing_ns or 0 for step in self.steps),
-            fused_ns=sum(step.fused_ns for step in self.steps),
-            communication_ns=sum(step.communication_ns or 0 for step in self.steps),
-            exposed_communication_ns=sum(step.exposed_communication_ns or 0 for step in self.steps),
-            exposed_copies_ns=None if None in copies else sum(copied or 0 for copied in copies),
-            preparing_ns=sum(step.preparing_ns or 0 for step in self.steps),
-            free_ns=sum(step.free_ns or 0 for step in self.steps),
+            computing_ns=self._sum("computing_ns"),
+            fused_ns=self._sum("fused_ns"),
+            communication_ns=self._sum("communication_ns"),
+            exposed_communication_ns=self._sum("exposed_communication_ns"),
+            exposed_copies_ns=self._sum("exposed_copies_ns") if knows_copies else None,
+            preparing_ns=self._sum("preparing_ns"),
+            free_ns=self._sum("free_ns"),
         )
+
+    def _sum(self, part: str) -> int:
+        return sum(getattr(step, part) or 0 for step in self.steps)
 
     def kernels(self) -> KernelTable:
         """The rows of the table of kernels that belong to a span; empty if there is no such table."""
@@ -147,7 +152,8 @@ def kernels_of(timeline: Timeline) -> KernelTable:
         return kernels.select(_owners(kernels, spans, timeline) != OUTSIDE)
     events = _by_time(timeline.events.of_kind(*KERNEL_KINDS), timeline, spans).inside()
     texts = {name: number for number, name in enumerate(events.names)}
-    core = np.where(events.kind == KIND_CODES["comm"], texts.setdefault("COMMUNICATION", len(texts)), NO_TEXT)
+    communication = texts.setdefault("COMMUNICATION", len(texts))
+    core = np.where(events.kind == KIND_CODES["comm"], communication, NO_TEXT)
     return kernel_table(
         {"start_ns": Packed.of(events.start), "duration_ns": Packed.of(events.duration)},
         {"name": Packed.of(events.name), "type": Packed.of(events.group), "core": Packed.of(core)},
@@ -188,7 +194,9 @@ def _summarize(timeline: Timeline, shape: str) -> DeviceSummary:
         parts = _host_work(timeline, spans) if on_host else device
         works = _works(parts, spans)
     inside = [part.inside() for part in parts]
-    totals = [total for events in inside if len(events) for total in operator_totals(events, calls=len(spans))]
+    totals: list[OperatorTotal] = []
+    for events in inside:
+        totals += operator_totals(events, calls=len(spans))
     return DeviceSummary(
         shape=shape,
         timeline=timeline,
@@ -212,9 +220,11 @@ def _spans(timeline: Timeline) -> tuple[Unit, _Spans]:
     if marks and numbers <= {mark.number for mark in marks}:
         return "profiler step", marks
     windows = _step_windows(timeline, marks)
-    if known := sorted(numbers or windows.keys() or KernelTable.of(timeline.kernels or ()).steps):
-        complete = windows.keys() >= set(known)
-        return "profiler step", [windows[number] if complete else ProfilerStep(number) for number in known]
+    known = sorted(numbers or windows.keys() or KernelTable.of(timeline.kernels or ()).steps)
+    if known and windows.keys() >= set(known):
+        return "profiler step", [windows[number] for number in known]
+    if known:
+        return "profiler step", [ProfilerStep(number) for number in known]
     calls = timeline.events.named(CALL).of_kind("annotation")
     if len(calls):
         times = sorted(zip(calls.start.tolist(), calls.end.tolist()))
@@ -228,12 +238,14 @@ def _are_timed(spans: _Spans) -> bool:
 
 def _step_windows(timeline: Timeline, marks: Sequence[ProfilerStep]) -> dict[int, ProfilerStep]:
     """The interval of each numbered profiler step on the host, else on the device."""
-    windows = {
-        step.number: ProfilerStep(step.number, step.start_ns, step.end_ns)
-        for step in timeline.steps or ()
-        if step.number is not None and step.start_ns is not None and step.end_ns is not None
-    }
-    return {**windows, **{mark.number: mark for mark in marks if mark.number is not None}}
+    windows: dict[int, ProfilerStep] = {}
+    for step in timeline.steps or ():
+        if step.number is not None and step.start_ns is not None and step.end_ns is not None:
+            windows[step.number] = ProfilerStep(step.number, step.start_ns, step.end_ns)
+    for mark in marks:
+        if mark.number is not None:
+            windows[mark.number] = mark
+    return windows
 
 
 def _device_work(timeline: Timeline, spans: _Spans) -> list[OwnedEvents]:
@@ -262,7 +274,8 @@ def _works(parts: Iterable[OwnedEvents], spans: _Spans) -> list[Work]:
 def _by_time(events: EventTable, timeline: Timeline, spans: _Spans) -> OwnedEvents:
     """Assign events to spans by launch time; if the times of spans are unknown, a single span owns all events."""
     if _are_timed(spans):
-        return OwnedEvents(events, span_of(events, windows_of(spans), launches=timeline.events.of_kind("runtime")))
+        launches = timeline.events.of_kind("runtime")
+        return OwnedEvents(events, span_of(events, windows_of(spans), launches=launches))
     owner = 0 if len(spans) == 1 else OUTSIDE
     return OwnedEvents(events, np.full(len(events), owner, dtype=np.int64))
 
@@ -273,12 +286,14 @@ def _by_step(table: KernelTable, spans: _Spans, timeline: Timeline) -> OwnedEven
     row = np.where(table.start == NO_NUMBER, np.arange(len(table)), NO_NUMBER)
     cores, streams = table.codes.packed["core"], table.numbers.packed["stream"]
     first, track = distinct_rows([cores, streams, Packed.of(row)])
-    names = (column.select(first).unpacked().tolist() for column in (cores, streams))
-    tracks = [
-        ("" if core == NO_TEXT else table.texts[core], f"{stream} {number}")
-        for number, (core, stream) in enumerate(zip(*names))
-    ]
-    return OwnedEvents(replace(table.events, track=track, tracks=tuple(tracks)), _owners(table, spans, timeline))
+    core_of_track = cores.select(first).unpacked().tolist()
+    stream_of_track = streams.select(first).unpacked().tolist()
+    tracks = []
+    for number, (core, stream) in enumerate(zip(core_of_track, stream_of_track)):
+        process = "" if core == NO_TEXT else table.texts[core]
+        tracks.append((process, f"{stream} {number}"))
+    events = replace(table.events, track=track, tracks=tuple(tracks))
+    return OwnedEvents(events, _owners(table, spans, timeline))
 
 
 def _owners(table: KernelTable, spans: _Spans, timeline: Timeline) -> Codes:
@@ -289,23 +304,28 @@ def _owners(table: KernelTable, spans: _Spans, timeline: Timeline) -> Codes:
     positions = {step.number: position for position, step in enumerate(spans)}
     owners = np.array([*(positions.get(step, OUTSIDE) for step in steps), OUTSIDE], dtype=np.int32)
     step = table.numbers["step"]
-    return owners[np.where(step == NO_NUMBER, len(steps), np.searchsorted(np.array(steps), step))]
+    place = np.searchsorted(np.array(steps), step)
+    return owners[np.where(step == NO_NUMBER, len(steps), place)]
 
 
 def _absent(timeline: Timeline, spans: _Spans, device: Sequence[OwnedEvents], *, on_host: bool) -> frozenset[str]:
     """The counters that the recording cannot give."""
     if on_host:
         return frozenset(KERNEL_METRICS)
+    if not device and timeline.collectives:
+        return frozenset(KERNEL_METRICS) - {COLLECTIVES}
     if not device:
-        return frozenset(KERNEL_METRICS) - ({COLLECTIVES} if timeline.collectives else set())
+        return frozenset(KERNEL_METRICS)
     knows_copies = shows_copies(timeline.events) and (_are_timed(spans) or len(spans) == 1)
     return frozenset() if knows_copies else frozenset({DEVICE_COPIES})
 
 
 def _steps(timeline: Timeline, unit: Unit, spans: _Spans, *, on_host: bool) -> tuple[ProfilerStep, ...]:
     """The steps of the recording, or equivalent entries for perfgate's own calls; empty if it marks neither."""
-    if unit != "profiler step":
-        return profiler_steps(timeline.events, spans if unit == "call" else ()) or ()
+    if unit == "whole recording":
+        return ()
+    if unit == "call":
+        return profiler_steps(timeline.events, spans) or ()
     steps = () if on_host else timeline.steps or ()
     if isinstance(steps, MarkedSteps):
         # A number may stand for several steps, of several cycles of the profiler.
@@ -318,9 +338,8 @@ def _steps(timeline: Timeline, unit: Unit, spans: _Spans, *, on_host: bool) -> t
 def _collective_works(timeline: Timeline, spans: _Spans) -> list[Work]:
     """Collectives counted from their own table; used if there is no other source."""
     works = [Work() for _ in spans]
-    positions: dict[int | None, int] = {
-        step.number: position for position, step in enumerate(spans) if step.number is not None
-    }
+    positions: dict[int | None, int] = {step.number: position for position, step in enumerate(spans)}
+    positions.pop(None, None)
     for collective in timeline.collectives or ():
         owner = 0 if len(spans) == 1 else positions.get(collective.step, OUTSIDE)
         if owner != OUTSIDE:
@@ -337,9 +356,6 @@ def _collective_times(timeline: Timeline, device: Sequence[OwnedEvents]) -> Coun
         return times
     for part in device:
         events = part.inside().of_kind("comm")
-        first, row = group_rows(events.group)
-        for group, duration in zip(
-            events.group[first].tolist(), totals_by_name(row, events.duration, first.size).tolist()
-        ):
-            times[events.names[group]] += duration
+        for group in total_groups(events.duration, events.group):
+            times[events.names[events.group[group.first]]] += group.total
     return times

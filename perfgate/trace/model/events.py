@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfgate.locale import Activity
-from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Intervals, one_of
+from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Intervals, Mask, Positions, one_of
 from perfgate.trace.model.launches import NO_CORRELATION as NO_CORRELATION  # noqa: PLC0414 - of an event's column
 from perfgate.trace.model.launches import NOT_RECORDED, launch_positions
 
@@ -117,12 +117,10 @@ class EventTable:
             "shape": _texts(self.names, self.shape),
         }
 
-    def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> EventTable:
+    def select(self, chosen: Mask | Positions) -> EventTable:
         """The events chosen by a mask, or by positions in their order; names and tracks keep their numbers."""
         # Taking by a mask costs four times as much.
-        rows: npt.NDArray[np.intp] = (
-            np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.intp, copy=False)
-        )
+        rows: Positions = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.intp, copy=False)
         columns: dict[str, Any] = {
             column: _chosen(getattr(self, column), rows) for column in COLUMN_TYPES if column != "group"
         }
@@ -130,10 +128,10 @@ class EventTable:
         columns["group"] = columns["name"] if self.group is self.name else _chosen(self.group, rows)
         return replace(self, **columns)
 
-    def is_kind(self, *kinds: EventKind) -> npt.NDArray[np.bool_]:
+    def is_kind(self, *kinds: EventKind) -> Mask:
         return one_of(self.kind, (KIND_CODES[kind] for kind in kinds))
 
-    def is_named(self, matches: Callable[[str], object]) -> npt.NDArray[np.bool_]:
+    def is_named(self, matches: Callable[[str], object]) -> Mask:
         """Which events have a name that matches; each name is tried once."""
         # Indexing with four bytes a number takes twice as long.
         return np.array([bool(matches(name)) for name in self.names], dtype=bool).take(self.name)
@@ -142,7 +140,7 @@ class EventTable:
         chosen = self.is_kind(*kinds)
         return self if chosen.all() else self.select(chosen)
 
-    def on_tracks(self, tracks: npt.NDArray[np.bool_]) -> EventTable:
+    def on_tracks(self, tracks: Mask) -> EventTable:
         """The events on some tracks, given as a mask."""
         chosen = tracks[self.track]
         return self if chosen.all() else self.select(chosen)
@@ -161,7 +159,7 @@ def constant(column: str, value: int, size: int) -> npt.NDArray[Any]:
     return np.broadcast_to(COLUMN_TYPES[column](value), size)
 
 
-def _chosen(column: npt.NDArray[Any], rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
+def _chosen(column: npt.NDArray[Any], rows: Positions) -> npt.NDArray[Any]:
     if column.size and column.strides == (0,):
         return np.broadcast_to(column[0], rows.size)
     return column.take(rows)

@@ -11,9 +11,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from perfgate.trace.model.arithmetic import Codes, IntColumn
+from perfgate.trace.model.arithmetic import Codes, IntColumn, Mask
 from perfgate.trace.model.events import DEVICE_KINDS, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
 
@@ -83,7 +82,7 @@ def _search(events: EventTable) -> TimeFaults:
     return TimeFaults(work.size, work[untimed], work[overlapping], apart)
 
 
-def untimed_work(events: EventTable) -> npt.NDArray[np.bool_]:
+def untimed_work(events: EventTable) -> Mask:
     """Which events are work of a device without a time."""
     mask = np.zeros(len(events), dtype=bool)
     work = np.flatnonzero(events.is_kind(*DEVICE_KINDS))
@@ -123,8 +122,8 @@ def aligned(events: EventTable) -> EventTable:
     return replace(events, start=np.where(on_device, events.start + offset.behind_ns, events.start))
 
 
-def _untimed(start: IntColumn, duration: IntColumn, group: Codes) -> npt.NDArray[np.bool_]:
-    empty: npt.NDArray[np.bool_] = duration == 0
+def _untimed(start: IntColumn, duration: IntColumn, group: Codes) -> Mask:
+    empty: Mask = duration == 0
     if not empty.any():
         return empty
     if not (duration % _MICROSECOND_NS == 0).all():
@@ -133,7 +132,7 @@ def _untimed(start: IntColumn, duration: IntColumn, group: Codes) -> npt.NDArray
     # its name are short then too.
     shortest = np.full(int(group.max()) + 1, np.iinfo(np.int64).max)
     np.minimum.at(shortest, group[~empty], duration[~empty])
-    faulty: npt.NDArray[np.bool_] = empty & ((start == 0) | (shortest[group] > 2 * _MICROSECOND_NS))
+    faulty: Mask = empty & ((start == 0) | (shortest[group] > 2 * _MICROSECOND_NS))
     return faulty
 
 

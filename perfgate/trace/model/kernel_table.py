@@ -9,9 +9,17 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeVar, overload
 
 import numpy as np
-import numpy.typing as npt
 
-from perfgate.trace.model.arithmetic import CodeColumn, Codes, Groups, IntColumn, counts_by_name, totals_by_name
+from perfgate.trace.model.arithmetic import (
+    CodeColumn,
+    Codes,
+    Groups,
+    IntColumn,
+    Mask,
+    Positions,
+    counts_by_name,
+    totals_by_name,
+)
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.counters import CounterColumns, KeptCounters
 from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, NO_TEXT, EventTable, constant
@@ -140,9 +148,9 @@ class KernelTable(Sequence[Kernel]):
         return np.where(by_core[self.codes["core"]], np.uint8(KIND_CODES["comm"]), by_name[self.codes["name"]])
 
     @property
-    def is_collective(self) -> npt.NDArray[np.bool_]:
+    def is_collective(self) -> Mask:
         """Which are shares of collectives and nothing else."""
-        collective: npt.NDArray[np.bool_] = self.kind == KIND_CODES["comm"]
+        collective: Mask = self.kind == KIND_CODES["comm"]
         return collective
 
     @property
@@ -180,7 +188,7 @@ class KernelTable(Sequence[Kernel]):
         columns = [*self.codes.packed.values(), self.numbers.packed["model_id"], self.numbers.packed["blocks"]]
         return distinct_rows(columns)
 
-    def _kernels(self, rows: npt.NDArray[np.intp]) -> Iterator[Kernel]:
+    def _kernels(self, rows: Positions) -> Iterator[Kernel]:
         """The kernels of some rows."""
 
         def column(names: Iterable[str], values: Sequence[Any]) -> list[list[Any]]:

@@ -9,7 +9,16 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from perfgate.trace.model.arithmetic import CodeColumn, Codes, FloatColumn, Groups, IntColumn, group_rows
+from perfgate.trace.model.arithmetic import (
+    CodeColumn,
+    Codes,
+    FloatColumn,
+    Groups,
+    IntColumn,
+    Mask,
+    Positions,
+    group_rows,
+)
 
 # Stands for an unknown number.
 NO_NUMBER = -(1 << 63)
@@ -20,7 +29,7 @@ _FEW = 64
 _THOUSAND = 1000
 _EXACT = 1 << 53
 
-Rows = npt.NDArray[np.bool_] | npt.NDArray[np.intp]
+Rows = Mask | Positions
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +216,7 @@ def distinct_rows(columns: Sequence[Packed]) -> Groups:
     return first[order], number[group]
 
 
-def alike_rows(chosen: npt.NDArray[np.bool_], *columns: Packed) -> list[npt.NDArray[np.intp]]:
+def alike_rows(chosen: Mask, *columns: Packed) -> list[Positions]:
     """The chosen rows with equal values in some columns, together; in the order of the first of them."""
     rows = np.flatnonzero(chosen)
     if not rows.size:
@@ -225,7 +234,7 @@ def _dtype(low: int, high: int) -> Any:
     return next((dtype for dtype, most in _NARROW if high - low < most), np.int64)
 
 
-def _packed(column: npt.NDArray[Any], known: npt.NDArray[np.bool_] | None, low: int, high: int) -> Packed:
+def _packed(column: npt.NDArray[Any], known: Mask | None, low: int, high: int) -> Packed:
     """The numbers in the narrowest bytes that hold them; ``known`` is None if all are known."""
     dtype = _dtype(low, high)
     if dtype == np.int64:

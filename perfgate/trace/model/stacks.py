@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from perfgate.trace.model.arithmetic import NOTHING_AROUND, CodeColumn, Codes, IntColumn
+from perfgate.trace.model.arithmetic import NOTHING_AROUND, CodeColumn, Codes, IntColumn, Mask
 from perfgate.trace.model.events import DEVICE_KINDS, EventTable
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class Stacks:
     cut: int
 
     @property
-    def on_device(self) -> npt.NDArray[np.bool_]:
+    def on_device(self) -> Mask:
         return self.events.is_kind(*DEVICE_KINDS)
 
     def depth(self) -> int:

@@ -13,7 +13,7 @@ from perfgate.document.message import Message
 from perfgate.document.timeline import SPAN_KINDS, DrawnCounter, DrawnTimeline, TimelineTrack, TrackSide
 from perfgate.trace.analysis.gaps import CAUSES, Gaps, device_gaps
 from perfgate.trace.loops import leb128, look_up
-from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, nesting_order
+from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Mask, nesting_order
 from perfgate.trace.model.events import DEVICE_KINDS, KINDS, EventTable
 from perfgate.trace.model.launches import NOT_RECORDED
 from perfgate.trace.model.readings import Readings
@@ -119,9 +119,7 @@ def _counters(readings: Mapping[str, Readings], origin: int, end: int) -> Iterat
             yield DrawnCounter(name, recorded.unit, time.size, steps, gzipped(value.astype("<f8").tobytes()))
 
 
-def _tracks(
-    events: EventTable, in_order: Codes, gaps: int, on_device: npt.NDArray[np.bool_], *, of_ranks: bool
-) -> list[TimelineTrack]:
+def _tracks(events: EventTable, in_order: Codes, gaps: int, on_device: Mask, *, of_ranks: bool) -> list[TimelineTrack]:
     """The tracks in the order of their spans, those without any left out."""
     counts = np.bincount(events.track, minlength=len(events.tracks)).tolist()
     tracks = [TimelineTrack("", "gaps", gaps)] if gaps else []

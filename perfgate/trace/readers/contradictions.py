@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.document.message import Message, MessageValue
-from perfgate.trace.model.arithmetic import IntColumn, counts_by_name
+from perfgate.trace.model.arithmetic import IntColumn, Mask, counts_by_name
 from perfgate.trace.model.events import DEVICE_KINDS, EventTable
 from perfgate.trace.model.faults import clock_offset, time_faults
 from perfgate.trace.model.kernel_names import UNKNOWN_TASK
@@ -68,9 +67,9 @@ def _of_unknown_tasks(timeline: Timeline) -> Iterator[Message]:
         yield Message("notes.unknown-tasks", {"count": unknown.size, "share": share, "named": named})
 
 
-def _of_unknown_type(events: EventTable) -> npt.NDArray[np.bool_]:
+def _of_unknown_type(events: EventTable) -> Mask:
     unknown = np.array([name.startswith(UNKNOWN_TASK) for name in events.names] or [False], dtype=bool)
-    found: npt.NDArray[np.bool_] = unknown[events.group]
+    found: Mask = unknown[events.group]
     return found
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from perfgate.document.message import Message
 from perfgate.errors import DocumentError
 from perfgate.locale import Activity
-from perfgate.trace.model.arithmetic import IntColumn
+from perfgate.trace.model.arithmetic import IntColumn, Mask
 from perfgate.trace.model.events import DEVICE_KINDS, EventKind, EventTable
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.recording import Timeline
@@ -358,7 +358,7 @@ def _cut(buffer: bytes, path: Path) -> tuple[int, bool]:
     return int(member_ends[-1]) + 1 if member_ends.size else 0, False
 
 
-def _in_string(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+def _in_string(text: npt.NDArray[np.uint8]) -> Mask:
     """Whether each byte lies in a string: an odd number of quotes before it that no backslash escapes."""
     quotes = text == _QUOTE
     escapes = np.flatnonzero(text == _BACKSLASH)
@@ -368,5 +368,5 @@ def _in_string(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
         run_starts = escapes[np.concatenate(([True], np.diff(escapes) > 1))]
         odd = run_ends[(run_ends - run_starts) % 2 == 0] + 1
         quotes[odd[odd < text.size]] = False
-    inside: npt.NDArray[np.bool_] = np.cumsum(quotes, dtype=np.uint8) & 1 == 1
+    inside: Mask = np.cumsum(quotes, dtype=np.uint8) & 1 == 1
     return inside

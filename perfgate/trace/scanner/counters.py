@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from perfgate.trace.model.arithmetic import Mask
 from perfgate.trace.model.patterns import lazy_pattern
 from perfgate.trace.model.readings import Readings
 from perfgate.trace.scanner.library import COUNTER_ARGUMENTS
-from perfgate.trace.scanner.scanned import ODD_TIME, Mask, ScannedEvents
+from perfgate.trace.scanner.scanned import ODD_TIME, ScannedEvents
 
 # No counter reaches this; a larger value, or one that is not a number, is damage.
 MOST = 1e15

@@ -1,10 +1,10 @@
-"""The compiled loops over calls and those above them, if they were built."""
+"""Trees of calls, merged by stack: by the compiled loop if it was built, else call by call."""
 
 from __future__ import annotations
 
 import ctypes
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,21 @@ import numpy.typing as npt
 from perfgate.trace.scanner.library import load, view
 
 _VERSION = 1
-# What is still to be found out of a call.
+# Of a call: not determined yet.
 UNKNOWN = -2
 
 Numbers = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.uint8]
+Times = npt.NDArray[np.int64]
+_NEVER = int(np.iinfo(np.int64).max)
+# The columns of TreeNodes.
+_NODE_TYPES: dict[str, Any] = {
+    "parent": np.int32,
+    "label": np.int32,
+    "kind": np.uint8,
+    "depth": np.int32,
+    "began": np.int64,
+}
 
 
 class _Tree(ctypes.Structure):
@@ -35,15 +45,47 @@ class TreeNodes(NamedTuple):
     label: Numbers
     kind: Flags
     depth: Numbers
-    began: npt.NDArray[np.int64]
+    began: Times
 
 
-class CallTree:
+class Calls(NamedTuple):
+    """The label, the kind and the start of each call; calls with one label and kind below one node become one node."""
+
+    label: Numbers
+    kind: Flags
+    start: Times
+
+
+class CallTree(Protocol):
     """A tree that grows with every ``merge``; its roots have tracks for labels."""
 
-    def __init__(self, tracks: Numbers, kinds: Flags) -> None:
-        library = _library()
-        assert library is not None, "nobody merges without the library"
+    def merge(
+        self,
+        wanted: Numbers,
+        calls: Calls,
+        *,
+        above: Numbers,
+        root: Numbers,
+        most_levels: int,
+        node: Numbers,
+        own: Flags,
+    ) -> None:
+        """Write into ``node`` the node of each wanted call and of all calls above it; it is -1 for a call without one yet.
+
+        ``above`` is the call above each, -1 for one below its ``root``; ``own`` becomes 0 for calls below the deepest level.
+        """
+
+    def nodes(self) -> TreeNodes: ...
+
+
+def call_tree(tracks: Numbers, kinds: Flags) -> CallTree:
+    """A tree of roots alone, by the compiled loop if it was built."""
+    library = _library()
+    return PlainTree(tracks, kinds) if library is None else _CompiledTree(library, tracks, kinds)
+
+
+class _CompiledTree:
+    def __init__(self, library: ctypes.CDLL, tracks: Numbers, kinds: Flags) -> None:
         self._library = library
         self._tree = library.tree_new(tracks.ctypes.data, kinds.ctypes.data, tracks.size)
         if not self._tree:
@@ -56,43 +98,88 @@ class CallTree:
     def merge(
         self,
         wanted: Numbers,
+        calls: Calls,
         *,
         above: Numbers,
         root: Numbers,
-        label: Numbers,
-        kind: Flags,
-        start: npt.NDArray[np.int64],
         most_levels: int,
         node: Numbers,
         own: Flags,
     ) -> None:
-        """Write into ``node`` the node of each wanted call and of all calls above it.
-
-        ``above`` is the call above each, -1 for one below its ``root``; ``own`` becomes 0 for calls below the deepest level.
-        """
-        columns = (wanted, above, root, label, kind, start, node, own)
+        columns = (wanted, above, root, *calls, node, own)
         assert all(column.flags.c_contiguous for column in columns), "the library reads one value behind the other"
         pointers = [column.ctypes.data for column in columns]
-        done = self._library.tree_merge(
+        merged = self._library.tree_merge(
             self._tree, pointers[0], wanted.size, *pointers[1:6], above.size, most_levels, *pointers[6:]
         )
-        if not done:
+        if not merged:
             raise MemoryError("no memory for a tree")
 
     def nodes(self) -> TreeNodes:
         tree = self._tree.contents
-        types: dict[str, Any] = {"parent": np.int32, "label": np.int32, "kind": np.uint8, "depth": np.int32}
-        types["began"] = np.int64
-        return TreeNodes(**{name: view(getattr(tree, name), tree.count, kind).copy() for name, kind in types.items()})
+        columns = []
+        for name, dtype in _NODE_TYPES.items():
+            columns.append(view(getattr(tree, name), tree.count, dtype).copy())
+        return TreeNodes(*columns)
 
 
-def can_merge() -> bool:
-    """Whether the loops were built, of this version."""
-    return _library() is not None
+class PlainTree:
+    """The same without the library."""
+
+    def __init__(self, tracks: Numbers, kinds: Flags) -> None:
+        self._parent = [-1] * tracks.size
+        self._label = tracks.tolist()
+        self._kind = kinds.tolist()
+        self._depth = [0] * tracks.size
+        self._began = [_NEVER] * tracks.size
+        self._below: dict[tuple[int, int, int], int] = {}
+
+    def merge(
+        self,
+        wanted: Numbers,
+        calls: Calls,
+        *,
+        above: Numbers,
+        root: Numbers,
+        most_levels: int,
+        node: Numbers,
+        own: Flags,
+    ) -> None:
+        for innermost in wanted.tolist():
+            chain = []
+            call = innermost
+            while call >= 0 and node[call] < 0:
+                chain.append(call)
+                call = int(above[call])
+            for call in reversed(chain):
+                outer = int(above[call])
+                parent = int(root[call] if outer < 0 else node[outer])
+                if self._depth[parent] < most_levels:
+                    node[call] = self._node_of(parent, calls, call)
+                else:
+                    node[call] = parent
+                    own[call] = 0
+
+    def nodes(self) -> TreeNodes:
+        lists = (self._parent, self._label, self._kind, self._depth, self._began)
+        columns = [np.array(values, dtype=dtype) for values, dtype in zip(lists, _NODE_TYPES.values())]
+        return TreeNodes(*columns)
+
+    def _node_of(self, parent: int, calls: Calls, call: int) -> int:
+        label, kind, start = int(calls.label[call]), int(calls.kind[call]), int(calls.start[call])
+        node = self._below.setdefault((parent, label, kind), len(self._parent))
+        if node == len(self._parent):
+            self._parent.append(parent)
+            self._label.append(label)
+            self._kind.append(kind)
+            self._depth.append(self._depth[parent] + 1)
+            self._began.append(start)
+        self._began[node] = min(self._began[node], start)
+        return node
 
 
 def nearest_known(above: Numbers, found: Numbers) -> bool:
-    """Replace each UNKNOWN in ``found`` by what the nearest call above has, NOTHING_AROUND if none has anything.
+    """Replace each UNKNOWN in ``found`` by the value of the nearest call above that has one, NOTHING_AROUND if none has.
 
     Returns False without the library, which leaves ``found`` as it is.
     """

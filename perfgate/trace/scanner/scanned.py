@@ -16,7 +16,7 @@ from perfgate.document.message import Message
 from perfgate.errors import DocumentError
 from perfgate.locale import Activity
 from perfgate.trace.loops import first_places, look_up
-from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, one_of
+from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Mask, one_of
 from perfgate.trace.model.events import constant, nanoseconds
 from perfgate.trace.scanner import library
 from perfgate.trace.scanner.chrome_events import request_of, unquoted
@@ -35,8 +35,6 @@ _PHASES = {
     "i": "instants",
     "I": "instants",
 }
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

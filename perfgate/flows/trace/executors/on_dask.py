@@ -48,15 +48,18 @@ class DaskExecutor(AbstractContextManager["DaskExecutor"]):
     def _workers_on(self, host: str) -> list[str]:
         workers = [address for address, names in self._hosts.items() if host in names]
         if not workers:
-            nodes = ", ".join(sorted({name for names in self._hosts.values() for name in names}))
-            raise UsageError("{host} is not a node of the cluster; its nodes are {nodes}", host=host, nodes=nodes)
+            nodes = sorted(set().union(*self._hosts.values()))
+            raise UsageError(
+                "{host} is not a node of the cluster; its nodes are {nodes}", host=host, nodes=", ".join(nodes)
+            )
         return workers
 
     @cached_property
     def _hosts(self) -> dict[str, tuple[str, str]]:
         """The names of each worker's node by the worker's address."""
-        named = self._client.run(socket.gethostname)
-        return {address: (name, self._distributed.comm.get_address_host(address)) for address, name in named.items()}
+        address_of = self._distributed.comm.get_address_host
+        names = self._client.run(socket.gethostname)
+        return {worker: (name, address_of(worker)) for worker, name in names.items()}
 
     def outcomes(self) -> Iterator[Outcome]:
         while self._running or self._suspected:

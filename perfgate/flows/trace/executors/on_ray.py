@@ -42,12 +42,11 @@ class RayExecutor(AbstractContextManager["RayExecutor"]):
         self._running[self._remote.options(**options).remote(task.call)] = task
 
     def _only_on(self, host: str) -> Any:
-        nodes = {
-            name: node["NodeID"]
-            for node in self._ray.nodes()
-            if node["Alive"]
-            for name in (node["NodeManagerHostname"], node["NodeManagerAddress"])
-        }
+        nodes: dict[str, str] = {}
+        for node in self._ray.nodes():
+            if node["Alive"]:
+                nodes[node["NodeManagerHostname"]] = node["NodeID"]
+                nodes[node["NodeManagerAddress"]] = node["NodeID"]
         if host not in nodes:
             raise UsageError(
                 "{host} is not a node of the cluster; its nodes are {nodes}", host=host, nodes=", ".join(sorted(nodes))

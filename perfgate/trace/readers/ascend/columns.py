@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.errors import DocumentError
 from perfgate.locale import Activity
-from perfgate.trace.model.arithmetic import FloatColumn, IntColumn
+from perfgate.trace.model.arithmetic import FloatColumn, IntColumn, Positions
 from perfgate.trace.model.events import MAX_NS
 from perfgate.trace.model.packed import NO_NUMBER, Packed, PackedReals
 from perfgate.trace.model.recording import Shapes
@@ -58,7 +57,7 @@ class TableColumns:
         self.names, self.rows, self.texts, self.short = names, rows, texts, short
         self._columns = columns
 
-    def select(self, rows: npt.NDArray[np.intp]) -> TableColumns:
+    def select(self, rows: Positions) -> TableColumns:
         columns = {name: column.select(rows) for name, column in self._columns.items()}
         return TableColumns(self.names, int(rows.size), columns, self.texts)
 

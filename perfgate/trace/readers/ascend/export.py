@@ -15,11 +15,10 @@ from typing import TypeVar
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.locale import Activity
 from perfgate.trace.model.allocations import allocation_totals
-from perfgate.trace.model.arithmetic import Codes, IntColumn, last_rows
+from perfgate.trace.model.arithmetic import Codes, IntColumn, Mask, last_rows
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.counters import CounterColumns
 from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, EventKind, EventTable, constant
@@ -145,7 +144,7 @@ class _Export:
     def _type(self, place: int) -> str | None:
         return None if place == NO_TEXT else _cell(self._words.texts[place])
 
-    def _of_tasks(self, tasks: TableColumns, computing: TableColumns, is_kernel: npt.NDArray[np.bool_]) -> _Events:
+    def _of_tasks(self, tasks: TableColumns, computing: TableColumns, is_kernel: Mask) -> _Events:
         def judge(place: int, kind: int, is_kernel: int) -> _Verdict:
             title = self._words.text(place)
             if is_kernel:

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, group_rows, last_rows, last_until
+from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Mask, group_rows, last_rows, last_until
 from perfgate.trace.model.events import (
     KERNEL_KINDS,
     KIND_CODES,
@@ -42,7 +41,6 @@ _FLOAT_NS = 500
 _OVERLAP = "Overlap Analysis"
 # Names of compiled kernels: OnesLike_1c4543fdfe7149b6b0717bd88f061562_high_performance_210000000.
 _BINARY = re.compile(r"([A-Za-z]\w*?)_[0-9a-f]{32}(?:_|$)")
-_Mask = npt.NDArray[np.bool_]
 
 
 def device_timelines(view: View, kernels: KernelTable) -> list[Timeline]:
@@ -132,10 +130,10 @@ class _Tracks:
                 named = {f"{process} {name}" if name.startswith("Port ") else name: own for name, own in read.items()}
                 self.readings[owner].update(named)
 
-    def of_device(self, device: int | None) -> _Mask:
+    def of_device(self, device: int | None) -> Mask:
         """This device's tracks and the host's."""
         same = np.array([owner == device for owner in self._device], dtype=bool)
-        tracks: _Mask = self._shown & (~self.on_device | same)
+        tracks: Mask = self._shown & (~self.on_device | same)
         return tracks
 
 
@@ -270,7 +268,7 @@ def _correlations(view: View, tracks: _Tracks) -> CodeColumn:
     return numbers
 
 
-def _calls_of_arrows(view: View, on_host: _Mask) -> IntColumn:
+def _calls_of_arrows(view: View, on_host: Mask) -> IntColumn:
     """For every arrow the span it starts in, -1 if there is none."""
     events = view.events
     track, time = view.starts.track, view.starts.time

@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from perfgate.locale import Activity
-from perfgate.trace.model.arithmetic import Codes, FloatColumn, IntColumn, group_rows
+from perfgate.trace.model.arithmetic import Codes, FloatColumn, IntColumn, Mask, group_rows
 from perfgate.trace.model.events import KIND_CODES, NO_CORRELATION, EventTable, constant
 from perfgate.trace.model.readings import CORE_CLOCK, MEMORY_READ, MEMORY_WRITE, Direction, Readings, link_traffic
 from perfgate.trace.scanner.counters import MOST, read_counters
 from perfgate.trace.scanner.library import COUNTER_ARGUMENTS
 from perfgate.trace.scanner.scan import scan
-from perfgate.trace.scanner.scanned import NO_TEXT, Mask, Names, ScannedEvents, requests_named
+from perfgate.trace.scanner.scanned import NO_TEXT, Names, ScannedEvents, requests_named
 
 _FLOW = "HostToDevice"
 _FREQUENCY = "AI Core Freq"

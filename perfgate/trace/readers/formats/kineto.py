@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from perfgate.document.message import Message
 from perfgate.trace.loops import look_up
-from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, one_of
+from perfgate.trace.model.arithmetic import CodeColumn, Codes, IntColumn, Mask, Positions, one_of
 from perfgate.trace.model.communication import kernel_kind
 from perfgate.trace.model.events import (
     DEVICE_KINDS,
@@ -329,7 +328,7 @@ def _kind_of_category(word: str) -> EventKind | None:
     return "runtime" if category.endswith(RUNTIME_CATEGORIES) else KIND_OF_CATEGORY.get(category)
 
 
-def _told_to_run_on_a_device(spans: ScannedEvents, unknown: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def _told_to_run_on_a_device(spans: ScannedEvents, unknown: Mask) -> Mask:
     """The spans of unknown categories that name a device and a stream, as only work on a device does."""
     if not unknown.any():
         return unknown
@@ -339,7 +338,7 @@ def _told_to_run_on_a_device(spans: ScannedEvents, unknown: npt.NDArray[np.bool_
     return named.all(axis=0) & unknown
 
 
-def _not_understood(path: Path, spans: ScannedEvents, chosen: npt.NDArray[np.bool_]) -> tuple[Message, ...]:
+def _not_understood(path: Path, spans: ScannedEvents, chosen: Mask) -> tuple[Message, ...]:
     """A note on spans of unknown categories; empty if there are none."""
     if not chosen.any():
         return ()
@@ -389,9 +388,7 @@ def _groups(spans: ScannedEvents, names: Names, name: CodeColumn) -> CodeColumn:
     return group
 
 
-def _correlations(
-    spans: ScannedEvents, read_arrows: Callable[[], ScannedEvents], launching: npt.NDArray[np.intp]
-) -> Codes:
+def _correlations(spans: ScannedEvents, read_arrows: Callable[[], ScannedEvents], launching: Positions) -> Codes:
     """The number that joins each launch with its kernels; ``launching`` are the spans that may have one."""
     correlation = _limited(spans.numbers(_CORRELATION))
     bare = launching[correlation[launching] == NO_CORRELATION]
@@ -402,9 +399,7 @@ def _correlations(
     return wide
 
 
-def _join_by_flows(
-    spans: ScannedEvents, arrows: ScannedEvents, bare: npt.NDArray[np.intp], correlation: IntColumn
-) -> None:
+def _join_by_flows(spans: ScannedEvents, arrows: ScannedEvents, bare: Positions, correlation: IntColumn) -> None:
     """Give launches and kernels without a correlation the number of the flow that follows them at their start time.
 
     Each flow belongs to the last such span before it with the same start and track.
@@ -428,7 +423,7 @@ def _join_by_flows(
     correlation[span[in_order]] = number[in_order]
 
 
-def _devices(spans: ScannedEvents, on_device: npt.NDArray[np.bool_]) -> IntColumn:
+def _devices(spans: ScannedEvents, on_device: Mask) -> IntColumn:
     """The device by the arguments, else by the process id, which for a device is its number; HOST for spans of the host."""
     unsaid, texts = -3, spans.of.texts
 
