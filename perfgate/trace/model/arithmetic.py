@@ -93,7 +93,8 @@ class Covered:
         self.intervals = union(intervals)
         start, end = self.intervals
         self._before = np.zeros(start.size + 1, dtype=np.int64)
-        np.cumsum(np.subtract(end, start, out=self._before[1:]), out=self._before[1:])
+        lengths = np.subtract(end, start, out=self._before[1:])
+        np.cumsum(lengths, out=lengths)
 
     def within(self, windows: Intervals) -> IntColumn:
         """The nanoseconds covered of each window."""
@@ -105,8 +106,8 @@ class Covered:
             return np.zeros(times.size, dtype=np.int64)
         begun = np.searchsorted(self.intervals.start, times, side="right")
         place = np.maximum(begun - 1, 0)
-        started, ended = self.intervals.start[place], self.intervals.end[place]
-        return np.where(begun > 0, self._before[place] + np.minimum(times, ended) - started, 0)
+        last = np.minimum(times, self.intervals.end[place]) - self.intervals.start[place]
+        return np.where(begun > 0, self._before[place] + last, 0)
 
 
 def intersection(first: Intervals, second: Intervals) -> Intervals:
@@ -121,7 +122,8 @@ def intersection(first: Intervals, second: Intervals) -> Intervals:
 
 def overlap_length(first: Intervals, second: Intervals) -> int:
     """The nanoseconds covered by both: |A| + |B| - |A or B|."""
-    return union_length(first) + union_length(second) - union_length(joined(first, second))
+    either = union_length(joined(first, second))
+    return union_length(first) + union_length(second) - either
 
 
 def begun_within_others(intervals: Intervals, track: Codes) -> Mask:
@@ -129,7 +131,8 @@ def begun_within_others(intervals: Intervals, track: Codes) -> Mask:
     others = _lasting(intervals, intervals.start)
     for number in np.unique(track).tolist():
         own = track == number
-        others[own] -= _lasting(Intervals(intervals.start[own], intervals.end[own]), intervals.start[own])
+        of_track = Intervals(intervals.start[own], intervals.end[own])
+        others[own] -= _lasting(of_track, of_track.start)
     return others > 0
 
 
@@ -162,9 +165,12 @@ def group_rows(*columns: Codes) -> Groups:
         return np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.int32)
     lows = [int(column.min()) for column in columns]
     widths = [int(column.max()) - low + 1 for column, low in zip(columns, lows)]
-    if math.prod(widths) <= _most_places(rows) and (groups := loops.grouped(columns, lows, widths)):
-        return groups
-    group, size = np.zeros(rows, dtype=np.int64), 1
+    if math.prod(widths) <= _most_places(rows):
+        groups = loops.grouped(columns, lows, widths)
+        if groups is not None:
+            return groups
+    group = np.zeros(rows, dtype=np.int64)
+    size = 1
     for column, low, width in zip(columns, lows, widths):
         if width == 1:
             continue  # as shapes that were not recorded, and requests
@@ -179,14 +185,17 @@ def group_rows(*columns: Codes) -> Groups:
 
 def rows_by(column: Codes) -> list[CodeColumn]:
     """The rows of each value of a column, the least first."""
-    if column.size and column.min() >= 0 and (most := int(column.max())) < _FEW_VALUES:
+    if not column.size:
+        return []
+    if column.min() >= 0 and column.max() < _FEW_VALUES:
         # Searching for one value after the other takes half the memory.
-        rows = (np.flatnonzero(column == value).astype(np.int32) for value in range(most + 1))
+        rows = [np.flatnonzero(column == value).astype(np.int32) for value in range(int(column.max()) + 1)]
         return [own for own in rows if own.size]
     short = _short(column)
     order = np.argsort(short, kind="stable").astype(np.int32)
     values = short[order]
-    return np.split(order, np.flatnonzero(values[1:] != values[:-1]) + 1) if order.size else []
+    borders = np.flatnonzero(values[1:] != values[:-1]) + 1
+    return np.split(order, borders)
 
 
 def last_rows(column: IntColumn, values: IntColumn) -> IntColumn:
@@ -194,12 +203,13 @@ def last_rows(column: IntColumn, values: IntColumn) -> IntColumn:
     if not column.size:
         return np.full(values.size, -1)
     order = np.argsort(column, kind="stable")
-    row = order[np.searchsorted(column[order], values, side="right") - 1]
+    place = np.searchsorted(column[order], values, side="right") - 1
+    row = order[place]
     return np.where(column[row] == values, row, -1)
 
 
 def _most_places(rows: int) -> int:
-    """How many places a table of numbers for so many rows may have; for more they are sorted."""
+    """The most places that a table of numbers may have for this number of rows; for more they are sorted."""
     return max(_PLACES_A_ROW * rows, _FEWEST_PLACES)
 
 
@@ -254,21 +264,23 @@ def self_times(start: IntColumn, duration: IntColumn, track: Codes) -> IntColumn
     part inside is subtracted, so that no self time is negative.
     """
     own = duration.copy()
-    if (order := _nested(start, duration, track)) is None:
+    order = _nested(start, duration, track)
+    if order is None:
         return own
     around = _around(start, duration, track, order)
     inner = np.flatnonzero(around != NOTHING_AROUND)
     outer = around[inner]
-    inside = np.minimum(start[inner] + duration[inner], start[outer] + duration[outer]) - start[inner]
+    end = np.minimum(start[inner] + duration[inner], start[outer] + duration[outer])
+    inside = end - start[inner]
     np.subtract.at(own, outer, np.maximum(inside, 0))
     return np.maximum(own, 0)
 
 
 def enclosing(start: IntColumn, duration: IntColumn, track: Codes) -> IntColumn:
-    """For each event the position of the one on its track that it directly lies in, NOTHING_AROUND for none.
+    """For each event the position of the event on its track that directly contains it, NOTHING_AROUND for none.
 
-    Of two that cover the same time the one that comes first in the columns is around the other. A span of no length neither
-    contains anything nor lies in anything.
+    Of two events that cover the same time, the first in the columns contains the other. A span of no length neither contains
+    anything nor lies in anything.
     """
     order = _nested(start, duration, track)
     if order is None:
@@ -305,18 +317,23 @@ def last_until(end: IntColumn, begun: IntColumn, times: IntColumn) -> IntColumn:
     latest = [end]
     while latest[-1].size > 1:
         latest.append(np.maximum.reduceat(latest[-1], np.arange(0, latest[-1].size, 2)))
-    node, level = np.full(times.size, -1), np.zeros(times.size, dtype=np.int8)
+    node = np.full(times.size, -1)
+    level = np.zeros(times.size, dtype=np.int8)
     right = begun
     for height, ends in enumerate(latest):
         open_ = np.flatnonzero((node < 0) & (right & 1 == 1))
-        reached = open_[ends[right[open_] - 1] >= times[open_]]
-        node[reached], level[reached] = right[reached] - 1, height
+        left = right[open_] - 1
+        reaches = ends[left] >= times[open_]
+        node[open_[reaches]] = left[reaches]
+        level[open_[reaches]] = height
         right = right >> 1
     for height in range(len(latest) - 1, 0, -1):
         down = np.flatnonzero((node >= 0) & (level >= height))
-        below, second = latest[height - 1], 2 * node[down] + 1
-        reaches = (second < below.size) & (below[second.clip(max=below.size - 1)] >= times[down])
-        node[down] = np.where(reaches, second, second - 1)
+        below = latest[height - 1]
+        second = 2 * node[down] + 1
+        exists = second < below.size
+        reaches = below[second.clip(max=below.size - 1)] >= times[down]
+        node[down] = np.where(exists & reaches, second, second - 1)
     return node
 
 
@@ -327,7 +344,8 @@ def nesting_order(spans: CodeColumn, start: IntColumn, duration: IntColumn, trac
     the order of time, and few of them begin together.
     """
     order = spans[np.argsort(_short(loops.look_up(track, spans)), kind="stable")]
-    begin, tracks = loops.look_up(start, order), loops.look_up(track, order)
+    begin = loops.look_up(start, order)
+    tracks = loops.look_up(track, order)
     same_track = tracks[1:] == tracks[:-1]
     if (same_track & (begin[1:] < begin[:-1])).any():
         for own in np.split(order, np.flatnonzero(~same_track) + 1):
@@ -335,16 +353,19 @@ def nesting_order(spans: CodeColumn, start: IntColumn, duration: IntColumn, trac
         begin = start[order]
     together = same_track & (begin[1:] == begin[:-1])
     if together.any():
-        places = np.flatnonzero(np.concatenate(([False], together)) | np.concatenate((together, [False])))
-        few = order[places]
-        order[places] = few[np.lexsort((few, -duration[few], start[few], track[few]))]
+        in_a_group = np.zeros(order.size, dtype=bool)
+        in_a_group[1:] = together
+        in_a_group[:-1] |= together
+        few = order[in_a_group]
+        order[in_a_group] = few[np.lexsort((few, -duration[few], start[few], track[few]))]
     return order
 
 
 def _short(column: Codes) -> Codes:
     """The column in two bytes a number, which numpy sorts by radix, if its values fit."""
-    fits = column.size and column.min() >= 0 and column.max() < 1 << 16
-    return column.astype(np.uint16) if fits else column
+    if column.size and column.min() >= 0 and column.max() < 1 << 16:
+        return column.astype(np.uint16)
+    return column
 
 
 def _parents(start: IntColumn, end: IntColumn) -> IntColumn:
@@ -358,12 +379,13 @@ def _parents(start: IntColumn, end: IntColumn) -> IntColumn:
     depth = position - np.searchsorted(np.sort(end), start, side="right")
     keys = depth * count + position
     by_depth = np.argsort(keys, kind="stable")
-    above = np.searchsorted(keys[by_depth], (depth - 1) * count + position) - 1
+    one_level_up = (depth - 1) * count + position
+    above = np.searchsorted(keys[by_depth], one_level_up) - 1
     return np.where(depth > 0, by_depth[np.maximum(above, 0)], -1)
 
 
 def _sorted(intervals: Intervals) -> Intervals:
-    """Those that cover something, by their start."""
+    """The intervals that cover any time, by their start."""
     start, end = intervals
     real = end > start
     if not real.all():

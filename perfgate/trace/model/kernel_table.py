@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -114,26 +115,33 @@ class KernelTable(Sequence[Kernel]):
     def group(self) -> CodeColumn:
         """The name under which a table of operators counts each kernel: its type, else its own name."""
         kind = self.codes["type"]
-        return np.where(kind == NO_TEXT, self.codes["name"], kind) if (kind == NO_TEXT).any() else kind
+        untyped = kind == NO_TEXT
+        if not untyped.any():
+            return kind
+        return np.where(untyped, self.codes["name"], kind)
 
     @cached_property
     def events(self) -> EventTable:
         """One event per kernel, in their order and on one track; one without a known start begins at 0."""
-        start, name, kind = self.start, self.codes["name"], self.codes["type"]
+        start, name, group = self.start, self.codes["name"], self.codes["type"]
         numbers = {text: number for number, text in enumerate(self.texts)}
-        if (kind == NO_TEXT).any():
+        untyped = group == NO_TEXT
+        if untyped.any():
             by_name = np.full(len(self.texts), NO_TEXT, dtype=np.int32)
-            for code in np.unique(name[kind == NO_TEXT]).tolist():
+            for code in np.unique(name[untyped]).tolist():
                 by_name[code] = numbers.setdefault(type_by_name(self.texts[code]), len(numbers))
-            kind = np.where(kind == NO_TEXT, by_name[name], kind)
+            group = np.where(untyped, by_name[name], group)
+        unknown = start == NO_NUMBER
+        if unknown.any():
+            start = np.where(unknown, 0, start)
         return EventTable(
-            start=np.where(start == NO_NUMBER, 0, start) if (start == NO_NUMBER).any() else start,
+            start=start,
             duration=self.duration,
             track=constant("track", 0, len(self)),
             name=name,
             kind=self.kind,
             correlation=constant("correlation", NO_CORRELATION, len(self)),
-            group=kind,
+            group=group,
             request=constant("request", NO_TEXT, len(self)),
             shape=constant("shape", NO_TEXT, len(self)),
             names=tuple(numbers),
@@ -143,9 +151,12 @@ class KernelTable(Sequence[Kernel]):
     @cached_property
     def kind(self) -> Codes:
         """The kind of each as an event, as in ``Kernel.kind``; each name and core is examined once."""
-        by_core = np.array([is_collective_core(text) for text in (*self.texts, "")], dtype=bool)
-        by_name = np.array([KIND_CODES[kernel_kind(text)] for text in (*self.texts, "")], dtype=np.uint8)
-        return np.where(by_core[self.codes["core"]], np.uint8(KIND_CODES["comm"]), by_name[self.codes["name"]])
+        texts = (*self.texts, "")  # the last stands for none
+        by_core = np.array([is_collective_core(text) for text in texts], dtype=bool)
+        by_name = np.array([KIND_CODES[kernel_kind(text)] for text in texts], dtype=np.uint8)
+        kind = by_name[self.codes["name"]]
+        kind[by_core[self.codes["core"]]] = KIND_CODES["comm"]
+        return kind
 
     @property
     def is_collective(self) -> Mask:
@@ -160,23 +171,29 @@ class KernelTable(Sequence[Kernel]):
 
     def of_types(self, *patterns: re.Pattern[str]) -> KernelTable:
         """The kernels with a type, else a name, that one of the patterns matches in full."""
-        codes = [code for code, text in enumerate(self.texts) if any(pattern.fullmatch(text) for pattern in patterns)]
+        codes = []
+        for code, text in enumerate(self.texts):
+            if any(pattern.fullmatch(text) for pattern in patterns):
+                codes.append(code)
         return self.select(np.isin(self.group, codes))
 
     def alike(self, *, named: bool = True) -> tuple[Alike, ...]:
-        """All kernels grouped by their properties, in the order of their first members; else by type, inputs and outputs."""
-        columns = (Packed.of(self.group), *(self.codes.packed[name] for name in (*SHAPES, *WORDS)))
-        first, row = self._alike if named else distinct_rows(columns)
-        numbers, totals = counts_by_name(row, first.size), totals_by_name(row, self.duration, first.size)
+        """All kernels grouped by their properties, in the order of their first members.
+
+        If not ``named``, they are grouped only by type, inputs and outputs.
+        """
+        first, row = self._alike if named else self._alike_in_work
+        numbers = counts_by_name(row, first.size)
+        totals = totals_by_name(row, self.duration, first.size)
         return tuple(map(Alike, self._kernels(first), numbers.tolist(), totals.tolist()))
 
     @property
     def alike_number(self) -> Codes:
-        """The position of each kernel's like in ``alike``."""
+        """The position in ``alike`` of each kernel's group."""
         return self._alike[1]
 
     def longest_alike(self) -> list[int]:
-        """The nanoseconds of the longest of each of those that are alike."""
+        """The nanoseconds of the longest kernel of each group in ``alike``."""
         first, row = self._alike
         longest = np.zeros(first.size, dtype=np.int64)
         np.maximum.at(longest, row, self.duration)
@@ -184,57 +201,35 @@ class KernelTable(Sequence[Kernel]):
 
     @cached_property
     def _alike(self) -> Groups:
-        """The first of those that are alike, and the number of each kernel's like."""
         columns = [*self.codes.packed.values(), self.numbers.packed["model_id"], self.numbers.packed["blocks"]]
         return distinct_rows(columns)
 
+    @property
+    def _alike_in_work(self) -> Groups:
+        columns = [self.codes.packed[name] for name in (*SHAPES, *WORDS)]
+        return distinct_rows([Packed.of(self.group), *columns])
+
     def _kernels(self, rows: Positions) -> Iterator[Kernel]:
         """The kernels of some rows."""
+        fields: dict[str, list[Any]] = {}
+        for name in NUMBERS:
+            numbers = self.numbers.packed[name].select(rows).unpacked().tolist()
+            fields[name] = [None if number == NO_NUMBER else number for number in numbers]
+        for name in TEXTS:
+            fields[name] = self._values(name, rows, (*self.texts, None))
+        for name, field_name in SHAPES.items():
+            fields[field_name] = self._values(name, rows, (*self.shapes, ()))
+        for name, field_name in WORDS.items():
+            fields[field_name] = self._values(name, rows, (*self.words, ()))
+        fields["hf32"] = self._values("hf32", rows, (False, True, None))
+        fields["counters"] = [self.counters.of(row) for row in rows.tolist()]
+        in_order = [fields[name] for name in Kernel._fields]
+        return map(Kernel._make, zip(*in_order))
 
-        def column(names: Iterable[str], values: Sequence[Any]) -> list[list[Any]]:
-            return [
-                [values[code] for code in self.codes.packed[name].select(rows).unpacked().tolist()] for name in names
-            ]
-
-        numbers = [
-            [
-                None if number == NO_NUMBER else number
-                for number in self.numbers.packed[name].select(rows).unpacked().tolist()
-            ]
-            for name in NUMBERS
-        ]
-        texts = column(TEXTS, (*self.texts, None))
-        shapes = column(SHAPES, (*self.shapes, ()))
-        words = column(WORDS, (*self.words, ()))
-        (hf32,) = column(("hf32",), (False, True, None))
-        for row, number, text, flag, shape, word in zip(
-            rows.tolist(), zip(*numbers), zip(*texts), hf32, zip(*shapes), zip(*words)
-        ):
-            start, duration, wait, step, stream, task, model, blocks, mix = number
-            name, kind, core, state = text
-            yield Kernel(
-                name,
-                kind,
-                core,
-                start,
-                duration,
-                wait,
-                step,
-                stream,
-                task,
-                model,
-                state,
-                blocks,
-                mix,
-                flag,
-                shape[0],
-                word[0],
-                word[1],
-                shape[1],
-                word[2],
-                word[3],
-                self.counters.of(row),
-            )
+    def _values(self, name: str, rows: Positions, values: Sequence[Any]) -> list[Any]:
+        """A column of codes as the values that they stand for; the last is for none."""
+        codes = self.codes.packed[name].select(rows).unpacked().tolist()
+        return [values[code] for code in codes]
 
 
 def kernel_table(
@@ -248,13 +243,16 @@ def kernel_table(
 ) -> KernelTable:
     """A table of some columns; values outside them are unknown. A kernel without a name has an empty one."""
     size = len(numbers["duration_ns"])
+    unknown = Packed.same(NO_NUMBER, size)
+    none = Packed.same(NO_TEXT, size)
+    every_number = {name: numbers.get(name, unknown) for name in NUMBERS}
+    every_code = {name: codes.get(name, none) for name in (*TEXTS, "hf32", *SHAPES, *WORDS)}
     if NO_TEXT in codes["name"].distinct():
         empty = texts.setdefault("", len(texts))
-        codes = {**codes, "name": codes["name"].changed(lambda name: np.where(name == NO_TEXT, empty, name))}
-    unknown, none = Packed.same(NO_NUMBER, size), Packed.same(NO_TEXT, size)
+        every_code["name"] = codes["name"].changed(lambda name: np.where(name == NO_TEXT, empty, name))
     return KernelTable(
-        Columns({name: numbers.get(name, unknown) for name in NUMBERS}, Packed.unpacked),
-        Columns({name: codes.get(name, none) for name in (*TEXTS, "hf32", *SHAPES, *WORDS)}, Packed.codes),
+        Columns(every_number, Packed.unpacked),
+        Columns(every_code, Packed.codes),
         tuple(texts),
         tuple(shapes),
         tuple(words),
@@ -262,30 +260,36 @@ def kernel_table(
     )
 
 
+class _Values:
+    """The distinct values of the columns of codes, and their numbers."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, int] = {}
+        self.shapes: dict[Shapes, int] = {}
+        self.words: dict[tuple[str, ...], int] = {}
+
+
 def joined_tables(tables: Sequence[KernelTable]) -> KernelTable:
     """The kernels of all tables, one behind the other."""
     if len(tables) == 1:
         return tables[0]
-    texts: dict[str, int] = {}
-    shapes: dict[Shapes, int] = {}
-    words: dict[tuple[str, ...], int] = {}
-    codes: dict[str, list[Packed]] = {}
+    values = _Values()
+    codes: dict[str, list[Packed]] = defaultdict(list)
     for table in tables:
-        places = (
-            (TEXTS, _places(table.texts, texts)),
-            (SHAPES, _places(table.shapes, shapes)),
-            (WORDS, _places(table.words, words)),
-        )
-        for name, place in ((name, place) for names, place in places for name in names):
-            codes.setdefault(name, []).append(Packed.of(place[table.codes[name]]))
-        codes.setdefault("hf32", []).append(table.codes.packed["hf32"])
+        texts = _places(table.texts, values.texts)
+        shapes = _places(table.shapes, values.shapes)
+        words = _places(table.words, values.words)
+        for names, place in ((TEXTS, texts), (SHAPES, shapes), (WORDS, words)):
+            for name in names:
+                codes[name].append(Packed.of(place[table.codes[name]]))
+        codes["hf32"].append(table.codes.packed["hf32"])
     numbers = {name: joined_columns([table.numbers.packed[name] for table in tables]) for name in NUMBERS}
     return kernel_table(
         numbers,
         {name: joined_columns(parts) for name, parts in codes.items()},
-        texts=texts,
-        shapes=shapes,
-        words=words,
+        texts=values.texts,
+        shapes=values.shapes,
+        words=values.words,
         counters=CounterColumns(_Joined(tables)),
     )
 
@@ -298,47 +302,62 @@ class _Joined:
 
     @cached_property
     def names(self) -> Sequence[str]:
-        return tuple(dict.fromkeys(name for table in self._tables for name in table.counters.names))
+        names: dict[str, None] = {}
+        for table in self._tables:
+            names.update(dict.fromkeys(table.counters.names))
+        return tuple(names)
 
     def read(self, names: Sequence[str]) -> list[PackedReals]:
-        parts = [(len(table), table.counters.columns(*names)) for table in self._tables]
-        return [
-            PackedReals(*(found[name] if name in found else np.full(size, np.nan) for size, found in parts))
-            for name in names
-        ]
+        columns = {name: PackedReals() for name in names}
+        for table in self._tables:
+            of_table = table.counters.columns(*names)
+            for name, column in columns.items():
+                column.append(of_table[name] if name in of_table else np.full(len(table), np.nan))
+        return list(columns.values())
 
 
 def _table_of(kernels: Sequence[Kernel]) -> KernelTable:
-    texts: dict[str, int] = {}
-    shapes: dict[Shapes, int] = {}
-    words: dict[tuple[str, ...], int] = {}
-
-    def column(values: Sequence[int]) -> Packed:
-        return Packed.of(np.array(values, dtype=np.int64))
-
-    codes = {name: column([_code(getattr(kernel, name), texts) for kernel in kernels]) for name in TEXTS}
-    codes["hf32"] = column([NO_TEXT if kernel.hf32 is None else int(kernel.hf32) for kernel in kernels])
+    values = _Values()
+    codes = {name: _codes(kernels, name, values.texts) for name in TEXTS}
+    codes["hf32"] = _packed([NO_TEXT if kernel.hf32 is None else int(kernel.hf32) for kernel in kernels])
     for name, field_name in SHAPES.items():
-        codes[name] = column([_code(getattr(kernel, field_name), shapes) for kernel in kernels])
+        codes[name] = _codes(kernels, field_name, values.shapes)
     for name, field_name in WORDS.items():
-        codes[name] = column([_code(getattr(kernel, field_name), words) for kernel in kernels])
-    numbers = {
-        name: column([NO_NUMBER if (value := getattr(kernel, name)) is None else value for kernel in kernels])
-        for name in NUMBERS
-    }
-    counters = {
-        name: PackedReals(np.array([kernel.counters.get(name, np.nan) for kernel in kernels]))
-        for name in dict.fromkeys(name for kernel in kernels for name in kernel.counters)
-    }
-    source = CounterColumns(KeptCounters(counters))
-    return kernel_table(numbers, codes, texts=texts, shapes=shapes, words=words, counters=source)
+        codes[name] = _codes(kernels, field_name, values.words)
+    numbers = {}
+    for name in NUMBERS:
+        column = [getattr(kernel, name) for kernel in kernels]
+        numbers[name] = _packed([NO_NUMBER if number is None else number for number in column])
+    source = CounterColumns(KeptCounters(_counters(kernels)))
+    return kernel_table(numbers, codes, texts=values.texts, shapes=values.shapes, words=values.words, counters=source)
 
 
-def _code(value: _Value | None, numbers: dict[_Value, int]) -> int:
-    """The number of a value, NO_TEXT for none and for a list without members."""
-    return NO_TEXT if value is None or value == () else numbers.setdefault(value, len(numbers))
+def _counters(kernels: Sequence[Kernel]) -> dict[str, PackedReals]:
+    names: dict[str, None] = {}
+    for kernel in kernels:
+        names.update(dict.fromkeys(kernel.counters))
+    columns = {}
+    for name in names:
+        column = np.array([kernel.counters.get(name, np.nan) for kernel in kernels])
+        columns[name] = PackedReals(column)
+    return columns
+
+
+def _packed(values: Sequence[int]) -> Packed:
+    return Packed.of(np.array(values, dtype=np.int64))
+
+
+def _codes(kernels: Sequence[Kernel], field_name: str, numbers: dict[Any, int]) -> Packed:
+    """The numbers of a field's values, NO_TEXT for none and for a list without members."""
+    codes = []
+    for kernel in kernels:
+        value = getattr(kernel, field_name)
+        known = value is not None and value != ()
+        codes.append(numbers.setdefault(value, len(numbers)) if known else NO_TEXT)
+    return _packed(codes)
 
 
 def _places(values: Sequence[_Value], numbers: dict[_Value, int]) -> IntColumn:
-    """The number of each value among ``numbers``, which takes in those that are new; the last entry is for none."""
-    return np.array([*(numbers.setdefault(value, len(numbers)) for value in values), NO_TEXT], dtype=np.int64)
+    """The number of each value among ``numbers``, which takes in new values; the last entry is for none."""
+    places = [numbers.setdefault(value, len(numbers)) for value in values]
+    return np.array([*places, NO_TEXT], dtype=np.int64)

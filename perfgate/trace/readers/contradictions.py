@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from perfgate.document.message import Message, MessageValue
+from perfgate.trace.loops import look_up
 from perfgate.trace.model.arithmetic import IntColumn, Mask, counts_by_name
-from perfgate.trace.model.events import DEVICE_KINDS, EventTable
+from perfgate.trace.model.events import DEVICE_KINDS, NO_TEXT, EventTable
 from perfgate.trace.model.faults import clock_offset, time_faults
 from perfgate.trace.model.kernel_names import UNKNOWN_TASK
 from perfgate.trace.model.kernel_table import KernelTable
@@ -26,7 +27,7 @@ def contradictions(timeline: Timeline) -> list[Message]:
 
 
 def doubts_about(timelines: Sequence[tuple[str, Timeline]]) -> list[Message]:
-    """Those of all devices as of ``contradictions_of``, and ``caveats_about`` them."""
+    """The contradictions of all devices, then the caveats about them."""
     return [*contradictions_of(timelines), *caveats_about(timelines)]
 
 
@@ -36,18 +37,21 @@ def caveats_about(timelines: Sequence[tuple[str, Timeline]]) -> list[Message]:
 
 
 def contradictions_of(timelines: Sequence[tuple[str, Timeline]]) -> list[Message]:
-    """Those of all devices; if there are several, each is about the label of its device."""
+    """The contradictions of all devices; if there are several, each is about the label of its device."""
     return _about_each(timelines, contradictions)
 
 
 def _about_each(
     timelines: Sequence[tuple[str, Timeline]], of_timeline: Callable[[Timeline], Iterable[Message]]
 ) -> list[Message]:
-    return [
-        Message("verdict.about", {"place": label, "what": text}) if len(timelines) > 1 else text
-        for label, timeline in timelines
-        for text in of_timeline(timeline)
-    ]
+    notes: list[Message] = []
+    for label, timeline in timelines:
+        of_device = of_timeline(timeline)
+        if len(timelines) == 1:
+            notes += of_device
+        else:
+            notes += [Message("verdict.about", {"place": label, "what": note}) for note in of_device]
+    return notes
 
 
 def _of_clocks(timeline: Timeline) -> Iterator[Message]:
@@ -62,15 +66,15 @@ def _of_unknown_tasks(timeline: Timeline) -> Iterator[Message]:
     unknown = np.flatnonzero(_of_unknown_type(events))
     if unknown.size:
         total = int(events.duration[events.is_kind(*DEVICE_KINDS)].sum())
-        share = int(events.duration[unknown].sum()) / total if total else 0.0
+        time = int(events.duration[unknown].sum())
+        share = time / total if total else 0.0
         named = _named(events, unknown)
         yield Message("notes.unknown-tasks", {"count": unknown.size, "share": share, "named": named})
 
 
 def _of_unknown_type(events: EventTable) -> Mask:
-    unknown = np.array([name.startswith(UNKNOWN_TASK) for name in events.names] or [False], dtype=bool)
-    found: Mask = unknown[events.group]
-    return found
+    is_unknown = [name.startswith(UNKNOWN_TASK) for name in events.names]
+    return look_up(np.array(is_unknown or [False], dtype=bool), events.group)
 
 
 def impossible_times(timeline: Timeline) -> Iterator[Message]:
@@ -81,11 +85,11 @@ def impossible_times(timeline: Timeline) -> Iterator[Message]:
         named = _named(events, faults.untimed)
         yield Message("notes.untimed-work", {"count": faults.untimed.size, "work": faults.work, "named": named})
     if faults.overlapping.size:
-        tracks = dict.fromkeys(events.tracks[track][1] for track in events.track[faults.overlapping].tolist())
+        tracks = [events.tracks[track][1] for track in events.track[faults.overlapping].tolist()]
         values: dict[str, MessageValue] = {
             "count": faults.overlapping.size,
             "work": faults.work,
-            "streams": ", ".join(list(tracks)[:_EXAMPLES]),
+            "streams": _examples(tracks),
             "named": _named(events, faults.overlapping),
         }
         yield Message("notes.overlapping-work", values)
@@ -94,8 +98,13 @@ def impossible_times(timeline: Timeline) -> Iterator[Message]:
 
 
 def _named(events: EventTable, rows: IntColumn) -> str:
-    names = dict.fromkeys(events.names[code] for code in events.group[rows].tolist())
-    return ", ".join(list(names)[:_EXAMPLES])
+    return _examples([events.names[code] for code in events.group[rows].tolist()])
+
+
+def _examples(names: Iterable[str]) -> str:
+    """The first distinct names."""
+    distinct = list(dict.fromkeys(names))
+    return ", ".join(distinct[:_EXAMPLES])
 
 
 def _of_types(timeline: Timeline) -> Iterator[Message]:
@@ -103,27 +112,28 @@ def _of_types(timeline: Timeline) -> Iterator[Message]:
     if not timeline.types or not timeline.kernels:
         return
     table = KernelTable.of(timeline.kernels)
-    numbers = counts_by_name(table.codes["type"][~table.is_collective] + 1, len(table.texts) + 1).tolist()
-    counted: Counter[str | None] = Counter(
-        {kind: number for kind, number in zip((None, *table.texts), numbers) if number}
-    )
+    types = table.codes["type"][~table.is_collective]
+    by_code = counts_by_name(types[types != NO_TEXT], len(table.texts))
+    counted = Counter(dict(zip(table.texts, by_code.tolist())))
     totals: Counter[str] = Counter()
     for total in timeline.types:
         totals[total.name] += total.count
     differing = sorted(kind for kind in totals if totals[kind] != counted[kind])
     if differing:
-        examples = ", ".join(f"{kind} {totals[kind]} and {counted[kind]}" for kind in differing[:_EXAMPLES])
-        said, found = sum(totals.values()), sum(counted.values())
-        yield Message("notes.kernel-counts-differ", {"said": said, "counted": found, "named": examples})
+        examples = [f"{kind} {totals[kind]} and {counted[kind]}" for kind in differing[:_EXAMPLES]]
+        named = ", ".join(examples)
+        yield Message("notes.kernel-counts-differ", {"said": totals.total(), "counted": types.size, "named": named})
 
 
 def _of_events(timeline: Timeline) -> Iterator[Message]:
     """Compare the kernels on the device's timeline with their table."""
+    if not timeline.kernels:
+        return
     # Tasks of unknown types have no rows in the table.
     is_kernel = timeline.events.is_kind("compute") & ~_of_unknown_type(timeline.events)
     events = int(is_kernel.sum())
-    tabled = int((~KernelTable.of(timeline.kernels or ()).is_collective).sum())
-    if timeline.kernels and events and events != tabled:
+    tabled = int((~KernelTable.of(timeline.kernels).is_collective).sum())
+    if events and events != tabled:
         yield Message("notes.timeline-differs", {"seen": events, "tabled": tabled})
 
 

@@ -107,7 +107,7 @@ def refuse_foreign(path: Path) -> None:
     if not path.is_file():
         return
     heads: list[bytes] = []
-    # As it lies there, and unpacked: a pointer of Git LFS is plain text, whatever its name.
+    # As stored, and unpacked: a pointer of Git LFS is plain text, whatever its name.
     for open_file in (_opened_as_it_is, opened):
         with suppress(OSError, DocumentError, *damage(path)), open_file(path) as stream:
             heads.append(stream.read(_HEAD_BYTES))

@@ -17,22 +17,26 @@ _LABEL = lazy_pattern(r'^"?(?:\[([^\]]{1,60})\]|(rank[-_ ]?\d{1,9}))[ :]', re.IG
 
 
 def rank_in_name(path: Path) -> int | None:
-    """The rank that a file's name tells, of several parallel groups with the help of its neighbours, else its folder's name.
+    """The rank in a file's name, else in its folder's name, None if neither has one.
 
-    None if neither tells one.
+    In a name with places in several parallel groups, the names of its siblings give the sizes of the groups.
     """
-    if match := _RANK.search(path.name):
+    match = _RANK.search(path.name)
+    if match:
         return int(match[1])
     place = _place(path.name)
     if "tp" not in place:
         match = _RANK.search(path.absolute().parent.name)
         return int(match[1]) if match else None
-    if not place.get("pp"):
+    stage = place.get("pp", 0)
+    if not stage:
         return place["tp"]
-    own, begin = place["tp"], path.name.lower().find("tp")
-    siblings = [_place(file.name) for file in path.parent.iterdir() if file.name.startswith(path.name[:begin])]
-    width = 1 + max(sibling.get("tp", 0) for sibling in siblings) if siblings else 1
-    return place["pp"] * width + own
+    prefix = path.name[: path.name.lower().find("tp")]
+    last = 0
+    for file in path.parent.iterdir():
+        if file.name.startswith(prefix):
+            last = max(last, _place(file.name).get("tp", 0))
+    return stage * (last + 1) + place["tp"]
 
 
 def process_label(process: str) -> str:
@@ -44,19 +48,23 @@ def process_label(process: str) -> str:
 def ranks_of_labels(labels: Iterable[str]) -> dict[str, int]:
     """The rank of each label of a merged file: its own number if each has one, else its place among them."""
     names = sorted(set(labels))
-    places = {name: _number(name) for name in names}
-    numbers = [number for number in places.values() if number is not None]
-    if len(set(numbers)) == len(names):
-        return {name: number for name, number in places.items() if number is not None}
-    ordered = sorted(names, key=lambda name: (_place(name).get("pp", 0), _place(name).get("tp", 0), name))
-    return {name: number for number, name in enumerate(ordered)}
+    numbers = {}
+    for name in names:
+        number = _number(name)
+        if number is not None:
+            numbers[name] = number
+    if len(set(numbers.values())) == len(names):
+        return numbers
+    names.sort(key=lambda name: (_place(name).get("pp", 0), _place(name).get("tp", 0)))
+    return {name: number for number, name in enumerate(names)}
 
 
 def _number(label: str) -> int | None:
-    if match := _RANK.search(label):
+    match = _RANK.search(label)
+    if match:
         return int(match[1])
     place = _place(label)
-    return place.get("tp") if not place.get("pp") else None
+    return None if place.get("pp") else place.get("tp")
 
 
 def _place(name: str) -> Mapping[str, int]:

@@ -6,7 +6,7 @@ import gzip
 import importlib
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Literal, cast
@@ -46,7 +46,9 @@ def compression(path: Path) -> Compression | None:
         if head.startswith(magic):
             return kind
     # Some downloads are unpacked already, although the name says otherwise.
-    return None if head.lstrip()[:1] in (b"{", b"[") else _BY_SUFFIX.get(path.suffix)
+    if head.lstrip()[:1] in (b"{", b"["):
+        return None
+    return _BY_SUFFIX.get(path.suffix)
 
 
 def bare_name(path: Path) -> str:
@@ -55,8 +57,20 @@ def bare_name(path: Path) -> str:
 
 
 def named(*names: str) -> tuple[str, ...]:
-    """The names of JSON files, or patterns of them, and those of the same files compressed."""
-    return tuple(f"{name}{suffix.removeprefix('.json')}" for name in names for suffix in SUFFIXES)
+    """The names of JSON files, or patterns of them, and the names of the same files compressed."""
+    every = []
+    for name in names:
+        every += [name + suffix.removeprefix(".json") for suffix in SUFFIXES]
+    return tuple(every)
+
+
+def files_named(folder: Path, patterns: Iterable[str], *, below: bool) -> list[Path]:
+    """The files in a folder, or anywhere ``below`` it, with a name that one of the patterns matches."""
+    search = folder.rglob if below else folder.glob
+    files: set[Path] = set()
+    for pattern in patterns:
+        files.update(file for file in search(pattern) if file.is_file())
+    return sorted(files)
 
 
 def opened(path: Path) -> IO[bytes]:
@@ -64,7 +78,9 @@ def opened(path: Path) -> IO[bytes]:
     kind = compression(path)
     if kind == "gzip":
         return cast(IO[bytes], (_isal("igzip") or gzip).open(path, "rb"))
-    return cast(IO[bytes], _zstd(path).open(path, "rb")) if kind == "zstd" else path.open("rb")
+    if kind == "zstd":
+        return cast(IO[bytes], _zstd(path).open(path, "rb"))
+    return path.open("rb")
 
 
 def damage(path: Path) -> tuple[type[Exception], ...]:
@@ -72,8 +88,9 @@ def damage(path: Path) -> tuple[type[Exception], ...]:
     with suppress(DocumentError):
         if compression(path) == "zstd":
             return EOFError, _zstd(path).ZstdError
+    errors = EOFError, zlib.error, gzip.BadGzipFile
     isal = _isal("isal_zlib")
-    return EOFError, zlib.error, gzip.BadGzipFile, *(() if isal is None else (isal.error,))
+    return errors if isal is None else (*errors, isal.error)
 
 
 class ReadableText:
@@ -91,7 +108,8 @@ class ReadableText:
             yield from self._gzip(stream) if compression(self._path) == "gzip" else self._zstd(stream)
 
     def _gzip(self, stream: IO[bytes]) -> Iterator[bytes]:
-        member, is_new = zlib.decompressobj(wbits=_GZIP), True
+        member = zlib.decompressobj(wbits=_GZIP)
+        is_new = True
         while packed := stream.read(_PACKED_BYTES):
             while packed:
                 before = member.copy()
@@ -101,14 +119,15 @@ class ReadableText:
                     yield from self._bytewise(before, packed)
                     return
                 yield text
-                packed, is_new = member.unused_data, member.eof
-                if member.eof:
+                packed = member.unused_data
+                is_new = member.eof
+                if is_new:
                     member = zlib.decompressobj(wbits=_GZIP)
         if not is_new:
             self.fault = "cut"
 
     def _bytewise(self, member: Any, packed: bytes) -> Iterator[bytes]:
-        """What zlib can unpack before it meets the damage: of a whole block it gives nothing."""
+        """The text before the damage, byte by byte: zlib returns nothing of a damaged block."""
         self.fault = "cut"
         for place in range(len(packed)):
             try:
@@ -120,7 +139,8 @@ class ReadableText:
                 return
 
     def _zstd(self, stream: IO[bytes]) -> Iterator[bytes]:
-        zstd, size = _zstd(self._path), 0
+        zstd = _zstd(self._path)
+        size = 0
         try:
             for text in _unpacked(stream, zstd, whole_until=None):
                 size += len(text)
@@ -129,12 +149,13 @@ class ReadableText:
             self.fault = "cut"
         except zstd.ZstdError as error:
             self.fault = "checksum" if "checksum" in str(error) else "cut"
-            # Of a whole block nothing is given, and its state cannot be copied: once more up to it, and then byte by byte.
+            # zstd returns nothing of a damaged block, and its state cannot be copied: unpack again up to it, then byte by byte.
             whole_until = max(stream.tell() - _PACKED_BYTES, 0)
             stream.seek(0)
             with suppress(zstd.ZstdError, EOFError):
                 for text in _unpacked(stream, zstd, whole_until=whole_until):
-                    new, size = text[size:], max(size - len(text), 0)
+                    new = text[size:]
+                    size = max(size - len(text), 0)
                     if new:
                         yield new
 
@@ -143,9 +164,11 @@ def _unpacked(stream: IO[bytes], zstd: Any, *, whole_until: int | None) -> Itera
     """The text of all frames; from a byte on, each byte is unpacked alone. Raises EOFError if the last frame is cut off."""
 
     def more() -> bytes:
-        return stream.read(_PACKED_BYTES if whole_until is None or stream.tell() < whole_until else 1)
+        is_whole = whole_until is None or stream.tell() < whole_until
+        return stream.read(_PACKED_BYTES if is_whole else 1)
 
-    member, packed = zstd.ZstdDecompressor(), more()
+    member = zstd.ZstdDecompressor()
+    packed = more()
     while packed or not member.needs_input:
         yield member.decompress(packed, _PIECE_BYTES)
         packed = b""

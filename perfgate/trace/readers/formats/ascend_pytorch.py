@@ -30,11 +30,11 @@ def read(path: Path) -> Recording:
     with unpacked(path) as folder:
         recording = _read_folder(folder)
         # The unpacked files behind the counters are removed afterwards, so keep their values.
-        timelines = tuple(
-            replace(own, kernels=None if own.kernels is None else KernelTable.of(own.kernels).kept())
-            for own in recording.timelines
-        )
-    return replace(recording, path=path, timelines=timelines)
+        timelines = []
+        for timeline in recording.timelines:
+            kernels = None if timeline.kernels is None else KernelTable.of(timeline.kernels).kept()
+            timelines.append(replace(timeline, kernels=kernels))
+    return replace(recording, path=path, timelines=tuple(timelines))
 
 
 def _read_folder(path: Path) -> Recording:

@@ -7,9 +7,11 @@ the kind of an event is inferred from its category and the names of its process 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,7 +40,7 @@ from perfgate.trace.scanner.chrome_events import (
     begins_with,
     timelines_by_device,
 )
-from perfgate.trace.scanner.compressed import is_json, named
+from perfgate.trace.scanner.compressed import files_named, is_json, named
 from perfgate.trace.scanner.counters import CounterSeries, read_counters
 from perfgate.trace.scanner.library import COUNTER_ARGUMENTS
 from perfgate.trace.scanner.scan import scan
@@ -55,7 +57,6 @@ _NUMBER = lazy_pattern(r"\b(?:npu|gpu|cuda|device)[ :]?(\d{1,6})\b", re.IGNORECA
 _STREAM = lazy_pattern(r"^(?:\w+ )?stream\b", re.IGNORECASE)
 _COLLECTIVE_TRACK = lazy_pattern(r"hccl|nccl|rccl|communication", re.IGNORECASE)
 _COPY = lazy_pattern(r"memcpy|memset|^copy", re.IGNORECASE)
-_Key = tuple[str, str]  # process and thread
 # Rows that XLA's profiler derives for a device from those of its streams (xprof: tsl/profiler/utils/xplane_schema.h).
 _OPS = "XLA Ops"
 _DERIVED = lazy_pattern(
@@ -64,7 +65,6 @@ _DERIVED = lazy_pattern(
     re.IGNORECASE,
 )
 _REQUEST, _NAME, _LABELS = "request_id", "name", "labels"
-_NAMES = ("process_name", "thread_name", "process_labels")
 
 
 def recognises(path: Path) -> bool:
@@ -75,9 +75,8 @@ def recognises(path: Path) -> bool:
 
 def trace_files(folder: Path, *, below: bool = False) -> list[Path]:
     """The traces in a folder, or anywhere below it, by the name that JAX gives them: HOST.trace.json.gz."""
-    search = folder.rglob if below else folder.glob
-    found = sorted(file for pattern in named("*.trace.json") for file in search(pattern) if file.is_file())
-    return [file for file in found if begins_with(file, EVENTS_KEY)]
+    files = files_named(folder, named("*.trace.json"), below=below)
+    return [file for file in files if begins_with(file, EVENTS_KEY)]
 
 
 def read(path: Path) -> Recording:
@@ -85,9 +84,12 @@ def read(path: Path) -> Recording:
     if not path.is_dir():
         return _read_file(path)
     recordings = [_read_file(file) for file in trace_files(path)]
-    timelines = tuple(timeline for recording in recordings for timeline in recording.timelines)
-    notes = tuple(note for recording in recordings for note in recording.notes)
-    return replace(recordings[0], path=path, timelines=timelines, notes=notes)
+    timelines: list[Timeline] = []
+    notes: list[Message] = []
+    for recording in recordings:
+        timelines += recording.timelines
+        notes += recording.notes
+    return replace(recordings[0], path=path, timelines=tuple(timelines), notes=tuple(notes))
 
 
 def _read_file(path: Path) -> Recording:
@@ -95,38 +97,38 @@ def _read_file(path: Path) -> Recording:
     pairs, unended = _pairs(file.others)
     start, duration = file.complete.times()
     spans = replace(file.complete, start=start, duration=duration)
-    named = _track_names(file.others)
-    table, device_of = _table(spans.with_others(pairs) if len(pairs) else spans, named)
+    names = _track_names(file.others)
+    table, device_of = _table(spans.with_others(pairs), names)
     is_counter = file.others.is_phase("C")
     counters, unread = read_counters(file.others.select(is_counter))
     is_counter[is_counter] = ~unread
-    timelines = _with_readings(timelines_by_device(path, table, device_of, rank=rank_in_name(path)), counters, named)
+    timelines = timelines_by_device(path, table, device_of, rank=rank_in_name(path))
     absent = dict(absent_device(timelines))
     if unended:
         absent["spans"] = Message("notes.unended-spans", {"spans": unended})
-    return Recording(path, "chrome", timelines, absent=absent, notes=file.others.select(~is_counter).ignored("benCiI"))
+    return Recording(
+        path,
+        "chrome",
+        _with_readings(timelines, counters, names),
+        absent=absent,
+        notes=file.others.select(~is_counter).ignored("benCiI"),
+    )
 
 
 def _with_readings(
-    timelines: Sequence[Timeline], series: Sequence[CounterSeries], named: Mapping[_Key, Mapping[str, str]]
+    timelines: Sequence[Timeline], series: Sequence[CounterSeries], names: _TrackNames
 ) -> tuple[Timeline, ...]:
-    """The timelines with their counters: those of a device that has no timeline, and of the host, belong to all."""
+    """The timelines with their counters: counters of the host, and of a device without a timeline, belong to all."""
     devices = {timeline.device for timeline in timelines}
-    owners = []
-    for process, *_ in series:
-        number, _ = _track(named, process, "")
-        owners.append(None if number < 0 else number)
-    return tuple(
-        replace(
-            timeline,
-            readings={
-                name: readings
-                for (_, name, readings), owner in zip(series, owners)
-                if owner in (timeline.device, None) or owner not in devices
-            },
-        )
-        for timeline in timelines
-    )
+    complete = []
+    for timeline in timelines:
+        readings = {}
+        for process, name, recorded in series:
+            owner = _track(names, process, "").device
+            if owner == timeline.device or owner not in devices:
+                readings[name] = recorded
+        complete.append(replace(timeline, readings=readings))
+    return tuple(complete)
 
 
 def _pairs(others: ScannedEvents) -> tuple[ScannedEvents, int]:
@@ -134,47 +136,50 @@ def _pairs(others: ScannedEvents) -> tuple[ScannedEvents, int]:
     marks = others.select(others.is_phase("B", "E"))
     times, _ = marks.times(durations=False)
     (tracks,), _ = marks.of.number_tracks(marks)
-    start, duration, event = times, np.zeros_like(times), marks.event.copy()
+    duration = np.zeros_like(times)
+    event = marks.event.copy()
     ended = np.zeros(len(marks), dtype=bool)
-    open_spans: dict[int, list[int]] = {}
-    columns = tracks.tolist(), times.tolist(), (marks.phase == ord("B")).tolist()
-    for row, (track, time, begins) in enumerate(zip(*columns)):
-        if begins:
-            open_spans.setdefault(track, []).append(row)
+    begins = marks.phase == ord("B")
+    open_spans: dict[int, list[int]] = defaultdict(list)
+    for row, (track, time) in enumerate(zip(tracks.tolist(), times.tolist())):
+        if begins[row]:
+            open_spans[track].append(row)
         # An end closes the span that the thread began last; an end without one lost its beginning before the recording.
-        elif open_spans.get(track):
+        elif open_spans[track]:
             begun = open_spans[track].pop()
             if time < times[begun]:
                 marks.of.refuse(int(marks.event[row]), int(marks.name[row]), Activity("it ends before it begins"))
-            ended[begun], duration[begun], event[begun] = True, time - times[begun], marks.event[row]
-    spans = replace(marks, start=start, duration=duration, event=event)
+            ended[begun] = True
+            duration[begun] = time - times[begun]
+            event[begun] = marks.event[row]
+    spans = replace(marks, start=times, duration=duration, event=event)
     return spans.select(ended), sum(map(len, open_spans.values()))
 
 
-def _table(spans: ScannedEvents, named: Mapping[_Key, Mapping[str, str]]) -> tuple[EventTable, IntColumn]:
+def _table(spans: ScannedEvents, track_names: _TrackNames) -> tuple[EventTable, IntColumn]:
     """The events, and the device of each: its number, HOST or UNNAMED."""
-    texts, names = spans.of, Names(spans.of)
-    (track,), keys = texts.number_tracks(spans)
+    names = Names(spans.of)
+    (track,), keys = spans.of.number_tracks(spans)
     name = names.column(spans.name, absent="")
     request = requests_named(spans, names, _REQUEST, np.arange(len(spans), dtype=np.int32))
-    tracks = [_track(named, *key) for key in keys]
-    annotated = _annotations(named, keys)
+    tracks = [_track(track_names, process, thread) for process, thread in keys]
+    derived = _derived_rows(track_names, keys)
     all_names = names.all()
     first, row = group_rows(track, name, spans.category)
-    columns = track[first], name[first], spans.category[first]
-    kinds = [
-        KIND_CODES[
-            "device_annotation" if annotated[place] else _kind(tracks[place], all_names[text], texts.word(code).lower())
-        ]
-        for place, text, code in zip(*(column.tolist() for column in columns))
-    ]
-    kind = np.array(kinds, dtype=np.uint8)[row]
+    kinds = []
+    for event in first.tolist():
+        place = int(track[event])
+        kind: EventKind = "device_annotation"
+        if not derived[place]:
+            category = spans.of.word(int(spans.category[event])).lower()
+            kind = _kind(tracks[place], all_names[name[event]], category)
+        kinds.append(KIND_CODES[kind])
     table = EventTable(
         start=spans.start,
         duration=spans.duration,
         track=track,
         name=name,
-        kind=kind,
+        kind=np.array(kinds, dtype=np.uint8)[row],
         correlation=constant("correlation", NO_CORRELATION, len(spans)),
         group=name,
         request=request,
@@ -182,60 +187,84 @@ def _table(spans: ScannedEvents, named: Mapping[_Key, Mapping[str, str]]) -> tup
         names=all_names,
         tracks=tuple(keys),
     )
-    devices = np.array([device for device, _ in tracks] or [HOST], dtype=np.int64)[track]
-    return table, np.where(table.is_kind(*DEVICE_KINDS) & (devices == HOST), UNNAMED, devices)
+    devices = np.array([own.device for own in tracks] or [HOST], dtype=np.int64)[track]
+    unnamed = table.is_kind(*DEVICE_KINDS) & (devices == HOST)
+    return table, np.where(unnamed, UNNAMED, devices)
 
 
-def _track_names(others: ScannedEvents) -> dict[_Key, dict[str, str]]:
-    """The names of processes and threads by their ids; a process has no thread id."""
-    named: dict[_Key, dict[str, str]] = {}
+@dataclass
+class _TrackNames:
+    """The names of processes, and of threads by process and thread, by their ids."""
+
+    processes: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    threads: dict[tuple[str, str], str] = field(default_factory=dict)
+
+
+def _track_names(others: ScannedEvents) -> _TrackNames:
+    names = _TrackNames()
     rows = others.select(others.is_phase("M"))
     (track,), keys = rows.of.number_tracks(rows)
-    columns = track, rows.name, rows.argument(_NAME), rows.argument(_LABELS)
-    for number, kind_code, name, labels in zip(*(column.tolist() for column in columns)):
-        kind, key = rows.of.word(kind_code), keys[number]
-        if kind in _NAMES:
-            owner = key if kind == "thread_name" else (key[0], "")
-            named.setdefault(owner, {})[kind] = rows.of.word(labels if kind == "process_labels" else name)
-    return named
+    name, labels = rows.argument(_NAME), rows.argument(_LABELS)
+    for row in range(len(rows)):
+        process, thread = keys[track[row]]
+        kind = rows.of.word(int(rows.name[row]))
+        if kind == "thread_name":
+            names.threads[process, thread] = rows.of.word(int(name[row]))
+        elif kind == "process_name":
+            names.processes[process] = rows.of.word(int(name[row]))
+        elif kind == "process_labels":
+            names.labels[process] = rows.of.word(int(labels[row]))
+    return names
 
 
-def _track(named: Mapping[_Key, Mapping[str, str]], process: str, thread: str) -> tuple[int, bool]:
-    """A track classified by its process and thread names: the device, HOST or UNNAMED, and whether it holds collectives."""
-    names = named.get((process, ""), {})
-    process_name = " ".join(filter(None, (names.get("process_name"), names.get("process_labels"))))
-    thread_name = named.get((process, thread), {}).get("thread_name") or thread
+class _Track(NamedTuple):
+    """The device of a track, HOST or UNNAMED, and whether it holds collectives."""
+
+    device: int
+    holds_collectives: bool
+
+
+def _track(names: _TrackNames, process: str, thread: str) -> _Track:
+    """A track classified by its process and thread names."""
+    parts = names.processes.get(process), names.labels.get(process)
+    process_name = " ".join(filter(None, parts))
+    thread_name = names.threads.get((process, thread)) or thread
     if not (_DEVICE.search(process_name) or _DEVICE.search(process) or _STREAM.search(thread_name)):
-        return HOST, False
+        return _Track(HOST, False)
     number = _NUMBER.search(process_name)
     collectives = _COLLECTIVE_TRACK.search(f"{process_name} {thread_name}") is not None
-    return int(number[1]) if number else UNNAMED, collectives
+    return _Track(int(number[1]) if number else UNNAMED, collectives)
 
 
-def _annotations(named: Mapping[_Key, Mapping[str, str]], keys: Sequence[_Key]) -> list[bool]:
+def _derived_rows(names: _TrackNames, keys: Sequence[tuple[str, str]]) -> list[bool]:
     """Which tracks are rows that XLA derives from the work of a device, and describe it again.
 
     Its work is that of its streams; of a device that shows none, as a TPU, the row of its operations.
     """
-    rows = [named.get(key, {}).get("thread_name", "") for key in keys]
+    rows = [names.threads.get(key, "") for key in keys]
     of_xla = {process for (process, _), row in zip(keys, rows) if _DERIVED.fullmatch(row)}
-    with_streams = {process for (process, _), row in zip(keys, rows) if process in of_xla and _STREAM.search(row)}
-    return [
-        process in of_xla and not (_STREAM.search(row) if process in with_streams else row == _OPS)
-        for (process, _), row in zip(keys, rows)
-    ]
+    with_streams = {process for (process, _), row in zip(keys, rows) if _STREAM.search(row)}
+    derived = []
+    for (process, _), row in zip(keys, rows):
+        is_work = row == _OPS
+        if process in with_streams:
+            is_work = _STREAM.search(row) is not None
+        derived.append(process in of_xla and not is_work)
+    return derived
 
 
-def _kind(track: tuple[int, bool], name: str, category: str) -> EventKind:
-    device, holds_collectives = track
+def _kind(track: _Track, name: str, category: str) -> EventKind:
     if STEP_NAME.fullmatch(name):
         return "annotation"
     kind = KIND_OF_CATEGORY.get(category)
     if kind is not None and kind != "compute":
         return kind
-    if kind is None and device == HOST:
+    if kind is None and track.device == HOST:
         return "other"
-    if holds_collectives:
+    if track.holds_collectives:
         return "comm"
     by_name = kernel_kind(name)
-    return "copy" if by_name == "compute" and _COPY.search(name) else by_name
+    if by_name == "compute" and _COPY.search(name):
+        return "copy"
+    return by_name

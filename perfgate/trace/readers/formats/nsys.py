@@ -112,31 +112,34 @@ def _of_device(database: Database, names: dict[int, str]) -> Iterator[_Span]:
     for row in _rows(database, _KERNELS, (*_OF_WORK, "shortName", "demangledName")):
         start, end, device, stream, correlation, process, short, demangled = row
         name = names.get(demangled or short or -1) or names.get(short or -1) or "kernel"
-        place = device or 0, (f"device {device or 0}", f"stream {stream or 0}")
-        yield _span(place, start, end, name, kernel_kind(name), correlation, process)
+        number = _number(correlation, process)
+        yield _Span(device or 0, start, end - start, _stream(device, stream), name, kernel_kind(name), number)
     for table, name in _COPIES.items():
         for row in _rows(database, table, (*_OF_WORK, "copyKind")):
             start, end, device, stream, correlation, process, way = row
-            place = device or 0, (f"device {device or 0}", f"stream {stream or 0}")
-            named = f"{name} {_WAYS[way]}" if way in _WAYS else name
-            yield _span(place, start, end, named, "copy", correlation, process)
+            full_name = f"{name} {_WAYS[way]}" if way in _WAYS else name
+            number = _number(correlation, process)
+            yield _Span(device or 0, start, end - start, _stream(device, stream), full_name, "copy", number)
 
 
 def _of_host(database: Database, names: dict[int, str]) -> Iterator[_Span]:
-    for start, end, thread, correlation, name in _rows(
-        database, _RUNTIME, ("start", "end", "globalTid", "correlationId", "nameId")
-    ):
+    for row in _rows(database, _RUNTIME, ("start", "end", "globalTid", "correlationId", "nameId")):
+        start, end, thread, correlation, text = row
         # cudaLaunchKernel_v7000 is a version of the call.
-        plain = _VERSION.sub("", names.get(name or -1, "call"))
-        yield _span(_thread(thread), start, end, plain, "runtime", correlation, thread)
+        call = _VERSION.sub("", names.get(text or -1, "call"))
+        number = _number(correlation, thread)
+        yield _Span(_HOST, start, end - start, _thread(thread), call, "runtime", number)
     for row in database.rows("NVTX_EVENTS", ("start", "end", "globalTid", "textId", "eventType", "text")):
         start, end, thread, text_id, event_type = (database.whole(cell) for cell in row[:5])
         if event_type not in _RANGES or start is None or end is None or end < start:
             continue
-        name = names.get(text_id, "") if text_id is not None else str(row[5] or "")
-        # torch's emit_nvtx names operators aten::mm, seq = 3, and PyTorch's steps have names of their own.
-        kind: EventKind = "host_op" if "::" in name and not STEP_NAME.fullmatch(name) else "annotation"
-        yield _span(_thread(thread), start, end, name.partition(", ")[0], kind, None, None)
+        name = str(row[5] or "")
+        if text_id is not None:
+            name = names.get(text_id, "")
+        # torch's emit_nvtx names operators aten::mm, seq = 3; PyTorch's steps have other names.
+        is_operator = "::" in name and not STEP_NAME.fullmatch(name)
+        kind: EventKind = "host_op" if is_operator else "annotation"
+        yield _Span(_HOST, start, end - start, _thread(thread), name.partition(", ")[0], kind, NO_CORRELATION)
 
 
 def _rows(database: Database, table: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
@@ -150,31 +153,33 @@ def _rows(database: Database, table: str, columns: Sequence[str]) -> Iterator[tu
         yield numbers
 
 
-def _span(
-    place: tuple[int | None, tuple[str, str]],
-    start: int,
-    end: int,
-    name: str,
-    kind: EventKind,
-    correlation: int | None,
-    process: int | None,
-) -> _Span:
-    """Every process counts its correlations for itself."""
-    number = NO_CORRELATION
-    if correlation is not None and 0 <= correlation < _MOST_CORRELATIONS:
-        number = correlation | ((process or 0) >> _PROCESS_BITS & _THREAD_MASK) << 32
-    return _Span(place[0], start, end - start, place[1], name, kind, number)
+def _number(correlation: int | None, process: int | None) -> int:
+    """A number for a correlation that every process counts for itself."""
+    if correlation is None or not 0 <= correlation < _MOST_CORRELATIONS:
+        return NO_CORRELATION
+    return correlation | _process(process) << 32
 
 
-def _thread(number: int | None) -> tuple[None, tuple[str, str]]:
-    """A thread of the host; its number holds those of process and thread (nsys: "Common SQLite Examples")."""
-    known = number or 0
-    return _HOST, (str(known >> _PROCESS_BITS & _THREAD_MASK), str(known & _THREAD_MASK))
+def _process(number: int | None) -> int:
+    """The id of a process in the number of one of its threads (nsys: "Common SQLite Examples")."""
+    return (number or 0) >> _PROCESS_BITS & _THREAD_MASK
+
+
+def _thread(number: int | None) -> tuple[str, str]:
+    return str(_process(number)), str((number or 0) & _THREAD_MASK)
+
+
+def _stream(device: int | None, stream: int | None) -> tuple[str, str]:
+    return f"device {device or 0}", f"stream {stream or 0}"
 
 
 def _names(database: Database) -> dict[int, str]:
-    rows = database.rows("StringIds", ("id", "value"))
-    return {number: str(text or "") for cell, text in rows if (number := database.whole(cell)) is not None}
+    names = {}
+    for cell, text in database.rows("StringIds", ("id", "value")):
+        number = database.whole(cell)
+        if number is not None:
+            names[number] = str(text or "")
+    return names
 
 
 def _settings(database: Database) -> dict[str, str]:

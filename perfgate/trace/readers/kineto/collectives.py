@@ -1,0 +1,78 @@
+"""The collectives that a Kineto trace describes by the arguments of their kernels."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import msgspec
+import numpy as np
+
+from perfgate.trace.model.arithmetic import IntColumn
+from perfgate.trace.model.events import EventTable
+from perfgate.trace.model.recording import CollectiveKernel
+from perfgate.trace.readers.kineto.arguments import DTYPE, ELEMENTS, GROUP, GROUP_RANKS, GROUP_SIZE, OPERATION
+from perfgate.trace.scanner.chrome_events import UNNAMED
+from perfgate.trace.scanner.scanned import ScannedEvents
+
+# Bytes per element by c10::ScalarType's names (c10/core/ScalarType.h).
+_BYTES = {
+    **dict.fromkeys(("byte", "char", "bool", "int8", "uint8", "float8_e4m3fn", "float8_e5m2"), 1),
+    **dict.fromkeys(("half", "bfloat16", "short"), 2),
+    **dict.fromkeys(("float", "int"), 4),
+    **dict.fromkeys(("double", "long", "complexfloat"), 8),
+}
+
+KernelsByDevice = dict[int | None, tuple[CollectiveKernel, ...]]
+
+
+def collective_kernels(events: EventTable, spans: ScannedEvents, devices: IntColumn) -> KernelsByDevice:
+    """The collectives by device, None for an unnamed one; no entry for a device if its kernels name no group."""
+    described = np.zeros(len(events), dtype=bool)
+    described[spans.arguments[GROUP].rows] = True
+    rows = np.flatnonzero(described & events.is_kind("comm"))
+    arguments = _Arguments(spans)
+    by_device: dict[int | None, list[CollectiveKernel]] = defaultdict(list)
+    for row in rows.tolist():
+        device = int(devices[row])
+        kernel = CollectiveKernel(
+            name=events.names[events.name[row]],
+            operation=arguments.text(OPERATION, row),
+            group=arguments.text(GROUP, row),
+            ranks=_rank_list(arguments.text(GROUP_RANKS, row)),
+            size=arguments.number(GROUP_SIZE, row),
+            start_ns=int(events.start[row]),
+            elapsed_ns=int(events.duration[row]),
+            sent=arguments.sent(row),
+        )
+        by_device[None if device == UNNAMED else device].append(kernel)
+    return {device: tuple(kernels) for device, kernels in by_device.items()}
+
+
+class _Arguments:
+    def __init__(self, spans: ScannedEvents) -> None:
+        self._word = spans.of.word
+        keys = (GROUP, GROUP_RANKS, GROUP_SIZE, OPERATION, DTYPE, ELEMENTS)
+        self._columns = {key: spans.argument(key) for key in keys}
+
+    def text(self, key: str, row: int) -> str:
+        return self._word(int(self._columns[key][row]))
+
+    def number(self, key: str, row: int) -> int | None:
+        number = int(self._columns[key][row])
+        return None if number < 0 else number
+
+    def sent(self, row: int) -> int | None:
+        """The bytes that the rank put in."""
+        width = _BYTES.get(self.text(DTYPE, row).lower())
+        elements = self.number(ELEMENTS, row)
+        if width is None or elements is None:
+            return None
+        return width * elements
+
+
+def _rank_list(text: str) -> tuple[int, ...]:
+    """The ranks in ``[0, 1]``; empty for a long list, because torch truncates it."""
+    try:
+        return tuple(msgspec.json.decode(text, type=list[int]))
+    except (msgspec.MsgspecError, UnicodeEncodeError):
+        return ()
